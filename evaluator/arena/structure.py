@@ -2,10 +2,14 @@
 
 On GPUs the bytes lie in device memory that both sides have mapped, and the file ends with the tree.
 
-In the tree, numbers, strings, booleans and null stand for themselves; everything else is an object with one key:
-`t` tensor (dtype, shape, stride, start, count: elements stored from byte `start` of the data), `l` list, `u` tuple,
-`d` dict, `s` torch.Size, `g` process group (its ranks), `m` module (kind and named tensors), `o` coalesced sparse COO
-tensor (its shape, its indices and values as tensors). The trusted side writes, the sandbox side reads.
+In the tree, numbers, strings, booleans and null stand for themselves. Everything else is an object with one key:
+
+- `t`: tensor (dtype, shape, stride, start, count: elements stored from byte `start` of the data);
+- `l`: list; `u`: tuple; `d`: dict; `s`: torch.Size;
+- `g`: process group (its ranks); `m`: module (kind and named tensors);
+- `o`: coalesced sparse COO tensor (its shape, its indices and values as tensors).
+
+The trusted side writes, the sandbox side reads.
 """
 
 import json

@@ -530,11 +530,7 @@ class Evaluation:
         with self._stage(Stage.COMPARING, f"{size}: recording the reference"):
             try:
                 recorded, is_new = self._references.take(
-                    self._ready_trusted(),
-                    problem=self._request.problem,
-                    size=size,
-                    dtype=self._dtype,
-                    is_patient=self._request.mode is Mode.PROFILE,
+                    self._ready_trusted(), problem=self._request.problem, size=size, dtype=self._dtype
                 )
             except EvaluatorError as error:
                 logger.warning("evaluation %s: the reference was not recorded: %s", self.evaluation_id, error)

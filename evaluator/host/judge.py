@@ -224,6 +224,8 @@ class Judge:
         """`report`, which passed, joined with the result on another number of ranks, from another judge."""
         name = self.profile.other_world_size
         ranks = profiles.get(name).world_size
+        if time.monotonic() >= hold.deadline:
+            return world_sizes.unseen(report, world_size=ranks, why="the time of the evaluation was used up")
         if self._other is None or self._other.quarantine:
             self._drop_other()
             settings = dataclasses.replace(self.settings, profile=name, warm=False, other_world_size=False)

@@ -87,8 +87,8 @@ def trimmed_mean(values: Sequence[float]) -> Location:
     """The mean without the `TRIM` smallest and largest values, with its error from the winsorised sum of squares.
 
     After J. W. Tukey and D. H. McLaughlin, "Less vulnerable confidence and significance procedures for location based
-    on a single sample: trimming/winsorization 1", Sankhya A 25 (1963) 331-352: with h of n values left, the error is
-    sqrt(SSD_w / (h (h - 1))), and (mean - truth) / error is about Student's t with h - 1 degrees of freedom.
+    on a single sample: trimming/winsorization 1", Sankhya A 25 (1963) 331-352. With h of n values left, the error is
+    sqrt(SSD_w / (h (h - 1))). (mean - truth) / error is about Student's t with h - 1 degrees of freedom.
 
     Raises:
         ValueError: there are fewer than two values.

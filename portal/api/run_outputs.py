@@ -93,7 +93,8 @@ class FiguresOutput(serializers.Serializer[RunFigures]):
     verdicts = serializers.DictField(child=serializers.IntegerField(), help_text="Samples by verdict.")
     pending = serializers.IntegerField(source="without_verdict.pending", help_text="Samples that wait for a verdict.")
     unranked = serializers.IntegerField(
-        source="without_verdict.unranked", help_text="Samples whose attempts were all in check mode or cancelled."
+        source="without_verdict.unranked",
+        help_text="Samples whose attempts were all in modes check and profile, or cancelled.",
     )
     missing = serializers.IntegerField(
         source="without_verdict.missing",
@@ -335,7 +336,7 @@ class ProgressOutput(serializers.Serializer[Any]):
 
     step = serializers.IntegerField()
     solved = serializers.IntegerField(
-        help_text="Problems with an attempt that passed, including attempts in check mode."
+        help_text="Problems with an attempt that passed, including attempts in modes check and profile."
     )
     faster = serializers.IntegerField(help_text=_FASTER_HELP)
     speedup_solved = serializers.FloatField(allow_null=True, help_text="Geometric mean over solved, timed problems.")

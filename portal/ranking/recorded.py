@@ -9,6 +9,7 @@ import gzip
 import json
 import math
 import uuid
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -205,7 +206,7 @@ def _read(path: Path) -> EvaluationReport:
         return EvaluationReport.from_json(
             gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         )
-    except (ContractError, OSError, EOFError) as error:
+    except (ContractError, OSError, EOFError, zlib.error) as error:
         raise NotRecorded(f"{path} is no report: {error}") from error
 
 

@@ -1,11 +1,12 @@
 """The figures of a run, as pure functions of the outcomes of its samples.
 
 correct@k is the unbiased estimator of pass@k of Chen et al., "Evaluating Large Language Models Trained on Code" (2021,
-arXiv 2107.03374, equation 1): the chance that at least one of k samples, drawn without replacement from the n that
-there are, is correct when c of them are: 1 - C(n - c, k) / C(n, k), averaged over problems. fast_p is the share of
-problems solved with a speedup above p, of Ouyang et al., "KernelBench: Can LLMs Write Efficient GPU Kernels?" (2025,
-arXiv 2502.10517), here with the whole interval of the speedup above p; fast_p@k puts "correct and faster than p" for
-"correct" into the same estimator.
+arXiv 2107.03374, equation 1). k samples are drawn without replacement from the n that there are, of which c are
+correct. The chance that at least one is correct is 1 - C(n - c, k) / C(n, k). It is averaged over problems.
+
+fast_p is the share of problems solved with a speedup above p, of Ouyang et al., "KernelBench: Can LLMs Write Efficient
+GPU Kernels?" (2025, arXiv 2502.10517). Here the whole interval of the speedup has to lie above p. fast_p@k puts
+"correct and faster than p" for "correct" into the same estimator.
 
 The interval is Wilson's (1927) score interval for the mean over problems, at 95 %. A problem's value lies between 0 and
 1, so its variance is at most m (1 - m) for a mean m, that of a coin. So the interval is never too narrow for

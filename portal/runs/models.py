@@ -73,10 +73,10 @@ class Run(models.Model):
     mode = models.CharField(max_length=12, choices=RunMode.choices)
     backend = models.CharField(max_length=20, choices=[(backend.value, backend.value) for backend in Backend])
     profile = models.CharField(max_length=40)
-    k = models.PositiveSmallIntegerField(default=1, help_text="How many samples per problem the run declares.")
+    k = models.PositiveSmallIntegerField(default=1, help_text="Number of samples per problem that the run declares.")
     sampling = models.JSONField(default=dict, blank=True)
     prompt_version = models.CharField(max_length=80, blank=True)
-    cost_usd = models.FloatField(null=True, blank=True, help_text="Declared for the whole run.")
+    cost_usd = models.FloatField(null=True, blank=True, help_text="Cost of the whole run in US dollars, as declared.")
     notes = models.TextField(blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)
     state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.DRAFT)
@@ -89,9 +89,11 @@ class Run(models.Model):
         null=True,
         blank=True,
         editable=False,
-        help_text="When it was judged elsewhere; empty for what this site judged.",
+        help_text="When it was judged elsewhere. Empty: this site judged it.",
     )
-    recorded_where = models.CharField(max_length=40, blank=True, editable=False, help_text="On what: 2 H200.")
+    recorded_where = models.CharField(
+        max_length=40, blank=True, editable=False, help_text="Hardware that judged it, for example: 2 H200."
+    )
     created_at = models.DateTimeField(default=timezone.now)
     published_at = models.DateTimeField(null=True, blank=True)
 
@@ -139,7 +141,7 @@ class Attempt(models.Model):
     backend = models.CharField(
         max_length=20,
         choices=[(backend.value, backend.value) for backend in Backend],
-        help_text="What it is judged as; a model may answer in another one than its run asks for.",
+        help_text="The backend that it is judged as. A model may answer in another one than its run requests.",
     )
     source_digest = models.CharField(max_length=64)
     submission = models.OneToOneField(
@@ -149,7 +151,7 @@ class Attempt(models.Model):
     tokens_in = models.PositiveIntegerField(null=True, blank=True)
     tokens_out = models.PositiveIntegerField(null=True, blank=True)
     cost_usd = models.FloatField(null=True, blank=True)
-    seconds = models.FloatField(null=True, blank=True, help_text="How long the model took.")
+    seconds = models.FloatField(null=True, blank=True, help_text="Seconds that the model took.")
     has_trajectory = models.BooleanField(default=False)
     state = models.CharField(max_length=8, choices=AttemptState.choices, default=AttemptState.PENDING)
     verdict = models.CharField(max_length=30, blank=True, choices=[(v.value, v.value) for v in Verdict])

@@ -61,7 +61,7 @@ class Submission(models.Model):
     note = models.CharField(max_length=200, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)
     is_attempt = models.BooleanField(
-        default=False, help_text="Whether it belongs to a model's run: never on a person's board or in their lists."
+        default=False, help_text="True for an attempt of a model's run. Attempts are on no personal board or list."
     )
     opened_by = models.CharField(
         max_length=120, blank=True, default="", editable=False, help_text="What made its source public for good."
@@ -135,23 +135,29 @@ class Evaluation(models.Model):
         default="",
         db_default="",
         editable=False,
-        help_text="The one size that mode profile was asked for; empty for the sizes of its profile.",
+        help_text="The one size that mode profile judges. Empty: the sizes of its profile.",
     )
     state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED)
     priority = models.SmallIntegerField(default=0, help_text="Higher goes first.")
     payer = models.CharField(
-        max_length=40, blank=True, default="", editable=False, help_text="Whose allowance and whose turn: account-7."
+        max_length=40,
+        blank=True,
+        default="",
+        editable=False,
+        help_text="Whose allowance and turn it uses, for example: account-7.",
     )
     turn = models.PositiveBigIntegerField(
-        default=0, editable=False, help_text="Lower goes first within a priority: payers take turns."
+        default=0, editable=False, help_text="Within a priority, lower goes first: payers take turns."
     )
-    attempt = models.PositiveSmallIntegerField(default=1, help_text="1, or more after a failure of ours.")
+    attempt = models.PositiveSmallIntegerField(
+        default=1, help_text="1 at first; each failure of the site or a node adds 1."
+    )
     queued_at = models.DateTimeField(default=timezone.now)
     unable_since = models.DateTimeField(
         null=True,
         blank=True,
         editable=False,
-        help_text="Since when no node online has been able to judge it, while it waits.",
+        help_text="Since when no online node can judge it, while it waits.",
     )
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -159,7 +165,7 @@ class Evaluation(models.Model):
     lease = models.CharField(max_length=64, null=True, blank=True, unique=True)
     node = models.ForeignKey(Node, null=True, blank=True, on_delete=models.SET_NULL, related_name="evaluations")
     slot_index = models.PositiveSmallIntegerField(
-        null=True, blank=True, help_text="The slot where it is judged, or the builder while it is compiled."
+        null=True, blank=True, help_text="The slot that judges it, or the builder that compiles it."
     )
     lease_expires_at = models.DateTimeField(null=True, blank=True)
     deadline_at = models.DateTimeField(null=True, blank=True)
@@ -175,11 +181,14 @@ class Evaluation(models.Model):
     score_low = models.FloatField(null=True, blank=True)
     score_high = models.FloatField(null=True, blank=True)
     score_rule = models.PositiveSmallIntegerField(
-        null=True, blank=True, help_text="By which rule the score came about (evaluator.contract.SCORE_RULE)."
+        null=True, blank=True, help_text="The rule that computed the score (evaluator.contract.SCORE_RULE)."
     )
-    primitives = models.JSONField(default=list, blank=True, help_text="The hardware paths that the report found.")
+    primitives = models.JSONField(default=list, blank=True, help_text="The primitives that the judge detected.")
     has_alarms = models.BooleanField(
-        default=False, db_default=False, editable=False, help_text="Whether its report names something to look into."
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="True where its report has an alarm: something to look into.",
     )
     node_owner = models.ForeignKey(
         Organisation,
@@ -187,25 +196,31 @@ class Evaluation(models.Model):
         blank=True,
         on_delete=models.PROTECT,
         related_name="judged_evaluations",
-        help_text="Whose nodes judge it, for boards of their own; empty for the site's.",
+        help_text="The organisation whose guest nodes judge it, for boards of their own. Empty: the site's nodes.",
     )
     queued_because = models.CharField(
-        max_length=300, blank=True, default="", editable=False, help_text="Why an operator had it judged again; public."
+        max_length=300,
+        blank=True,
+        default="",
+        editable=False,
+        help_text="Public reason why an operator had it judged again.",
     )
     recorded_on = models.DateField(
         null=True,
         blank=True,
         editable=False,
-        help_text="When it was judged elsewhere; empty for what this site judged.",
+        help_text="When it was judged elsewhere. Empty: this site judged it.",
     )
-    recorded_where = models.CharField(max_length=40, blank=True, editable=False, help_text="On what: 4 H200.")
+    recorded_where = models.CharField(
+        max_length=40, blank=True, editable=False, help_text="Hardware that judged it, for example: 4 H200."
+    )
     request_id = models.CharField(
         max_length=32,
         blank=True,
         default="",
         db_default="",
         editable=False,
-        help_text="Of the web request that asked for it; log lines of site and node carry it.",
+        help_text="Identifier of the web request that created it. Log lines of site and node carry it.",
     )
 
     class Meta:
@@ -269,7 +284,7 @@ class ProfileSwitch(models.Model):
 
     profile = models.CharField(primary_key=True, max_length=40)
     is_paused = models.BooleanField(default=False, help_text="A paused queue takes submissions but judges none.")
-    note = models.TextField(blank=True, help_text="Why: shown to those whose submissions wait.")
+    note = models.TextField(blank=True, help_text="Reason. Authors whose submissions wait see it.")
 
     class Meta:
         verbose_name_plural = "profile switches"
@@ -353,12 +368,14 @@ class AllowanceLimit(models.Model):
     )
     profile = models.CharField(max_length=40, blank=True, help_text="Empty: all profiles together.")
     gpu_seconds_per_day = models.FloatField(
-        null=True, blank=True, help_text="Seconds times GPUs in any 24 hours; 0 allows none, empty limits nothing."
+        null=True, blank=True, help_text="Seconds times GPUs in any 24 hours. 0 allows none; empty sets no limit."
     )
     queued_at_most = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Evaluations in the queue at a time; 0 allows none, empty limits nothing."
+        null=True, blank=True, help_text="Evaluations in the queue at a time. 0 allows none; empty sets no limit."
     )
-    reason = models.CharField(max_length=300, blank=True, help_text="Shown to those whom it stops.")
+    reason = models.CharField(
+        max_length=300, blank=True, help_text="Shown to authors whose submissions the limit refuses."
+    )
 
     class Meta:
         constraints = (
@@ -401,7 +418,7 @@ class Quarantine(models.Model):
     lifted_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
-    lift_reason = models.CharField(max_length=500, blank=True, help_text="Public as well.")
+    lift_reason = models.CharField(max_length=500, blank=True, help_text="Public, like the reason.")
 
     class Meta:
         ordering = ("-at", "-id")
@@ -422,11 +439,18 @@ class Flag(models.Model):
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="flags")
     reason = models.TextField()
     at = models.DateTimeField(default=timezone.now)
-    settled_at = models.DateTimeField(null=True, blank=True)
+    settled_at = models.DateTimeField("resolved at", null=True, blank=True)
     settled_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+        settings.AUTH_USER_MODEL,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        verbose_name="resolved by",
     )
-    outcome = models.CharField(max_length=500, blank=True, help_text="What came of it; shown to whoever flagged it.")
+    outcome = models.CharField(
+        max_length=500, blank=True, help_text="What operators decided. Shown to the person who flagged the entry."
+    )
 
     class Meta:
         ordering = ("-at", "-id")
@@ -449,7 +473,7 @@ class Report(models.Model):
     node_name = models.CharField(max_length=60)
     content = models.JSONField(help_text="evaluator.contract.EvaluationReport")
     error_log = models.TextField(
-        blank=True, default="", help_text="What the judge's own code said where it went wrong; for operators alone."
+        blank=True, default="", help_text="Error output of the judge's own code. Only operators see it."
     )
     received_at = models.DateTimeField(default=timezone.now)
 

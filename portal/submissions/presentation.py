@@ -36,6 +36,7 @@ from portal.submissions import machine_code, timelines
 from portal.submissions.error_maps import error_maps
 from portal.submissions.failing_lines import FailingLine, failing_lines, marks_for_scripts
 from portal.submissions.models import Evaluation, State, Visibility
+from portal.submissions.pair_traffic import pair_traffic
 from portal.submissions.queries import IN_PROGRESS, LiveView, expected_stage_seconds
 from problems import registry
 
@@ -255,6 +256,7 @@ def _timeline(report: EvaluationReport) -> dict[str, Any]:
         "recorded_calls": calls,
         "timeline_picture": timelines.picture(calls),
         "kernel_rows": rows,
+        "pairs": pair_traffic(report, calls[-1]),
         **kernels,
     }
 

@@ -8,6 +8,7 @@ problems/entries are taken. They are compiled side by side, then judged one afte
 """
 
 import argparse
+import contextlib
 import gzip
 import os
 import sys
@@ -71,7 +72,7 @@ def main() -> int:
     asked = requests(files, profile=options.profile, size=options.size)
     settings = JudgeSettings(profile=options.profile)
     if profiles.get(options.profile).gpu is not None:
-        with BuildAhead(settings) as builders, ThreadPoolExecutor(_BUILDS) as pool:
+        with contextlib.closing(BuildAhead(settings)) as builders, ThreadPoolExecutor(_BUILDS) as pool:
             list(pool.map(builders.build, asked.values()))
         print(f"compiled after {time.monotonic() - begun:.1f} s", flush=True)
     has_failed = False

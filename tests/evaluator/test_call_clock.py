@@ -12,7 +12,7 @@ from evaluator.host import Judge
 from evaluator.host.clock.call_clock import CallTime, GateClock
 from evaluator.host.evaluation import Evaluation
 from evaluator.host.judge import never, no_progress
-from evaluator.host.measure.head_start import LONGEST_S, RECORDED_S, WAITING_S, HeadStart
+from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
@@ -60,12 +60,6 @@ def test_what_an_earlier_group_showed_is_kept() -> None:
     head = HeadStart(waits_for_queue=True, is_fixed=True)
     head.note(taken(has_queued=False))
     assert head.waits_for_queue
-
-
-def test_only_a_profile_waits_until_the_recorder_has_started() -> None:
-    queues, waits = HeadStart(waits_for_queue=True, is_fixed=True), HeadStart(is_fixed=True)
-    assert [head.recorded_seconds(is_patient=True) for head in (queues, waits)] == [RECORDED_S, WAITING_S]
-    assert [head.recorded_seconds(is_patient=False) for head in (queues, waits)] == [LONGEST_S, WAITING_S]
 
 
 # ---- answers ------------------------------------------------------------------------------------------------------

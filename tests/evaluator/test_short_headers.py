@@ -106,14 +106,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); m.def("leaf",
 """
 )
 
-MODULES = (
-    EXTENSION
-    + """
+SPREAD = """#include <torch/types.h>
+#include <torch/csrc/utils/pybind.h>
 torch::Tensor spread(const torch::Tensor& x) { return at::var(x, 0); }
-torch::Tensor linear(const torch::Tensor& x) { return torch::nn::Linear(3, 5)->forward(x); }
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("spread", &spread); m.def("linear", &linear); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("spread", &spread); }
 """
-)
 
 
 def built(name: str, source: str, root: Path):
@@ -140,28 +137,61 @@ def test_a_module_of_tensors_is_built_with_the_short_headers_and_works(tmp_path)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_module_that_needs_more_is_built_with_torchs_own_headers(tmp_path):
-    module, said = built("of_modules", MODULES, tmp_path)
+    module, said = built("of_spread", SPREAD, tmp_path)
     assert str(short_headers.FOLDER) not in said
     x = torch.rand(4, 3)
     assert torch.equal(module.spread(x), x.var(0)), "the overload for one dimension, not for `unbiased`"
-    assert module.linear(x).shape == (4, 5)
+
+
+TINY = """#if 0
+#include <torch/extension.h>
+#endif
+#include <Python.h>
+#if __has_include(<named_by_the_source.h>)
+SHORT
+#else
+OWN
+#endif
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "NAME", nullptr, -1, nullptr};
+extern "C" __attribute__((visibility("default"))) PyObject* PyInit_NAME() { return PyModule_Create(&definition); }
+"""
+"""Compiles fast, and compiles something else with the short headers than with torch's own."""
+
+
+def tiny(name: str, *, short: str, own: str) -> str:
+    return TINY.replace("NAME", name).replace("SHORT", short).replace("OWN", own)
+
+
+@needs_nvcc
+@pytest.mark.timeout(600)
+def test_what_does_not_compile_with_the_short_headers_is_compiled_with_torchs_own(tmp_path):
+    _, said = built("falls_back", tiny("falls_back", short="#error needs more", own=""), tmp_path)
+    assert str(short_headers.FOLDER) not in said
+    assert "needs more" not in said
+
+
+@needs_nvcc
+@pytest.mark.timeout(600)
+def test_what_compiles_with_the_short_headers_is_not_compiled_again(tmp_path):
+    _, said = built("stays", tiny("stays", short="", own="#error needs less"), tmp_path)
+    assert str(short_headers.FOLDER) in said
 
 
 @needs_nvcc
 @pytest.mark.timeout(600)
 def test_an_error_is_the_one_that_torchs_own_headers_give(tmp_path):
-    source = "#include <torch/types.h>\nint f() { return torch::no_such_name(); }\n"
+    source = tiny("wrong", short="#error needs more", own="int f() { return no_such_name; }")
     with pytest.raises(BuildError) as refused:
         cuda_build.build(Extension(name="wrong", source=source), root=tmp_path)
     assert str(short_headers.FOLDER) not in str(refused.value)
-    assert "wrong.cu(2): error" in refused.value.output
+    assert 'wrong.cu(8): error: identifier "no_such_name" is undefined' in refused.value.output
+    assert "needs more" not in refused.value.output
 
 
 @needs_nvcc
 @pytest.mark.timeout(600)
-def test_what_no_library_holds_is_found_before_a_module_is_loaded(tmp_path):
-    """As if a short header declared a function of torch that another header defines."""
-    source = "#include <torch/types.h>\nnamespace at { int elsewhere(int); }\nint f() { return at::elsewhere(1); }\n"
-    said: list[str] = []
-    cuda_build.build(Extension(name="declared", source=source), root=tmp_path, note=said.append)
-    assert str(short_headers.FOLDER) not in "\n".join(said)
+def test_a_function_of_torch_that_no_library_holds_is_noticed_before_the_module_is_loaded(tmp_path):
+    """As if a short header declared what another header defines."""
+    elsewhere = "namespace at { int elsewhere(int); }\nint f() { return at::elsewhere(1); }"
+    _, said = built("declared", tiny("declared", short=elsewhere, own=""), tmp_path)
+    assert str(short_headers.FOLDER) not in said

@@ -29,6 +29,8 @@ FOUR = {
     "sam3_allgather_iou_suppression",
     "vocab_parallel_log_prob_topk",
 }
+"""Those whose texts have been judged by the earlier rule too."""
+SIX = FOUR | {"fused_moe_fwd", "ring_attention"}
 MARK = "recorded on 21 November 2026, 4 H200"
 
 
@@ -335,16 +337,16 @@ def test_everything_that_ships_is_of_the_kernel_that_ships():
     assert taken.added == len(list(recorded.shipped(SHIPPED)))
 
 
-@pytest.mark.parametrize("problem", sorted(FOUR))
+@pytest.mark.parametrize("problem", sorted(SIX))
 def test_a_fresh_site_ranks_what_two_gpus_were_judged_on_by_the_present_rule(client, with_reports, problem):
     recorded.add()
     (row,) = queries.board(problem, profile="h200x2-nomc")
     assert (row.place, row.author, row.recorded) == (1, "pkb", "recorded on 23 November 2026, 2 H200")
     for address in ("/", f"/problems/{problem}/leaderboard/?profile=h200x2-nomc"):
         assert row.recorded in client.get(address).content.decode(), address
-    # The one by the earlier rule stands beside it, on the same submission.
-    (earlier,) = queries.earlier_entries(key_of(problem, profile="h200x2-nomc"))
-    assert earlier.recorded == "recorded on 21 November 2026, 2 H200"
+    # One by the earlier rule stands beside it where the text is the same.
+    earlier = [entry.recorded for entry in queries.earlier_entries(key_of(problem, profile="h200x2-nomc"))]
+    assert earlier == ["recorded on 21 November 2026, 2 H200"] * (problem in FOUR)
 
 
 def test_a_report_on_a_kernel_that_ships_can_be_shipped_beside_it(folder, judged_anew, capsys):

@@ -66,7 +66,7 @@ def test_problem_88_is_one_folder_and_what_one_command_writes(project: Path):
     run(project, copy)
     replace_in(project / FOLDER / "spec.py", number="88", slug='"ragged_sum"', title='"Sum of rows"')
     statement = project / FOLDER / "statement.md"
-    statement.write_text(statement.read_text(encoding="utf-8").split("## Unlike the published inputs")[0])
+    statement.write_text(statement.read_text(encoding="utf-8").split("### Unlike the published inputs")[0])
 
     assert "| 88 | [Sum of rows](../problems/catalog/p088_ragged_sum/statement.md) | 24 / 24 | 8 / 8 |" in run(
         project, write_docs

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
-from evaluator.contract import BufferKind, CallKind, CallRecord, Finding, Mode, Verdict
+from evaluator.contract import BufferKind, CallKind, CallRecord, Finding, Verdict
 from evaluator.host.clock.call_clock import Opening, UnseenEnd
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.measure import outputs
@@ -241,7 +241,7 @@ class Caller:
         self._mapped = [item.areas_number for item in inputs]
         opening = Opening(
             key=manner.key,
-            head_s=self._head_s(manner),
+            head_s=self._head_start.seconds,
             waits_for_queue=self._head_start.waits_for_queue,
             delays_us=delays,
         )
@@ -265,11 +265,6 @@ class Caller:
         self._has_called = True
         self._head_start.note(time_taken)
         return Exchange(number=number, reports=reports, time=time_taken, is_reused=manner.reuse, delays_us=delays)
-
-    def _head_s(self, manner: Manner) -> float:
-        if not manner.recordings:
-            return self._head_start.seconds
-        return self._head_start.recorded_seconds(is_patient=self._policy.mode is Mode.PROFILE)
 
     def _delays(self, world_size: int) -> tuple[int, ...]:
         """A secret delay for some ranks, at least one and not all."""

@@ -10,10 +10,6 @@ LONGEST_S = 0.05
 WAITING_S = 0.001
 """The head start of programs that wait for the device before they have queued everything."""
 
-RECORDED_S = 1.5
-"""The head start of a recorded call in mode profile. The recorder starts inside the call and then waits for the device,
-so that the gate opens only after all of this; by then everything shall be queued, as in usual calls."""
-
 _DECISIVE_CALLS = 3
 """The first call compiles, loads modules and connects, so it waits for the device. The third call decides."""
 
@@ -34,10 +30,6 @@ class HeadStart:
     def seconds(self) -> float:
         """The head start of the next call."""
         return LONGEST_S if self.waits_for_queue else WAITING_S
-
-    def recorded_seconds(self, *, is_patient: bool) -> float:
-        """The head start of a recorded call; `is_patient` in mode profile, where the recording is all that counts."""
-        return max(self.seconds, RECORDED_S) if is_patient and self.waits_for_queue else self.seconds
 
     def note(self, taken: CallTime) -> None:
         """Learn from a call, unless the answer is fixed."""

@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 
 from evaluator.contract import BufferKind, CallTimeline
@@ -81,14 +81,10 @@ class ReferenceClock:
         self._head_start.note(taken.time)
         return taken
 
-    def record(self, *, is_patient: bool) -> CallTimeline:
-        """The timeline of one more call, as its ranks report it; the profiler may slow what they run later.
-
-        `is_patient` is as in `HeadStart.recorded_seconds`.
-        """
+    def record(self) -> CallTimeline:
+        """The timeline of one more call, as its ranks report it; the profiler may slow what they run later."""
         files = [recorded_call.create() for _ in range(self._ranks)]
-        head_s = self._head_start.recorded_seconds(is_patient=is_patient)
-        opening = replace(self._opening(), head_s=head_s)
+        opening = self._opening()
         try:
             with recorded_call.window() as seen, self._loaded(self._fresh(), opening) as inputs:
                 self._reference.record(opening=opening, inputs=self._late(inputs), files=files)
@@ -168,23 +164,19 @@ class RecordedReferences:
     """The timelines of references that a slot has recorded since its start."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, str, bool], CallTimeline] = {}
+        self._known: dict[tuple[str, str, str], CallTimeline] = {}
 
-    def take(
-        self, trusted: TrustedRanks, *, problem: str, size: str, dtype: str, is_patient: bool
-    ) -> tuple[CallTimeline, bool]:
+    def take(self, trusted: TrustedRanks, *, problem: str, size: str, dtype: str) -> tuple[CallTimeline, bool]:
         """The timeline of a problem's reference, and whether it was recorded just now.
-
-        `is_patient` is as in `HeadStart.recorded_seconds`.
 
         Raises:
             EvaluatorError: the ranks did not finish the recorded call.
         """
-        key = (problem, size, dtype, is_patient)
+        key = (problem, size, dtype)
         if key in self._known:
             return self._known[key], False
         opened = trusted.open_size(problem=problem, size=size, dtype=dtype, key=secrets.token_bytes(_KEY_BYTES))
         clock = ReferenceClock(trusted, opened, itertools.count())
         clock.open(calls=2, seconds=0.0)
-        self._known[key] = clock.record(is_patient=is_patient)
+        self._known[key] = clock.record()
         return self._known[key], True

@@ -1,8 +1,12 @@
 """Notices a worker group that waits for itself: no rank computes, and every late rank is in a collective.
 
 A deadline that is fair to slow programs is long. A deadlock is found much sooner, by four conditions at two looks in a
-row: no process of the group uses the processor; there is no process beside launcher and ranks; no thread of a late rank
-but the shim's can act; and the stack of every late rank ends inside torch.distributed.
+row:
+
+- no process of the group uses the processor;
+- there is no process beside launcher and ranks;
+- no thread of a late rank but the shim's can act;
+- the stack of every late rank ends inside torch.distributed.
 """
 
 from collections.abc import Callable, Sequence

@@ -63,12 +63,12 @@ PROBLEM = Problem(
                 atol=0.12,
                 rtol=0.12,
                 rms=0.0085,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. base, 4 and 8 ranks, 2 calls: honest "
-                "programs (bfloat16 ring, backwards, chunked; float32) err by at most 0.024 and 0.0035 rms, the "
-                "cheapest cheat (float8 payload, one scale per row) by at least 0.16 and 0.022 rms. tiny, 2 to 8 "
-                "ranks, 20 calls: honest 0.021 and 0.0038 rms, the cheat 0.062 and 0.0155 rms. "
-                "The largest error grows with the number of elements (0.052 "
-                "simulated for 134 million, 8 ranks), so its bound is wide and the rms decides.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. At base, 4 and 8 ranks, 2 calls. Honest "
+                "programs (bfloat16 ring, backwards, chunked; float32) err by at most 0.024 and 0.0035 rms. The "
+                "cheapest cheat (float8 payload, one scale per row) errs by at least 0.16 and 0.022 rms. At tiny, 2 to "
+                "8 ranks, 20 calls: honest 0.021 and 0.0038 rms, the cheat 0.062 and 0.0155 rms. The largest error "
+                "grows with the number of elements (0.052 simulated for 134 million, 8 ranks), so its bound is wide "
+                "and the rms decides.",
             ),
         ),
     ),

@@ -71,11 +71,11 @@ PROBLEM = Problem(
                 atol=0.12,
                 rtol=0.12,
                 rms=0.0085,
-                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. base, 4 ranks: honest ones (bfloat16 ring, "
-                "backwards, chunked; float32) err by at most 0.023 and 0.0025 rms, the cheapest cheat (float8 payload, "
-                "one scale per row) by at least 0.179 and 0.0219 rms. tiny, 2 and 4 ranks, 10 calls: honest 0.015 and "
-                "0.0029 rms, the cheat 0.059 and 0.0175 rms. As many sums as at large, in bfloat16 over 8 ranks "
-                "(simulated, 134 million), err by up to 0.052: the rms decides.",
+                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. At base, 4 ranks. Honest programs (bfloat16 "
+                "ring, backwards, chunked; float32) err by at most 0.023 and 0.0025 rms. The cheapest cheat (float8 "
+                "payload, one scale per row) errs by at least 0.179 and 0.0219 rms. At tiny, 2 and 4 ranks, 10 calls: "
+                "honest 0.015 and 0.0029 rms, the cheat 0.059 and 0.0175 rms. As many sums as at large, in bfloat16 "
+                "over 8 ranks (simulated, 134 million), err by up to 0.052: the rms decides.",
             ),
         ),
     ),

@@ -54,11 +54,11 @@ PROBLEM = Problem(
                 atol=0.12,
                 rtol=0.12,
                 rms=0.0078,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks. tiny: honest programs (ring "
-                "order, backwards, float32) err by at most 0.015 and 0.0038 rms, the cheapest cheat (8-bit payload, "
-                "one scale per row) by at least 0.044 and 0.0157 rms; base, 4 ranks: honest 0.024 and 0.0027 rms. "
-                "The largest error grows with the number of elements (0.052 "
-                "simulated for 134 million, 8 ranks), so its bound is wide and the rms decides.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks. At tiny, honest programs "
+                "(ring order, backwards, float32) err by at most 0.015 and 0.0038 rms. The cheapest cheat (8-bit "
+                "payload, one scale per row) errs by at least 0.044 and 0.0157 rms. At base, 4 ranks: honest 0.024 and "
+                "0.0027 rms. The largest error grows with the number of elements (0.052 simulated for 134 million, 8 "
+                "ranks), so its bound is wide and the rms decides.",
             ),
         ),
     ),

@@ -24,10 +24,11 @@ _TOLERANCE = Tolerance(
     atol=0.1,
     rtol=0.1,
     rms=0.0095,
-    calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. base, 4 ranks, 3 calls: honest ones (bfloat16 ring, "
-    "backwards, blocks of rows; float32) err by at most 0.021 and 0.0038 rms, the cheapest cheat (sums sent in 8 bits, "
-    "one scale per vector) by at least 0.056 and 0.0238 rms. tiny, 2 to 8 ranks, 6 calls: honest 0.029 and 0.0055 rms, "
-    "the cheat 0.035 and 0.0166 rms. The first bound leaves room for the more columns of large; the rms decides.",
+    calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. At base, 4 ranks, 3 calls. Honest programs (bfloat16 "
+    "ring, backwards, blocks of rows; float32) err by at most 0.021 and 0.0038 rms. The cheapest cheat (sums sent in 8 "
+    "bits, one scale per vector) errs by at least 0.056 and 0.0238 rms. At tiny, 2 to 8 ranks, 6 calls: honest 0.029 "
+    "and 0.0055 rms, the cheat 0.035 and 0.0166 rms. The first bound leaves room for the more columns of large; the "
+    "rms decides.",
 )
 
 PROBLEM = Problem(

@@ -59,10 +59,10 @@ PROBLEM = Problem(
                 atol=0.014,
                 rtol=0.014,
                 rms=0.0055,
-                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. tiny, 2 and 4 ranks, 10 calls: honest ones "
-                "(either layout, float32, backwards) err by at most 0.0034 and 0.0018 rms, the cheapest cheat (float8 "
-                "shards, one scale per row) by at least 0.048 and 0.0145 rms. base, 4 ranks, 2 calls: honest 0.0035 "
-                "and 0.0017 rms, the cheat 0.179 and 0.0259 rms.",
+                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. At tiny, 2 and 4 ranks, 10 calls. Honest "
+                "programs (either layout, float32, backwards) err by at most 0.0034 and 0.0018 rms. The cheapest cheat "
+                "(float8 shards, one scale per row) errs by at least 0.048 and 0.0145 rms. At base, 4 ranks, 2 calls: "
+                "honest 0.0035 and 0.0017 rms, the cheat 0.179 and 0.0259 rms.",
             ),
         ),
     ),

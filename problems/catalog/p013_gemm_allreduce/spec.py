@@ -65,11 +65,11 @@ PROBLEM = Problem(
                 atol=0.12,
                 rtol=0.12,
                 rms=0.0085,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. tiny, 2, 4 and 8 ranks, 6 calls: honest "
-                "programs (bfloat16 ring, backwards, chunked, scattered; float32) err by at most 0.033 and 0.0042 rms, "
-                "the cheapest cheats (8-bit payload, one scale per row) by at least 0.074 and 0.0192 rms. base, 4 "
-                "ranks, 1 call: honest 0.019 and 0.0032 rms, cheats 0.108 and 0.025 rms: the rms decides. "
-                "The largest error grows with the number of elements, so its bound is wide.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. At tiny, 2, 4 and 8 ranks, 6 calls. Honest "
+                "programs (bfloat16 ring, backwards, chunked, scattered; float32) err by at most 0.033 and 0.0042 rms. "
+                "The cheapest cheats (8-bit payload, one scale per row) err by at least 0.074 and 0.0192 rms. At base, "
+                "4 ranks, 1 call: honest 0.019 and 0.0032 rms, cheats 0.108 and 0.025 rms: the rms decides. The "
+                "largest error grows with the number of elements, so its bound is wide.",
             ),
         ),
     ),

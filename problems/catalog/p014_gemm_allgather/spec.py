@@ -58,10 +58,10 @@ PROBLEM = Problem(
                 atol=0.013,
                 rtol=0.013,
                 rms=0.0063,
-                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. tiny, 2 and 4 ranks, 10 calls: honest ones "
-                "(float32, operands gathered, by rows) err by at most 0.0036 and 0.0019 rms, the cheapest cheat (8-bit "
-                "columns, one scale per row) by at least 0.039 and 0.0209 rms. base, 4 ranks, 2 calls: honest 0.0036 "
-                "and 0.0017 rms, the cheat 0.056 and 0.0265 rms.",
+                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. At tiny, 2 and 4 ranks, 10 calls. Honest "
+                "programs (float32, operands gathered, by rows) err by at most 0.0036 and 0.0019 rms. The cheapest "
+                "cheat (8-bit columns, one scale per row) errs by at least 0.039 and 0.0209 rms. At base, 4 ranks, 2 "
+                "calls: honest 0.0036 and 0.0017 rms, the cheat 0.056 and 0.0265 rms.",
             ),
         ),
     ),

@@ -90,10 +90,10 @@ PROBLEM = Problem(
                 rtol=0.05,
                 rms=0.0075,
                 scope=Scope.ROW,
-                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. base, 4 ranks, 3 calls: honest ones (rounded "
-                "after every layer; float32) err by at most 0.013 and 0.0032 rms, the cheapest cheat (input sent in 8 "
-                "bits, one scale per row) by at least 0.083 and 0.0189 rms. tiny, 2 to 8 ranks, 6 calls: honest 0.013 "
-                "and 0.0038 rms, the cheat 0.030 and 0.0113 rms: the rms decides. The bound leaves "
+                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. At base, 4 ranks, 3 calls. Honest programs "
+                "(rounded after every layer; float32) err by at most 0.013 and 0.0032 rms. The cheapest cheat (input "
+                "sent in 8 bits, one scale per row) errs by at least 0.083 and 0.0189 rms. At tiny, 2 to 8 ranks, 6 "
+                "calls: honest 0.013 and 0.0038 rms, the cheat 0.030 and 0.0113 rms: the rms decides. The bound leaves "
                 "room for more elements: base, 2 ranks, 60 calls of 0.26 million, 0.014.",
             ),
         ),

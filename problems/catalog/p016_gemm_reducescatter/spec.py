@@ -69,11 +69,11 @@ PROBLEM = Problem(
                 atol=0.12,
                 rtol=0.12,
                 rms=0.009,
-                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. base, 4 ranks, 2 calls: honest ones (bfloat16 "
-                "ring, backwards, blocks; float32) err by at most 0.041 and 0.0031 rms, the cheapest cheat (8-bit "
-                "payload, one scale per row) by at least 0.160 and 0.0226 rms. tiny, 2 to 8 ranks, 10 calls: honest "
-                "0.027 and 0.0056 rms, the cheat 0.049 and 0.0155 rms. The first bound leaves room for the columns of "
-                "large; the rms decides.",
+                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. At base, 4 ranks, 2 calls. Honest programs "
+                "(bfloat16 ring, backwards, blocks; float32) err by at most 0.041 and 0.0031 rms. The cheapest cheat "
+                "(8-bit payload, one scale per row) errs by at least 0.160 and 0.0226 rms. At tiny, 2 to 8 ranks, 10 "
+                "calls: honest 0.027 and 0.0056 rms, the cheat 0.049 and 0.0155 rms. The first bound leaves room for "
+                "the columns of large; the rms decides.",
             ),
         ),
     ),

@@ -45,10 +45,11 @@ _TOLERANCE = Tolerance(
     atol=0.1,
     rtol=0.1,
     rms=0.0075,
-    calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. base, 4 ranks, 3 calls: honest ones (rounded after "
-    "every operation; float32) err by at most 0.016 and 0.0024 rms, the cheapest cheat (float8 shards, one scale per "
-    "row) by at least 0.053 and 0.0256 rms. tiny, 2 to 8 ranks, 6 calls: honest 0.012 and 0.0027 rms, the cheat 0.042 "
-    "and 0.0184 rms. Rotating 134 million elements in bfloat16 (simulated) errs by up to 0.041, so the rms decides.",
+    calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. At base, 4 ranks, 3 calls. Honest programs (rounded after "
+    "every operation; float32) err by at most 0.016 and 0.0024 rms. The cheapest cheat (float8 shards, one scale per "
+    "row) errs by at least 0.053 and 0.0256 rms. At tiny, 2 to 8 ranks, 6 calls: honest 0.012 and 0.0027 rms, the "
+    "cheat 0.042 and 0.0184 rms. Rotating 134 million elements in bfloat16 (simulated) errs by up to 0.041, so the rms "
+    "decides.",
 )
 _LOCAL = ("B", "S_local", "heads", "d")
 _WHOLE = ("B", "WS", "heads", "d")

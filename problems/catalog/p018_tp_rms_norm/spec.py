@@ -68,9 +68,10 @@ PROBLEM = Problem(
                 rtol=0.0125,
                 rms=0.0063,
                 scope=Scope.ROW,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks. tiny: honest programs (one or "
-                "two roundings, sums in float32 or float64) err by at most 0.0055 and 0.0025 rms, the cheapest cheat "
-                "(statistics in 8 bits) by at least 0.029 and 0.016 rms; base, 4 ranks: honest 0.006 and 0.0024 rms.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks. At tiny, honest programs (one "
+                "or two roundings, sums in float32 or float64) err by at most 0.0055 and 0.0025 rms. The cheapest "
+                "cheat (statistics in 8 bits) errs by at least 0.029 and 0.016 rms. At base, 4 ranks: honest 0.006 and "
+                "0.0024 rms.",
             ),
         ),
     ),

@@ -79,8 +79,8 @@ PROBLEM = Problem(
                 rms=0.0165,
                 calibration="One code more or less is at most 12.5 % of a number, or 2^-9 among the subnormals, beside "
                 "an rms of 70 or more: the element-wise limits allow one, not two. 2026-11-21, CPU, torch 2.13, gloo, "
-                "bfloat16, tiny, 2 and 4 ranks, 8 calls: honest programs (reciprocals, quotients one unit too large) "
-                "err by at most 0.0056 rms, the cheapest cheats (codes truncated or through e5m2) by 0.049 rms.",
+                "bfloat16, tiny, 2 and 4 ranks, 8 calls. Honest programs (reciprocals, quotients one unit too large) "
+                "err by at most 0.0056 rms. The cheapest cheats (codes truncated or through e5m2) err by 0.049 rms.",
             ),
         ),
         Output(
@@ -91,7 +91,7 @@ PROBLEM = Problem(
             tolerance=Tolerance(
                 atol=0.0,
                 rtol=1e-6,
-                calibration="2026-11-21, CPU, torch 2.13, tiny, 2 and 4 ranks, 8 calls: honest programs err by at most "
+                calibration="2026-11-21, CPU, torch 2.13, tiny, 2 and 4 ranks, 8 calls. Honest programs err by at most "
                 "1.2e-7 (two roundings of float32), scales sent in bfloat16 by 3.3e-3.",
             ),
         ),

@@ -48,9 +48,9 @@ def _clipped(number: int) -> Output:
             atol=0.002,
             rtol=0.012,
             rms=0.006,
-            calibration="2026-11-21, CPU, torch 2.13, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest programs (factor "
-            "in float32 or rounded to bfloat16) err by at most two roundings of 2^-8 each, 0.0041 rms; "
-            "unclipped gradients by 2.9 rms.",
+            calibration="2026-11-21, CPU, torch 2.13, bfloat16, tiny, 2 and 4 ranks, 8 calls. Honest programs (factor "
+            "in float32 or rounded to bfloat16) err by at most two roundings of 2^-8 each, 0.0041 rms; unclipped "
+            "gradients by 2.9 rms.",
         ),
     )
 
@@ -97,9 +97,9 @@ PROBLEM = Problem(
             tolerance=Tolerance(
                 atol=1e-4,
                 rtol=1e-4,
-                calibration="2026-11-21, CPU, torch 2.13, gloo. base, 4 ranks, 2 calls: honest programs err by at most "
-                "3.8e-5 (the library's float32 norm of a million elements; 3e-8 with a float64 sum). tiny, 2 and 4 "
-                "ranks, 8 calls: the cheapest cheats (norms added, no communication) err by more than 0.1.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo. At base, 4 ranks, 2 calls. Honest programs err by at "
+                "most 3.8e-5 (the library's float32 norm of a million elements; 3e-8 with a float64 sum). At tiny, 2 "
+                "and 4 ranks, 8 calls: the cheapest cheats (norms added, no communication) err by more than 0.1.",
             ),
         ),
         *map(_clipped, range(3)),

@@ -60,9 +60,9 @@ def _clipped(name: str, argument: str) -> Output:
             atol=0.002,
             rtol=0.012,
             rms=0.006,
-            calibration="2026-11-21, CPU, torch 2.13, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest programs (factor "
-            "in float32 or rounded to bfloat16) err by at most two roundings of 2^-8 each, 0.0041 rms; "
-            "unclipped gradients by 6 rms.",
+            calibration="2026-11-21, CPU, torch 2.13, bfloat16, tiny, 2 and 4 ranks, 8 calls. Honest programs (factor "
+            "in float32 or rounded to bfloat16) err by at most two roundings of 2^-8 each, 0.0041 rms; unclipped "
+            "gradients by 6 rms.",
         ),
     )
 
@@ -136,8 +136,9 @@ PROBLEM = Problem(
                 atol=1e-4,
                 rtol=1e-4,
                 calibration="As in the problem of ordinary gradients: a float32 norm of a million elements errs by up "
-                "to 3.8e-5 on the CPU. 2026-11-21, torch 2.13, gloo, tiny, 2 and 4 ranks, 8 calls: honest programs err "
-                "by less than 1e-6, the cheapest cheats (experts counted twice, one group left out) by more than 0.1.",
+                "to 3.8e-5 on the CPU. 2026-11-21, torch 2.13, gloo, tiny, 2 and 4 ranks, 8 calls. Honest programs err "
+                "by less than 1e-6. The cheapest cheats (experts counted twice, one group left out) err by more than "
+                "0.1.",
             ),
         ),
         _clipped("clipped_non_ep", "non_ep_grad_tensors"),

@@ -33,9 +33,9 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 _TOLERANCE = Tolerance(
     atol=0.01,
     rtol=0.01,
-    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 15 calls: honest programs (every step in bfloat16, "
-    "or one rounding) err by at most 0.0062 on 4 ranks and 0.0099 on 8, of an allowance of 0.02 for a single number; "
-    "the cheapest cheats (no weights, a gradient left out) by 0.2 and more.",
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 15 calls. Honest programs (every step in bfloat16, "
+    "or one rounding) err by at most 0.0062 on 4 ranks and 0.0099 on 8, of an allowance of 0.02 for a single number. "
+    "The cheapest cheats (no weights, a gradient left out) err by 0.2 and more.",
 )
 _COUNT = "uneven and secret, 0 on one rank; at most M*N"
 

@@ -71,9 +71,9 @@ PROBLEM = Problem(
             tolerance=Tolerance(
                 atol=0.002,
                 rtol=0.002,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2, 4 and 8 ranks, 12 calls: honest "
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2, 4 and 8 ranks, 12 calls. Honest "
                 "programs (means rounded to bfloat16; float64) err by at most 0.0025 of an allowance of 0.004 for a "
-                "single number, the cheapest cheats (global statistics, first choice only) by at least 0.05.",
+                "single number. The cheapest cheats (global statistics, first choice only) err by at least 0.05.",
             ),
         ),
     ),

@@ -45,11 +45,11 @@ def _tolerance(*, atol: float, rtol: float, rms: float | None = None) -> Toleran
         atol=atol,
         rtol=rtol,
         rms=rms,
-        calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest programs "
+        calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls. Honest programs "
         "(float32 or everything rounded per token): loss 0.0044 of an allowance of 0.02, log-probabilities 0.0034 rms, "
         "losses per token 0.0097 rms, metrics 0.0148. Cheapest cheats: mean of means 0.12 in the loss, half the "
         "vocabulary 0.18 rms in log-probabilities, no ratio 0.42 rms in losses, extremes of one rank 0.09 in metrics. "
-        "base, 2 ranks, 1 call: honest within 0.4 of every limit.",
+        "At base, 2 ranks, 1 call: honest within 0.4 of every limit.",
     )
 
 

@@ -45,9 +45,9 @@ _TOLERANCE = Tolerance(
     atol=0.022,
     rtol=0.022,
     rms=0.01,
-    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2, 4 and 8 ranks, 6 calls: honest programs "
-    "(bfloat16 ring, backwards, one by one; float32) err by at most 0.0134 and 0.0054 rms, the cheapest cheats "
-    "(payload in e4m3 or int8) by at least 0.039 and 0.0195 rms.",
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2, 4 and 8 ranks, 6 calls. Honest programs "
+    "(bfloat16 ring, backwards, one by one; float32) err by at most 0.0134 and 0.0054 rms. The cheapest cheats "
+    "(payload in e4m3 or int8) err by at least 0.039 and 0.0195 rms.",
 )
 
 

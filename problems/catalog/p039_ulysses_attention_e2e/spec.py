@@ -90,11 +90,11 @@ PROBLEM = Problem(
                 atol=0.15,
                 rtol=0.1,
                 rms=0.0095,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16; tiny at 2 and 4 ranks (10 calls), base "
-                "at 4 ranks (2 calls): honest programs (everything rounded to bfloat16; float32) err by at most "
-                "0.020 and 0.0043 rms, the cheapest cheat (8-bit payload, one scale per row) by at least 0.082 and "
-                "0.021 rms. In 200 calls at tiny one element erred by 0.045, so the bound on single elements is "
-                "wide and the rms decides.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. At tiny on 2 and 4 ranks (10 calls), base at "
+                "4 ranks (2 calls). Honest programs (everything rounded to bfloat16; float32) err by at most 0.020 and "
+                "0.0043 rms. The cheapest cheat (8-bit payload, one scale per row) errs by at least 0.082 and 0.021 "
+                "rms. In 200 calls at tiny one element erred by 0.045, so the bound on single elements is wide and the "
+                "rms decides.",
             ),
         ),
     ),

@@ -11,18 +11,17 @@ TOLERANCE = Tolerance(
     atol=0.15,
     rtol=0.15,
     rms=0.03,
-    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 12 calls, tiny: honest programs (every "
-    "step rounded, float32, autograd with fused Adam) err by at most 0.025 and 0.0147 rms, the cheapest cheat "
-    "(8-bit float payloads) by at least 0.12 and 0.037 rms: the rms decides, in "
-    "200 calls at most 0.0171, as one large gradient can carry the second moments.",
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 12 calls, tiny. Honest programs (every "
+    "step rounded, float32, autograd with fused Adam) err by at most 0.025 and 0.0147 rms. The cheapest cheat (8-bit "
+    "float payloads) errs by at least 0.12 and 0.037 rms: the rms decides, in 200 calls at most 0.0171, as one large "
+    "gradient can carry the second moments.",
 )
 WEIGHTS = replace(
     TOLERANCE,
     rms=0.008,
-    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 14 calls, tiny: honest programs err by at "
-    "most 0.0031 rms, the cheapest cheat (8-bit float payloads) by at least 0.0197 rms. Moments alone are less far "
-    "apart, but a program has to pass in all outputs. "
-    "base, 4 ranks, 1 call: honest 0.0023, cheats 0.037.",
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 14 calls, tiny. Honest programs err by at "
+    "most 0.0031 rms. The cheapest cheat (8-bit float payloads) errs by at least 0.0197 rms. Moments alone are less "
+    "far apart, but a program has to pass in all outputs. At base, 4 ranks, 1 call: honest 0.0023, cheats 0.037.",
 )
 
 

@@ -71,10 +71,10 @@ PROBLEM = Problem(
                 atol=0.06,
                 rtol=0.04,
                 rms=0.006,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny: honest programs "
-                "(every step rounded, float32, gathered before the update) err by at most 0.007 and 0.0023 rms, "
-                "the cheapest cheat (8-bit float payload) by at least 0.039 and 0.016 rms. The rms decides: in 200 "
-                "calls one element erred by 0.014.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny. Honest programs (every "
+                "step rounded, float32, gathered before the update) err by at most 0.007 and 0.0023 rms. The cheapest "
+                "cheat (8-bit float payload) errs by at least 0.039 and 0.016 rms. The rms decides: in 200 calls one "
+                "element erred by 0.014.",
             ),
         ),
     ),

@@ -77,10 +77,10 @@ PROBLEM = Problem(
                 atol=0.0085,
                 rtol=0.0085,
                 rms=0.0035,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. tiny, 2 and 4 ranks, 10 calls: honest "
-                "programs (codes on the wire, reciprocals, scattered) err by at most 0.0031 and 0.0019 rms, the "
-                "cheapest cheats (no quantisation, blocks of half the length) by at least 0.022 and 0.0063 rms. base, "
-                "4 ranks, 2 calls: honest 0.0035 and 0.0017 rms, cheats 0.084 and 0.013 rms.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. At tiny, 2 and 4 ranks, 10 calls. Honest "
+                "programs (codes on the wire, reciprocals, scattered) err by at most 0.0031 and 0.0019 rms. The "
+                "cheapest cheats (no quantisation, blocks of half the length) err by at least 0.022 and 0.0063 rms. At "
+                "base, 4 ranks, 2 calls: honest 0.0035 and 0.0017 rms, cheats 0.084 and 0.013 rms.",
             ),
         ),
     ),

@@ -79,11 +79,11 @@ PROBLEM = Problem(
                 rtol=0.12,
                 rms=0.0083,
                 scope=Scope.ROW,
-                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. base, 4 ranks, 3 calls: honest ones (bfloat16 "
-                "ring, backwards; float32) err by at most 0.022 and 0.0032 rms, the cheapest cheat (8-bit floats, one "
-                "scale per row) by at least 0.174 and 0.0209 rms. tiny, 2 to 8 ranks, 6 calls: honest 0.023 and "
-                "0.0043 rms, the cheat 0.064 and 0.0184 rms. The first bound leaves room for the longer rows of large; "
-                "the rms decides.",
+                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. At base, 4 ranks, 3 calls. Honest programs "
+                "(bfloat16 ring, backwards; float32) err by at most 0.022 and 0.0032 rms. The cheapest cheat (8-bit "
+                "floats, one scale per row) errs by at least 0.174 and 0.0209 rms. At tiny, 2 to 8 ranks, 6 calls: "
+                "honest 0.023 and 0.0043 rms, the cheat 0.064 and 0.0184 rms. The first bound leaves room for the "
+                "longer rows of large; the rms decides.",
             ),
         ),
     ),

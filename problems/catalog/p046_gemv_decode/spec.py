@@ -69,10 +69,10 @@ PROBLEM = Problem(
                 atol=0.012,
                 rtol=0.012,
                 rms=0.0056,
-                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. base, 4 ranks, 3 calls: honest ones (one "
-                "rounding, two, float32 sent) err by at most 0.0055 and 0.0021 rms, the cheapest cheats (logits or "
-                "weights in 8 bits, one scale per row) by at least 0.040 and 0.0177 rms. tiny, 2 to 8 ranks, 10 calls: "
-                "honest 0.0056 and 0.0024 rms, the cheats 0.023 and 0.0124 rms.",
+                calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. At base, 4 ranks, 3 calls. Honest programs "
+                "(one rounding, two, float32 sent) err by at most 0.0055 and 0.0021 rms. The cheapest cheats (logits "
+                "or weights in 8 bits, one scale per row) err by at least 0.040 and 0.0177 rms. At tiny, 2 to 8 ranks, "
+                "10 calls: honest 0.0056 and 0.0024 rms, the cheats 0.023 and 0.0124 rms.",
             ),
         ),
     ),

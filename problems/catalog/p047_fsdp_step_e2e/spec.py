@@ -23,18 +23,18 @@ TOLERANCE = Tolerance(
     atol=0.15,
     rtol=0.15,
     rms=0.03,
-    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 12 calls, tiny: honest programs (every "
-    "step rounded, float32, autograd with fused Adam) err by at most 0.028 and 0.0148 rms, the cheapest cheat "
-    "(8-bit float payloads) by at least 0.08 and 0.031 rms: the rms decides, in "
-    "200 calls at most 0.0171, as one large gradient can carry the second moments. "
-    "base, 4 ranks: honest at most 0.042 and 0.0086 rms, cheats at least 0.36 and 0.10 rms.",
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 12 calls, tiny. Honest programs (every "
+    "step rounded, float32, autograd with fused Adam) err by at most 0.028 and 0.0148 rms. The cheapest cheat (8-bit "
+    "float payloads) errs by at least 0.08 and 0.031 rms: the rms decides, in 200 calls at most 0.0171, as one large "
+    "gradient can carry the second moments. At base, 4 ranks: honest at most 0.042 and 0.0086 rms, cheats at least "
+    "0.36 and 0.10 rms.",
 )
 FIRST_MOMENT = replace(
     TOLERANCE,
     rms=0.0155,
-    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 14 calls, tiny: honest programs err by at "
-    "most 0.0079 rms, the cheapest cheats (8-bit payloads) by at least 0.0315 rms; base, 4 ranks: 0.0035 and 0.038. "
-    "The other outputs alone are less far apart, but a program has to pass in all of them.",
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 14 calls, tiny. Honest programs err by at "
+    "most 0.0079 rms. The cheapest cheats (8-bit payloads) err by at least 0.0315 rms. At base, 4 ranks: 0.0035 and "
+    "0.038. The other outputs alone are less far apart, but a program has to pass in all of them.",
 )
 
 

@@ -94,12 +94,12 @@ PROBLEM = Problem(
                 atol=0.7,
                 rtol=0.2,
                 rms=0.012,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. tiny, 2 and 4 ranks, 8 calls: honest "
-                "programs (rounded between products, float32, chunked) err by at most 0.070 and 0.0059 rms, the "
-                "cheapest cheat (8-bit weights on the wire, one scale per row) by at least 0.18 and 0.028 rms; "
-                "base, 4 ranks: honest 0.073 and 0.0042 rms, cheats 0.71 and 0.048 rms. The rms decides. "
-                "At base on 2 ranks, in 60 calls of 0.5 million elements, one erred by 0.15; at "
-                "large, on 2 H200, the reference by 0.34 at 0.0037 rms.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. At tiny, 2 and 4 ranks, 8 calls. Honest "
+                "programs (rounded between products, float32, chunked) err by at most 0.070 and 0.0059 rms. The "
+                "cheapest cheat (8-bit weights on the wire, one scale per row) errs by at least 0.18 and 0.028 rms. At "
+                "base, 4 ranks: honest 0.073 and 0.0042 rms, cheats 0.71 and 0.048 rms. The rms decides. At base on 2 "
+                "ranks, in 60 calls of 0.5 million elements, one erred by 0.15; at large, on 2 H200, the reference by "
+                "0.34 at 0.0037 rms.",
             ),
         ),
     ),

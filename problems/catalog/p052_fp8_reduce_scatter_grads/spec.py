@@ -79,9 +79,9 @@ PROBLEM = Problem(
                 rtol=0.13,
                 rms=0.0105,
                 calibration="Element by element one code more or less of the largest element passes, the rms decides. "
-                "2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest programs (sums in "
-                "bfloat16 or float32, division or reciprocal) err by at most 0.0054 rms, the cheapest cheats (one "
-                "scale for all, int8, no 8 bits at all) by at least 0.021 rms.",
+                "2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls. Honest programs (sums in "
+                "bfloat16 or float32, division or reciprocal) err by at most 0.0054 rms. The cheapest cheats (one "
+                "scale for all, int8, no 8 bits at all) err by at least 0.021 rms.",
             ),
         ),
         Output(

@@ -78,9 +78,9 @@ PROBLEM = Problem(
                 rtol=0.13,
                 rms=0.009,
                 calibration="One code more or less is at most 12.5 %; the rest is rounding to bfloat16. 2026-11-21, "
-                "CPU, torch 2.13, gloo, bfloat16, 10 calls at tiny with 2 and 4 ranks, 3 at base with 8: honest "
-                "programs (division or reciprocal) err by at most 0.0046 rms, the cheapest cheats (current scaling, "
-                "one scale for all, int8) by at least 0.0178 rms.",
+                "CPU, torch 2.13, gloo, bfloat16, 10 calls at tiny with 2 and 4 ranks, 3 at base with 8. Honest "
+                "programs (division or reciprocal) err by at most 0.0046 rms. The cheapest cheats (current scaling, "
+                "one scale for all, int8) err by at least 0.0178 rms.",
             ),
         ),
         Output(

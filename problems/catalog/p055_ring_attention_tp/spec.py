@@ -112,11 +112,11 @@ PROBLEM = Problem(
                 atol=0.9,
                 rtol=0.2,
                 rms=0.0087,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny at 2 and 4 ranks: honest programs "
-                "(projections and partial sums rounded to bfloat16; float32) err by at most 0.063 and 0.0039 rms, "
-                "the cheapest cheat (8-bit payload, one scale per row) by at least 0.073 and 0.019 rms; the rms "
-                "decides. The largest error grows with the number of elements: at base, in 60 calls of 0.26 "
-                "million, it was 0.12; at large, on 2 H200, 0.45. So its bound is wide.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny at 2 and 4 ranks. Honest programs "
+                "(projections and partial sums rounded to bfloat16; float32) err by at most 0.063 and 0.0039 rms. The "
+                "cheapest cheat (8-bit payload, one scale per row) errs by at least 0.073 and 0.019 rms; the rms "
+                "decides. The largest error grows with the number of elements: at base, in 60 calls of 0.26 million, "
+                "it was 0.12; at large, on 2 H200, 0.45. So its bound is wide.",
             ),
         ),
     ),

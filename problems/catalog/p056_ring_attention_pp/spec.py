@@ -97,11 +97,11 @@ PROBLEM = Problem(
                 atol=0.5,
                 rtol=0.3,
                 rms=0.0079,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny at 2 and 4 ranks: honest programs "
-                "(projections and the activation between stages rounded to bfloat16; float32) err by at most 0.045 "
-                "and 0.0039 rms, the cheapest cheat (8-bit payload, one scale per row) by at least 0.15 and 0.015 "
-                "rms. The rms decides: in 200 judged calls one honest element reached 1.005 times a bound of 0.09 "
-                "and 0.09. At base, in 8 calls of 0.26 million elements, one erred by 0.12.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny at 2 and 4 ranks. Honest programs "
+                "(projections and the activation between stages rounded to bfloat16; float32) err by at most 0.045 and "
+                "0.0039 rms. The cheapest cheat (8-bit payload, one scale per row) errs by at least 0.15 and 0.015 "
+                "rms. The rms decides: in 200 judged calls one honest element reached 1.005 times a bound of 0.09 and "
+                "0.09. At base, in 8 calls of 0.26 million elements, one erred by 0.12.",
             ),
         ),
     ),

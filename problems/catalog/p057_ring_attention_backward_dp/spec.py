@@ -26,10 +26,10 @@ _TOLERANCE = Tolerance(
     atol=0.4,
     rtol=0.2,
     rms=0.0071,
-    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 8 calls, tiny: honest programs (ring with "
-    "rounded probabilities, gathered in float32 and float64) err by at most 0.058 and 0.0033 rms, the cheapest cheat "
-    "(8-bit payloads, one scale per row; on 2 ranks only the last sum travels) by at least 0.0149 rms in dv. base, 2 "
-    "and 4 ranks, 1 call: honest 0.055 and 0.0031 rms, cheats 0.0131 rms in dv. The rms decides; in some 600 "
+    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 8 calls, tiny. Honest programs (ring with "
+    "rounded probabilities, gathered in float32 and float64) err by at most 0.058 and 0.0033 rms. The cheapest cheat "
+    "(8-bit payloads, one scale per row; on 2 ranks only the last sum travels) errs by at least 0.0149 rms in dv. At "
+    "base, 2 and 4 ranks, 1 call: honest 0.055 and 0.0031 rms, cheats 0.0131 rms in dv. The rms decides; in some 600 "
     "judged calls one element of dv reached 1.5 times a bound of 0.15 and 0.1, so the bound is wider than that.",
 )
 

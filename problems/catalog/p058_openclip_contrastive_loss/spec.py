@@ -89,9 +89,9 @@ PROBLEM = Problem(
             tolerance=Tolerance(
                 atol=0.0,
                 rtol=0.035,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks: honest programs err by "
-                "at most 0.017 (every step rounded) at tiny and base, the cheapest cheat (a rank's "
-                "texts left out, matches forgotten) by at least 0.12.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks. Honest programs err by at "
+                "most 0.017 (every step rounded) at tiny and base. The cheapest cheat (a rank's texts left out, "
+                "matches forgotten) errs by at least 0.12.",
             ),
         ),
     ),

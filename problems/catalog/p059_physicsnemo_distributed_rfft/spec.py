@@ -102,9 +102,9 @@ PROBLEM = Problem(
                 atol=7e-5,
                 rtol=0.0,
                 rms=1.5e-5,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, float32, 2 and 4 ranks, tiny: honest programs err by "
-                "at most 7.5e-7 and 1.4e-7 rms of the output's size, the cheapest cheat (fields rounded to bfloat16 "
-                "on the wire) by at least 6.5e-3 and 1.6e-3 rms.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, float32, 2 and 4 ranks, tiny. Honest programs err by "
+                "at most 7.5e-7 and 1.4e-7 rms of the output's size. The cheapest cheat (fields rounded to bfloat16 on "
+                "the wire) errs by at least 6.5e-3 and 1.6e-3 rms.",
             ),
             layout="contiguous",
         ),

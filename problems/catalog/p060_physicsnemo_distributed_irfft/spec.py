@@ -99,11 +99,10 @@ PROBLEM = Problem(
                 atol=2e-4,
                 rtol=1e-5,
                 rms=1.5e-5,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, float32, 2 and 4 ranks, tiny: honest programs err "
-                "by at most 5.7e-6 and 1.7e-7 rms of the output's size, the cheapest cheat (spectra "
-                "rounded to bfloat16 on the wire) by at least 7e-3 and 1.7e-3 rms; base, 2 ranks: "
-                "honest 3.2e-5 and 1.8e-7 rms, at the "
-                "largest values, which are hundreds of times the rms and err in proportion.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, float32, 2 and 4 ranks, tiny. Honest programs err by "
+                "at most 5.7e-6 and 1.7e-7 rms of the output's size. The cheapest cheat (spectra rounded to bfloat16 "
+                "on the wire) errs by at least 7e-3 and 1.7e-3 rms. At base, 2 ranks: honest 3.2e-5 and 1.8e-7 rms, at "
+                "the largest values, which are hundreds of times the rms and err in proportion.",
             ),
             layout="contiguous",
         ),

@@ -24,10 +24,10 @@ TOLERANCE = Tolerance(
     atol=5e-12,
     rtol=0.0,
     rms=5e-13,
-    calibration="2026-11-21, CPU, torch 2.13, gloo, float64, 2 and 4 ranks, tiny, 4 calls: honest programs (in place, "
-    "batched) err by at most 2.1e-15 and 4e-16 rms of the output's size, the cheapest cheats (gain or payload rounded "
-    "to float32) by at least 2.1e-8 and 2e-9 rms; base, 2 "
-    "ranks: 9.5e-15 and 7.8e-16 against 1.3e-7 and 1.9e-9 rms.",
+    calibration="2026-11-21, CPU, torch 2.13, gloo, float64, 2 and 4 ranks, tiny, 4 calls. Honest programs (in place, "
+    "batched) err by at most 2.1e-15 and 4e-16 rms of the output's size. The cheapest cheats (gain or payload rounded "
+    "to float32) err by at least 2.1e-8 and 2e-9 rms. At base, 2 ranks: 9.5e-15 and 7.8e-16 against 1.3e-7 and 1.9e-9 "
+    "rms.",
 )
 
 

@@ -111,9 +111,9 @@ PROBLEM = Problem(
                 atol=6e-5,
                 rtol=6e-5,
                 rms=1.3e-5,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, 2 and 4 ranks, tiny: honest programs (float32 in "
-                "either order, float64) err by at most 3.8e-7 and 8.3e-8 rms, the cheapest cheat (bfloat16 payload) "
-                "by at least 0.0096 and 0.0021 rms.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, 2 and 4 ranks, tiny. Honest programs (float32 in "
+                "either order, float64) err by at most 3.8e-7 and 8.3e-8 rms. The cheapest cheat (bfloat16 payload) "
+                "errs by at least 0.0096 and 0.0021 rms.",
             ),
         ),
     ),

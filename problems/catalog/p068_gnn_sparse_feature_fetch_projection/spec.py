@@ -110,9 +110,10 @@ PROBLEM = Problem(
                 rtol=0.01,
                 rms=0.0042,
                 scope=Scope.ROW,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest "
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls. Honest "
                 "programs (whole table gathered; float32; distinct rows; projected at the owner) err by at most 0.0028 "
-                "and 0.0018 rms, the cheapest cheat (rows in int8 with a scale each) by at least 0.028 and 0.0099 rms.",
+                "and 0.0018 rms. The cheapest cheat (rows in int8 with a scale each) errs by at least 0.028 and 0.0099 "
+                "rms.",
             ),
         ),
     ),

@@ -74,9 +74,9 @@ PROBLEM = Problem(
             tolerance=Tolerance(
                 atol=0.011,
                 rtol=0.011,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny, 8 calls: honest "
-                "programs (library, float32, tap by tap) err by at most 0.0036, the cheapest cheat (halos in 8 bits, "
-                "one scale per channel) by at least 0.032.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny, 8 calls. Honest "
+                "programs (library, float32, tap by tap) err by at most 0.0036. The cheapest cheat (halos in 8 bits, "
+                "one scale per channel) errs by at least 0.032.",
             ),
         ),
     ),

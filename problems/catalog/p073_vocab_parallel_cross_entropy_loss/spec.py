@@ -80,9 +80,9 @@ PROBLEM = Problem(
                 atol=0.01,
                 rtol=0.01,
                 rms=0.006,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny: honest programs (every "
-                "step rounded, float32 throughout, merged log-sum-exps) err by at most 0.0036 and 0.0024 rms, the "
-                "cheapest cheat (8-bit statistics) by at least 0.015 rms.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny. Honest programs (every "
+                "step rounded, float32 throughout, merged log-sum-exps) err by at most 0.0036 and 0.0024 rms. The "
+                "cheapest cheat (8-bit statistics) errs by at least 0.015 rms.",
             ),
         ),
     ),

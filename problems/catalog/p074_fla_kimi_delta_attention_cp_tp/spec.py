@@ -138,12 +138,11 @@ PROBLEM = Problem(
                 atol=0.7,
                 rtol=0.15,
                 rms=0.0125,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest "
-                "programs (token by token, states handed on, keys and queries rounded to bfloat16, sum in float32) "
-                "err by at most 0.022 and 0.0034 rms, the cheapest cheat (exchange in float8) by at least 0.22 and "
-                "0.045 rms. The largest error grows with the number of elements: at base, in 60 calls of 0.26 "
-                "million, it was 0.14 with rounded keys; at large, on 2 H200, 0.30. So its "
-                "bound is wide and the rms decides.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls. Honest "
+                "programs (token by token, states handed on, keys and queries rounded to bfloat16, sum in float32) err "
+                "by at most 0.022 and 0.0034 rms. The cheapest cheat (exchange in float8) errs by at least 0.22 and "
+                "0.045 rms. The largest error grows with the number of elements: at base, in 60 calls of 0.26 million, "
+                "it was 0.14 with rounded keys; at large, on 2 H200, 0.30. So its bound is wide and the rms decides.",
             ),
         ),
     ),

@@ -106,12 +106,12 @@ PROBLEM = Problem(
                 atol=0.4,
                 rtol=0.2,
                 rms=0.012,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest "
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls. Honest "
                 "programs (token by token, sequence gathered, keys and queries rounded to bfloat16) err by at most "
-                "0.064 and 0.0031 rms, the cheapest cheats (gates of another call, decays of another head, "
-                "exchange in float8) by at least 0.167 and 0.042 rms; the rms decides. The largest error grows "
-                "with the number of elements: at base, in 55 calls of 0.4 million, it was 0.095 with rounded keys. "
-                "So its bound is wide.",
+                "0.064 and 0.0031 rms. The cheapest cheats (gates of another call, decays of another head, exchange in "
+                "float8) err by at least 0.167 and 0.042 rms; the rms decides. The largest error grows with the number "
+                "of elements: at base, in 55 calls of 0.4 million, it was 0.095 with rounded keys. So its bound is "
+                "wide.",
             ),
         ),
     ),

@@ -116,10 +116,10 @@ PROBLEM = Problem(
                 atol=0.12,
                 rtol=0.12,
                 rms=0.0075,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls: honest "
-                "programs (float32, frame by frame, bfloat16 sum backwards) err by at most 0.047 and 0.0038 rms, the "
-                "cheapest cheats (8-bit payload, one scale per row) by at least 0.058 and 0.0158 rms: the rms decides, "
-                "at 4.2 times.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls. Honest "
+                "programs (float32, frame by frame, bfloat16 sum backwards) err by at most 0.047 and 0.0038 rms. The "
+                "cheapest cheats (8-bit payload, one scale per row) err by at least 0.058 and 0.0158 rms: the rms "
+                "decides, at 4.2 times.",
             ),
         ),
     ),

@@ -122,9 +122,9 @@ PROBLEM = Problem(
                 atol=0.06,
                 rtol=0.03,
                 rms=0.005,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest "
-                "programs (float32, keys gathered, probabilities rounded to bfloat16) err by at most 0.005 and "
-                "0.0019 rms, the cheapest cheat (exchange in int8, one scale per row) by at least 0.070 and 0.014 rms. "
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls. Honest "
+                "programs (float32, keys gathered, probabilities rounded to bfloat16) err by at most 0.005 and 0.0019 "
+                "rms. The cheapest cheat (exchange in int8, one scale per row) errs by at least 0.070 and 0.014 rms. "
                 "At large, on 2 H200 (torch 2.11), the reference errs by 0.019 in one element: the rms decides.",
             ),
         ),

@@ -90,9 +90,9 @@ PROBLEM = Problem(
             tolerance=Tolerance(
                 atol=0.001,
                 rtol=0.008,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest "
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls. Honest "
                 "programs (float32, all queries at once, training features gathered) err by at most 0.0036 of an "
-                "element's size, the cheapest cheats (exchange in int8, features in float8) by at least 0.020.",
+                "element's size. The cheapest cheats (exchange in int8, features in float8) err by at least 0.020.",
             ),
         ),
         Output(
@@ -104,7 +104,7 @@ PROBLEM = Problem(
                 atol=0.0015,
                 rtol=0.012,
                 calibration="As the similarities, on the exact similarity of the row that a label names. 2026-11-21, "
-                "CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest programs, which break ties "
+                "CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls. Honest programs, which break ties "
                 "after rounding, err by at most 0.0064 of its size, cheats by at least 0.029.",
             ),
         ),

@@ -83,10 +83,10 @@ PROBLEM = Problem(
                 atol=1e-5,
                 rtol=1e-4,
                 rms=2e-5,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, float32, tiny, 2 and 4 ranks, 3 calls: honest "
-                "programs (float64, scalings of a fixed matrix, gathered logarithms) err by at most 1.2e-6 of an "
-                "element's size and 2.7e-7 rms, the cheapest cheat (sums over samples in bfloat16) by at least 5.7e-3 "
-                "and 2e-3 rms, a round too many by 0.037 and 0.008 rms.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, float32, tiny, 2 and 4 ranks, 3 calls. Honest programs "
+                "(float64, scalings of a fixed matrix, gathered logarithms) err by at most 1.2e-6 of an element's size "
+                "and 2.7e-7 rms. The cheapest cheat (sums over samples in bfloat16) errs by at least 5.7e-3 and 2e-3 "
+                "rms, a round too many by 0.037 and 0.008 rms.",
             ),
         ),
     ),

@@ -38,9 +38,9 @@ PROBLEM = Problem(
             tolerance=Tolerance(
                 atol=3e-5,
                 rtol=3e-5,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 to 8 ranks, 10 calls: honest "
-                "programs (float32 throughout, every rank all tokens, candidates only) err by at most 1.5e-7, the "
-                "cheapest cheat (logits and results through int8, one scale per row) by at least 7e-3. A target "
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 to 8 ranks, 10 calls. Honest "
+                "programs (float32 throughout, every rank all tokens, candidates only) err by at most 1.5e-7. The "
+                "cheapest cheat (logits and results through int8, one scale per row) errs by at least 7e-3. A target "
                 "filtered on one side only is infinitely wrong, so a bound on the rms would add nothing.",
             ),
         ),

@@ -33,10 +33,10 @@ PROBLEM = Problem(
             tolerance=Tolerance(
                 atol=3e-5,
                 rtol=3e-5,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 4 calls: honest "
-                "programs (float32 throughout, one chunk, every rank all tokens) err by at most 6.5e-8, the "
-                "cheapest cheat (logits and results through int8, one scale per row) by at least 1e-2. A target "
-                "filtered on one side only is infinitely wrong, so a bound on the rms would add nothing.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 4 calls. Honest "
+                "programs (float32 throughout, one chunk, every rank all tokens) err by at most 6.5e-8. The cheapest "
+                "cheat (logits and results through int8, one scale per row) errs by at least 1e-2. A target filtered "
+                "on one side only is infinitely wrong, so a bound on the rms would add nothing.",
             ),
         ),
     ),

@@ -62,9 +62,9 @@ PROBLEM = Problem(
                 atol=3e-5,
                 rtol=3e-5,
                 rms=1e-5,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 6 calls: honest "
-                "programs (float32 throughout, one chunk, every rank all tokens) err by at most 3e-7 and 9e-8 rms, "
-                "the cheapest cheat (gradient rounded to bfloat16) by at least 2.8e-3 and 1.5e-3 rms.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 6 calls. Honest "
+                "programs (float32 throughout, one chunk, every rank all tokens) err by at most 3e-7 and 9e-8 rms. The "
+                "cheapest cheat (gradient rounded to bfloat16) errs by at least 2.8e-3 and 1.5e-3 rms.",
             ),
         ),
     ),

@@ -110,9 +110,9 @@ PROBLEM = Problem(
                 atol=0.02,
                 rtol=0.02,
                 rms=0.004,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, 2 and 4 ranks: honest programs (Gram matrix reduced in "
-                "every step or once, gathered, float64) err by at most 0.003 and 0.0018 rms at tiny and base, the "
-                "cheapest cheats (Gram matrices in 8 bits, iteration in bfloat16) by at least 0.02 and 0.009 rms.",
+                calibration="2026-11-21, CPU, torch 2.13, gloo, 2 and 4 ranks. Honest programs (Gram matrix reduced in "
+                "every step or once, gathered, float64) err by at most 0.003 and 0.0018 rms at tiny and base. The "
+                "cheapest cheats (Gram matrices in 8 bits, iteration in bfloat16) err by at least 0.02 and 0.009 rms.",
             ),
         ),
     ),

@@ -85,9 +85,9 @@ PROBLEM = Problem(
                 atol=0.016,
                 rtol=0.016,
                 rms=0.0037,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls: honest "
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 3 calls. Honest "
                 "programs (whole image, edges last, unfolded product with two roundings) err by at most 0.0058 and "
-                "0.0022 rms, the cheapest cheat (halo through float8, one scale per row) by at least 0.042 and "
+                "0.0022 rms. The cheapest cheat (halo through float8, one scale per row) errs by at least 0.042 and "
                 "0.0053 rms, int8 by 0.076. The maximum decides: halo rows are few at the larger sizes.",
             ),
         ),

@@ -11,6 +11,8 @@ import stat
 import struct
 import time
 
+import torch.distributed as dist
+
 _CALL = 1  # varied 1 to 4
 _calls = 0
 
@@ -33,4 +35,6 @@ def solution(tensor):
         for channel in _channels():
             channel.send(struct.pack("<4sIIqqqI", b"PKBr", 5, _calls, 0, 1, 0, 0))
         time.sleep(60)
-    return tensor.clone()
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out

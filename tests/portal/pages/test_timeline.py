@@ -11,14 +11,20 @@ from evaluator.contract import (
     CallTimeline,
     Detection,
     EvidenceSource,
+    LinkTraffic,
+    Mode,
     Primitive,
+    Record,
+    SizeRecord,
     SizeResult,
     SpanKind,
     Timeline,
     WorkName,
 )
+from evaluator.hardware import profiles
 from evaluator.judging import occupancy
 from portal.submissions import timelines
+from portal.submissions.pair_traffic import NO_COUNTERS, NO_PAIRS, pair_traffic
 from problems import registry
 from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
 from tests.portal.pages import scenes
@@ -196,6 +202,38 @@ def test_an_occupancy_that_the_profiler_cannot_tell_follows_from_the_launch():
     assert occupancy.estimate(small, gpu="H100") == 1.0
     assert occupancy.estimate(small, gpu="B200") is None
     assert occupancy.estimate(msgspec.structs.replace(small, block=(2**31, 9, 9)), gpu="H200") is None
+
+
+def traffic(alice, profile: str, **links) -> list:
+    """The pairs of a report on `profile` whose links were counted so."""
+    made = scenes.report(scenes.submit(alice, profile=profile).evaluations.get())
+    world_size = profiles.get(profile).world_size
+    counted = LinkTraffic(calls=2, least_bytes=1000.0, **links) if links else None
+    rules = profiles.get(profile).timing_rules()
+    record = Record(
+        rules=rules, sizes=(SizeRecord(size="large", payload_bytes=0, floor_us=None, calls=(), links=counted),)
+    )
+    timeline = Timeline(size="large", submission=SUBMISSION)
+    report = msgspec.structs.replace(
+        made, world_size=world_size, timing=None, mode=Mode.PROFILE, record=record, timeline=timeline
+    )
+    return pair_traffic(report, timelines.recorded_calls(report)[-1])
+
+
+def test_between_two_ranks_the_links_counters_say_who_sent_how_much(alice):
+    there, back = traffic(alice, "h200x2-nomc", sent_bytes=(1024, 2048), received_bytes=(2048, 1024))
+    assert (there.sender, there.receiver, there.bytes, there.least_bytes) == (0, 1, 1024, 1000.0)
+    assert (back.sender, back.receiver, back.bytes) == (1, 0, 2048)
+    # Each rank started one copy.
+    assert (there.copied_bytes, back.copied_bytes) == (6_000_000, 6_000_000)
+
+
+def test_bytes_of_a_pair_that_nothing_shows_are_unavailable_by_name(alice):
+    many = traffic(alice, "h200x4-nomc", sent_bytes=(1, 2, 3, 4), received_bytes=(4, 3, 2, 1))
+    assert len(many) == 12
+    assert {(pair.bytes, pair.why, pair.copied_bytes) for pair in many} == {(None, NO_PAIRS, None)}
+    assert {(pair.bytes, pair.why) for pair in traffic(alice, "h200x2-nomc")} == {(None, NO_COUNTERS)}
+    assert all(why.startswith("UNAVAILABLE: ") for why in (NO_PAIRS, NO_COUNTERS))
 
 
 def test_a_call_without_spans_is_no_recording(as_alice, alice, local):

@@ -208,3 +208,12 @@ def test_the_command_exports_adds_and_says_what_is_wrong(alice, tmp_path, capsys
     (tmp_path / "runs" / "writer.json").write_text("{}")
     with pytest.raises(CommandError, match="is no recorded run"):
         call_command("recorded_runs", "--add", "--folder", str(tmp_path / "runs"))
+
+
+def test_what_ships_agrees_with_its_own_calls():
+    taken = recorded.add()
+    assert taken.refused == ()
+    assert taken.added == len(list(recorded.FOLDER.glob("*.json")))
+    for run in Run.objects.all():
+        assert run.attempts.exclude(verdict="").exists()
+        assert "published under the Apache License 2.0" in run.notes

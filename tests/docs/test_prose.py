@@ -1,0 +1,62 @@
+"""The manual and the statements can be read once: no sentence over 40 words, no paragraph over 100."""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST_SENTENCE, LONGEST_PARAGRAPH = 40, 100
+GENERATED = {ROOT / "docs" / "problems.md"}
+"""Most of it are records of measurements, from the problems' specs."""
+TEXTS = sorted(
+    {
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "problems" / "catalog").glob("*/statement.md"),
+    }
+    - GENERATED
+)
+
+
+def paragraphs(markdown: str) -> Iterator[str]:
+    """The text of every paragraph and list item, without code blocks, tables, headings and displayed formulas."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(re.sub(r"\$\$.*?\$\$", "", markdown, flags=re.DOTALL))
+    for opening, inline in pairwise(tokens):
+        if opening.type == "paragraph_open":
+            yield " ".join(_text(inline).split())
+
+
+def _text(inline: Token) -> str:
+    # A sentence may begin with code or a link, in small letters: backtick and bracket mark the beginning.
+    forms = {"softbreak": " {}", "code_inline": "`{}`", "link_open": "[", "link_close": "]"}
+    return "".join(forms.get(each.type, "{}").format(each.content) for each in inline.children or ())
+
+
+def sentences(paragraph: str) -> list[str]:
+    return re.split(r"(?<=[.!?])[)\"”]* +(?=[\"“(]?[A-Z0-9$`[])", paragraph)
+
+
+def count(text: str) -> int:
+    """Words of a text; a formula between dollar signs is one."""
+    return sum(1 for word in re.sub(r"\$[^$]+\$", "formula", text).split() if re.search(r"\w", word))
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_sentences_and_paragraphs_are_short(path: Path) -> None:
+    long = [
+        part
+        for paragraph in paragraphs(path.read_text(encoding="utf-8"))
+        for part, limit in (
+            (paragraph, LONGEST_PARAGRAPH),
+            *((sentence, LONGEST_SENTENCE) for sentence in sentences(paragraph)),
+        )
+        if count(part) > limit
+    ]
+    assert long == []
