@@ -26,7 +26,7 @@ from evaluator.host.settings import JudgeSettings
 from evaluator.judging import source_rules, verdicts
 
 _PROCESSORS_EACH = 2
-"""nvcc uses two processors for part of a build, and one for the rest."""
+"""The steps for host and device run at the same time; the rest of a build takes one."""
 
 __all__ = ["BuildAhead", "BuildCancelled", "builders_here"]
 

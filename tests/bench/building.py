@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluator.arena.compat.utils import cuda_build, short_headers
+from evaluator.arena.compat.utils import cuda_build, nvcc_steps, short_headers
 from evaluator.arena.compat.utils.cuda_build import BuildError, Extension
 
 EXAMPLE = Path(__file__).parents[1] / "evaluator" / "submissions" / "gpu_allgather.py"
@@ -94,8 +94,18 @@ def by_step(command: Sequence[str], folder: Path) -> dict[str, object]:
             parts[name] = build.run(name)
     except subprocess.CalledProcessError as error:
         return {"parts_s": parts, "failed_in": name, "said": (error.stderr + error.stdout)[:400]}
-    size = (folder / "x.cpp4.ii").stat().st_size
-    return {"parts_s": parts, "together_s": sum(parts.values()), "preprocessed_bytes": size}
+    found = {"parts_s": parts, "together_s": sum(parts.values()), "side_by_side_s": side_by_side(command, folder)}
+    return {**found, "preprocessed_bytes": (folder / "x.cpp4.ii").stat().st_size}
+
+
+def side_by_side(command: Sequence[str], folder: Path) -> float | None:
+    """Seconds of the same steps with host and device at the same time; None where they are other steps."""
+    line = nvcc_steps.side_by_side(command, folder=folder)
+    if line is None:
+        return None
+    began = time.monotonic()
+    subprocess.run(line, cwd=folder, check=True, capture_output=True)
+    return time.monotonic() - began
 
 
 def measure(path: Path, flags: Sequence[str]) -> dict[str, object]:

@@ -143,6 +143,15 @@ def test_a_call_hidden_in_a_function_with_arguments_is_built_from_the_text(build
     assert [Path(name).name for name in build(source).result.artefacts] == ["hidden.so"]
 
 
+def test_the_sandbox_has_the_short_headers(build):
+    included = "#if 0\n#include <torch/extension.h>\n#endif\n#include <named_by_the_source.h>\n"
+    built = build(
+        HEADER + f"CUDA = r'''{included}{tiny_module('shortly')}'''\ncompile_cuda_extension('shortly', CUDA)\n"
+    )
+    assert [Path(name).name for name in built.result.artefacts] == ["shortly.so"], built.result.log
+    assert "utils/headers" in built.result.command
+
+
 def test_a_submission_that_fails_on_import_leaves_that_to_the_ranks(build):
     built = build(HEADER + "raise RuntimeError('no device')\n")
     assert built.result.succeeded

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import short_headers
+from . import nvcc_steps, short_headers
 
 ARCHITECTURES_VARIABLE = "PKB_CUDA_ARCHITECTURES"
 """Compute capabilities to build for, as nvcc writes them, separated by commas: "90a"."""
@@ -214,13 +214,14 @@ def compile_commands(extension: Extension, *, source: Path, target: Path) -> lis
 
 def _compile(extension: Extension, *, source: Path, target: Path) -> str:
     """Compile by the first command that succeeds; that command, or else the last, with its output."""
+    folder = source.parent
     *tried, last = compile_commands(extension, source=source, target=target)
     for command in tried:
         with contextlib.suppress(BuildError):
-            said = _run(extension, command, folder=source.parent)
+            said = _run(extension, command, folder=folder, by=nvcc_steps.side_by_side(command, folder=folder))
             if _is_whole(extension, compiled=target):
                 return said
-    return _run(extension, last, folder=source.parent)
+    return _run(extension, last, folder=folder)
 
 
 def _is_whole(extension: Extension, *, compiled: Path) -> bool:
@@ -265,8 +266,11 @@ def _torch_headers() -> Path:
     return Path(torch.__file__).parent / "include"
 
 
-def _run(extension: Extension, command: list[str], *, folder: Path) -> str:
-    """Run one command and give it with its output; the work folder's name is left out of both."""
+def _run(extension: Extension, command: list[str], *, folder: Path, by: list[str] | None = None) -> str:
+    """Run one command and give it with its output; the work folder's name is left out of both.
+
+    `by` runs in its stead, and has the same outcome.
+    """
 
     def shorten(text: str) -> str:
         return text.replace(f"{folder}/", "")
@@ -274,7 +278,12 @@ def _run(extension: Extension, command: list[str], *, folder: Path) -> str:
     written = shorten(" ".join(command))
     try:
         done = subprocess.run(  # noqa: S603 - the command is ours; its flags act inside the sandbox only
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=BUILD_SECONDS, check=False, cwd=folder
+            by or command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=BUILD_SECONDS,
+            check=False,
+            cwd=folder,
         )
     except subprocess.TimeoutExpired as error:
         raise BuildError(extension.name, written, f"stopped after {BUILD_SECONDS} s") from error
