@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from evaluator.host.clock.call_clock import CallTime, GateClock
 from evaluator.host.evaluation import Evaluation
 from evaluator.host.judge import never, no_progress
 from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart
+from evaluator.host.process.hold import Hold
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
@@ -100,7 +102,12 @@ def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
     )
     private = {name: getattr(judge, f"_{name}") for name in ("builder", "helper", "references", "work_dir")}
     evaluation = Evaluation(
-        request_for("correct", mode=mode), plan=plan, progress=no_progress, cancelled=never, **private
+        request_for("correct", mode=mode),
+        plan=plan,
+        hold=Hold(time.monotonic() + judge.settings.evaluation_s),
+        progress=no_progress,
+        cancelled=never,
+        **private,
     )
     try:
         evaluation.run(
