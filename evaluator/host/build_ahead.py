@@ -44,7 +44,7 @@ def builders_here(profile: Profile) -> int:
 class BuildAhead:
     """The builders of a node for one profile; several threads may build at once.
 
-    A context manager; `close` removes its files, except the cache.
+    `close` removes its files, except the cache.
     """
 
     def __init__(self, settings: JudgeSettings) -> None:

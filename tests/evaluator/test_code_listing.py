@@ -1,6 +1,7 @@
 """Machine code with source lines: reading what nvdisasm prints, what a hostile module could say, and a real build."""
 
 import shutil
+import subprocess
 import zlib
 
 import pytest
@@ -19,7 +20,7 @@ from evaluator.contract import (
 from evaluator.contract.machine_code import MOST_UNPACKED_BYTES, pack
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
-from evaluator.host.building.code_listing import Lines, parse
+from evaluator.host.building.code_listing import Lines, machine_code, parse
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import kernel_code
@@ -183,3 +184,32 @@ def test_a_build_in_mode_profile_lists_its_kernels_beside_the_authors_lines(tmp_
     stores = [entry for entry in scale.instructions() if entry.text.startswith(("STG", "@P0 STG"))]
     assert {text[entry.line - 1].strip() for entry in stores} == {"if (i < n) a[i] = a[i] * 2.0f;"}
     assert not list(tmp_path.glob("listing-*"))
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on this machine")
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap on this machine")
+def test_a_cubin_as_triton_keeps_it_is_listed_and_nonsense_is_counted(tmp_path):
+    (tmp_path / "solution.py").mkdir()  # Triton's line numbers name the file that the submission is
+    source = tmp_path / "solution.py" / "copy.cu"
+    source.write_text('extern "C" __global__ void copy(float* a) {\n  a[threadIdx.x] = a[threadIdx.x + 1];\n}\n')
+    cubin = tmp_path / "copy.cubin"
+    subprocess.run(["nvcc", "-arch=sm_90a", "-lineinfo", "-cubin", "-o", cubin, source], check=True)
+    settings = JudgeSettings(profile=PROFILE, work_dir=tmp_path)
+    private = tmp_path / "survey"
+    private.mkdir()
+    bubblewrap.write_private(private)
+    confinement = doctor.resolve(profiles.get(PROFILE), settings, private=private)
+    artefacts = {f"triton/{'A' * 52}/copy.cubin": cubin.read_bytes(), f"{'0' * 32}/broken.so": b"no module"}
+    found = machine_code(
+        artefacts,
+        lines=Lines(bundle(("solution.py/copy.cu", source.read_text())), {}),
+        confinement=confinement,
+        profile=profiles.get(PROFILE),
+        settings=settings,
+        workdir=tmp_path,
+    )
+    (kernel,) = found.kernels
+    assert (kernel.name, kernel.module) == ("copy", "copy.cubin")
+    loads = [entry for entry in kernel.instructions() if entry.text.startswith("LDG")]
+    assert [(found.files[entry.file], entry.line) for entry in loads] == [("solution.py/copy.cu", 2)]
+    assert found.note == "1 of the build's modules could not be read"

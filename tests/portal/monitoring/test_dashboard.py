@@ -100,6 +100,12 @@ def test_alerts_hold_in_the_unit_tests_of_promtool():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_every_alert_fires_in_a_unit_test():
+    tests = yaml.safe_load((MONITORING / "alerts_test.yml").read_text())["tests"]
+    fired = {each["alertname"] for test in tests for each in test["alert_rule_test"] if each["exp_alerts"]}
+    assert {rule["alert"] for rule in RULES} == fired
+
+
 def test_every_alert_leads_to_a_section_of_the_operators_guide():
     titles = re.findall(r"^#+ (.+)$", (ROOT / "docs" / "operating.md").read_text(), re.MULTILINE)
     anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
