@@ -10,6 +10,7 @@ from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder, Built, is_needed
 from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
+from evaluator.host.machine.facts import sources_digest
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
 
@@ -300,3 +301,17 @@ def test_nothing_is_built_where_there_is_no_gpu_to_build_for():
             profile=profile, mode=Mode.CHECK,
         )  # fmt: skip
         assert is_needed(request) is needed
+
+
+def test_what_builds_modules_counts_in_the_name_of_a_module(tmp_path):
+    header = tmp_path / "torch" / "extension.h"
+    header.parent.mkdir()
+    header.write_text("#pragma once\n")
+    (tmp_path / "build.py").write_text("FLAGS = ()\n")
+    first = sources_digest(tmp_path)
+    (tmp_path / "README.md").write_text("words\n")
+    assert sources_digest(tmp_path) == first
+    header.write_text("#pragma once\n#include <torch/types.h>\n")
+    second = sources_digest(tmp_path)
+    (tmp_path / "build.py").write_text("FLAGS = ('-lineinfo',)\n")
+    assert len({first, second, sources_digest(tmp_path)}) == 3

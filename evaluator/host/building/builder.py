@@ -36,6 +36,7 @@ from evaluator.host.building import builder_process, code_listing, disassembly
 from evaluator.host.building.builder_process import BuildLimitExceeded, BuildLimits, Sent
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.building.stand_ins import StandIn, stand_ins
+from evaluator.host.machine.facts import sources_digest
 from evaluator.host.process.logs import clean
 from evaluator.host.sandbox.bubblewrap import (
     Confinement,
@@ -231,6 +232,7 @@ class Builder:
     def _key(self, request: EvaluationRequest) -> str:
         parts = (
             request.source.digest,
+            _own_digest(),
             toolchain() if _wants_cuda(request) else "",
             _triton_version() if _wants_triton(request) else "",
             disassembly.READING,
@@ -366,6 +368,13 @@ def _wants_cuda(request: EvaluationRequest) -> bool:
 
 def _wants_triton(request: EvaluationRequest) -> bool:
     return any(_TRITON_KERNEL.search(file.text) for file in request.source.files) and _triton_version() != ""
+
+
+@functools.cache
+def _own_digest() -> str:
+    """What of the judge decides what a module becomes: its builder, its flags and its headers."""
+    arena = Path(__file__).parents[2] / "arena"
+    return sources_digest(arena / "builder", arena / "compat")
 
 
 @functools.cache

@@ -60,11 +60,15 @@ def environment() -> dict[str, str]:
 @functools.cache
 def judge_digest() -> str:
     """SHA-256 over the judge's own sources, its first 16 hexadecimal digits: which judge a report comes from."""
-    root = Path(__file__).parents[2]
+    return sources_digest(Path(__file__).parents[2])
+
+
+def sources_digest(*folders: Path) -> str:
+    """SHA-256 over names and text of the Python, CUDA and header files in `folders`: 16 hexadecimal digits."""
     digest = hashlib.sha256()
-    sources = [path for path in root.rglob("*") if path.suffix in {".py", ".cu"}]
-    for path in sorted(sources):
-        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    for folder in folders:
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in {".py", ".cu", ".h"}):
+            digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 
 
