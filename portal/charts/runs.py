@@ -66,13 +66,13 @@ FAILURE_MODES = (
         pattern="+",
     ),
     FailureMode(
-        title="Not judged",
+        title="Unsupported or our failure",
         verdicts=(Verdict.UNSUPPORTED, Verdict.JUDGE_ERROR, Verdict.JUDGE_FAILURE, Verdict.BASELINE_UNSTABLE),
         tone="text-faint",
         pattern=".",
     ),
 )
-PENDING = "Pending"
+PENDING = "Not judged yet"
 """Samples that wait for their verdict."""
 UNRANKED = "No ranked result"
 """Samples whose attempts were only checked, or cancelled."""

@@ -103,7 +103,7 @@ def test_what_is_pending_is_shown_as_pending(run):
     bare = queries.run_figures(run).without_verdict
     assert (bare.pending, bare.unranked, bare.missing) == (1, 1, 82 * 2 + 3)
     rows = dict(pages.failure_rows([("writer 1", queries.run_figures(run))]))
-    assert (rows["Pending"], rows["No attempt"]) == ([1], [167])
+    assert (rows["Not judged yet"], rows["No attempt"]) == ([1], [167])
 
 
 def test_the_page_says_the_same(client, run):
