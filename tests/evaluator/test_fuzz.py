@@ -269,6 +269,15 @@ def test_any_claim_of_a_builder_becomes_a_record_that_can_be_shown(seed: int, sa
     assert len(record.findings) <= MAX_FINDINGS
 
 
+def test_names_of_extensions_are_kept_without_control_characters() -> None:
+    [extension] = OUTCOME["extensions"]
+    value = OUTCOME | {"extensions": [extension | {"name": "\x1b[31mred", "file": "solution\x1b.py"}]}
+    record = builder._judge(  # noqa: SLF001
+        builder_process.Sent(result=json.dumps(value).encode(), said=""), seconds=1.0, detections=()
+    )
+    assert record.origins == {"[31mred": ("solution.py", 9)}
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.text(max_size=80), st.just("ext.cu(3): error: x"), st.just("a" * 4000)), max_size=80))
 def test_any_compiler_output_gives_findings(lines: list[str]) -> None:

@@ -434,7 +434,11 @@ def _judge(sent: Sent, *, seconds: float, detections: tuple[Detection, ...]) -> 
         log=log,
         artefacts=artefacts,
     )
-    origins = {item.name: (origin.file, origin.line or 1) for item in extensions if (origin := _origin(item)).file}
+    origins = {
+        clean(item.name): (clean(origin.file), origin.line or 1)
+        for item in extensions
+        if (origin := _origin(item)).file
+    }
     return BuildRecord(result=result, findings=tuple(findings[:MAX_FINDINGS]), primitives=detections, origins=origins)
 
 
