@@ -13,10 +13,12 @@ INVARIANTS = (*outcomes.INVARIANTS, *boards.INVARIANTS, *attempts.INVARIANTS, *c
 def audit(now: datetime) -> tuple[Finding, ...]:
     """Check every invariant against one snapshot of the database; writes nothing.
 
-    Runs while the site works: on PostgreSQL all queries see one snapshot, on SQLite writers wait.
+    Runs while the site works: on PostgreSQL all queries see one snapshot, on SQLite writers wait. Inside another
+    transaction they see what that one sees.
     """
+    is_outermost = not connection.in_atomic_block
     with transaction.atomic():
-        if connection.vendor == "postgresql":
+        if connection.vendor == "postgresql" and is_outermost:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         return tuple(

@@ -8,6 +8,7 @@ from evaluator.contract import ContractError, NodeStatus, TaskName
 from portal import metrics
 from portal.celery import app
 from portal.dispatcher.heartbeats import record_heartbeat
+from portal.node_messages import without_nul
 
 logger = logging.getLogger(__name__)
 
@@ -16,7 +17,7 @@ logger = logging.getLogger(__name__)
 def record_node_status(text: str, _key: str = "") -> None:
     """Take a heartbeat."""
     try:
-        status = NodeStatus.from_json(text)
+        status = NodeStatus.from_json(without_nul(text))
     except ContractError as error:
         logger.warning("heartbeat refused: %s", error)
         metrics.refused_messages.labels("heartbeat", "malformed").inc()

@@ -9,6 +9,7 @@ from evaluator.contract import ContractError, Delivery, Progress, Stored, TaskNa
 from portal import metrics
 from portal.artefacts.storage import NotAsStored, StorageAway, remove, taken
 from portal.celery import app
+from portal.node_messages import without_nul
 from portal.nodes.actions import has_key
 from portal.submissions import actions, queries
 
@@ -19,7 +20,7 @@ logger = logging.getLogger(__name__)
 def record_progress(text: str, key: str = "") -> None:
     """Take a progress message from the node that has this key."""
     try:
-        progress = Progress.from_json(_without_nul(text))
+        progress = Progress.from_json(without_nul(text))
     except ContractError as error:
         logger.warning("progress refused: %s", error)
         metrics.refused_messages.labels("progress", "malformed").inc()
@@ -39,7 +40,7 @@ def record_progress(text: str, key: str = "") -> None:
 def record_delivery(text: str, key: str = "") -> None:
     """Take a report from the node that has this key."""
     try:
-        delivery = Delivery.from_json(_without_nul(text))
+        delivery = Delivery.from_json(without_nul(text))
     except ContractError as error:
         logger.warning("report refused: %s", error)
         metrics.refused_messages.labels("report", "malformed").inc()
@@ -72,8 +73,8 @@ def _may_report(evaluation_id: str, lease: str, key: str) -> bool:
 def record_stored(text: str, key: str = "") -> None:
     """Take a report that the node of this key has put into the storage, and remove it there."""
     try:
-        stored = Stored.from_json(_without_nul(text))
-        delivery = Delivery.from_json(_without_nul(taken(stored).decode()))
+        stored = Stored.from_json(without_nul(text))
+        delivery = Delivery.from_json(without_nul(taken(stored).decode()))
     except (ContractError, NotAsStored, UnicodeDecodeError) as error:
         logger.warning("stored report refused: %s", error)
         metrics.refused_messages.labels("report", "not as stored").inc()
@@ -85,8 +86,3 @@ def record_stored(text: str, key: str = "") -> None:
     if _may_report(delivery.report.evaluation_id, delivery.lease, key):
         actions.record_delivery(delivery, timezone.now())
         remove(stored)
-
-
-def _without_nul(text: str) -> str:
-    """PostgreSQL stores no NUL: one in what a submission printed must not cost the whole report."""
-    return text.replace("\\u0000", "\\ufffd")
