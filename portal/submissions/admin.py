@@ -367,6 +367,7 @@ class EvaluationAdmin(ReadOnly, LargeList):
             **self.admin_site.each_context(request),
             "title": "Judged again: old and new",
             "pairs": queries.rejudged_pairs()[:REJUDGED_SHOWN],
+            "among": queries.REJUDGED_AMONG,
             "opts": self.opts,
         }
         return render(request, "admin/rejudged.html", context)

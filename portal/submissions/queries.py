@@ -354,9 +354,14 @@ def accepted(mode: Mode = Mode.RANKED) -> QuerySet[Evaluation]:
     )
 
 
+REJUDGED_AMONG = 5_000
+"""How many finished evaluations, those queued last, are compared with earlier ones."""
+
+
 def rejudged_pairs() -> QuerySet[Evaluation]:
     """Finished evaluations before which the same submission was judged in the same mode on the same profile.
 
+    Only `REJUDGED_AMONG` are looked at: where nobody has judged again, a million would be searched in vain.
     Each carries `old_verdict`, `old_score`, `old_rule`, `old_revision` of the one before; the newest first.
     """
     earlier = (
@@ -370,8 +375,9 @@ def rejudged_pairs() -> QuerySet[Evaluation]:
         .order_by("-queued_at")
         .values("verdict", "score", "score_rule", "problem_revision")
     )
+    newest = Evaluation.objects.filter(state=State.FINISHED).order_by("-queued_at").values("pk")[:REJUDGED_AMONG]
     return (
-        Evaluation.objects.filter(state=State.FINISHED)
+        Evaluation.objects.filter(pk__in=newest)
         .annotate(
             old_verdict=Subquery(earlier.values("verdict")[:1]),
             old_score=Subquery(earlier.values("score")[:1]),

@@ -366,7 +366,7 @@ KINDS = (
                     "nodes/node",
                     "runs/run",
                     "runs/languagemodel",
-                    "runs/gpuuse",
+                    "submissions/gpuuse",
                     "submissions/report",
                     "submissions/profileswitch",
                 )
