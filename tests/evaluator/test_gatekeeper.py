@@ -374,6 +374,8 @@ def test_call_after_call_is_timed_by_one_process(clock: GateClock, clock_page: C
 def test_a_clock_may_be_closed_twice(clock: GateClock) -> None:
     clock.close()
     clock.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(clock.ends)
 
 
 def test_two_groups_take_turns_at_one_clock(clock: GateClock, clock_page: ClockPage, page: Page) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
-from evaluator.contract import CallRecord, GpuReading, LinkTraffic, ReferenceCall, SizeRecord
+from evaluator.contract import MOMENT_LEG, CallRecord, GpuReading, LinkTraffic, ReferenceCall, SizeRecord
 from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.machine.slot_watch import SlotWatch
@@ -67,7 +67,7 @@ class Series:
     ) -> list[ReferenceTime]:
         seen: AbstractContextManager[None] = nullcontext()
         if watch is not None:
-            seen = watch.around(f"block {len(self.candidate) + 1}", calls=calls, into=self.gpus)
+            seen = watch.around(f"{MOMENT_LEG} {len(self.candidate) + 1}", calls=calls, into=self.gpus)
         with seen, self._busy(busy_ns) if busy_ns is not None else nullcontext():
             return [clock.time() for _ in range(calls)]
 

@@ -157,9 +157,22 @@ def test_the_search_wants_every_word_and_lists_decisions_last(client, db) -> Non
     assert {False, True} == set(decisions)
 
 
-@pytest.mark.parametrize("text", ['"', '"quo" OR (', "NEAR(a b)", "title : x", "-sandbox", "*", "^a", "a\x02b", "%"])
-def test_the_search_takes_operators_for_words(client, db, text) -> None:
-    found(client, text)
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('"sandbox" (', "sandbox"),
+        ("NEAR(rank wire)", "NEAR rank wire"),
+        ("title : sandbox", "title sandbox"),
+        ("-sandbox", "sandbox"),
+        ("^sandbox", "sandbox"),
+        ("rank\x02wire", "rank wire"),
+        ('"', ""),
+        ("*", ""),
+        ("%", ""),
+    ],
+)
+def test_the_search_takes_operators_for_words(client, db, text, words) -> None:
+    assert found(client, text) == (found(client, words) if words else [])
 
 
 @pytest.mark.parametrize("path", SHOWN)
