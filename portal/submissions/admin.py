@@ -86,7 +86,7 @@ def _ask(
             except Refusal as refusal:
                 messages.error(request, f"{row}: {refusal.message} {refusal.remedy}")
             else:
-                messages.success(request, f"{row}: done.")
+                messages.success(request, f"Done: {row}")
         return None
     context = {
         **model_admin.admin_site.each_context(request),
