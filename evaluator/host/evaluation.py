@@ -40,6 +40,7 @@ from evaluator.contract import (
 )
 from evaluator.errors import EvaluatorError, NodeTrouble, SubmissionFault
 from evaluator.host.building.builder import Builder, Built, is_needed
+from evaluator.host.building.builder_process import BuildCancelled
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
 from evaluator.host.hangs.incidents import EvaluationCancelled, GroupTrouble, IncidentKind
 from evaluator.host.machine import backends, facts
@@ -354,7 +355,16 @@ class Evaluation:
         if not is_needed(self._request):
             return
         with self._stage(Stage.BUILDING, "compiling"):
-            self._built = self._builder.build(self._request, workdir=self._work_dir, sandbox=self._plan.confinement)
+            try:
+                self._built = self._builder.build(
+                    self._request,
+                    workdir=self._work_dir,
+                    sandbox=self._plan.confinement,
+                    hold=self._hold,
+                    cancelled=self._cancelled,
+                )
+            except BuildCancelled as cancelled:
+                raise EvaluationCancelled(str(cancelled)) from cancelled
         self._evidence.findings += self._built.findings
         self._primitives += self._built.primitives
         self._evidence.findings += source_rules.check_machine_code(self._built.primitives, profile=self._plan.profile)
@@ -373,7 +383,7 @@ class Evaluation:
             self._group.wait_until_ready(within=self._hold.answer, cancelled=self._cancelled)
             if self._request.mode.is_timed:
                 # No process may start during a measurement.
-                waiting.wait_until_ready()
+                waiting.wait_until_ready(within=self._hold.answer)
 
     def _time_reference_alone(self) -> None:
         """Time the reference before any rank can read the submission. Later legs are compared with it."""
@@ -735,7 +745,7 @@ class Evaluation:
 
     def _alarms(self) -> tuple[str, ...]:
         rules = self._plan.profile.timing_rules()
-        found = reference_drift.alarms(self._records) + throttling.alarms(self._records, rules)
+        found = reference_drift.alarms(self._records, rules) + throttling.alarms(self._records, rules)
         for sentence in found:
             logger.warning("evaluation %s: %s", self._request.evaluation_id, sentence)
         return found

@@ -80,9 +80,9 @@ class Judge:
         self._work_directory = WorkDirectory(settings.work_dir)
         self._work_dir = self._work_directory.path
         self._user = SlotUser.take(settings.users)
-        self._builder = Builder(settings)
         self._spawner = Spawner()
         self._helper = HelperProcess(self._spawner)
+        self._builder = Builder(settings, helper=self._helper)
         self._references = RecordedReferences()
         self._clock: GateClock | None = None
         self._trusted = KeptRanks(self._start_trusted)

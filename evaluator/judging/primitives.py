@@ -56,7 +56,7 @@ _IN_CODE: tuple[tuple[Primitive, re.Pattern[str], str], ...] = (
     (Primitive.TMA, re.compile(r"\b(?:UBLKCP|UBLKRED|UTMALDG|UTMASTG|UTMAREDG)\b[.\w]*"), "bulk asynchronous copy"),
     (
         Primitive.SM_LOAD_STORE,
-        re.compile(r"\b(?:LDG?|STG?|ATOMG?|REDG?)\.[.\w]*STRONG\.SYS\b"),
+        re.compile(r"(?<![\w.])(?:LDG?|STG?|ATOMG?|REDG?)\.[.\w]*STRONG\.SYS\b"),
         "access at system scope",
     ),
 )
@@ -85,6 +85,9 @@ _IN_SYMBOLS: tuple[tuple[Primitive, bytes], ...] = (
 )
 """What a module calls, or looks up by name: whole strings in its bytes."""
 
+_DETAIL_CHARACTERS = 300
+"""How much of a name or instruction a detection shows: a submission may choose them."""
+
 _FUNCTION = re.compile(r"^\s*(?:Function : (?P<name>\S+)|(?:\.visible |\.weak )?\.(?:entry|func) (?P<ptx>[\w$]+))")
 _PTX_BEGINS = "Fatbin ptx code:"
 _SASS_BEGINS = "Fatbin elf code:"
@@ -111,7 +114,7 @@ def in_machine_code(listing: str, *, module: str) -> tuple[Detection, ...]:
         listing: what `cuobjdump -sass`, then `cuobjdump -all -ptx` printed; or PTX alone, as `ptx_listing` gives it.
         module: the module's file name, for the evidence.
     """
-    function, table = "?", _IN_CODE
+    function, is_nvshmem, table = "?", False, _IN_CODE
     in_sass: dict[Primitive, tuple[str, str, int]] = {}
     in_ptx: dict[Primitive, tuple[str, str, int]] = {}
     seen = in_sass
@@ -119,15 +122,18 @@ def in_machine_code(listing: str, *, module: str) -> tuple[Detection, ...]:
         if line.startswith((_PTX_BEGINS, _SASS_BEGINS)):
             table, seen = (_IN_PTX, in_ptx) if line.startswith(_PTX_BEGINS) else (_IN_CODE, in_sass)
         if found := _FUNCTION.match(line):
-            function = found["name"] or found["ptx"]
-            if "nvshmem" in function.lower():
+            whole = found["name"] or found["ptx"]
+            function, is_nvshmem = whole[:_DETAIL_CHARACTERS], "nvshmem" in whole.lower()
+            if is_nvshmem:
                 seen.setdefault(Primitive.NVSHMEM, ("device function", function, 0))
             continue
         for primitive, pattern, words in table:
             if instruction := pattern.search(line):
-                if primitive is Primitive.SM_LOAD_STORE and "nvshmem" in function.lower():
+                if primitive is Primitive.SM_LOAD_STORE and is_nvshmem:
                     continue
-                what, where, count = seen.get(primitive, (f"{words} ({instruction[0]})", function, 0))
+                what, where, count = seen.get(
+                    primitive, (f"{words} ({instruction[0][:_DETAIL_CHARACTERS]})", function, 0)
+                )
                 seen[primitive] = (what, where, count + 1)
     if Primitive.NVLS in in_ptx and Primitive.SM_LOAD_STORE not in in_ptx:
         in_sass.pop(Primitive.SM_LOAD_STORE, None)  # those are the multicast stores, as machine code shows them
@@ -156,7 +162,10 @@ def in_symbols(content: bytes, *, module: str) -> tuple[Detection, ...]:
     """
     return tuple(
         Detection(
-            primitive=primitive, evidence=EvidenceSource.COMPILED, detail=f"the symbol {found[1].decode()}", file=module
+            primitive=primitive,
+            evidence=EvidenceSource.COMPILED,
+            detail=f"the symbol {found[1][:_DETAIL_CHARACTERS].decode()}",
+            file=module,
         )
         for primitive, names in _IN_SYMBOLS
         if (found := re.search(rb"\0(%s)[\0@]" % names, content))
@@ -193,7 +202,13 @@ def _copies_and_loads(file: SourceFile, code: str) -> Iterator[Detection]:
 
 def _detection(primitive: Primitive, detail: str, file: SourceFile, code: str, at: int) -> Detection:
     line = code.count("\n", 0, at) + 1
-    return Detection(primitive=primitive, evidence=EvidenceSource.SOURCE, detail=detail, file=file.path, line=line)
+    return Detection(
+        primitive=primitive,
+        evidence=EvidenceSource.SOURCE,
+        detail=detail[:_DETAIL_CHARACTERS],
+        file=file.path,
+        line=line,
+    )
 
 
 def _without_comments(file: SourceFile) -> str:

@@ -3,20 +3,28 @@
 Legs of reference and submission alternate, so what slows both cancels in the score. What slows the reference alone
 raises the score. A busy host causes the alarm too. So the alarm names what the driver and the kernel showed of the slot
 in the reference's legs, and a person looks at it.
+
+A reference that waits for its device inside a call is as slow as the host's processors then are. Its times differ by
+much more without any submission, so its threshold is higher.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median, quantiles
 
-from evaluator.contract import MOMENT_ALONE, GpuReading, SizeRecord
+from evaluator.contract import MOMENT_ALONE, ClockKind, GpuReading, SizeRecord, TimingRules
 from evaluator.judging import throttling
 
 SLOWER = 1.15
-"""The ratio of medians, later legs to the calls before, that causes an alarm where the middle halves are apart."""
+"""The ratio of medians, later legs to the calls before, that causes an alarm where the middle halves are apart.
+
+It is at least this. Where the reference waits for its device, it is two standard deviations of such a ratio."""
 
 _LEAST_CALLS, _LEAST_NS = 4, 20_000
 
-_BUSY_CORES = 0.02
+_BUSY_CORES, _POLLING_CORES = 0.02, 1.1
+"""Processor time that an alarm names: of all ranks where they sleep between calls, of each where ranks busy-poll."""
+
 _MORE_TRAFFIC, _TRAFFIC_BYTES = 1.25, 1_000_000
 _LOWER_CLOCK = 0.95
 _MORE_PERCENT = 10
@@ -24,30 +32,43 @@ _MORE_MEMORY_BYTES = 1_000_000_000
 """What an alarm names: a larger difference between the reference's legs and its calls alone. None of it is a limit."""
 
 
-def alarms(sizes: Sequence[SizeRecord]) -> tuple[str, ...]:
+def alarms(sizes: Sequence[SizeRecord], rules: TimingRules) -> tuple[str, ...]:
     """One sentence for every size and worker group beside which the reference was slower than before."""
-    return tuple(sentence for size in sizes if (sentence := _alarm(size)) is not None)
+    return tuple(sentence for size in sizes if (sentence := _alarm(size, rules)) is not None)
 
 
-def _alarm(size: SizeRecord) -> str | None:
+def threshold(size: SizeRecord, rules: TimingRules) -> float:
+    """The ratio of medians from which the reference at this size counts as slower."""
+    waits = rules.clock is ClockKind.GATE and not size.reference_queues
+    return max(SLOWER, 1 + 2 * math.sqrt(2) * rules.waiting_share) if waits else SLOWER
+
+
+def _alarm(size: SizeRecord, rules: TimingRules) -> str | None:
     later = [call.time_ns for block in size.reference for call in block]
     alone = list(size.reference_alone_ns)
     if min(len(later), len(alone)) < _LEAST_CALLS:
         return None
     before, after = median(alone), median(later)
     are_apart = quantiles(later, n=4)[0] > quantiles(alone, n=4)[2]
-    if not are_apart or after < SLOWER * before or after - before < _LEAST_NS:
+    if not are_apart or after < threshold(size, rules) * before or after - before < _LEAST_NS:
         return None
+    seen = "; ".join(_seen(size, rules)) or "nothing else that differs, so the host may have been busy"
     return (
         f"{size.size}, worker group {size.group_number}: the reference took {after / 1000:.0f} us beside the "
         f"submission, {after / before:.2f} times the {before / 1000:.0f} us before any rank could read the submission. "
-        f"Seen in its legs: {'; '.join(_seen(size)) or 'nothing else that differs, so the host may have been busy'}"
+        f"Seen in its legs: {seen}"
     )
 
 
-def _seen(size: SizeRecord) -> Iterator[str]:
+def _usual_cores(size: SizeRecord, rules: TimingRules) -> float:
+    """How many processors an honest submission may use while the reference runs."""
+    ranks = len(size.calls[0].done_ns) if size.calls else 0
+    return _POLLING_CORES * ranks if rules.clock is ClockKind.GATE else _BUSY_CORES
+
+
+def _seen(size: SizeRecord, rules: TimingRules) -> Iterator[str]:
     """What differed in the slot between the reference's legs and its calls alone, in words."""
-    if size.watched_ns and size.busy_ns > _BUSY_CORES * size.watched_ns:
+    if size.watched_ns and size.busy_ns > _usual_cores(size, rules) * size.watched_ns:
         yield f"the submission's processes used {size.busy_ns / size.watched_ns:.2f} processors"
     for gpu in sorted({reading.gpu for reading in size.gpus}):
         before = [each for each in size.gpus if each.gpu == gpu and each.moment == MOMENT_ALONE]

@@ -1,16 +1,22 @@
 """The builder: what it finds to build, what it says of errors, what it keeps, and what it does not let out."""
 
+import contextlib
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
+from evaluator.host.building import code_listing, detections
 from evaluator.host.building.builder import Builder, Built, is_needed
 from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.machine.facts import sources_digest
+from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
+from evaluator.host.process.hold import HOLD_AFTER_S, UNHURRIED, Hold
+from evaluator.host.process.spawner import Spawner
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
 
@@ -40,7 +46,7 @@ def confinement(settings, tmp_path_factory):
 
 @pytest.fixture
 def build(settings, confinement, tmp_path):
-    def build(files: dict[str, str] | str, *, limits: BuildLimits | None = None) -> Built:
+    def build(files: dict[str, str] | str, *, limits: BuildLimits | None = None, hold: Hold = UNHURRIED) -> Built:
         if isinstance(files, str):
             files = {"solution.py": files}
         bundle = SourceBundle(files=tuple(SourceFile(path=path, text=text) for path, text in sorted(files.items())))
@@ -48,7 +54,7 @@ def build(settings, confinement, tmp_path):
             evaluation_id="e1", problem="allgather", revision="r", source=bundle, backend=Backend.CUDA,
             profile=PROFILE, mode=Mode.CHECK,
         )  # fmt: skip
-        return Builder(settings, limits=limits).build(request, workdir=tmp_path, sandbox=confinement)
+        return Builder(settings, limits=limits).build(request, workdir=tmp_path, sandbox=confinement, hold=hold)
 
     return build
 
@@ -166,6 +172,41 @@ def test_a_build_that_takes_too_long_is_over_the_limit(build):
     assert "4 s" in built.findings[0].message
 
 
+ENDLESS = {
+    "an endless import": "while True:\n    pass\n",
+    "children of a session of their own": (
+        "import os, signal, time\nfor _ in range(50):\n    if os.fork() == 0:\n        os.setsid()\n"
+        "        signal.signal(signal.SIGTERM, signal.SIG_IGN)\n        time.sleep(3600)\n"
+        "while True:\n    time.sleep(1)\n"
+    ),
+    "a process that stopped itself": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n",
+    "templates without end": (
+        "CUDA = r'''template<long n> struct S {\n"
+        "  static const long v = S<n - 1>::v + S<n - 2>::v + S<n * 3 % 1000000007>::v;\n};\n"
+        "__global__ void k(long* out) { out[0] = S<900000>::v; }'''\n"
+        "compile_cuda_extension('endless', CUDA, extra_cuda_cflags=['-ftemplate-depth=1000000'])\n"
+    ),
+    "memory in place of time": "held = []\nwhile True:\n    held.append(bytearray(1 << 20))\n",
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_a_build_ends_with_the_evaluation_that_waits_for_it(build, tmp_path, what):
+    hold = Hold(time.monotonic() + 3)
+    built = build(HEADER + ENDLESS[what] + "def solution(tensor):\n    return tensor\n", hold=hold)
+    assert time.monotonic() < hold.deadline + HOLD_AFTER_S
+    assert built.findings or what == "memory in place of time"
+    assert {finding.verdict for finding in built.findings} <= {Verdict.LIMIT_EXCEEDED, Verdict.COMPILE_ERROR}
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_ready_only_after_the_deadline_is_not_kept(build):
+    source = FORGED + "send(b'%032x/m.so' % 77, bytes(1_000_000))\nos._exit(0)\n"
+    late = build(source, hold=Hold(time.monotonic()))
+    assert [finding.verdict for finding in late.findings] == [Verdict.LIMIT_EXCEEDED]
+    assert not build(source).result.cached, "a reading that was cut short is made again"
+
+
 def test_a_builder_sees_no_host_file_and_no_network_and_sends_only_named_files(build, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("the host's")
@@ -268,7 +309,10 @@ def test_what_a_build_says_of_itself_is_cut_to_what_a_report_can_hold(build, sou
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (FORGED + "for number in range(1000):\n    send(b'%032x/m.so' % number, b'x')\nos._exit(0)\n", "1000 files"),
+        (
+            FORGED + "for number in range(1000):\n    send(b'%032x/m.so' % number, b'x')\nos._exit(0)\n",
+            "more than 256 files",
+        ),
         (claim("'y' * 100_000_000"), "the result of the build exceeds"),
     ],
     ids=["a thousand modules of one byte", "a result of 100 MB"],
@@ -315,3 +359,32 @@ def test_what_builds_modules_counts_in_the_name_of_a_module(tmp_path):
     second = sources_digest(tmp_path)
     (tmp_path / "build.py").write_text("FLAGS = ('-lineinfo',)\n")
     assert len({first, second, sources_digest(tmp_path)}) == 3
+
+
+@pytest.fixture
+def helper():
+    with Spawner() as spawner, contextlib.closing(HelperProcess(spawner)) as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    "listing",
+    ["LD." * 1_000_000, "Fatbin ptx code:\n" + "ld." * 1_000_000, "/*0000*/ a" + " " * 1_000_000 + "b"],
+    ids=["instructions without an end", "PTX without an end", "spaces"],
+)
+def test_a_listing_of_one_endless_line_is_read_in_a_moment(helper, tmp_path, listing):
+    """Once this took quadratic or cubic time: hours, in which no slot of the node could send its heartbeat."""
+    artefacts = {f"{1:032x}/m.so": b"\0nvshmem_init" + b"x" * 1_000_000 + b"\0"}
+    (found,) = detections.find(
+        artefacts, iter([("m.so", listing)]), helper=helper, workdir=tmp_path, within=lambda seconds: seconds
+    )
+    assert len(found.detail) < 1000
+    assert not code_listing.parse(f".text.k:\n{listing}").usage
+    assert not list(tmp_path.iterdir())
+
+
+def test_modules_that_take_too_long_to_read_are_over_a_limit(helper, tmp_path):
+    artefacts = {f"{1:032x}/m.so": bytes(50_000_000)}
+    with pytest.raises(HelperLimitExceeded, match="longer than"):
+        detections.find(artefacts, iter([]), helper=helper, workdir=tmp_path, within=lambda _: 0.01)
+    assert not list(tmp_path.iterdir())

@@ -3,13 +3,16 @@
 import msgspec
 import pytest
 
-from evaluator.contract import GpuReading, Mode, ReferenceCall, SizeRecord, Verdict
+from evaluator.contract import CallKind, CallRecord, GpuReading, Mode, ReferenceCall, SizeRecord, Verdict
+from evaluator.hardware import profiles
 from evaluator.host import Judge
 from evaluator.judging.reference_drift import alarms
 from tests.evaluator.judging_help import request_for
 
+GPU, CPU = (profiles.get(name).timing_rules() for name in ("h200x2-nomc", "cpux2"))
 
-def record(*, alone_us: list[int], later_us: list[int]) -> SizeRecord:
+
+def record(*, alone_us: list[int], later_us: list[int], queues: bool = True) -> SizeRecord:
     later = tuple(ReferenceCall(time_ns=us * 1000, claimed_ns=0) for us in later_us)
     return SizeRecord(
         size="base",
@@ -18,6 +21,7 @@ def record(*, alone_us: list[int], later_us: list[int]) -> SizeRecord:
         calls=(),
         reference=(later,),
         reference_alone_ns=tuple(us * 1000 for us in alone_us),
+        reference_queues=queues,
     )
 
 
@@ -37,11 +41,19 @@ STEADY = [400, 402, 398, 401, 400, 405, 399, 400]
     ],
 )
 def test_later_legs_that_are_slower_are_an_alarm(alone: list[int], later: list[int], is_alarm: bool) -> None:  # noqa: FBT001
-    assert bool(alarms([record(alone_us=alone, later_us=later)])) is is_alarm
+    assert bool(alarms([record(alone_us=alone, later_us=later)], GPU)) is is_alarm
+
+
+def test_a_reference_that_waits_for_its_device_may_differ_as_much_as_its_own_times_do() -> None:
+    # An honest program, 2 H200, 23 November 2026: the host was slower in the second worker group.
+    alone, later = [2187, 586, 522, 503, 502, 552, 519, 509], [731, 739, 657, 577, 769, 664, 606, 623]
+    assert not alarms([record(alone_us=alone, later_us=later, queues=False)], GPU)
+    assert alarms([record(alone_us=alone, later_us=later)], GPU)
+    assert alarms([record(alone_us=alone, later_us=[us + 100 for us in later], queues=False)], GPU)
 
 
 def test_the_alarm_says_how_much() -> None:
-    (sentence,) = alarms([record(alone_us=[400] * 8, later_us=[600] * 8)])
+    (sentence,) = alarms([record(alone_us=[400] * 8, later_us=[600] * 8)], GPU)
     assert "600 us" in sentence
     assert "1.50 times the 400 us" in sentence
 
@@ -65,7 +77,7 @@ def reading(moment: str, *, gpu: int = 0, **changes: object) -> GpuReading:
 
 def alarm_with(*readings: GpuReading, **changes: object) -> str:
     slow = record(alone_us=[400] * 8, later_us=[600] * 8)
-    (sentence,) = alarms([msgspec.structs.replace(slow, gpus=readings, **changes)])
+    (sentence,) = alarms([msgspec.structs.replace(slow, gpus=readings, **changes)], GPU)
     return sentence
 
 
@@ -99,8 +111,19 @@ def test_the_alarm_says_so_where_nothing_differed() -> None:
     assert "processes" not in once
 
 
-def test_the_alarm_names_processors_that_the_submission_kept_busy() -> None:
-    assert "the submission's processes used 1.50 processors" in alarm_with(watched_ns=2 * 10**9, busy_ns=3 * 10**9)
+CALL = CallRecord(
+    number=1, kind=CallKind.PLAIN, draw=1, near=None, is_reused=False, is_checked=True, delays_us=(0, 0),
+    done_ns=(1, 1), head_ns=0, has_queued=True, claimed_ns=(1, 1), marks=("", ""), max_error=None,
+)  # fmt: skip
+
+
+def test_the_alarm_names_processors_that_the_submission_kept_busy_beyond_its_polling_ranks() -> None:
+    words = "the submission's processes used 3.00 processors"
+    assert words in alarm_with(calls=(CALL,), watched_ns=10**9, busy_ns=3 * 10**9)
+    assert "processors" not in alarm_with(calls=(CALL,), watched_ns=10**9, busy_ns=2 * 10**9)
+    slow = record(alone_us=[400] * 8, later_us=[600] * 8)
+    (sentence,) = alarms([msgspec.structs.replace(slow, watched_ns=10**9, busy_ns=10**8)], CPU)
+    assert "the submission's processes used 0.10 processors" in sentence
 
 
 def test_a_ranked_judgement_times_the_reference_before_it_reveals_the_submission(judge: Judge) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,12 +32,15 @@ from evaluator.contract import (
 )
 from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
-from evaluator.host.building import builder_process, code_listing, disassembly
+from evaluator.host.building import builder_process, code_listing, detections, disassembly
 from evaluator.host.building.builder_process import BuildLimitExceeded, BuildLimits, Sent
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.building.stand_ins import StandIn, stand_ins
 from evaluator.host.machine.facts import sources_digest
+from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
+from evaluator.host.process.hold import UNHURRIED, Hold
 from evaluator.host.process.logs import clean
+from evaluator.host.process.spawner import Spawner
 from evaluator.host.sandbox.bubblewrap import (
     Confinement,
     command,
@@ -50,7 +53,6 @@ from evaluator.host.sandbox.bubblewrap import (
 from evaluator.host.sandbox.cgroups import Group, GroupLimits
 from evaluator.host.sandbox.host_users import inside_groups
 from evaluator.host.settings import JudgeSettings
-from evaluator.judging import primitives
 from problems import registry
 
 _CALL = "compile_cuda_extension"
@@ -118,6 +120,21 @@ class Built:
             path.chmod(0o755)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """One build: its private folder, how it is confined, and when it has to end."""
+
+    workdir: Path
+    confinement: Confinement
+    hold: Hold
+    cancelled: Callable[[], bool]
+
+    def refuse_late(self, doing: str) -> None:
+        """Raise BuildLimitExceeded after the evaluation's deadline: a reading that was cut short proves nothing."""
+        if time.monotonic() >= self.hold.deadline:
+            raise BuildLimitExceeded(f"the time of the evaluation was used up after {doing}")
+
+
 class Builder:
     """Builds submissions for one slot.
 
@@ -126,6 +143,7 @@ class Builder:
         cache: folder of earlier builds; None for one beside the slot's work directory.
         limits: the limits of one build.
         cache_bytes: the limit for all kept builds together.
+        helper: the process that reads what was built; None for one of its own in each build.
     """
 
     def __init__(
@@ -135,7 +153,9 @@ class Builder:
         cache: Path | None = None,
         limits: BuildLimits | None = None,
         cache_bytes: int = _KEPT_BYTES,
+        helper: HelperProcess | None = None,
     ) -> None:
+        self._helper = helper
         self._cache_bytes = cache_bytes
         self._settings = settings
         self._profile = profiles.get(settings.profile)
@@ -149,14 +169,18 @@ class Builder:
         *,
         workdir: Path,
         sandbox: Confinement,
+        hold: Hold = UNHURRIED,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Built:
         """Build everything that the submission of `request` will ask for, or take it from the cache.
+
+        What is not done at the evaluation's deadline is over its limit, and not kept.
 
         Args:
             request: whose source is built.
             workdir: a private folder for this evaluation; the build removes what it puts there.
             sandbox: how the builder is confined.
+            hold: the times of the evaluation that waits for this build.
             cancelled: polled; once true, the build ends.
 
         Raises:
@@ -165,32 +189,38 @@ class Builder:
         """
         if not is_needed(request):
             return Built(result=BuildResult(succeeded=True, seconds=0.0, cached=False), findings=(), folder=workdir)
-        entry = self._cache / self._key(request)
-        if (kept := _read(entry)) is not None:
-            os.utime(entry)
-            result = msgspec.structs.replace(kept.result, cached=True, seconds=0.0)
-            code = self._code(request, kept, entry, workdir=workdir, confinement=sandbox)
-            return Built(result=result, findings=kept.findings, folder=entry, primitives=kept.primitives, code=code)
+        run = _Run(workdir=workdir, confinement=sandbox, hold=hold, cancelled=cancelled)
         started = time.monotonic()
         try:
-            sent = self._run(request, workdir=workdir, confinement=sandbox, cancelled=cancelled)
+            entry = self._cache / self._key(request)
+            record = self._kept(entry) or self._made(request, entry, run)
+            code = self._code(request, record, entry, run)
         except BuildLimitExceeded as exceeded:
             return _over_limit(str(exceeded), seconds=time.monotonic() - started, folder=workdir)
-        record = _judge(
-            sent,
-            seconds=time.monotonic() - started,
-            detections=self._detections(sent.artefacts, workdir=workdir, confinement=sandbox),
-        )
-        _keep(entry, record, sent.artefacts)
-        self._prune()
-        code = self._code(request, record, entry, workdir=workdir, confinement=sandbox)
         return Built(
             result=record.result, findings=record.findings, folder=entry, primitives=record.primitives, code=code
         )
 
-    def _code(
-        self, request: EvaluationRequest, record: BuildRecord, entry: Path, *, workdir: Path, confinement: Confinement
-    ) -> MachineCode | None:
+    def _kept(self, entry: Path) -> BuildRecord | None:
+        """The record of an earlier build in `entry`."""
+        kept = _read(entry)
+        if kept is None:
+            return None
+        os.utime(entry)
+        return msgspec.structs.replace(kept, result=msgspec.structs.replace(kept.result, cached=True, seconds=0.0))
+
+    def _made(self, request: EvaluationRequest, entry: Path, run: _Run) -> BuildRecord:
+        """Build, read what came out, and keep both in `entry`; raises BuildLimitExceeded."""
+        started = time.monotonic()
+        sent = self._sent(request, run)
+        seconds = time.monotonic() - started
+        record = _judge(sent, seconds=seconds, found=self._detections(sent.artefacts, run))
+        run.refuse_late("reading what was built")
+        _keep(entry, record, sent.artefacts)
+        self._prune()
+        return record
+
+    def _code(self, request: EvaluationRequest, record: BuildRecord, entry: Path, run: _Run) -> MachineCode | None:
         """The machine code of a build with source lines, listed once; None where the mode does not ask for it."""
         if not request.mode.lists_machine_code or not record.result.artefacts:
             return None
@@ -200,34 +230,43 @@ class Builder:
         code = code_listing.machine_code(
             {name: (entry / name).read_bytes() for name in record.result.artefacts},
             lines=code_listing.Lines(request.source, record.origins),
-            confinement=confinement,
+            confinement=run.confinement,
             profile=self._profile,
             settings=self._settings,
-            workdir=workdir,
+            workdir=run.workdir,
+            hold=run.hold,
         )
+        run.refuse_late("listing machine code")
         # Another slot may list the same build: each writes a file of its own and moves it in one step.
         with tempfile.NamedTemporaryFile("w", dir=entry, encoding="utf-8", delete=False) as file:
             file.write(code.to_json())
         Path(file.name).replace(path)
         return code
 
-    def _detections(
-        self, artefacts: dict[str, bytes], *, workdir: Path, confinement: Confinement
-    ) -> tuple[Detection, ...]:
-        modules = {name: content for name, content in artefacts.items() if name.endswith(disassembly.MODULES)}
+    def _detections(self, artefacts: dict[str, bytes], run: _Run) -> tuple[Detection, ...]:
+        """What the modules use; raises BuildLimitExceeded."""
         listings = disassembly.listings(
-            artefacts, confinement=confinement, profile=self._profile, settings=self._settings, workdir=workdir
+            artefacts,
+            confinement=run.confinement,
+            profile=self._profile,
+            settings=self._settings,
+            workdir=run.workdir,
+            hold=run.hold,
         )
-        in_code = (
-            detection for module, text in listings for detection in primitives.in_machine_code(text, module=module)
-        )
-        in_symbols = (
-            detection
-            for path, content in modules.items()
-            for detection in primitives.in_symbols(content, module=Path(path).name)
-        )
-        found = {(detection.primitive, detection.file): detection for detection in (*in_symbols, *in_code)}
-        return tuple(found.values())
+        with self._reader() as helper:
+            try:
+                return detections.find(artefacts, listings, helper=helper, workdir=run.workdir, within=run.hold.step)
+            except HelperLimitExceeded as exceeded:
+                raise BuildLimitExceeded(f"what was built could not be read: {exceeded}") from exceeded
+
+    @contextlib.contextmanager
+    def _reader(self) -> Iterator[HelperProcess]:
+        """The slot's helper process, or one for this build alone."""
+        if self._helper is not None:
+            yield self._helper
+            return
+        with Spawner() as spawner, contextlib.closing(HelperProcess(spawner)) as helper:
+            yield helper
 
     def _key(self, request: EvaluationRequest) -> str:
         parts = (
@@ -256,10 +295,10 @@ class Builder:
     def _architectures(self) -> tuple[str, ...]:
         return profiles.architectures(self._profile)
 
-    def _run(
-        self, request: EvaluationRequest, *, workdir: Path, confinement: Confinement, cancelled: Callable[[], bool]
-    ) -> Sent:
-        with tempfile.TemporaryDirectory(prefix="build-", dir=workdir) as name:
+    def _sent(self, request: EvaluationRequest, run: _Run) -> Sent:
+        """What the process inside the sandbox sends; raises BuildLimitExceeded."""
+        confinement = run.confinement
+        with tempfile.TemporaryDirectory(prefix="build-", dir=run.workdir) as name:
             private = Path(name)
             write_private(private)
             for file in request.source.files:
@@ -281,7 +320,12 @@ class Builder:
 
             try:
                 return builder_process.run(
-                    line_for, environment=variables, limits=self._limits, inherited=inherited, cancelled=cancelled
+                    line_for,
+                    environment=variables,
+                    limits=self._limits,
+                    hold=run.hold,
+                    inherited=inherited,
+                    cancelled=run.cancelled,
                 )
             finally:
                 for descriptor in inherited:
@@ -413,7 +457,7 @@ def _version(program: str) -> str:
     return subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=30).stdout  # noqa: S603 - fixed programs
 
 
-def _judge(sent: Sent, *, seconds: float, detections: tuple[Detection, ...]) -> BuildRecord:
+def _judge(sent: Sent, *, seconds: float, found: tuple[Detection, ...]) -> BuildRecord:
     """The record of what the process inside reports; an unreadable report counts as nothing built."""
     try:
         outcome = msgspec.json.decode(sent.result or b"", type=_Outcome)
@@ -439,7 +483,7 @@ def _judge(sent: Sent, *, seconds: float, detections: tuple[Detection, ...]) -> 
         for item in extensions
         if (origin := _origin(item)).file
     }
-    return BuildRecord(result=result, findings=tuple(findings[:MAX_FINDINGS]), primitives=detections, origins=origins)
+    return BuildRecord(result=result, findings=tuple(findings[:MAX_FINDINGS]), primitives=found, origins=origins)
 
 
 def _cut(text: str) -> str:

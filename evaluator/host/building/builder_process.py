@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluator.errors import EvaluatorError, NodeTrouble
+from evaluator.host.process.hold import Hold
 
 _FRAME = struct.Struct("<4sIQ")
 _MODULE, _KERNEL = r"[0-9a-f]{32}/[A-Za-z_]\w{0,127}\.so", r"triton/[A-Z2-7]{52}/[A-Za-z_][\w.-]{0,191}"
@@ -89,6 +90,7 @@ def run(
     *,
     environment: Mapping[str, str],
     limits: BuildLimits,
+    hold: Hold,
     inherited: Sequence[int] = (),
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Sent:
@@ -100,6 +102,7 @@ def run(
         inherited: further descriptors for the process.
         cancelled: polled; once true, the build ends.
         limits: the process's session is killed when it has sent everything, sent too much, or taken too long.
+        hold: the times of the evaluation that waits for this build.
 
     Raises:
         BuildCancelled: `cancelled()` became true.
@@ -123,13 +126,11 @@ def run(
     finally:
         os.close(output)
     try:
-        raw, said = _drain(process, reading, limits, cancelled)
+        raw, said = _drain(process, reading, limits, hold, cancelled)
     finally:
-        _end(process)
+        _end(process, hold)
         os.close(reading)
-    sent = _parse(raw)
-    if len(sent.artefacts) > limits.sent_files:
-        raise BuildLimitExceeded(f"the build sent {len(sent.artefacts)} files, more than {limits.sent_files}")
+    sent = _parse(raw, limits)
     if len(sent.result or b"") > limits.result_bytes:
         raise BuildLimitExceeded(f"the result of the build exceeds {limits.result_bytes:,} bytes")
     sent.said = said.decode(errors="replace")
@@ -137,18 +138,19 @@ def run(
 
 
 def _drain(
-    process: subprocess.Popen[bytes], reading: int, limits: BuildLimits, cancelled: Callable[[], bool]
+    process: subprocess.Popen[bytes], reading: int, limits: BuildLimits, hold: Hold, cancelled: Callable[[], bool]
 ) -> tuple[bytes, bytes]:
     """Read frames and output to their ends; only the head of the output is kept."""
     assert process.stdout is not None
-    deadline = time.monotonic() + limits.seconds
+    seconds = hold.step(limits.seconds)
+    deadline = time.monotonic() + seconds
     raw, said = bytearray(), bytearray()
     with selectors.DefaultSelector() as selector:
         selector.register(reading, selectors.EVENT_READ, raw)
         selector.register(process.stdout.fileno(), selectors.EVENT_READ, said)
         while selector.get_map():
             if time.monotonic() > deadline:
-                raise BuildLimitExceeded(f"the build took longer than {limits.seconds:g} s")
+                raise BuildLimitExceeded(f"the build took longer than {seconds:.3g} s")
             if cancelled():
                 raise BuildCancelled("the build was cancelled")
             for key, _ in selector.select(timeout=0.2):
@@ -164,22 +166,29 @@ def _drain(
     return bytes(raw), bytes(said)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], hold: Hold) -> None:
     """Kill the builder's session; inside bubblewrap its whole process namespace goes with it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    seconds = hold.killing(_END_S)
     try:
-        process.wait(timeout=_END_S)
+        process.wait(timeout=seconds)
     except subprocess.TimeoutExpired as error:
-        raise EvaluatorError(f"the builder still runs {_END_S:g} s after it was killed") from error
+        raise EvaluatorError(f"the builder still runs {seconds:.3g} s after it was killed") from error
     if process.stdout is not None:
         process.stdout.close()
 
 
-def _parse(raw: bytes) -> Sent:
-    """The files in the frames, without truncated ones and those with names of another form."""
+def _parse(raw: bytes, limits: BuildLimits) -> Sent:
+    """The files in the frames, without truncated ones and those with names of another form.
+
+    Raises:
+        BuildLimitExceeded: there are too many frames. Each costs time, even an empty one.
+    """
     sent = Sent()
-    for name, content in _frames(raw):
+    for number, (name, content) in enumerate(_frames(raw)):
+        if number > limits.sent_files:
+            raise BuildLimitExceeded(f"the build sent more than {limits.sent_files} files")
         if name == _RESULT:
             sent.result = content
         elif _ARTEFACT.match(name):

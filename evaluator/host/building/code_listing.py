@@ -14,6 +14,7 @@ from evaluator.contract import Instruction, KernelCode, MachineCode, SourceBundl
 from evaluator.contract.machine_code import MOST_UNPACKED_BYTES, pack
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building import disassembly
+from evaluator.host.process.hold import UNHURRIED, Hold
 from evaluator.host.process.logs import clean
 from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.settings import JudgeSettings
@@ -57,7 +58,7 @@ _USAGE = re.compile(r"^ *REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 _BEGINS = re.compile(r"^\.text\.(\S+):$")
 _LABEL = re.compile(r"^([.$\w]\S*):$")
 _LINE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')
-_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;?\s*$")
+_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*)$")
 _DEMANGLED = re.compile(r"^Demangled\t(\S+)\t(.+)$")
 
 
@@ -122,6 +123,7 @@ def machine_code(
     profile: Profile,
     settings: JudgeSettings,
     workdir: Path,
+    hold: Hold = UNHURRIED,
 ) -> MachineCode:
     """The kernels in `artefacts` with the source line of every instruction, as far as a minute and 24 MB go.
 
@@ -132,12 +134,13 @@ def machine_code(
         profile: the slot's.
         settings: the slot's.
         workdir: a private folder; what is put there is removed.
+        hold: the times of the evaluation that waits for the listing.
     """
     tool = disassembly.tool()
     if tool is None:
         return MachineCode(note="this node has no cuobjdump")
     kernels: list[KernelCode] = []
-    deadline, room = time.monotonic() + _LONGEST_S, _MOST_BYTES
+    deadline, room = time.monotonic() + hold.step(_LONGEST_S), _MOST_BYTES
     unread = 0
     for path, content in artefacts.items():
         if not path.endswith(disassembly.MODULES):
@@ -153,6 +156,7 @@ def machine_code(
                 settings=settings,
                 seconds=deadline - time.monotonic(),
                 most_bytes=2 * room,
+                hold=hold,
             )
         if text is None:
             unread += 1
@@ -181,7 +185,7 @@ def parse(text: str) -> _Listing:
         elif match := _INSTRUCTION.match(line):
             has_used = True
             if found.kernels:
-                found.kernels[-1].entries.append((match[1], tuple(lines)))
+                found.kernels[-1].entries.append((_bare(match[1]), tuple(lines)))
         elif match := _BEGINS.match(line):
             found.kernels.append(_Kernel(symbol=match[1]))
             lines = []
@@ -194,6 +198,11 @@ def parse(text: str) -> _Listing:
         elif (match := _LABEL.match(line)) and found.kernels and found.kernels[-1].entries:
             found.kernels[-1].entries.append((f"{match[1]}:", ()))
     return found
+
+
+def _bare(instruction: str) -> str:
+    """An instruction without its semicolon. A pattern that left it out would take cubic time on a run of spaces."""
+    return instruction.rstrip().removesuffix(";").rstrip()
 
 
 def _kernels(listing: _Listing, *, module: str, lines: Lines) -> Iterator[KernelCode]:

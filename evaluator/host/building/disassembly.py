@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.contract import SandboxLevel
+from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
+from evaluator.host.process.hold import UNHURRIED, Hold
 from evaluator.host.sandbox.bubblewrap import Confinement, command, environment, write_private
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import primitives
@@ -42,7 +44,12 @@ _LONGEST_S = 60
 """The time limit for all listings of a build together."""
 
 _MOST_BYTES = 64 * 1024**2
-"""The size limits of one listing, and of all together."""
+"""The size limits of one listing, and of all together, with the PTX beside them."""
+
+_MOST_MEMORY_BYTES = 16 * 1024**3
+"""The address space of each process that reads a module."""
+
+_END_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +76,7 @@ def listings(
     profile: Profile,
     settings: JudgeSettings,
     workdir: Path,
+    hold: Hold = UNHURRIED,
 ) -> Iterator[tuple[str, str]]:
     """Name and disassembly (SASS, and PTX where there is some) of every module that can be read in time.
 
@@ -81,9 +89,10 @@ def listings(
         profile: the slot's.
         settings: the slot's.
         workdir: a private folder; what is put there is removed.
+        hold: the times of the evaluation that waits for the listings.
     """
     found = tool()
-    deadline, room = time.monotonic() + _LONGEST_S, _MOST_BYTES
+    deadline, room = time.monotonic() + hold.step(_LONGEST_S), _MOST_BYTES
     for path, content in artefacts.items():
         if not path.endswith(MODULES):
             continue
@@ -98,16 +107,21 @@ def listings(
                     settings=settings,
                     seconds=deadline - time.monotonic(),
                     most_bytes=room,
+                    hold=hold,
                 )
             room -= len(code or "")
-        if texts := [text for text in (code, _ptx_beside(path, artefacts)) if text is not None]:
+        beside = _ptx_beside(path, artefacts, most_bytes=room)
+        room -= len(beside or "")
+        if texts := [text for text in (code, beside) if text is not None]:
             yield Path(path).name, "\n".join(texts)
 
 
-def _ptx_beside(path: str, artefacts: Mapping[str, bytes]) -> str | None:
+def _ptx_beside(path: str, artefacts: Mapping[str, bytes], *, most_bytes: int) -> str | None:
     """What Triton had compiled into the cubin at `path`, as `primitives.in_machine_code` reads it."""
     ptx = artefacts.get(str(Path(path).with_suffix(PTX))) if path.endswith(".cubin") else None
-    return primitives.ptx_listing(ptx.decode(errors="replace")) if ptx is not None else None
+    if ptx is None or most_bytes <= 0:
+        return None
+    return primitives.ptx_listing(ptx[:most_bytes].decode(errors="replace"))
 
 
 def output_of(
@@ -120,6 +134,7 @@ def output_of(
     settings: JudgeSettings,
     seconds: float,
     most_bytes: int,
+    hold: Hold = UNHURRIED,
 ) -> str | None:
     """What `program` (Python's text, then its first arguments) prints about `module`, whose path comes next.
 
@@ -138,16 +153,18 @@ def output_of(
         settings=settings,
     )
     variables = environment(profile, home=str(module.private)) if bare else {}
-    return _listing(line, private=module.private, variables=variables, seconds=seconds, most_bytes=most_bytes)
+    return _listing(
+        line, private=module.private, variables=variables, seconds=seconds, most_bytes=most_bytes, hold=hold
+    )
 
 
 def _listing(
-    line: Sequence[str], *, private: Path, variables: Mapping[str, str], seconds: float, most_bytes: int
+    line: Sequence[str], *, private: Path, variables: Mapping[str, str], seconds: float, most_bytes: int, hold: Hold
 ) -> str | None:
-    """What the command prints; None where it fails or exceeds its time or size."""
+    """What the command prints; None where it fails or exceeds its time, size or memory."""
     with tempfile.TemporaryFile(dir=private) as output:
         process = subprocess.Popen(  # noqa: S603 - our own command, no shell
-            ["prlimit", f"--fsize={most_bytes}", "--core=0", *line],  # noqa: S607
+            ["prlimit", f"--fsize={most_bytes}", f"--as={_MOST_MEMORY_BYTES}", "--core=0", *line],  # noqa: S607
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.DEVNULL,
@@ -162,11 +179,18 @@ def _listing(
             # Kill its whole session: a first process may have started others.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _wait_for_the_end(process, hold)
         if code != 0:
             return None
         output.seek(0)
         return output.read(most_bytes).decode(errors="replace")
+
+
+def _wait_for_the_end(process: subprocess.Popen[bytes], hold: Hold) -> None:
+    try:
+        process.wait(timeout=hold.killing(_END_S))
+    except subprocess.TimeoutExpired as error:
+        raise EvaluatorError("a program that reads machine code still runs after it was killed") from error
 
 
 def tool() -> str | None:

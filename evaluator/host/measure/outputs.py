@@ -118,7 +118,7 @@ def _checked(entry: _Entry, file_bytes: int) -> dict[str, Any]:
     # A dtype we never store (quantised, sub-byte) can still be returned by mistake; it has no elements to read.
     item_bytes = _ITEM_BYTES.get(entry.dtype)
     if len(entry.shape) > _MAX_DIMENSIONS or any(not 0 <= extent <= _MAX_EXTENT for extent in entry.shape):
-        raise HeaderError(f"a tensor of shape {entry.shape} is impossible")
+        raise HeaderError(f"a tensor of shape {str(entry.shape)[:200]} is impossible")
     is_readable = item_bytes is not None and math.prod(max(1, extent) for extent in entry.shape) <= _MAX_ELEMENTS
     start = entry.start if is_readable else -1
     if start >= 0:

@@ -1,5 +1,6 @@
 """How long an evaluation may hold its slot: until its deadline, and a little longer to end it."""
 
+import math
 import time
 
 HOLD_AFTER_S = 30.0
@@ -44,3 +45,7 @@ class Hold:
 
     def _until(self, after_s: float, seconds: float, *, least_s: float = _LEAST_S) -> float:
         return min(seconds, max(least_s, self.deadline + after_s - time.monotonic()))
+
+
+UNHURRIED = Hold(math.inf)
+"""For work that no evaluation waits for."""

@@ -65,11 +65,14 @@ class WaitingGroups:
             group.close()
         return self._start()
 
-    def wait_until_ready(self) -> None:
-        """Return once all groups with started ranks are ready; a group that fails is ended."""
+    def wait_until_ready(self, *, within: Callable[[float], float] = lambda seconds: seconds) -> None:
+        """Return once all groups with started ranks are ready; a group that fails is ended.
+
+        `within` shortens how long each may take.
+        """
         for group in [group for group in self._groups if group.has_ranks]:
             try:
-                group.wait_until_ready(cancelled=lambda: False)
+                group.wait_until_ready(within=within, cancelled=lambda: False)
             except EvaluatorError as error:
                 logger.warning("a waiting worker group failed and is ended: %s", error)
                 self._groups.remove(group)
