@@ -59,6 +59,9 @@ def _archive(path: Path) -> Iterator[tuple[str, bytes]]:
             if len(members) > _MAX_FILES or sum(member.file_size for member in members) > MAX_BYTES:
                 raise SourceError(f"{path} holds more than {_MAX_FILES} files or {MAX_BYTES // 1024} KB")
             for member in members:
+                # bzip2 and LZMA unpack by the block: a hundred bytes become hundreds of megabytes before any counts.
+                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise SourceError(f"{path}: pack {member.filename!r} with deflate, or without compression")
                 yield member.filename, archive.read(member)
     except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, SourceError):

@@ -44,10 +44,10 @@ def _child(work):
 """
 
 
-def _program(before: str, call: str = "") -> str:
+def _program(before: str, call: str = "return _right(tensor)") -> str:
     """A program with `before` at its top level, and a `solution` that counts its calls and runs `call`."""
-    body = f"\n\ndef solution(tensor):\n    global _calls\n    _calls += 1\n{textwrap.indent(call.strip(), '    ')}\n"
-    return _HEAD + before.strip() + (body if call else "\n")
+    body = textwrap.indent(call.strip(), "    ")
+    return f"{_HEAD}{before.strip()}\n\n\ndef solution(tensor):\n    global _calls\n    _calls += 1\n{body}\n"
 
 
 def _in_call(call: str, *, before: str = "") -> str:

@@ -244,7 +244,10 @@ def odd_paths(dice: random.Random) -> SourceBundle:
 def archive(dice: random.Random) -> bytes:
     """A zip with a correct program and odd members, sometimes damaged."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+    packing = dice.choice(
+        [zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2]
+    )
+    with zipfile.ZipFile(buffer, "w", packing) as file:
         file.writestr("solution.py", (SUBMISSIONS / "correct.py").read_text(encoding="utf-8"))
         for _ in range(dice.randrange(4)):
             member = zipfile.ZipInfo("x")

@@ -8,7 +8,9 @@ import dataclasses
 import json
 import os
 import random
+import struct
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,6 +81,16 @@ def test_archives_are_read_or_refused(tmp_path: Path) -> None:
             assert read_source(path).entry
         except (SourceError, ContractError):
             continue
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_an_archive_that_unpacks_by_the_block_is_refused_before_it_does(tmp_path: Path, packing: int) -> None:
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", packing) as file:
+        file.writestr("solution.py", bytes(1 << 24))
+    path.write_bytes(path.read_bytes().replace(struct.pack("<I", 1 << 24), struct.pack("<I", 100)))
+    with pytest.raises(SourceError, match="deflate"):
+        read_source(path)
 
 
 def test_builds_end_with_something_to_show(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
