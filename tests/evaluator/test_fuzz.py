@@ -22,6 +22,7 @@ from evaluator.arena import protocol
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES, Command, CommandKind, Failure, Report, ReportKind
 from evaluator.contract import ContractError, EvaluationReport, Finding, Mode, RankState, Verdict
 from evaluator.host.building import builder, builder_process
+from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.hangs.stacks import native
 from evaluator.host.measure import outputs
@@ -240,9 +241,9 @@ FRAMES = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(FRAMES)
 def test_any_bytes_of_a_builder_give_files_of_the_fixed_form_or_none(parts: list[bytes]) -> None:
-    sent = builder_process._parse(b"".join(parts))  # noqa: SLF001 - the parser itself is what is tried
+    sent = builder_process._parse(b"".join(parts), BuildLimits())  # noqa: SLF001 - the parser itself is what is tried
     assert set(sent.artefacts) <= {NAME, KERNEL}
-    assert builder._judge(sent, seconds=1.0, detections=()).result.artefacts.keys() <= {NAME, KERNEL}  # noqa: SLF001
+    assert builder._judge(sent, seconds=1.0, found=()).result.artefacts.keys() <= {NAME, KERNEL}  # noqa: SLF001
 
 
 OUTCOME = {
@@ -262,7 +263,7 @@ def test_any_claim_of_a_builder_becomes_a_record_that_can_be_shown(seed: int, sa
     chance = random.Random(seed)
     value = mutated(OUTCOME, chance) if seed % 3 else OUTCOME
     sent = builder_process.Sent(result=json.dumps(value).encode(), said=said.decode(errors="replace"))
-    record = builder._judge(sent, seconds=1.0, detections=())  # noqa: SLF001
+    record = builder._judge(sent, seconds=1.0, found=())  # noqa: SLF001
     text = record.to_json()
     assert "\\u0000" not in text
     assert "\\u001b" not in text
@@ -273,7 +274,7 @@ def test_names_of_extensions_are_kept_without_control_characters() -> None:
     [extension] = OUTCOME["extensions"]
     value = OUTCOME | {"extensions": [extension | {"name": "\x1b[31mred", "file": "solution\x1b.py"}]}
     record = builder._judge(  # noqa: SLF001
-        builder_process.Sent(result=json.dumps(value).encode(), said=""), seconds=1.0, detections=()
+        builder_process.Sent(result=json.dumps(value).encode(), said=""), seconds=1.0, found=()
     )
     assert record.origins == {"[31mred": ("solution.py", 9)}
 

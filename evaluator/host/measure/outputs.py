@@ -24,6 +24,11 @@ _COPY_BYTES = 16 * 1024 * 1024
 _MAX_OUTPUTS = 256
 _MAX_DIMENSIONS = 16
 _MAX_EXTENT = 2**40
+"""Larger tensors are described and never read."""
+
+_TORCHS_DIMENSIONS, _TORCHS_EXTENT = 64, 2**63
+"""What no tensor of torch has."""
+
 _MAX_ELEMENTS = 2**56
 """The largest span of a tensor, an extent of 0 counting as 1: torch refuses larger views, even empty ones."""
 
@@ -117,8 +122,10 @@ def _checked(entry: _Entry, file_bytes: int) -> dict[str, Any]:
         return {"other": clean(entry.other)[:80]}
     # A dtype we never store (quantised, sub-byte) can still be returned by mistake; it has no elements to read.
     item_bytes = _ITEM_BYTES.get(entry.dtype)
-    if len(entry.shape) > _MAX_DIMENSIONS or any(not 0 <= extent <= _MAX_EXTENT for extent in entry.shape):
+    if len(entry.shape) > _TORCHS_DIMENSIONS or any(not 0 <= extent < _TORCHS_EXTENT for extent in entry.shape):
         raise HeaderError(f"a tensor of shape {str(entry.shape)[:200]} is impossible")
+    if len(entry.shape) > _MAX_DIMENSIONS or max(entry.shape, default=0) > _MAX_EXTENT:
+        return {"other": f"tensor of {len(entry.shape)} dimensions, up to {max(entry.shape)} long"}
     is_readable = item_bytes is not None and math.prod(max(1, extent) for extent in entry.shape) <= _MAX_ELEMENTS
     start = entry.start if is_readable else -1
     if start >= 0:
