@@ -53,7 +53,10 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """One rank's call from `begin_ns` to `end_ns`; its offset on the clock is known to within `uncertainty_ns`."""
+    """One rank's call from `begin_ns` to `end_ns`; its offset on the clock is known to within `uncertainty_ns`.
+
+    `opened_ns` is when the gate opened by the device's clock, 0 where there was none.
+    """
 
     names: tuple[WorkName, ...]
     lanes: tuple[str, ...]
@@ -62,6 +65,7 @@ class Recording:
     end_ns: int
     uncertainty_ns: int
     dropped: int = 0
+    opened_ns: int = 0
 
 
 class RecordingError(ValueError):
@@ -71,7 +75,7 @@ class RecordingError(ValueError):
 MOST_SPANS, MOST_NAMES, MOST_LANES = 3000, 400, 24
 
 _MAGIC = b"PKBs"
-_HEAD = struct.Struct("<4sIIIIQQQ")
+_HEAD = struct.Struct("<4sIIIIQQQQ")
 _NAME = struct.Struct("<160s3I3IIIi")
 _LANE = struct.Struct("<48s")
 _SPAN = struct.Struct("<BBHIQQQ")
@@ -114,6 +118,7 @@ def bounded(recording: Recording) -> Recording:
         end_ns=recording.end_ns,
         uncertainty_ns=recording.uncertainty_ns,
         dropped=recording.dropped + len(recording.spans) - len(kept),
+        opened_ns=recording.opened_ns,
     )
 
 
@@ -130,6 +135,7 @@ def pack(recording: Recording) -> bytes:
             max(0, kept.begin_ns),
             max(0, kept.end_ns),
             min(max(0, kept.uncertainty_ns), _U64),
+            min(max(0, kept.opened_ns), _U64),
         )
     ]
     parts += [
@@ -160,7 +166,7 @@ def unpack(content: bytes) -> Recording:
     """
     if len(content) < _HEAD.size:
         raise RecordingError(f"the file has {len(content)} bytes, less than its head")
-    magic, names, lanes, spans, dropped, begin_ns, end_ns, uncertainty_ns = _HEAD.unpack_from(content)
+    magic, names, lanes, spans, dropped, begin_ns, end_ns, uncertainty_ns, opened_ns = _HEAD.unpack_from(content)
     if magic != _MAGIC:
         raise RecordingError("the file does not start with its magic number")
     if names > MOST_NAMES or lanes > MOST_LANES or spans > MOST_SPANS:
@@ -184,6 +190,7 @@ def unpack(content: bytes) -> Recording:
         end_ns=end_ns,
         uncertainty_ns=uncertainty_ns,
         dropped=dropped,
+        opened_ns=opened_ns,
     )
 
 

@@ -67,7 +67,8 @@ class RankTimeline(Message, frozen=True, kw_only=True):
 
     `lanes` are the device's streams, then the host's threads. The rank was in the call from `begin_ns` to `end_ns`. Its
     offset from the other ranks is known to within `uncertainty_ns`. `dropped` counts the shortest spans, which were
-    left out; `note` says why there are none.
+    left out; `note` says why there are none. `opened_ns` is when the gate opened by this device's clock, None where no
+    gate was recorded. The gates of all ranks open at once, so it shows how far the devices' clocks lie apart.
     """
 
     rank: int
@@ -78,6 +79,7 @@ class RankTimeline(Message, frozen=True, kw_only=True):
     uncertainty_ns: int = 0
     dropped: int = 0
     note: str = ""
+    opened_ns: int | None = None
 
 
 class CallTimeline(Message, frozen=True, kw_only=True):

@@ -145,6 +145,7 @@ def _rank(rank: int, found: Recording, window: Window, first_ns: int, names: dic
         end_ns=found.end_ns - first_ns,
         uncertainty_ns=min(found.uncertainty_ns, window.closes_ns - window.opens_ns),
         dropped=found.dropped + len(found.spans) - len(spans),
+        opened_ns=found.opened_ns - first_ns if window.holds(found.opened_ns, 0) else None,
     )
 
 
