@@ -1,6 +1,6 @@
 """Records a call of our own kernels, in mode profile, and says where the time of each went.
 
-    python -m tests.bench.recordings --profile h200x2-nomc --reports FOLDER [--size base,large] [--seconds 170] [FILE ...]
+    python -m tests.bench.recordings --profile h200x2-nomc --reports FOLDER [--size large,base] [--seconds 170] [FILE ..]
 
 A file is called by its problem (`ring_attention.py`) or follows it (`allgather=FILE`); without any, those in
 problems/entries are taken. They are compiled side by side, then judged one after another. FOLDER takes a report of each
@@ -31,14 +31,18 @@ _BUILDS = 6
 
 
 def requests(files: list[str], *, profile: str, sizes: list[str]) -> list[EvaluationRequest]:
-    """What is asked of the judge: every file at every size, named after both."""
-    found = []
+    """What is asked of the judge: every file at the first size, then at the next."""
+    asked = []
     for given in files:
         slug, _, name = given.rpartition("=")
         path = Path(name)
-        asked = request(slug or path.stem, path, _backend(path.read_text()), profile=profile, mode=Mode.PROFILE)
-        found += [msgspec.structs.replace(asked, evaluation_id=f"{path.stem}_{size}", sizes=(size,)) for size in sizes]
-    return found
+        wanted = request(slug or path.stem, path, _backend(path.read_text()), profile=profile, mode=Mode.PROFILE)
+        asked.append(msgspec.structs.replace(wanted, evaluation_id=path.stem))
+    return [
+        msgspec.structs.replace(one, evaluation_id=f"{one.evaluation_id}_{size}", sizes=(size,))
+        for size in sizes
+        for one in asked
+    ]
 
 
 def _backend(text: str) -> Backend:
