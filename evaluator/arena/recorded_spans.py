@@ -7,6 +7,7 @@ machine share, so that all ranks use one clock.
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 from evaluator.arena.profile_rows import ROWS_BYTES
 
@@ -28,6 +29,7 @@ class WorkName:
     """A name that spans share, and how a kernel was launched: blocks, threads, and per thread or block what it uses.
 
     `registers` is per thread, `shared_bytes` per block; `occupancy_percent` is the profiler's estimate, -1 without one.
+    `source` and `target` are the devices of a copy between two, -1 where the profiler names none.
     """
 
     name: str
@@ -36,6 +38,8 @@ class WorkName:
     registers: int = 0
     shared_bytes: int = 0
     occupancy_percent: int = -1
+    source: int = -1
+    target: int = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +80,7 @@ MOST_SPANS, MOST_NAMES, MOST_LANES = 3000, 400, 24
 
 _MAGIC = b"PKBs"
 _HEAD = struct.Struct("<4sIIIIQQQQ")
-_NAME = struct.Struct("<160s3I3IIIi")
+_NAME = struct.Struct("<160s3I3IIIiii")
 _LANE = struct.Struct("<48s")
 _SPAN = struct.Struct("<BBHIQQQ")
 SPANS_BYTES = _HEAD.size + MOST_NAMES * _NAME.size + MOST_LANES * _LANE.size + MOST_SPANS * _SPAN.size
@@ -145,6 +149,8 @@ def pack(recording: Recording) -> bytes:
             min(work.registers, _U32),
             min(work.shared_bytes, _U32),
             work.occupancy_percent,
+            work.source,
+            work.target,
         )
         for work in kept.names
     ]
@@ -194,15 +200,18 @@ def unpack(content: bytes) -> Recording:
     )
 
 
-def _name(values: tuple[bytes, int, int, int, int, int, int, int, int, int]) -> WorkName:
-    raw, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_bytes, occupancy_percent = values
+def _name(values: tuple[Any, ...]) -> WorkName:
+    raw, *counts = values
+    registers, shared_bytes, occupancy_percent, source, target = counts[6:]
     return WorkName(
         name=_decoded(raw),
-        grid=(grid_x, grid_y, grid_z),
-        block=(block_x, block_y, block_z),
+        grid=(counts[0], counts[1], counts[2]),
+        block=(counts[3], counts[4], counts[5]),
         registers=registers,
         shared_bytes=shared_bytes,
         occupancy_percent=occupancy_percent,
+        source=source,
+        target=target,
     )
 
 

@@ -207,9 +207,13 @@ def _lane_order(event: Event, call: Event) -> tuple[int, str, float]:
 
 
 def _work_name(kind: SpanKind, event: Event) -> WorkName:
+    launched = event.get("args", {})
+    if kind is SpanKind.COPY:
+        return WorkName(
+            name=event["name"], source=int(launched.get("fromDevice", -1)), target=int(launched.get("toDevice", -1))
+        )
     if kind is not SpanKind.KERNEL:
         return WorkName(name=event["name"])
-    launched = event.get("args", {})
     occupancy = launched.get("est. achieved occupancy %")
     return WorkName(
         name=event["name"],

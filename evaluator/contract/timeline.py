@@ -30,7 +30,8 @@ class WorkName(Message, frozen=True, kw_only=True, array_like=True):
     """A name that spans share, and how a kernel of it was launched; written as an array.
 
     `grid` and `block` count blocks and threads, zeros where there are none. `registers` is per thread and
-    `shared_bytes` per block. `occupancy` is the profiler's estimate of the share of warps, None without one.
+    `shared_bytes` per block. `occupancy` is the profiler's estimate of the share of warps, None without one. A copy
+    between two GPUs goes from rank `source` to rank `target`, None where the profiler names none.
     """
 
     name: str
@@ -39,6 +40,8 @@ class WorkName(Message, frozen=True, kw_only=True, array_like=True):
     registers: int = 0
     shared_bytes: int = 0
     occupancy: float | None = None
+    source: int | None = None
+    target: int | None = None
 
 
 class Span(Message, frozen=True, kw_only=True, array_like=True):

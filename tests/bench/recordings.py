@@ -1,6 +1,6 @@
 """Records a call of our own kernels, in mode profile, and says where the time of each went.
 
-    python -m tests.bench.recordings --profile h200x2-nomc --reports FOLDER [--size large,base] [--seconds 170] [FILE ..]
+    python -m tests.bench.recordings --profile h200x2-nomc --reports FOLDER [--size large,base] [--seconds 85] [FILE ..]
 
 A file is called by its problem (`ring_attention.py`) or follows it (`allgather=FILE`); without any, those in
 problems/entries are taken. They are compiled side by side, then judged one after another. FOLDER takes a report of each

@@ -204,6 +204,19 @@ class TestTrace:
         assert (found.begin_ns, found.end_ns, found.opened_ns) == (5_000, 124_000, 100_000)
         assert [row.name for row in trace_events.rows(trace)] == [OWN]
 
+    def test_a_copy_between_two_devices_names_both(self):
+        def copy(name, **more):
+            return {"ph": "X", "cat": "gpu_memcpy", "name": name, "ts": 2.0, "dur": 1.0, "tid": 7, "args": more}
+
+        trace = [
+            {"ph": "X", "cat": "user_annotation", "name": trace_events.MARK, "ts": 0.0, "dur": 0.1, "tid": 1},
+            {"ph": "X", "cat": "user_annotation", "name": trace_events.CALL, "ts": 1.0, "dur": 5.0, "tid": 1},
+            copy(PEER_COPY, fromDevice=1, inDevice=0, toDevice=3, bytes=64),
+            copy("Memcpy DtoD (Device -> Device)", device=0, bytes=64),
+        ]
+        found = read(pack(trace_events.recording(trace, marks=[(2_000, 2_000)])))
+        assert [(name.source, name.target) for name in found.names] == [(1, 3), (None, None)]
+
     def test_of_operators_that_call_each_other_the_outermost_stands(self):
         def operator(name, start, us):
             return {"ph": "X", "cat": "cpu_op", "name": name, "ts": start, "dur": us, "tid": 1}

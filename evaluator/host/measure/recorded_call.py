@@ -157,4 +157,6 @@ def _work_name(found: recorded_spans.WorkName) -> WorkName:
         registers=found.registers,
         shared_bytes=found.shared_bytes,
         occupancy=found.occupancy_percent / 100 if 0 <= found.occupancy_percent <= 100 else None,
+        source=found.source if found.source >= 0 else None,
+        target=found.target if found.target >= 0 else None,
     )
