@@ -158,7 +158,7 @@ def stale_output(implementation: Implementation, call: Call) -> Outputs:
 
 
 def peer_output(implementation: Implementation, call: Call) -> Outputs:
-    """What the next rank owes."""
+    """The next rank's expected output."""
     return _owed(implementation, call.at_rank((call.rank + 1) % call.world_size))
 
 

@@ -57,7 +57,7 @@ class Storage(Protocol):
 
 @cache
 def storage() -> Storage | None:
-    """The storage that `PKB_ARTEFACT_URL` names; None where reports travel in messages.
+    """The storage that `PKB_ARTEFACT_URL` names; None where messages carry the reports.
 
     Raises:
         ImproperlyConfigured: the address is neither s3://bucket/prefix nor file:///folder.
@@ -74,7 +74,7 @@ def storage() -> Storage | None:
 
 
 def permission_for_report(evaluation_id: str) -> Upload | None:
-    """What lets a node put its report on this evaluation; None where reports travel in messages."""
+    """What lets a node put its report on this evaluation; None where messages carry the reports."""
     place = storage()
     # The last part is new each time: a node that comes late with an earlier try cannot overwrite this one.
     return place.permission(f"{REPORTS}{evaluation_id}/{secrets.token_hex(8)}.json") if place is not None else None

@@ -1,7 +1,7 @@
 """Deleting one's own account.
 
 The row of the account stays, without anything that says who it was or that lets anyone sign in. Entries on boards, runs
-of organisations and the books of GPU time point at it.
+of organisations and the records of GPU time refer to it.
 """
 
 import secrets

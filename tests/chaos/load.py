@@ -1,7 +1,7 @@
-"""The load: people and a vendor's program that submit over HTTP, and their book of what the site has accepted.
+"""The load: people and a vendor's program that submit over HTTP, and their records of what the site has accepted.
 
-Every request carries a key of its own and is sent again until it is answered: what the site has answered with 201 it
-must never lose, and what it took before it was killed it must not take twice.
+Every request carries a key of its own and is sent again until it is answered. What the site has answered with 201 it
+must never lose. What it stored before it was killed it must not store twice.
 """
 
 import http.client

@@ -1,4 +1,4 @@
-"""Afterwards: what the database holds against the callers' book, what was asked for, and the audit."""
+"""Afterwards: compares the database with the callers' records and the prepared outcomes, and audits it."""
 
 import json
 import re
@@ -52,7 +52,7 @@ class Reckoning:
 
 
 def reckon(site: ChaosSite, book: Book) -> Reckoning:
-    """Hold the database against the book; reads alone."""
+    """Compare the database with the callers' records; it only reads."""
     rows = [Row(*values) for values in site.rows(_ROWS)]  # type: ignore[arg-type]
     wrong = [*book.wrong, *_of_the_book(rows, book), *_of_the_outcomes(rows, book), *_audited(site)]
     return Reckoning(

@@ -1,4 +1,4 @@
-"""One trial: load and disorder for some minutes, then peace until everything has ended, then the reckoning."""
+"""One trial: load and failures for some minutes, then load's end without failures, then the comparison."""
 
 import time
 from collections import Counter
@@ -42,7 +42,7 @@ class Trial:
 
 
 def run(wishes: Wishes, folder: Path, *, say: Callable[[str], None] = lambda _text: None) -> Trial:
-    """Everything from nothing to the reckoning, in `folder`; no process is left."""
+    """Everything from an empty `folder` to the comparison; no process is left."""
     with chaos_site(folder, broker=wishes.broker) as site:
         *tokens, vendor = site.prepare(people=wishes.pace.people, nodes=wishes.nodes)
         for name in ("web", *WORKERS, *DISPATCHERS, *site.nodes):

@@ -1,7 +1,7 @@
 """Writes docs/problems.md, which shows what the tests find of every problem: `make problem-docs`.
 
-Runs every honest and every wrong program of the problems that have no row yet on CPU ranks, as the tests do, and sets
-beside the outcome the tolerance with its calibration, the floors on eight H200, and in what inputs differ from the
+On CPU ranks, as the tests do, it runs every honest and every wrong program of the problems that have no row yet. Beside
+the outcome it writes the tolerance with its calibration, the floors on eight H200, and how inputs differ from the
 published ones. Rows that are there keep what was measured; everything else is written anew from specs and statements.
 """
 

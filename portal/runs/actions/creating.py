@@ -63,8 +63,8 @@ def create_run(user: User, wishes: RunWishes, *, idempotency_key: str | None = N
     The same request with the same `idempotency_key` gives the same run again.
 
     Raises:
-        Refusal: a choice is unknown or does not fit the others, a text is empty or too long, the organisation is not
-            theirs (404) or not clear (409), or the key was used for a run with other settings (409).
+        Refusal: a choice is unknown or does not fit the others. A text is empty or too long. The organisation is not
+            theirs (404) or not clear (409). The key was used for a run with other settings (409).
     """
     chosen = check_wishes(wishes)
     try:

@@ -1,4 +1,5 @@
-"""Two programs of one vendor that meet: the same lines at the same time, and an upload while the run is published."""
+"""Two programs of one vendor at the same time: the same lines at the same time, and an upload while the run is
+published."""
 
 from threading import Barrier, Thread
 
