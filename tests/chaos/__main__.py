@@ -52,10 +52,10 @@ def main() -> int:
 
 def report(trial: Trial) -> None:
     """Print what happened, how everything ended, and what is wrong."""
-    book, found = trial.book, trial.found
+    caller_log, found = trial.caller_log, trial.found
     print("\nwhat happened: " + ", ".join(f"{what} {count}" for what, count in sorted(trial.happened.items())))
-    print("callers: " + ", ".join(f"{what} {count}" for what, count in sorted(book.counts.items())))
-    print(f"accepted: {len(book.submissions)} submissions and {len(book.attempts)} attempts of runs")
+    print("callers: " + ", ".join(f"{what} {count}" for what, count in sorted(caller_log.counts.items())))
+    print(f"accepted: {len(caller_log.submissions)} submissions and {len(caller_log.attempts)} attempts of runs")
     print("ended: " + ", ".join(f"{how} {count}" for how, count in found.ended.most_common()))
     print("tries: " + ", ".join(f"{count} in {tries}" for tries, count in sorted(found.tries.items())))
     print(f"all had ended {trial.settled_s:.0f} s after the last disorder")

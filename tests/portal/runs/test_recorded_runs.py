@@ -85,7 +85,7 @@ def forget(run):
 
 
 def loaded(shipped):
-    assert recorded.add(shipped[0]) == recorded.Taken(added=1, refused=())
+    assert recorded.add(shipped[0]) == recorded.ImportOutcome(added=1, refused=())
     return Run.objects.get()
 
 
