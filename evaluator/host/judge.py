@@ -148,6 +148,9 @@ class Judge:
             The report. An error of the judge is a verdict, never an exception. It is JUDGE_FAILURE where the node
             proved to be faulty, and JUDGE_ERROR where a submission was being handled and the node works. It is
             UNSUPPORTED where the judge lacks memory only beside the submission. `error_log` then holds the error.
+
+        Raises:
+            EvaluationCancelled: `cancelled()` became true.
         """
         with self._turn:
             held = hold or Hold(time.monotonic() + self.settings.evaluation_s)
