@@ -109,6 +109,8 @@ class GpuReading(Message, frozen=True, kw_only=True):
         processes: how many processes used the GPU, as far as the driver lists them.
         memory_percent: in which share of the driver's last sample period device memory was read or written.
         sent_bytes, received_bytes: payload on the GPU's links in a leg of the reference, per call.
+        pcie_sent_bytes, pcie_received_bytes: the same over PCIe, where copies to and from the host go.
+        dram_percent: which share of its memory's bandwidth the GPU used in that leg.
     """
 
     gpu: int
@@ -123,6 +125,9 @@ class GpuReading(Message, frozen=True, kw_only=True):
     memory_percent: int | None = None
     sent_bytes: int | None = None
     received_bytes: int | None = None
+    pcie_sent_bytes: int | None = None
+    pcie_received_bytes: int | None = None
+    dram_percent: int | None = None
 
     @property
     def precedes_submission(self) -> bool:

@@ -91,8 +91,8 @@ def _is_more_traffic(was: float, now: float) -> bool:
     return now > _MORE_TRAFFIC * was + _TRAFFIC_BYTES
 
 
-def _traffic(gpu: str, verb: str, was: float, now: float) -> str:
-    return f"{gpu} {verb} {now / 1e6:,.1f} MB a call over its links, {was / 1e6:,.1f} MB alone"
+def _traffic(gpu: str, verb: str, was: float, now: float, *, over: str = "its links") -> str:
+    return f"{gpu} {verb} {now / 1e6:,.1f} MB a call over {over}, {was / 1e6:,.1f} MB alone"
 
 
 _COMPARED: tuple[tuple[str, Callable[[float, float], bool], Callable[[str, float, float], str]], ...] = (
@@ -101,6 +101,21 @@ _COMPARED: tuple[tuple[str, Callable[[float, float], bool], Callable[[str, float
         "received_bytes",
         _is_more_traffic,
         lambda gpu, was, now: _traffic(gpu, "received", was, now),
+    ),
+    (
+        "pcie_sent_bytes",
+        _is_more_traffic,
+        lambda gpu, was, now: _traffic(gpu, "sent", was, now, over="PCIe"),
+    ),
+    (
+        "pcie_received_bytes",
+        _is_more_traffic,
+        lambda gpu, was, now: _traffic(gpu, "received", was, now, over="PCIe"),
+    ),
+    (
+        "dram_percent",
+        lambda was, now: now > was + _MORE_PERCENT,
+        lambda gpu, was, now: f"{gpu} used {now:.0f} % of its memory's bandwidth, {was:.0f} % alone",
     ),
     (
         "sm_mhz",

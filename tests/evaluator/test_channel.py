@@ -1,15 +1,18 @@
 """The strict parsers: whatever bytes a rank sends, the host gets one allowed record or a clear refusal."""
 
 import json
+import os
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES, Command, CommandKind, Failure, Report, ReportKind
+from evaluator.host.clock.call_clock import ClockPage
 from evaluator.host.hangs.stacks import main_thread
-from evaluator.host.measure import outputs
+from evaluator.host.measure import outputs, recorded_call
 from evaluator.host.process.logs import Keeper, clean
 from evaluator.host.ranks.channel import ChannelViolation, Expectation
 
@@ -157,6 +160,19 @@ def test_a_tensor_that_no_file_can_hold_is_described_and_no_tampering(shape: lis
     entry = {"dtype": "float32", "shape": shape, "device": "meta", "start": -1}
     ((said,),) = [each.values() for each in parse(json.dumps([entry]).encode())]
     assert f"{len(shape)} dimensions" in said
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: outputs.create(1 << 17), lambda: ClockPage().descriptor, recorded_call.create]
+)
+def test_nobody_can_resize_a_file_that_the_host_has_mapped(make: Callable[[], int]) -> None:
+    descriptor = make()
+    try:
+        for size in (0, 1, 1 << 30):
+            with pytest.raises(PermissionError):
+                os.ftruncate(descriptor, size)
+    finally:
+        os.close(descriptor)
 
 
 def test_a_taken_copy_keeps_its_contents() -> None:

@@ -71,6 +71,9 @@ def reading(moment: str, *, gpu: int = 0, **changes: object) -> GpuReading:
         memory_percent=5,
         sent_bytes=500_000_000,
         received_bytes=500_000_000,
+        pcie_sent_bytes=2_000_000,
+        pcie_received_bytes=2_000_000,
+        dram_percent=12,
     )
     return msgspec.structs.replace(quiet, **changes)
 
@@ -86,6 +89,9 @@ def alarm_with(*readings: GpuReading, **changes: object) -> str:
     [
         ({"sent_bytes": 3_100_000_000}, "GPU 0 sent 3,100.0 MB a call over its links, 500.0 MB alone"),
         ({"received_bytes": 3_100_000_000}, "GPU 0 received 3,100.0 MB a call over its links, 500.0 MB alone"),
+        ({"pcie_sent_bytes": 90_000_000}, "GPU 0 sent 90.0 MB a call over PCIe, 2.0 MB alone"),
+        ({"pcie_received_bytes": 90_000_000}, "GPU 0 received 90.0 MB a call over PCIe, 2.0 MB alone"),
+        ({"dram_percent": 85}, "GPU 0 used 85 % of its memory's bandwidth, 12 % alone"),
         ({"sm_mhz": 1200}, "GPU 0's SM clock was 1200 MHz, 1980 MHz alone"),
         ({"memory_mhz": 1600}, "GPU 0's memory clock was 1600 MHz, 3201 MHz alone"),
         ({"throttled_by": ("gpu_idle", "hw_slowdown")}, "GPU 0 was slowed (hw_slowdown)"),

@@ -9,6 +9,7 @@ import msgspec
 
 from evaluator.contract import GpuReading
 from evaluator.host.machine import nvml
+from evaluator.host.machine.gpu_counters import Activity, GpuCounters
 from evaluator.host.machine.nvlink import Carried, Links, LinksUnavailable
 
 
@@ -24,6 +25,7 @@ class SlotWatch:
         self._links: Links | None = None
         with contextlib.suppress(LinksUnavailable):
             self._links = Links(gpus)
+        self._counters = GpuCounters(gpus)
 
     def __enter__(self) -> Self:
         return self
@@ -36,17 +38,19 @@ class SlotWatch:
         links, self._links = self._links, None
         if links is not None:
             links.close()
+        self._counters.close()
 
     @contextlib.contextmanager
     def around(self, moment: str, *, calls: int, into: list[GpuReading]) -> Iterator[None]:
-        """Read the GPUs after `calls` calls that the caller makes inside, with the traffic of each call on the links.
+        """Read the GPUs after `calls` calls that the caller makes inside, with the traffic of each call.
 
         The readings are added to `into`.
         """
-        before = self._carried()
+        before, first = self._carried(), self._counters.now()
         yield
-        after = self._carried()
-        into.extend(_with_traffic(reading, before, after, calls=calls) for reading in self.read(moment))
+        activity, after = self._counters.since(first), self._carried()
+        readings = [_with_activity(reading, activity, calls=calls) for reading in self.read(moment)]
+        into.extend(_with_traffic(reading, before, after, calls=calls) for reading in readings)
 
     def read(self, moment: str) -> tuple[GpuReading, ...]:
         """The GPUs now."""
@@ -60,6 +64,18 @@ class SlotWatch:
             return dict(zip(self._gpus, self._links.read(), strict=True))
         except LinksUnavailable:
             return {}
+
+
+def _with_activity(reading: GpuReading, activity: dict[int, Activity], *, calls: int) -> GpuReading:
+    seen = activity.get(reading.gpu)
+    if seen is None or not calls:
+        return reading
+    return msgspec.structs.replace(
+        reading,
+        pcie_sent_bytes=seen.pcie_sent_bytes // calls,
+        pcie_received_bytes=seen.pcie_received_bytes // calls,
+        dram_percent=seen.dram_percent,
+    )
 
 
 def _with_traffic(
