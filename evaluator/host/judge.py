@@ -20,7 +20,7 @@ from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
 from evaluator.host.clock.call_clock import GateClock
-from evaluator.host.evaluation import Evaluation
+from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health

@@ -11,7 +11,7 @@ from evaluator.contract import EvaluationReport, Mode, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.host import Judge
 from evaluator.host.clock.call_clock import CallTime, GateClock
-from evaluator.host.evaluation import Evaluation
+from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.judge import never, no_progress
 from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart
 from evaluator.host.process.hold import Hold
