@@ -21,6 +21,7 @@ from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
 from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.evaluation.evaluation import Evaluation
+from evaluator.host.evaluation.report import Circumstances
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
@@ -192,10 +193,12 @@ class Judge:
             finally:
                 self._end(evaluation, hold)
             return evaluation.report(
-                started_at=started_at,
-                finished_at=_now(),
-                canaries=tuple(self._trusted.canaries),
-                driver_faults=self._health.driver_faults,
+                Circumstances(
+                    started_at=started_at,
+                    finished_at=_now(),
+                    canaries=tuple(self._trusted.canaries),
+                    driver_faults=self._health.driver_faults,
+                )
             )
 
     @property

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evaluator.arena.protocol import Report
-from evaluator.contract import Backend, Finding, Mode, Verdict
+from evaluator.contract import Backend, Finding, Mode, RecordedWork, Verdict
 from evaluator.hardware.profiles import TimingPolicy
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.process.hold import Hold
 from evaluator.host.ranks.oracle_group import Comparison, PreparedInputs, Traces
 from evaluator.host.settings import JudgeSettings
+from evaluator.judging import recorded_work
 from evaluator.judging.checks import Check
 
 
@@ -82,7 +83,16 @@ class CallChecks:
             f"rank {rank}: {moved} collective(s) of torch.distributed moved tensors inside solution. Only backend "
             "pytorch may use them for the problem's data"
         )
-        finding = self.finding(Verdict.FORBIDDEN, message, rank=rank)
+        return self._counted_when_ranked(self.finding(Verdict.FORBIDDEN, message, rank=rank))
+
+    def hidden(self, work: RecordedWork) -> list[Finding]:
+        """Findings from the recorded call: library collectives that torch.distributed did not start."""
+        found = recorded_work.hidden_collectives(work.works, backend=self._policy.backend)
+        if found is None or not self._policy.counts_collectives:
+            return []
+        return self._counted_when_ranked(found)
+
+    def _counted_when_ranked(self, finding: Finding) -> list[Finding]:
         if self._policy.mode is Mode.RANKED:
             return [finding]
         self._warn(finding)

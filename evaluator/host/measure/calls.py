@@ -13,7 +13,7 @@ from evaluator.host.clock.call_clock import Opening, UnseenEnd
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.measure import outputs
 from evaluator.host.measure.call_checks import CallChecks, CallPolicy, Exchange
-from evaluator.host.measure.evidence import Ended, Evidence, SizeEvidence, wrong_values
+from evaluator.host.measure.evidence import Ended, SizeEvidence, wrong_values
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.ranks.oracle_group import (
     NOTHING_MAPPED,
@@ -71,7 +71,11 @@ class Outcome:
 
 
 class Caller:
-    """Makes calls at one size. Ranks see a call's number; which draw it uses is secret."""
+    """Makes calls at one size. Ranks see a call's number; which draw it uses is secret.
+
+    Attributes:
+        regime: of the call that is being made, or was made last; None for the inputs of timed calls.
+    """
 
     def __init__(
         self,
@@ -79,7 +83,6 @@ class Caller:
         oracle: OracleGroup,
         *,
         opened: OpenedSize,
-        evidence: Evidence,
         at_size: SizeEvidence,
         draws: Iterator[int],
         numbers: Iterator[int],
@@ -87,21 +90,22 @@ class Caller:
         first_call_s: float,
         head_start: HeadStart,
         policy: CallPolicy,
+        checks: CallChecks,
     ) -> None:
         settings = policy.settings
         self._group = group
         self._oracle = oracle
         self._opened = opened
-        self._evidence = evidence
         self._at_size = at_size
         self._draws = draws
         self._numbers = numbers
         self._first_call_s = first_call_s
         self._head_start = head_start
-        self._checks = CallChecks(policy, size=at_size.size, warn=evidence.warn)
+        self._checks = checks
         self._policy = policy
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
         self._earlier: list[Draw] = []
+        self.regime: Regime | None = None
         self._has_called = False
         self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
         self._comparisons_s: list[float] = []
@@ -131,11 +135,11 @@ class Caller:
 
         Raises:
             GroupTrouble: the ranks did not all answer.
-            Ended: an output is wrong; the findings say how.
+            Ended: an output is wrong; its findings say how.
         """
         self._check_whether_to_go_on()
         draw = self._draw(kind, regime)
-        self._evidence.regime = draw.regime
+        self.regime = draw.regime
         outcome = self._run(draw, verify=verify, kind=kind, around=around, recordings=recordings)
         found = list(outcome.findings)
         if not outcome.is_right:
@@ -146,15 +150,14 @@ class Caller:
             # Storing again exposes a forged record: the rank's own answer comes too late.
             self._is_right_by_now(draw, outcome)
         if found:
-            self._evidence.add(found)
-            raise Ended
+            raise Ended(found)
         self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], draw]
         return outcome.record
 
     def loop(self, times: int) -> int:
         """Nanoseconds of `times` calls back to back on the last inputs; raises GroupTrouble."""
         self._check_whether_to_go_on()
-        self._evidence.regime = None
+        self.regime = None
         limit_s = self._policy.within(self._limit_s * max(1, times // 10))
         return self._group.loop(next(self._numbers), times=times, seconds=limit_s, cancelled=self._policy.cancelled)
 
@@ -173,8 +176,7 @@ class Caller:
             raise EvaluationCancelled("the evaluation was cancelled")
         if time.monotonic() > self._policy.hold.deadline:
             message = f"the evaluation took longer than {self._policy.settings.evaluation_s:g} s"
-            self._evidence.add([self._checks.finding(Verdict.TIMEOUT, message)])
-            raise Ended
+            raise Ended([self._checks.finding(Verdict.TIMEOUT, message)])
 
     def _run(
         self,
@@ -260,8 +262,7 @@ class Caller:
                 )
         except UnseenEnd as unseen:
             message = f"rank {unseen.ranks[0]} answered call {number}, but its device never posted the end of the call"
-            self._evidence.add([self._checks.finding(Verdict.TAMPERED, message, rank=unseen.ranks[0])])
-            raise Ended from unseen
+            raise Ended([self._checks.finding(Verdict.TAMPERED, message, rank=unseen.ranks[0])]) from unseen
         self._has_called = True
         self._head_start.note(time_taken)
         return Exchange(number=number, reports=reports, time=time_taken, is_reused=manner.reuse, delays_us=delays)
@@ -346,8 +347,7 @@ class Caller:
             return outputs.read_header(descriptor)
         except outputs.HeaderError as error:
             message = f"rank {rank}: something other than the judge's shim wrote the output file ({error})"
-            self._evidence.add([self._checks.finding(Verdict.TAMPERED, message, rank=rank)])
-            raise Ended from error
+            raise Ended([self._checks.finding(Verdict.TAMPERED, message, rank=rank)]) from error
 
     # ---- why values are wrong ---------------------------------------------------------------------------------
 

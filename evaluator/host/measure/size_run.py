@@ -11,18 +11,20 @@ from evaluator.contract import (
     CallKind,
     CallRecord,
     CallTimeline,
+    Finding,
     LinkTraffic,
     RecordedWork,
     SizeRecord,
+    SizeResult,
     Stage,
 )
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import nvlink
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure import gpu_memory, recorded_call
-from evaluator.host.measure.call_checks import CallPolicy
+from evaluator.host.measure.call_checks import CallChecks, CallPolicy
 from evaluator.host.measure.calls import Caller
-from evaluator.host.measure.evidence import Evidence
+from evaluator.host.measure.evidence import Ended, SizeEvidence
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
@@ -96,7 +98,6 @@ class Rig:
     bare: Bare
     memory: GpuMemory
     watch: SlotWatch
-    evidence: Evidence
     policy: CallPolicy
     draws: Iterator[int]
     numbers: Iterator[int]
@@ -108,18 +109,34 @@ class Rig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
-    """What an earlier group showed at a size."""
+class SizeOutcome:
+    """What one worker group showed at one size, however its run ended. A later group starts from it.
 
+    Attributes:
+        record: every call.
+        result: the checks of these calls.
+        warnings: what would be findings in ranked mode.
+        buffers: how inputs reached the ranks.
+        speed: the reference's.
+        queues: whether the submission queues all its work without waiting for the device.
+        work: what ran in the recorded call, where there was one.
+        timeline: the same on every rank.
+    """
+
+    record: SizeRecord
+    result: SizeResult
+    warnings: tuple[Finding, ...]
+    buffers: BufferKind
     speed: SteadySpeed
     queues: bool
-    record: SizeRecord
+    work: RecordedWork | None
+    timeline: CallTimeline | None
 
 
 class SizeRun:
-    """One size, run by one worker group; `record` holds all calls so far, however the run ends."""
+    """One size, run by one worker group; `outcome` holds all calls so far, however the run ends."""
 
-    def __init__(self, rig: Rig, size: str, *, known: Known | None = None) -> None:
+    def __init__(self, rig: Rig, size: str, *, known: SizeOutcome | None = None) -> None:
         """Open the size and call the reference; few calls are enough where it is `known` from an earlier group."""
         self._rig = rig
         self._size = size
@@ -128,13 +145,14 @@ class SizeRun:
             self._opened = rig.trusted.open_size(problem=rig.problem.slug, size=size, dtype=rig.dtype, key=rig.key)
             self._clock = ReferenceClock(rig.trusted, self._opened, rig.draws)
             self._speed = self._open_reference()
-        self._at_size = rig.evidence.open_size(size, self._opened.dims)
+        payload_bytes = 0 if known is None else known.record.payload_bytes
+        self._at_size = SizeEvidence(size=size, dims=self._opened.dims, payload_bytes=payload_bytes)
+        self._checks = CallChecks(rig.policy, size=size, warn=self._at_size.warn)
         self._head_start = HeadStart() if known is None else HeadStart(waits_for_queue=known.queues, is_fixed=True)
         self._caller = Caller(
             rig.group,
             rig.trusted.oracle,
             opened=self._opened,
-            evidence=rig.evidence,
             at_size=self._at_size,
             draws=rig.draws,
             numbers=rig.numbers,
@@ -142,6 +160,7 @@ class SizeRun:
             first_call_s=rig.first_call_s,
             head_start=self._head_start,
             policy=rig.policy,
+            checks=self._checks,
         )
         self._series = Series(
             speed=self._speed,
@@ -149,17 +168,28 @@ class SizeRun:
             reference_bare_ns=rig.bare.reference_ns,
         )
         self._links: LinkTraffic | None = None
+        self._work: RecordedWork | None = None
+        self._timeline: CallTimeline | None = None
         # The first group has made the calls in regimes.
         self._regimes = list(rig.regimes.get(size, ())) if known is None else []
 
     @property
-    def buffers(self) -> BufferKind:
-        """How inputs reach the ranks."""
-        return self._opened.buffers
+    def regime(self) -> Regime | None:
+        """The regime of the last call; None for the inputs of timed calls."""
+        return self._caller.regime
 
-    def known(self) -> Known:
-        """What a later group can reuse."""
-        return Known(speed=self._speed, queues=self._head_start.waits_for_queue, record=self.record())
+    def outcome(self) -> SizeOutcome:
+        """Everything so far."""
+        return SizeOutcome(
+            record=self._record(),
+            result=self._at_size.result(),
+            warnings=tuple(self._at_size.warnings),
+            buffers=self._opened.buffers,
+            speed=self._speed,
+            queues=self._head_start.waits_for_queue,
+            work=self._work,
+            timeline=self._timeline,
+        )
 
     def verify(self) -> None:
         """The calls before any leg, every one compared; raises Ended and GroupTrouble."""
@@ -232,8 +262,18 @@ class SizeRun:
                 call=lambda around: self._caller.call(verify=False, around=around),
             )
 
-    def record_work(self) -> tuple[RecordedWork, CallTimeline | None]:
-        """The recorded call, summed up and as a timeline; raises Ended where an output is wrong."""
+    def record_work(self) -> None:
+        """Record one call. A profiler may slow everything that runs after it, so it is the last.
+
+        Raises:
+            Ended: an output is wrong; or library collectives moved the data, where that counts.
+        """
+        self._work, self._timeline = self._recorded()
+        if found := self._checks.hidden(self._work):
+            raise Ended(found)
+
+    def _recorded(self) -> tuple[RecordedWork, CallTimeline | None]:
+        """The recorded call, summed up and as a timeline."""
         files = [recorded_call.create() for _ in range(self._rig.plan.profile.world_size)]
         try:
             with (
@@ -255,7 +295,7 @@ class SizeRun:
             for descriptor in files:
                 os.close(descriptor)
 
-    def record(self) -> SizeRecord:
+    def _record(self) -> SizeRecord:
         """Every call so far."""
         rig = self._rig
         floor = floor_us(rig.problem, self._opened.dims, rig.plan.profile, rig.dtype)
@@ -324,7 +364,7 @@ class SizeRun:
         if spent_s > self._rig.budget_s:
             return True
         known: Sequence[SizeRecord] = () if self._known is None else (self._known.record,)
-        return timing.may_stop([*known, self.record()], self._rig.plan.profile.timing_rules())
+        return timing.may_stop([*known, self._record()], self._rig.plan.profile.timing_rules())
 
 
 def _per_call(loop: Callable[[int], int], times: int) -> int:
