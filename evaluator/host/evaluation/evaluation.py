@@ -24,7 +24,7 @@ from evaluator.host.hangs.diagnosis import rank_states
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.evidence import Ended
 from evaluator.host.measure.references import RecordedReferences
-from evaluator.host.measure.size_run import Rig
+from evaluator.host.measure.rig import Rig
 from evaluator.host.process.helper_process import HelperProcess
 from evaluator.host.process.hold import Hold
 from evaluator.host.ranks.slot_plan import SlotPlan

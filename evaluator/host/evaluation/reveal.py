@@ -12,7 +12,7 @@ from evaluator.host.measure.evidence import Ended
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.references import new_opening
-from evaluator.host.measure.size_run import Bare
+from evaluator.host.measure.rig import Bare
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.judging import throttling

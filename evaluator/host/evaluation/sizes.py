@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from evaluator.contract import Mode
 from evaluator.host.evaluation.job import Job
 from evaluator.host.evaluation.trouble import TroubleWatch
-from evaluator.host.measure.size_run import Rig, SizeOutcome, SizeRun
+from evaluator.host.measure.rig import Rig
+from evaluator.host.measure.size_run import SizeOutcome, SizeRun
 from evaluator.judging.checks import Check
 from problems.schema import Regime, SizeName
 

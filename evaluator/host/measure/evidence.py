@@ -6,24 +6,16 @@ from dataclasses import dataclass, field
 import msgspec
 
 from evaluator.contract import (
-    CallKind,
     CallRecord,
     Finding,
     OutputCheck,
     RankState,
     SizeMemory,
     SizeResult,
-    Verdict,
 )
 from evaluator.host.measure import gpu_memory
 from evaluator.host.ranks.oracle_group import PreparedInputs, RankCheck
 from problems.schema import Regime
-
-_KINDS = {
-    CallKind.SKEWED: " (ranks started at different times)",
-    CallKind.NEAR: " (only a few elements were new)",
-    CallKind.RECORDED: " (the profiler recorded it)",
-}
 
 
 class Ended(Exception):
@@ -117,30 +109,3 @@ def warn_once(warnings: list[Finding], finding: Finding) -> None:
 def in_words(regime: Regime | None) -> str:
     """How a message names the regime of a call."""
     return "" if regime is None else f" (regime {regime.name}: {regime.words})"
-
-
-def wrong_values(
-    checks: Sequence[RankCheck],
-    *,
-    size: str,
-    call: int,
-    kind: CallKind = CallKind.PLAIN,
-    regime: Regime | None = None,
-) -> list[Finding]:
-    """Findings from the checks of call number `call`; stale outputs are named so."""
-    special = _KINDS.get(kind, "") if regime is None else in_words(regime)
-    found = []
-    for item in checks:
-        if item.verdict is None:
-            continue
-        where = f"rank {item.rank}, call {call}{special}: "
-        if item.stale is not None:
-            message = f"{where}output {item.output!r} is the correct output of an earlier call, not of this one"
-            found.append(_finding(item, Verdict.STALE_OUTPUT, message, size))
-        found.append(_finding(item, item.verdict, where + item.message, size))
-    return found
-
-
-def _finding(item: RankCheck, verdict: Verdict, message: str, size: str) -> Finding:
-    drawn = item.error_map if verdict is item.verdict else None
-    return Finding(verdict=verdict, message=message, rank=item.rank, size=size, output=item.output, error_map=drawn)

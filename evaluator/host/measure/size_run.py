@@ -2,14 +2,12 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from evaluator.contract import (
     BufferKind,
     CallKind,
-    CallRecord,
     CallTimeline,
     Finding,
     LinkTraffic,
@@ -20,23 +18,18 @@ from evaluator.contract import (
 )
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import nvlink
-from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure import gpu_memory, recorded_call
-from evaluator.host.measure.call_checks import CallChecks, CallPolicy
+from evaluator.host.measure.call_checks import CallChecks
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Ended, SizeEvidence
-from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
-from evaluator.host.measure.schedule import Legs, check_calls, full_checks, legs, timed_calls
+from evaluator.host.measure.rig import Rig
+from evaluator.host.measure.schedule import check_calls
 from evaluator.host.measure.series import Series, element_bytes, floor_us
-from evaluator.host.ranks.slot_plan import SlotPlan
-from evaluator.host.ranks.trusted_ranks import TrustedRanks
-from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.measure.series_run import SeriesRun
 from evaluator.host.sandbox import cpu_sets
-from evaluator.judging import timing
-from evaluator.judging.checks import Check
-from problems.schema import Problem, Regime
+from problems.schema import Regime
 
 _OPENING_CALLS = 3
 """Calls before the first leg. The first does one-time work; the third shows whether the program queues all work."""
@@ -48,64 +41,8 @@ begins after so many seconds."""
 _WARM_CALLS, _WARM_S = 20, 0.25
 """Calls of a submission before its first leg, and how long they may take, until libraries run at their steady speed."""
 
-_LEAST_BLOCKS = 3
-"""The least blocks of a series whose budget is spent: fewer in a second group would show no difference."""
-
-_WATCHED_EVERY = 2
-"""Reading every process and GPU takes milliseconds, so it is done in one block of so many."""
-
-_RECENT_CALLS = 5
-"""How many calls before the first leg give the time of one call."""
-
 _LOOPED_S, _MOST_LOOPED = 0.05, 100
 """About how long, and at most how often, a program runs back to back on unchanging inputs."""
-
-Stages = Callable[[Stage, str, float | None], AbstractContextManager[None]]
-"""Enters a stage of the evaluation: which stage, a description, and the fraction done."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bare:
-    """Times of bare calls in ns: in sandbox ranks before they could read a submission, and in reference ranks."""
-
-    sandbox_ns: tuple[int, ...] = ()
-    reference_ns: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rig:
-    """What all sizes of one worker group have in common.
-
-    Attributes:
-        group_number: which group of the evaluation this is, from 1.
-        bare: its times of bare calls.
-        memory: reads the GPUs' memory since before the group had a submission.
-        watch: reads the GPUs around legs of the reference.
-        first_call_s: extra time for the first call at a size.
-        regimes: by size, the regimes that calls are drawn in.
-        only: the one regime of all checked calls, where the author asked for one.
-        budget_s: how long the timed series of one size may take.
-        stages: enters a stage of the evaluation.
-    """
-
-    problem: Problem
-    dtype: str
-    key: bytes
-    plan: SlotPlan
-    trusted: TrustedRanks
-    group: WorkerGroup
-    group_number: int
-    bare: Bare
-    memory: GpuMemory
-    watch: SlotWatch
-    policy: CallPolicy
-    draws: Iterator[int]
-    numbers: Iterator[int]
-    first_call_s: float
-    regimes: Mapping[str, Sequence[Regime]]
-    only: Regime | None
-    budget_s: float
-    stages: Stages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +108,7 @@ class SizeRun:
         self._work: RecordedWork | None = None
         self._timeline: CallTimeline | None = None
         # The first group has made the calls in regimes.
-        self._regimes = list(rig.regimes.get(size, ())) if known is None else []
+        self._regimes = tuple(rig.regimes.get(size, ())) if known is None else ()
 
     @property
     def regime(self) -> Regime | None:
@@ -217,27 +154,20 @@ class SizeRun:
                 done += 1
 
     def time(self) -> None:
-        """Blocks of reference and submission until the interval is narrow or the budget is spent; raises Ended."""
+        """Time both programs side by side; raises Ended."""
         rig, series = self._rig, self._series
         series.queues = self._head_start.waits_for_queue
         series.gpus += rig.watch.read("before")
-        begun = time.monotonic()
         with cpu_sets.host_on(rig.plan.shares):
-            plan = self._legs()
-            time_candidate = self._timed_calls(plan)
-            while not self._may_stop(spent_s=time.monotonic() - begun):
-                done = len(series.candidate)
-                share = min(1.0, (time.monotonic() - begun) / rig.budget_s)
-                with rig.stages(Stage.TIMING, f"{self._size}: block {done + 1}", share):
-                    is_watched = done % _WATCHED_EVERY == 0
-                    series.run_block(
-                        plan,
-                        time_candidate=time_candidate,
-                        clock=self._clock,
-                        busy_ns=rig.group.busy_ns if is_watched and rig.policy.does(Check.IDLE) else None,
-                        watch=rig.watch if is_watched else None,
-                    )
-            self._call_in(self._regimes)
+            SeriesRun(
+                rig,
+                self._at_size,
+                series=series,
+                clock=self._clock,
+                caller=self._caller,
+                regimes=self._regimes,
+                records=self._records,
+            ).run()
         series.gpus += rig.watch.read("after")
         self.look_at_memory()
         series.processes = rig.group.count_processes()
@@ -310,61 +240,10 @@ class SizeRun:
             return self._clock.open(calls=_STEADY_CALLS, seconds=_STEADY_S)
         return self._clock.open(calls=2, seconds=0.0)
 
-    def _legs(self) -> Legs:
-        rig, settings = self._rig, self._rig.plan.settings
-        if not rig.plan.profile.is_ranked_by_speed:
-            settings = replace(
-                settings, min_leg_calls=settings.practice_min_leg_calls, max_leg_calls=settings.practice_max_leg_calls
-            )
-        # The fastest call: a few slow ones, by chance or on purpose, must not decide how many are timed.
-        fastest_ns = min(call.time_ns for call in self._at_size.records[-_RECENT_CALLS:])
-        return legs(
-            self._speed.call_s,
-            self._speed.turn_s,
-            fastest_ns * 1e-9,
-            budget_s=rig.budget_s,
-            settings=settings,
-        )
-
-    def _timed_calls(self, plan: Legs) -> Callable[[], CallRecord]:
-        """Makes the next timed call, and the special call before it."""
-        rig = self._rig
-        total = 12 * plan.candidate
-        # A practice board ranks by correctness, and comparing is cheap: there every call is checked.
-        checks = (
-            full_checks(total, comparing_s=self._caller.comparing_s, settings=rig.plan.settings)
-            if rig.plan.profile.is_ranked_by_speed
-            else total
-        )
-        upcoming = timed_calls(block_calls=plan.candidate, checks=checks, policy=rig.policy, regimes=self._regimes)
-
-        def time_candidate() -> CallRecord:
-            call = next(upcoming)
-            # Before the regimes: a near call changes a few elements of the usual call that was made last.
-            if call.special is not None:
-                self._caller.call(verify=True, kind=call.special)
-            self._call_in(call.regimes)
-            return self._caller.call(verify=call.is_checked)
-
-        return time_candidate
-
-    def _call_in(self, regimes: Sequence[Regime]) -> None:
-        """Make a checked call in each of `regimes`, and drop them from the list."""
-        for regime in tuple(regimes):
-            self._regimes.remove(regime)
-            self._caller.call(verify=True, kind=CallKind.REGIME, regime=regime)
-
-    def _may_stop(self, *, spent_s: float) -> bool:
-        blocks = len(self._series.candidate)
-        wanted = self._rig.plan.settings.blocks
-        if wanted is not None:
-            return blocks >= wanted
-        if blocks < _LEAST_BLOCKS:
-            return False
-        if spent_s > self._rig.budget_s:
-            return True
-        known: Sequence[SizeRecord] = () if self._known is None else (self._known.record,)
-        return timing.may_stop([*known, self._record()], self._rig.plan.profile.timing_rules())
+    def _records(self) -> list[SizeRecord]:
+        """Every call at this size so far, those of an earlier group first."""
+        known = [] if self._known is None else [self._known.record]
+        return [*known, self._record()]
 
 
 def _per_call(loop: Callable[[int], int], times: int) -> int:
