@@ -341,7 +341,7 @@ class Judge:
         except (EvaluatorError, OSError) as error:
             self._unclean = str(error)
             self._note(evaluation, error, is_nodes=False)
-        if evaluation.awaits_proof and not self.quarantine:
+        if evaluation.findings.awaits_proof and not self.quarantine:
             self._rehearse(evaluation, hold)
         if evaluation.has_held_ranks and not self.quarantine:
             self._prove_clean(evaluation, hold)
@@ -370,7 +370,7 @@ class Judge:
             self._drop_trusted(evaluation)
             return
         try:
-            self._trusted.prove(is_full=evaluation.ended_badly)
+            self._trusted.prove(is_full=evaluation.findings.ended_badly)
         except EvaluatorError as error:
             self._note(evaluation, error, is_nodes=not hold.is_over)
             self._drop_trusted(evaluation)
@@ -394,7 +394,7 @@ class Judge:
         """Keep an error of the judge for the operator, and note it in the evaluation."""
         self._errors.append("".join(traceback.format_exception(error)))
         logger.error("evaluation %s: our error", evaluation.evaluation_id, exc_info=error)
-        evaluation.fail(error, is_nodes=is_nodes)
+        evaluation.findings.add_error(error, is_nodes=is_nodes)
 
 
 def _now() -> str:

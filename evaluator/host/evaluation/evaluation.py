@@ -2,15 +2,14 @@
 
 import hashlib
 import itertools
-import logging
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 
 from evaluator.contract import EvaluationReport, EvaluationRequest, Stage
-from evaluator.errors import EvaluatorError, SubmissionFault
+from evaluator.errors import SubmissionFault
 from evaluator.host.building.builder import Builder, is_needed
-from evaluator.host.evaluation import conclusion, reference_alone, report, reveal, source
+from evaluator.host.evaluation import conclusion, recorded_reference, reference_alone, report, reveal, source
 from evaluator.host.evaluation.findings import Findings
 from evaluator.host.evaluation.held_ranks import HeldRanks
 from evaluator.host.evaluation.job import Job
@@ -31,8 +30,6 @@ from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 
-logger = logging.getLogger(__name__)
-
 
 class Evaluation:
     """Runs the stages of one evaluation, and keeps what they return for the report.
@@ -40,7 +37,7 @@ class Evaluation:
     Attributes:
         is_in_play: whether the judge already handles bytes of the submission, so that they may cause an error of the
             judge.
-        has_worn_ranks: whether a profiler has run in the trusted ranks, which may slow what they run later.
+        findings: what it has found so far. The judge of the slot adds its own errors.
     """
 
     def __init__(
@@ -63,7 +60,7 @@ class Evaluation:
         self._work_dir = work_dir
         self._progress = progress
         self._stages = StageTimes(request.evaluation_id, progress=progress)
-        self._findings = Findings(self._job)
+        self.findings = Findings(self._job)
         self._outcomes = Outcomes()
         self._ranks = HeldRanks(self._job)
         self._trouble = TroubleWatch(plan.confinement.level)
@@ -72,7 +69,6 @@ class Evaluation:
         self._draws = itertools.count()
         self._numbers = itertools.count(1)
         self.is_in_play = False
-        self.has_worn_ranks = False
 
     # ---- the stages, in their order ---------------------------------------------------------------------------
 
@@ -104,22 +100,22 @@ class Evaluation:
             self._record_reference()
             self._conclude()
         except Ended as ended:
-            self._findings.add(ended.findings)
+            self.findings.add(ended.findings)
             self._outcomes.ranks = ended.ranks or self._outcomes.ranks
         except SubmissionFault as fault:
-            self._findings.add_fault(fault)
+            self.findings.add_fault(fault)
 
     def _read_source(self) -> None:
         with self._stages.enter(Stage.PREPARING, "reading the source"):
             reading = self._outcomes.reading = source.read(self._job, self._helper)
-        self._findings.add_before_ranks(reading.findings)
+        self.findings.add_before_ranks(reading.findings)
 
     def _compile(self) -> None:
         if not is_needed(self._job.request):
             return
         with self._stages.enter(Stage.BUILDING, "compiling"):
             built = self._outcomes.built = source.compile_ahead(self._job, self._builder, work_dir=self._work_dir)
-        self._findings.add_before_ranks(built.findings)
+        self.findings.add_before_ranks(built.findings)
 
     def _take_ranks(self, take_trusted: Callable[[], TrustedRanks], waiting: WaitingGroups) -> None:
         with self._stages.enter(Stage.STARTING, "waiting for the ranks"), without_the_submission():
@@ -191,24 +187,14 @@ class Evaluation:
             raise Ended(found, ranks=ended.ranks) from ended
 
     def _record_reference(self) -> None:
-        """Record a call of the reference for the timeline. No verdict uses it, so its failure fails nothing.
-
-        It comes after everything that is timed, because a profiler may slow what its ranks run later.
-        """
-        job, timeline = self._job, self._outcomes.timeline
-        if timeline is None or not job.mode.records_reference:
+        """It comes after everything that is timed, because a profiler may slow what its ranks run later."""
+        timeline = self._outcomes.timeline
+        if timeline is None or not self._job.mode.records_reference:
             return
         with self._stages.enter(Stage.COMPARING, f"{timeline.size}: recording the reference"):
-            try:
-                recorded, is_new = self._references.take(
-                    self._ranks.trusted, problem=job.request.problem, size=timeline.size, dtype=job.dtype
-                )
-            except EvaluatorError as error:
-                logger.warning("evaluation %s: the reference was not recorded: %s", self.evaluation_id, error)
-                self.has_worn_ranks = True
-                return
-        self.has_worn_ranks = is_new and job.plan.profile.device == "cuda"
-        self._outcomes.reference = recorded
+            self._outcomes.reference = recorded_reference.record(
+                self._job, self._references, self._ranks.trusted, size=timeline.size
+            )
 
     def _conclude(self) -> None:
         """All evidence is complete: compute the timing and note the pass."""
@@ -217,9 +203,9 @@ class Evaluation:
             with self._stages.enter(Stage.COMPARING, "comparing with the reference"):
                 timed = conclusion.compare(job, outcomes.records)
             outcomes.timing = timed.timing
-            self._findings.add(timed.findings)
+            self.findings.add(timed.findings)
         self._see_ranks()
-        self._findings.add(
+        self.findings.add(
             [conclusion.passed(job, results=outcomes.results, records=outcomes.records, timed=outcomes.timing)]
         )
 
@@ -239,18 +225,9 @@ class Evaluation:
         return self._ranks.are_taken
 
     @property
-    def ended_badly(self) -> bool:
-        """Whether a rank crashed or hung, or the judge failed. Then the judge examines what was used."""
-        return self._findings.ended_badly
-
-    @property
-    def awaits_proof(self) -> bool:
-        """Whether an error of the judge decides so far; it becomes JUDGE_FAILURE if the node turns out to be faulty."""
-        return self._findings.awaits_proof
-
-    def fail(self, error: Exception, *, is_nodes: bool) -> None:
-        """Note an error of the judge, of the node or attributed to the submission. An earlier verdict stays."""
-        self._findings.add_error(error, is_nodes=is_nodes)
+    def has_worn_ranks(self) -> bool:
+        """Whether a profiler has run in the trusted ranks, which may slow what they run later."""
+        return self._outcomes.reference.has_worn_ranks
 
     def rehearse(self, trusted: TrustedRanks) -> None:
         """A few calls of the reference at every size, without the submission; raises EvaluatorError."""
@@ -267,7 +244,7 @@ class Evaluation:
         return report.written(
             self._job,
             self._outcomes,
-            self._findings,
+            self.findings,
             circumstances,
             stages=self._stages.all(),
             commitment=hashlib.sha256(self._key).hexdigest(),

@@ -8,7 +8,6 @@ import msgspec
 
 from evaluator.contract import (
     BufferKind,
-    CallTimeline,
     Detection,
     Finding,
     GpuReading,
@@ -20,6 +19,7 @@ from evaluator.contract import (
     Timing,
 )
 from evaluator.host.building.builder import Built
+from evaluator.host.evaluation.recorded_reference import RecordedReference
 from evaluator.host.evaluation.reference_alone import Alone
 from evaluator.host.measure.evidence import joined, warn_once
 from evaluator.host.measure.size_run import SizeOutcome
@@ -49,7 +49,7 @@ class Outcomes:
     alone: Mapping[str, Alone] = field(default_factory=dict)
     revealing: tuple[GpuReading, ...] = ()
     sizes: list[SizeOutcome] = field(default_factory=list)
-    reference: CallTimeline | None = None
+    reference: RecordedReference = field(default_factory=RecordedReference)
     ranks: tuple[RankState, ...] = ()
     timing: Timing | None = None
 
@@ -101,7 +101,9 @@ class Outcomes:
         """The recorded calls of submission and reference."""
         for outcome in self.sizes:
             if outcome.timeline is not None:
-                return Timeline(size=outcome.record.size, submission=outcome.timeline, reference=self.reference)
+                return Timeline(
+                    size=outcome.record.size, submission=outcome.timeline, reference=self.reference.timeline
+                )
         return None
 
     def primitives(self, *, is_on_gpus: bool) -> tuple[Detection, ...]:
