@@ -60,7 +60,7 @@ class Evaluation:
         self._work_dir = work_dir
         self._progress = progress
         self._stages = StageTimes(request.evaluation_id, progress=progress)
-        self.findings = Findings(self._job)
+        self.findings = Findings(request.problem)
         self._outcomes = Outcomes()
         self._ranks = HeldRanks(self._job)
         self._trouble = TroubleWatch(plan.confinement.level)

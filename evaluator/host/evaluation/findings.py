@@ -6,7 +6,6 @@ import msgspec
 
 from evaluator.contract import Finding, Verdict
 from evaluator.errors import SubmissionFault
-from evaluator.host.evaluation.job import Job
 from evaluator.host.evaluation.trouble import JudgeOutOfMemory
 from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.evidence import Ended
@@ -35,10 +34,10 @@ _BAD_ENDS = frozenset(
 
 
 class Findings:
-    """Findings in the order of time, and errors of the judge, of which the first may itself decide."""
+    """Findings on a submission to `problem` in the order of time, and errors of the judge, which may decide too."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
         self._found: list[Finding] = []
         self._afterwards: list[Finding] = []
         self._shortage: Finding | None = None
@@ -107,8 +106,8 @@ class Findings:
         memory = error.memory if isinstance(error, JudgeOutOfMemory) else None
         figures = "" if memory is None else f"; {gpu_memory.in_words(memory)}"
         return (
-            f"the judge had no memory left for inputs, expected outputs or comparisons of "
-            f"{self._job.request.problem} beside this submission. Without it the judge has enough{figures}"
+            f"the judge had no memory left for inputs, expected outputs or comparisons of {self._problem} "
+            f"beside this submission. Without it the judge has enough{figures}"
         )
 
 

@@ -44,7 +44,7 @@ class SizeRuns:
             with self.trouble.over(self.rig.group, size=size):
                 run = SizeRun(self.rig, size, known=self.known.get(size))
             try:
-                with self.trouble.over(self.rig.group, size=size, regime=lambda run=run: run.regime):
+                with self.trouble.over(self.rig.group, size=size, regime=run.last_regime):
                     self._make_calls(run, is_last=size == self.job.sizes[-1])
             finally:
                 # A record that ended early is evidence too.

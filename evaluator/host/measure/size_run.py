@@ -110,8 +110,7 @@ class SizeRun:
         # The first group has made the calls in regimes.
         self._regimes = tuple(rig.regimes.get(size, ())) if known is None else ()
 
-    @property
-    def regime(self) -> Regime | None:
+    def last_regime(self) -> Regime | None:
         """The regime of the last call; None for the inputs of timed calls."""
         return self._caller.regime
 
