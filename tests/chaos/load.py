@@ -216,6 +216,9 @@ class Load:
             return
         status, answer = answered
         with self.book.lock:
+            if status == 429:  # the organisation has used its GPU time of the day, which is no fault
+                self.book.counts["attempts refused with 429"] += 1
+                return
             if status != 200:
                 self.book.wrong.append(f"attempts refused with {status}: {answer}")
                 return
