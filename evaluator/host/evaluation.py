@@ -601,7 +601,7 @@ class Evaluation:
         checked = sum(at_size.checked_calls for at_size in self._evidence.sizes)
         message = f"correct on {self._plan.profile.world_size} ranks in all {checked} checked calls"
         if drawn := {call.regime for size in self._records for call in size.calls if call.regime}:
-            message += f", also in {len(drawn)} regime{'s' if len(drawn) > 1 else ''} that are not timed"
+            message += f", also in {len(drawn)} {'regimes that are' if len(drawn) > 1 else 'regime that is'} not timed"
         if self._timing is not None:
             message += _speed(self._timing)
         self._evidence.findings.append(Finding(verdict=Verdict.PASSED, message=message))
