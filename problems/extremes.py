@@ -3,13 +3,12 @@
 Why, with the figures: docs/decisions/0059-extremes-of-large-outputs.md. No torch.
 """
 
+from math import cbrt
+
 from problems.schema import Tolerance
 
 ELEMENTS_PER_EXTREME = 10_000_000
 """So many elements of an output make room for one *extreme* element, beyond its limit."""
-
-_TAIL = 3
-"""Rounding errors beyond x limits are rarer by the power -3 of x, or more: the largest of n grows as n to the 1/3."""
 
 
 def most_extremes(tolerance: Tolerance, elements: int) -> int:
@@ -21,5 +20,8 @@ def most_extremes(tolerance: Tolerance, elements: int) -> int:
 
 
 def furthest(elements: int) -> float:
-    """How far an extreme element may be off, in units of its limit: 2 in the smallest output that may have one."""
-    return 2.0 * max(1.0, elements / ELEMENTS_PER_EXTREME) ** (1 / _TAIL)
+    """How far an extreme element may be off, in units of its limit: 2 in the smallest output that may have one.
+
+    Errors of x limits are as rare as the power -3 of x, or rarer, so the largest of n grows with the cube root of n.
+    """
+    return 2.0 * cbrt(max(1.0, elements / ELEMENTS_PER_EXTREME))
