@@ -195,7 +195,8 @@ def test_a_build_ends_with_the_evaluation_that_waits_for_it(build, tmp_path, wha
     hold = Hold(time.monotonic() + 3)
     built = build(HEADER + ENDLESS[what] + "def solution(tensor):\n    return tensor\n", hold=hold)
     assert time.monotonic() < hold.deadline + HOLD_AFTER_S
-    assert built.findings or what == "memory in place of time"
+    # A process that ends by itself has built nothing, which is left to the ranks.
+    assert built.findings or what in ("memory in place of time", "a process that stopped itself")
     assert {finding.verdict for finding in built.findings} <= {Verdict.LIMIT_EXCEEDED, Verdict.COMPILE_ERROR}
     assert not list(tmp_path.iterdir())
 
