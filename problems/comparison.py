@@ -1,8 +1,8 @@
 """Comparing an output with the oracle's, by the judge's numerics policy.
 
 An element is right where |x - ref| <= atol * rms(ref) + rtol * |ref| and NaN or infinity stand in the same places;
-beside that, the root mean square of all errors has a bound. Where it has one, one element in ten million may be beyond
-its limit (problems/extremes.py): the largest of ever more rounding errors has no bound.
+beside that, the root mean square of all errors has a bound. Where it has one, one element in a million of a large
+output may be beyond its limit (problems/extremes.py): the largest of ever more rounding errors has no bound.
 
 Everything runs in float64 over chunks of rows, so that outputs of gigabytes need only a few hundred megabytes more.
 What is right and finite, nearly every output, is told in one look with few passes and one wait for the device; anything

@@ -104,7 +104,7 @@ class Finding(Result, frozen=True, kw_only=True):
 class OutputCheck(Result, frozen=True, kw_only=True):
     """How one rank's output compared; `max_error` is in units of the tolerance.
 
-    `extreme_elements` are beyond the limit and allowed: one in ten million elements.
+    `extreme_elements` are beyond the limit and allowed: one in a million of a large output.
     """
 
     rank: int

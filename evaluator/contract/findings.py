@@ -82,7 +82,7 @@ class OutputCheck(Message, frozen=True, kw_only=True):
 
     `max_error` is in units of the tolerance (1 is the limit); `rms_error` is relative to the reference's rms.
     `first_wrong` is the index of the first element beyond the tolerance. `extreme_elements` are beyond it too, and
-    allowed: one in ten million elements (decision 0059). Reports of before 23 November 2026 have none.
+    allowed: one in a million of a large output (decision 0059). Reports of before 23 November 2026 have none.
     """
 
     rank: int

@@ -133,8 +133,9 @@ def test_figures_are_those_of_the_rule(scope: Scope, *, is_all_right: bool):
 
 @pytest.fixture
 def small_outputs_count_as_large(monkeypatch: pytest.MonkeyPatch):
-    """One element in a thousand may be extreme."""
+    """One element in a thousand may be extreme, of a thousand and more."""
     monkeypatch.setattr(extremes, "ELEMENTS_PER_EXTREME", 1000)
+    monkeypatch.setattr(extremes, "LEAST_ELEMENTS", 1000)
 
 
 def of_many(errors: list[float], *, elements: int = 8000, **tolerance) -> comparison.Comparison:
@@ -145,8 +146,9 @@ def of_many(errors: list[float], *, elements: int = 8000, **tolerance) -> compar
     return compare_output(output(**{"rms": 0.05} | tolerance), actual, expected)
 
 
-def test_one_element_in_ten_million_may_be_beyond_its_limit():
-    assert extremes.ELEMENTS_PER_EXTREME == 10_000_000
+def test_one_element_in_a_million_may_be_beyond_its_limit_from_ten_million_on():
+    rule = output(rms=0.05).tolerance
+    assert [extremes.most_extremes(rule, count) for count in (9_999_999, 10_000_000, 234_899_456)] == [0, 10, 234]
 
 
 @pytest.mark.usefixtures("small_outputs_count_as_large")
@@ -162,7 +164,6 @@ def test_few_elements_of_a_large_output_may_be_beyond_their_limit():
     [
         pytest.param([1.1] * 9, {}, id="one more"),
         pytest.param([4.1], {}, id="further than the largest of so many errors"),
-        pytest.param([2.1], {"elements": 1000}, id="further than the largest of a thousand"),
         pytest.param([-10.0], {}, id="not computed at all"),
         pytest.param([nan], {}, id="not finite"),
         pytest.param([1.1], {"rms": None}, id="no bound on the rms"),
@@ -182,5 +183,5 @@ def test_extreme_elements_count_in_the_rms():
 
 
 def test_the_furthest_grows_as_the_largest_of_many_errors_does():
-    assert extremes.furthest(10_000) == extremes.furthest(10_000_000) == 2
-    assert extremes.furthest(80_000_000) == pytest.approx(4)
+    assert extremes.furthest(10_000_000) == extremes.furthest(80_000_000) == 4
+    assert extremes.furthest(640_000_000) == pytest.approx(8)
