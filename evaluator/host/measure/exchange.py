@@ -86,6 +86,8 @@ class Exchanges:
         limit_s = self._policy.within(self._limit_s + (0.0 if self.has_called else self._first_call_s))
         delays_us = self._delays_us(len(inputs)) if manner.kind is CallKind.SKEWED else (0,) * len(inputs)
         self._load(number, inputs, targets, limit_s=limit_s)
+        if manner.recordings:
+            self._group.record(number, manner.recordings, seconds=limit_s, cancelled=self._policy.cancelled)
         opening = self._opening(manner, delays_us)
         try:
             with self._oracle.watching(limit_s=limit_s) if self._is_on_device else nullcontext(), manner.around:
@@ -95,7 +97,6 @@ class Exchanges:
                     inputs=() if self._is_on_device else [item.file for item in inputs],
                     reuse=manner.reuse,
                     count=manner.kind is not CallKind.PLAIN and self._policy.counts_collectives,
-                    recordings=manner.recordings,
                     seconds=limit_s,
                     cancelled=self._policy.cancelled,
                 )
