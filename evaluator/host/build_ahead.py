@@ -3,7 +3,6 @@
 The slots of a node share the cache of builds. A slot that finds a build there compiles nothing.
 """
 
-import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,8 +16,7 @@ from evaluator.host.building.builder import Builder, Built, is_needed
 from evaluator.host.building.builder_process import BuildCancelled, BuildLimits
 from evaluator.host.evaluation.job import DEFAULT_DTYPE
 from evaluator.host.machine import backends
-from evaluator.host.sandbox import bubblewrap, cgroups, doctor
-from evaluator.host.sandbox.bubblewrap import Confinement
+from evaluator.host.sandbox import cgroups, doctor
 from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.host.sandbox.work_directory import WorkDirectory
@@ -60,7 +58,9 @@ class BuildAhead:
         limits = BuildLimits(processors=shares_for(self._profile).builders)
         self._builder = Builder(settings, limits=limits)
         try:
-            self._confinement = self._confine(settings)
+            self._confinement = doctor.resolve_in(
+                self._work_directory.path, profile=self._profile, settings=settings, user=self._user
+            )
         except BaseException:
             self.close()
             raise
@@ -94,15 +94,6 @@ class BuildAhead:
         self._work_directory.close()
         if self._user is not None:
             self._user.close()
-
-    def _confine(self, settings: JudgeSettings) -> Confinement:
-        private = Path(tempfile.mkdtemp(prefix="survey-", dir=self._work_directory.path))
-        bubblewrap.write_private(private)
-        try:
-            user = self._user.number if self._user is not None else None
-            return doctor.resolve(self._profile, settings, private=private, user=user)
-        finally:
-            shutil.rmtree(private, ignore_errors=True)
 
     def _report(
         self,

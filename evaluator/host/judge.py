@@ -1,21 +1,14 @@
 """The judge of one slot: a request in, a report out."""
 
 import contextlib
-import dataclasses
 import logging
-import shutil
-import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Self
 
-import msgspec
-
-from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, SandboxLevel, Stage, Verdict
+from evaluator.contract import EvaluationReport, EvaluationRequest, SandboxLevel, Stage
 from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
@@ -26,6 +19,7 @@ from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
 from evaluator.host.measure.references import RecordedReferences
+from evaluator.host.other_world_size import OtherWorldSize
 from evaluator.host.process.helper_process import HelperProcess
 from evaluator.host.process.hold import Hold
 from evaluator.host.process.spawner import Spawner
@@ -34,18 +28,15 @@ from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
-from evaluator.host.sandbox import bubblewrap, doctor
-from evaluator.host.sandbox.bubblewrap import Confinement, Probe
+from evaluator.host.sandbox import doctor
+from evaluator.host.sandbox.bubblewrap import Probe
 from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.host.sandbox.work_directory import WorkDirectory
 from evaluator.host.settings import JudgeSettings
-from evaluator.judging import world_sizes
-from problems import registry
+from evaluator.host.slot_proofs import SlotProofs
 
 logger = logging.getLogger(__name__)
-
-_ERROR_LOG_CHARACTERS = 64 * 1024
 
 ReportProgress = Callable[[Stage, str, float | None], None]
 
@@ -75,9 +66,7 @@ class Judge:
         self.settings = settings
         self.profile = profiles.get(settings.profile)
         self._turn = threading.Lock()
-        self._unclean = ""
-        self._other: Judge | None = None
-        self._errors: list[str] = []
+        self._other = OtherWorldSize(settings, start=Judge)
         self._work_directory = WorkDirectory(settings.work_dir)
         self._work_dir = self._work_directory.path
         self._user = SlotUser.take(settings.users)
@@ -95,7 +84,7 @@ class Judge:
             self._plan = SlotPlan(
                 profile=self.profile,
                 settings=settings,
-                confinement=self._confine(),
+                confinement=doctor.resolve_in(self._work_dir, profile=self.profile, settings=settings, user=self._user),
                 shares=shares,
                 gpus=gpus_for(self.profile),
                 clock=self._clock,
@@ -108,6 +97,7 @@ class Judge:
                 kept=lambda: self._waiting.folders,
                 seconds=settings.clean_s,
             )
+            self._proofs = SlotProofs(self._health, self._trusted)
             self._trusted.start()
             self._waiting.refill()
         except BaseException:
@@ -122,7 +112,12 @@ class Judge:
     @property
     def quarantine(self) -> str:
         """Why this slot must not take more work; empty while it is clean."""
-        return self._unclean or self._trusted.wrong
+        return self._proofs.quarantine
+
+    @property
+    def error_log(self) -> str:
+        """Errors of the judge in the last evaluation, for the operator only; empty where there were none."""
+        return self._proofs.error_log
 
     @property
     def probes(self) -> tuple[Probe, ...]:
@@ -156,9 +151,11 @@ class Judge:
         with self._turn:
             held = hold or Hold(time.monotonic() + self.settings.evaluation_s)
             report = self._evaluate(request, progress=progress, cancelled=cancelled, hold=held)
-            if not self._is_to_be_seen_elsewhere(request, report):
+            if not self._other.applies_to(request, report):
                 return report
-            return self._seen_elsewhere(request, report, progress=progress, cancelled=cancelled, hold=held)
+            report = self._other.check(request, report, progress=progress, cancelled=cancelled, hold=held)
+            self._proofs.keep_log(self._other.error_log)
+            return report
 
     def _evaluate(
         self, request: EvaluationRequest, *, progress: ReportProgress, cancelled: Callable[[], bool], hold: Hold
@@ -178,18 +175,18 @@ class Judge:
             )
             started_at = _now()
             self._trusted.forget_canaries()
-            self._errors = []
+            self._proofs.begin()
             try:
-                self._refuse_in_quarantine()
+                self._proofs.check_quarantine()
                 evaluation.run(take_trusted=self._trusted.take, waiting=self._waiting, prepare_next=self._prepare_next)
             except EvaluationCancelled:
                 raise
             except NodeTrouble as error:
-                self._note(evaluation, error, is_nodes=True)
-                self._drop_trusted(evaluation)
+                self._proofs.note(evaluation, error, is_nodes=True)
+                self._proofs.drop_trusted(evaluation)
             except Exception as error:  # noqa: BLE001 - every error of the judge becomes a verdict here
-                self._note(evaluation, error, is_nodes=not evaluation.is_in_play)
-                self._drop_trusted(evaluation)
+                self._proofs.note(evaluation, error, is_nodes=not evaluation.is_in_play)
+                self._proofs.drop_trusted(evaluation)
             finally:
                 self._end(evaluation, hold)
             return evaluation.report(
@@ -201,63 +198,13 @@ class Judge:
                 )
             )
 
-    @property
-    def error_log(self) -> str:
-        """Errors of the judge in the last evaluation, for the operator only; empty where there were none."""
-        return "\n\n".join(self._errors)[:_ERROR_LOG_CHARACTERS]
-
-    def _is_to_be_seen_elsewhere(self, request: EvaluationRequest, report: EvaluationReport) -> bool:
-        """Whether what passed this check is to be checked on the machine's other number of ranks."""
-        name = self.profile.other_world_size if self.settings.other_world_size else ""
-        if not name or request.mode is not Mode.CHECK or request.regime or report.verdict is not Verdict.PASSED:
-            return False
-        other = profiles.get(name)
-        sizes = request.sizes or other.sizes[request.mode]
-        return registry.get(request.problem).refuses(other.world_size, sizes) is None
-
-    def _seen_elsewhere(
-        self,
-        request: EvaluationRequest,
-        report: EvaluationReport,
-        *,
-        progress: ReportProgress,
-        cancelled: Callable[[], bool],
-        hold: Hold,
-    ) -> EvaluationReport:
-        """`report`, which passed, joined with the result on another number of ranks, from another judge."""
-        name = self.profile.other_world_size
-        ranks = profiles.get(name).world_size
-        if time.monotonic() >= hold.deadline:
-            return world_sizes.unseen(report, world_size=ranks, why="the time of the evaluation was used up")
-        if self._other is None or self._other.quarantine:
-            self._drop_other()
-            settings = dataclasses.replace(self.settings, profile=name, warm=False, other_world_size=False)
-            try:
-                self._other = Judge(settings)
-            except EvaluatorError as error:
-                return world_sizes.unseen(report, world_size=ranks, why=str(error))
-        second = self._other.evaluate(
-            msgspec.structs.replace(request, profile=name),
-            progress=lambda stage, detail, fraction: progress(stage, f"on {ranks} ranks: {detail}", fraction),
-            cancelled=cancelled,
-            hold=hold,
-        )
-        if self._other.error_log:
-            self._errors.append(self._other.error_log)
-        return world_sizes.combined(report, second)
-
-    def _drop_other(self) -> None:
-        if self._other is not None:
-            self._other.close()
-            self._other = None
-
     def wait_until_warm(self) -> None:
         """Return once the worker groups that wait for an evaluation have started; a group that fails is ended."""
         self._waiting.wait_until_ready()
 
     def close(self) -> None:
         """End the trusted ranks and any waiting worker group, and remove this judge's files."""
-        self._drop_other()
+        self._other.close()
         self._waiting.close()
         self._trusted.close()
         if self._clock is not None:
@@ -275,15 +222,6 @@ class Judge:
         self.close()
 
     # ---- what is kept between evaluations ---------------------------------------------------------------------
-
-    def _confine(self) -> Confinement:
-        private = Path(tempfile.mkdtemp(prefix="survey-", dir=self._work_dir))
-        bubblewrap.write_private(private)
-        try:
-            user = self._user.number if self._user is not None else None
-            return doctor.resolve(self.profile, self.settings, private=private, user=user)
-        finally:
-            shutil.rmtree(private, ignore_errors=True)
 
     def _start_trusted(self) -> TrustedRanks:
         return TrustedRanks(
@@ -325,28 +263,19 @@ class Judge:
         finally:
             self._trusted.limit(None)
 
-    def _drop_trusted(self, evaluation: Evaluation) -> None:
-        """End the trusted ranks. If they stay, the slot is not clean."""
-        try:
-            self._trusted.drop()
-        except EvaluatorError as error:
-            self._unclean = str(error)
-            self._note(evaluation, error, is_nodes=False)
-
     def _end(self, evaluation: Evaluation, hold: Hold) -> None:
         """Clean up after an evaluation, then let the next one's ranks start, which uses the GPUs."""
         self._trusted.limit(hold.ending)
         try:
             evaluation.close()
         except (EvaluatorError, OSError) as error:
-            self._unclean = str(error)
-            self._note(evaluation, error, is_nodes=False)
+            self._proofs.quarantine_for(evaluation, error)
         if evaluation.findings.awaits_proof and not self.quarantine:
-            self._rehearse(evaluation, hold)
+            self._proofs.rehearse(evaluation, hold)
         if evaluation.has_held_ranks and not self.quarantine:
-            self._prove_clean(evaluation, hold)
+            self._proofs.prove_clean(evaluation, hold)
         if evaluation.has_worn_ranks and not self.quarantine:
-            self._drop_trusted(evaluation)
+            self._proofs.drop_trusted(evaluation)
             self._keep_waiting(self._trusted.start)
         if self.settings.warm and not self.quarantine:
             self._keep_waiting(self._waiting.refill)
@@ -354,47 +283,6 @@ class Judge:
     def _own_processes(self) -> list[int]:
         """Every process of the judge between evaluations: trusted ranks, and worker groups without a submission."""
         return [*self._waiting.processes, *self._trusted.processes]
-
-    def _refuse_in_quarantine(self) -> None:
-        if self.quarantine:
-            raise EvaluatorError(f"this slot is not clean and takes no more work: {self.quarantine}")
-
-    def _prove_clean(self, evaluation: Evaluation, hold: Hold) -> None:
-        """After an evaluation that used ranks: check that nothing of it is left, and that the devices work.
-
-        Leftovers do not prove that the node was faulty before; the driver and the canary do.
-        """
-        self._unclean = "; ".join(self._health.leftovers(within=hold.ending))
-        if self._unclean:
-            self._note(evaluation, EvaluatorError(self._unclean), is_nodes=self._health.is_driver_ill)
-            self._drop_trusted(evaluation)
-            return
-        try:
-            self._trusted.prove(is_full=evaluation.findings.ended_badly)
-        except EvaluatorError as error:
-            self._note(evaluation, error, is_nodes=not hold.is_over)
-            self._drop_trusted(evaluation)
-
-    def _rehearse(self, evaluation: Evaluation, hold: Hold) -> None:
-        """After an error of the judge: can this node judge the problem without the submission? If not, it is faulty.
-
-        New trusted ranks run the canary and a call of the reference at every size. A lack of resources in that, such as
-        memory, is never attributed to the submission. Where the time is used up, nothing is proved.
-        """
-        self._drop_trusted(evaluation)
-        if self.quarantine or hold.is_over:
-            return
-        try:
-            evaluation.rehearse(self._trusted.take())
-        except Exception as error:  # noqa: BLE001 - no submission is left that could cause it
-            self._note(evaluation, error, is_nodes=not hold.is_over)
-            self._drop_trusted(evaluation)
-
-    def _note(self, evaluation: Evaluation, error: Exception, *, is_nodes: bool) -> None:
-        """Keep an error of the judge for the operator, and note it in the evaluation."""
-        self._errors.append("".join(traceback.format_exception(error)))
-        logger.error("evaluation %s: our error", evaluation.evaluation_id, exc_info=error)
-        evaluation.findings.add_error(error, is_nodes=is_nodes)
 
 
 def _now() -> str:

@@ -5,6 +5,7 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,18 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
 from evaluator.host.machine.gpus import gpus_for, present
 from evaluator.host.sandbox import cgroups
-from evaluator.host.sandbox.bubblewrap import Confinement, Probe, command, environment, new_group, open_filter
+from evaluator.host.sandbox.bubblewrap import (
+    Confinement,
+    Probe,
+    command,
+    environment,
+    new_group,
+    open_filter,
+    write_private,
+)
 from evaluator.host.sandbox.cgroups import Hierarchy
 from evaluator.host.sandbox.cpu_sets import shares_for
+from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.host.settings import JudgeSettings, SandboxChoice
 
 # Runs inside the sandbox and reports what it can still do. No torch, so it takes some 50 ms.
@@ -261,6 +271,16 @@ def resolve(profile: Profile, settings: JudgeSettings, *, private: Path, user: i
     if not any(probe.name in _NEEDED_FOR_REDUCED for probe in missing):
         return Confinement(level=SandboxLevel.REDUCED, probes=probes, user=user, hierarchy=held)
     return _unconfined(settings, probes, lacks)
+
+
+def resolve_in(work_dir: Path, *, profile: Profile, settings: JudgeSettings, user: SlotUser | None) -> Confinement:
+    """As `resolve`, with a private folder below `work_dir` that is removed again; raises EvaluatorError."""
+    private = Path(tempfile.mkdtemp(prefix="survey-", dir=work_dir))
+    write_private(private)
+    try:
+        return resolve(profile, settings, private=private, user=user.number if user is not None else None)
+    finally:
+        shutil.rmtree(private, ignore_errors=True)
 
 
 def _survey_as(
