@@ -1,6 +1,10 @@
-"""The kernels of `gate.cu`, compiled when a rank starts (NVRTC, a quarter of a second), launched on torch's stream."""
+"""The kernels of `gate.cu`, compiled by NVRTC (a quarter of a second), launched on torch's stream.
+
+NVRTC needs no GPU: what forks ranks compiles before, and they inherit the result.
+"""
 
 import ctypes
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +47,8 @@ class Kernels:
         self._driver = cuda_driver()
         self.device = device
         self.processors = torch.cuda.get_device_properties(device).multi_processor_count
-        module = checked(self._driver.cuModuleLoadData(_compiled(torch.cuda.get_device_capability(device))))
+        major, minor = torch.cuda.get_device_capability(device)
+        module = checked(self._driver.cuModuleLoadData(compiled(10 * major + minor)))
         self._functions = {name: checked(self._driver.cuModuleGetFunction(module, name.encode())) for name in _NAMES}
 
     def launch(self, name: str, *arguments: Argument, blocks: int, threads: int) -> None:
@@ -58,11 +63,13 @@ class Kernels:
         )
 
 
-def _compiled(capability: tuple[int, int]) -> bytes:
+@functools.cache
+def compiled(capability: int) -> bytes:
+    """The kernels for a compute capability (90 for sm_90), once per process; raises RuntimeError."""
     from cuda.bindings import nvrtc  # noqa: PLC0415 - on GPU nodes only
 
     program = checked(nvrtc.nvrtcCreateProgram(_SOURCE.read_bytes(), _SOURCE.name.encode(), 0, [], []))
-    option = f"--gpu-architecture=sm_{capability[0]}{capability[1]}".encode()
+    option = f"--gpu-architecture=sm_{capability}".encode()
     error = nvrtc.nvrtcCompileProgram(program, 1, [option])
     if int(error[0]) != 0:
         log = b" " * checked(nvrtc.nvrtcGetProgramLogSize(program))

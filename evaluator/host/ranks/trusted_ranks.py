@@ -15,6 +15,7 @@ from pathlib import Path
 
 from evaluator.arena.protocol import BARRIER_BYTES
 from evaluator.errors import EvaluatorError
+from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import ClockPage, GateClock
 from evaluator.host.machine import gpus
@@ -119,6 +120,7 @@ class TrustedRanks:
             "import_cores": list(self._shares.sandbox[-1][-2:]) if self._shares.sandbox else [],
             "world_size": profile.world_size,
             "device": profile.device,
+            "capability": profiles.capability(profile),
             "process_group": profile.process_group,
             "barrier": barrier,
             "clock": self._clock_page.descriptor,
