@@ -180,7 +180,7 @@ class Evaluation:
         self._primitives: tuple[Detection, ...] = ()
         self._recorded_work: RecordedWork | None = None
         self._timeline: Timeline | None = None
-        self.has_worn_ranks = False
+        self.has_stuck_ranks = False
         self._dtype = request.dtype or DEFAULT_DTYPE
         self._commitment = hashlib.sha256(self._key).hexdigest()
         self._records: list[SizeRecord] = []
@@ -522,21 +522,20 @@ class Evaluation:
     def _record_reference(self) -> None:
         """Record a call of the reference for the timeline. No verdict uses it, so its failure fails nothing.
 
-        It comes after everything that is timed, because a profiler may slow what its ranks run later.
+        It comes after everything that is timed, which another process on the GPUs could slow.
         """
         if self._timeline is None or not self._request.mode.records_reference:
             return
         size = self._timeline.size
         with self._stage(Stage.COMPARING, f"{size}: recording the reference"):
             try:
-                recorded, is_new = self._references.take(
+                recorded = self._references.take(
                     self._ready_trusted(), problem=self._request.problem, size=size, dtype=self._dtype
                 )
             except EvaluatorError as error:
                 logger.warning("evaluation %s: the reference was not recorded: %s", self.evaluation_id, error)
-                self.has_worn_ranks = True
+                self.has_stuck_ranks = True
                 return
-        self.has_worn_ranks = is_new and self._plan.profile.device == "cuda"
         self._timeline = msgspec.structs.replace(self._timeline, reference=recorded)
 
     def _look_at_work(self, work: RecordedWork) -> None:

@@ -299,11 +299,11 @@ class Judge:
     def _prepare_next(self) -> None:
         """Let the next evaluation's groups import, on processors that the present one does not use.
 
-        On GPUs also the trusted ranks that replace those which a recorder has worn.
+        Also new trusted ranks, where the present ones serve their last evaluation.
         """
         if self.settings.warm and self._plan.shares.sandbox:
             self._keep_waiting(self._waiting.prepare)
-            if self.profile.device == "cuda":
+            if self._trusted.are_spent:
                 self._keep_waiting(self._trusted.prepare)
 
     def _keep_waiting(self, step: Callable[[], object]) -> None:
@@ -342,7 +342,7 @@ class Judge:
             self._rehearse(evaluation, hold)
         if evaluation.has_held_ranks and not self.quarantine:
             self._prove_clean(evaluation, hold)
-        if evaluation.has_worn_ranks and not self.quarantine:
+        if (evaluation.has_stuck_ranks or self._trusted.are_spent) and not self.quarantine:
             self._drop_trusted(evaluation)
             self._keep_waiting(self._trusted.start)
         if self.settings.warm and not self.quarantine:
