@@ -91,9 +91,10 @@ _BAD_ENDS = frozenset(
 )
 
 
-_ALONE_FIRST, _ALONE_S, _ALONE_CALLS = 8, 0.2, 8
+_ALONE_FIRST, _ALONE_S, _ALONE_SETTLING, _ALONE_CALLS = 8, 0.2, 3, 8
 """How often the reference is called at a size before the submission is revealed. There are at most so many first calls,
-and no new one after so many seconds. Then come those whose times are kept."""
+and no new one after so many seconds. A few follow after a pause in which ranks may have started. Then come those whose
+times are kept."""
 
 logger = logging.getLogger(__name__)
 
@@ -187,6 +188,8 @@ class Evaluation:
         self._known: dict[str, Known] = {}
         self._watch = SlotWatch(plan.gpus)
         self._alone: dict[str, Alone] = {}
+        self._opened_alone: dict[str, ReferenceClock] = {}
+        self._is_second_waited_for = False
         self._revealing: tuple[GpuReading, ...] = ()
         self._policy = CallPolicy(
             timing_policy=plan.profile.timing_policy,
@@ -218,7 +221,9 @@ class Evaluation:
             self._is_in_play = True
             self._check_source()
             self._build()
-            self._start(take_trusted, waiting)
+            self._take_ranks(take_trusted, waiting)
+            self._open_alone()
+            self._wait_for_ranks(waiting)
             prepare_next()
             self._time_reference_alone()
             self._run_sizes(self._import(), group_number=1, share=1 - self._second_share)
@@ -244,6 +249,11 @@ class Evaluation:
     def ended_badly(self) -> bool:
         """Whether a rank crashed or hung, or the judge failed. Then the judge examines what was used."""
         return any(finding.verdict in _BAD_ENDS for finding in self._evidence.findings)
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether nothing has to be examined: the next ranks may start while those of this evaluation end."""
+        return not self.ended_badly and not self.awaits_proof
 
     @property
     def is_in_play(self) -> bool:
@@ -293,6 +303,12 @@ class Evaluation:
                 problem=self._request.problem, size=size, dtype=self._dtype, key=secrets.token_bytes(32)
             )
             ReferenceClock(trusted, opened, itertools.count()).open(calls=2, seconds=0.0)
+
+    def stop(self) -> None:
+        """Let the processes of the worker groups end, without waiting for that."""
+        for group in (self._group, self._second):
+            if group is not None:
+                group.stop()
 
     def close(self) -> None:
         """End the worker groups, and release what was held; raises EvaluatorError where a part of one is left."""
@@ -361,33 +377,56 @@ class Evaluation:
         if verdicts.decide_before_ranks(self._evidence.findings) is not None:
             raise Ended
 
-    def _start(self, take_trusted: Callable[[], TrustedRanks], waiting: WaitingGroups) -> None:
-        with self._stage(Stage.STARTING, "waiting for the ranks"), _without_the_submission():
+    def _take_ranks(self, take_trusted: Callable[[], TrustedRanks], waiting: WaitingGroups) -> None:
+        with self._stage(Stage.STARTING, "taking the ranks"), _without_the_submission():
             self._trusted = take_trusted()
             self._has_held_ranks = True
             self._group = waiting.take()
+            self._group.start_ranks()
             if self._second_share:
-                # If none was waiting, it starts while the first worker group imports and is verified.
                 self._second = waiting.take()
+                self._is_second_waited_for = self._second.has_ranks
                 self._second.start_ranks()
-            self._group.wait_until_ready(within=self._hold.answer, cancelled=self._cancelled)
+
+    def _wait_for_ranks(self, waiting: WaitingGroups) -> None:
+        """No rank may start during a measurement.
+
+        Only a second group that had to be started just now starts while the first one imports and is verified.
+        """
+        with self._stage(Stage.STARTING, "waiting for the ranks"), _without_the_submission():
+            self._ready_group().wait_until_ready(within=self._hold.answer, cancelled=self._cancelled)
+            if self._second is not None and self._is_second_waited_for:
+                self._second.wait_until_ready(within=self._hold.answer, cancelled=self._cancelled)
             if self._request.mode.is_timed:
-                # No process may start during a measurement.
                 waiting.wait_until_ready()
+
+    def _open_alone(self) -> None:
+        """The reference's first calls at the first size, while the worker groups may still start."""
+        if self._request.mode is Mode.RANKED:
+            size = self._sizes[0]
+            with self._stage(Stage.STARTING, f"{size}: first calls of the reference"), _without_the_submission():
+                self._opened_alone[size] = self._first_calls(size)
+
+    def _first_calls(self, size: str) -> ReferenceClock:
+        """The reference at a size, after its first calls."""
+        trusted = self._ready_trusted()
+        opened = trusted.open_size(
+            problem=self._request.problem, size=size, dtype=self._dtype, key=secrets.token_bytes(32)
+        )
+        clock = ReferenceClock(trusted, opened, itertools.count())
+        clock.open(calls=_ALONE_FIRST, seconds=_ALONE_S)
+        return clock
 
     def _time_reference_alone(self) -> None:
         """Time the reference before any rank can read the submission. Later legs are compared with it."""
         if self._request.mode is not Mode.RANKED:
             return
-        trusted = self._ready_trusted()
         for size in self._sizes:
             with self._stage(Stage.STARTING, f"{size}: the reference alone"), _without_the_submission():
-                opened = trusted.open_size(
-                    problem=self._request.problem, size=size, dtype=self._dtype, key=secrets.token_bytes(32)
-                )
-                clock = ReferenceClock(trusted, opened, itertools.count())
-                trusted.oracle.warm_up()
-                clock.open(calls=_ALONE_FIRST, seconds=_ALONE_S)
+                clock = self._opened_alone.pop(size, None) or self._first_calls(size)
+                self._ready_trusted().oracle.warm_up()
+                for _ in range(_ALONE_SETTLING):
+                    clock.time()
                 self._alone[size] = self._calls_alone(clock)
 
     def _calls_alone(self, clock: ReferenceClock) -> Alone:
