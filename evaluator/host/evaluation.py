@@ -401,9 +401,12 @@ class Evaluation:
                 waiting.wait_until_ready()
 
     def _open_alone(self) -> None:
-        """The reference's first calls at the first size, while the worker groups may still start."""
-        if self._request.mode is Mode.RANKED:
-            size = self._sizes[0]
+        """The reference's first calls at the first size, while the worker groups may still start.
+
+        Not at `large`, where the oracle may need the memory that starting ranks need.
+        """
+        size = self._sizes[0]
+        if self._request.mode is Mode.RANKED and size != SizeName.LARGE:
             with self._stage(Stage.STARTING, f"{size}: first calls of the reference"), _without_the_submission():
                 self._opened_alone[size] = self._first_calls(size)
 
