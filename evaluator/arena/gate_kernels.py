@@ -1,10 +1,12 @@
 """The kernels of `gate.cu`, compiled by NVRTC (a quarter of a second), launched on torch's stream.
 
-NVRTC needs no GPU: what forks ranks compiles before, and they inherit the result.
+What forks ranks has them compiled before, in a process of their own, and the ranks inherit the result. NVRTC needs no
+GPU, but where there is a driver it starts threads and the driver (13.0, 23 November 2026). Ranks forked from such a
+process cannot use CUDA.
 """
 
 import ctypes
-import functools
+import os
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +65,41 @@ class Kernels:
         )
 
 
-@functools.cache
+_known: dict[int, bytes] = {}
+"""What is compiled, by compute capability."""
+
+
+def compile_apart(capability: int) -> None:
+    """Compile for a compute capability (90 for sm_90) in a child process, for this process and those it forks.
+
+    Where that fails, every rank compiles for itself and reports what is wrong.
+    """
+    out, into = os.pipe()
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            os.close(out)
+            with os.fdopen(into, "wb") as file:
+                file.write(_compiled(capability))
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(into)
+    with os.fdopen(out, "rb") as file:
+        binary = file.read()
+    if os.waitpid(pid, 0)[1] == 0:
+        _known[capability] = binary
+
+
 def compiled(capability: int) -> bytes:
-    """The kernels for a compute capability (90 for sm_90), once per process; raises RuntimeError."""
+    """The kernels for a compute capability, compiled once; raises RuntimeError."""
+    if capability not in _known:
+        _known[capability] = _compiled(capability)
+    return _known[capability]
+
+
+def _compiled(capability: int) -> bytes:
     from cuda.bindings import nvrtc  # noqa: PLC0415 - on GPU nodes only
 
     program = checked(nvrtc.nvrtcCreateProgram(_SOURCE.read_bytes(), _SOURCE.name.encode(), 0, [], []))

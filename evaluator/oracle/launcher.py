@@ -28,11 +28,11 @@ def main() -> None:
     import evaluator.oracle.reference_rank  # noqa: F401, PLC0415
 
     if settings["device"] == "cuda":
-        from cuda.bindings import driver  # noqa: F401, PLC0415
+        from cuda.bindings import driver, nvrtc  # noqa: F401, PLC0415
 
-        from evaluator.arena.gate_kernels import compiled  # noqa: PLC0415
+        from evaluator.arena.gate_kernels import compile_apart  # noqa: PLC0415
 
-        compiled(settings["capability"])
+        compile_apart(settings["capability"])
     if not os.read(settings["start"], 1):
         return  # the host has gone, or needs no ranks
     os.sched_setaffinity(0, allowed)

@@ -36,7 +36,9 @@ def main() -> None:
 
     if settings["device"] == "cuda":
         _import_what_torch_imports_late()
-        _compile_what_ranks_load(settings["capability"])
+        from evaluator.arena.gate_kernels import compile_apart  # noqa: PLC0415
+
+        compile_apart(settings["capability"])
     _limit(settings["limits"])
     _show_native_stacks_when_interrupted()
     # No process of the same user may read or write this process's memory; the ranks undo it for themselves.
@@ -67,13 +69,6 @@ def _import_what_torch_imports_late() -> None:
         torch.ones(1)
     # The driver's bindings, without a call to the driver.
     from cuda.bindings import driver, nvrtc  # noqa: F401, PLC0415
-
-
-def _compile_what_ranks_load(capability: int) -> None:
-    """Compile the judge's kernels now, so that no rank has to while a slot waits for it."""
-    from evaluator.arena.gate_kernels import compiled  # noqa: PLC0415
-
-    compiled(capability)
 
 
 def _limit(limits: dict[str, int]) -> None:
