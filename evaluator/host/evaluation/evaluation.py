@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,8 +127,10 @@ class Evaluation:
             self._ranks.take(take_trusted, waiting)
 
     def _wait_for_ranks(self, waiting: WaitingGroups) -> None:
+        begun = time.monotonic()
         with self._stages.enter(Stage.STARTING, "waiting for the ranks"), without_the_submission():
             self._ranks.wait_until_ready(waiting)
+        self._outcomes.ranks_wait_s = time.monotonic() - begun
 
     def _run_group(self, number: int, *, key: bytes, share: float) -> None:
         """Give the submission to the present group and make its calls at all sizes, within a `share` of the budget."""
