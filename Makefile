@@ -78,8 +78,9 @@ try-stack: setup ## does the whole chain work here? servers, site and node from 
 # judging: by stage, cold and warm. launches: the usual way, one launch per program and trial. boards: a million submissions
 # in PostgreSQL. pages: weight, paint and queries in Chromium. intake: submissions a second. runs, client: an 870-attempt
 # run, exports, the agent loop. links: bytes of the references on NVLink. connections: silent visitors, open live pages.
+# submit: from Submit to the verdict on an idle node.
 WHAT ?= judging
-bench: setup-tests ## measure: WHAT=judging (default), building, launches, oracles, million, boards, pages, intake, nodes, runs, client, links or connections; ARGS="--help" for each
+bench: setup-tests ## measure: WHAT=judging (default), building, launches, oracles, million, boards, pages, intake, nodes, runs, client, links, connections or submit; ARGS="--help" for each
 	@PYTHONPATH=client $(VENV)/python -m tests.bench.$(WHAT) $(ARGS)
 
 MINUTES ?= 20

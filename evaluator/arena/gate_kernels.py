@@ -1,6 +1,12 @@
-"""The kernels of `gate.cu`, compiled when a rank starts (NVRTC, a quarter of a second), launched on torch's stream."""
+"""The kernels of `gate.cu`, compiled by NVRTC (a quarter of a second), launched on torch's stream.
+
+What forks ranks has them compiled before, in a process of their own, and the ranks inherit the result. NVRTC needs no
+GPU, but where there is a driver it starts threads and the driver (13.0, 23 November 2026). Ranks forked from such a
+process cannot use CUDA.
+"""
 
 import ctypes
+import os
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +49,8 @@ class Kernels:
         self._driver = cuda_driver()
         self.device = device
         self.processors = torch.cuda.get_device_properties(device).multi_processor_count
-        module = checked(self._driver.cuModuleLoadData(_compiled(torch.cuda.get_device_capability(device))))
+        major, minor = torch.cuda.get_device_capability(device)
+        module = checked(self._driver.cuModuleLoadData(compiled(10 * major + minor)))
         self._functions = {name: checked(self._driver.cuModuleGetFunction(module, name.encode())) for name in _NAMES}
 
     def launch(self, name: str, *arguments: Argument, blocks: int, threads: int) -> None:
@@ -58,11 +65,45 @@ class Kernels:
         )
 
 
-def _compiled(capability: tuple[int, int]) -> bytes:
+_known: dict[int, bytes] = {}
+"""What is compiled, by compute capability."""
+
+
+def compile_apart(capability: int) -> None:
+    """Compile for a compute capability (90 for sm_90) in a child process, for this process and those it forks.
+
+    Where that fails, every rank compiles for itself and reports what is wrong.
+    """
+    out, into = os.pipe()
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            os.close(out)
+            with os.fdopen(into, "wb") as file:
+                file.write(_compiled(capability))
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(into)
+    with os.fdopen(out, "rb") as file:
+        binary = file.read()
+    if os.waitpid(pid, 0)[1] == 0:
+        _known[capability] = binary
+
+
+def compiled(capability: int) -> bytes:
+    """The kernels for a compute capability, compiled once; raises RuntimeError."""
+    if capability not in _known:
+        _known[capability] = _compiled(capability)
+    return _known[capability]
+
+
+def _compiled(capability: int) -> bytes:
     from cuda.bindings import nvrtc  # noqa: PLC0415 - on GPU nodes only
 
     program = checked(nvrtc.nvrtcCreateProgram(_SOURCE.read_bytes(), _SOURCE.name.encode(), 0, [], []))
-    option = f"--gpu-architecture=sm_{capability[0]}{capability[1]}".encode()
+    option = f"--gpu-architecture=sm_{capability}".encode()
     error = nvrtc.nvrtcCompileProgram(program, 1, [option])
     if int(error[0]) != 0:
         log = b" " * checked(nvrtc.nvrtcGetProgramLogSize(program))

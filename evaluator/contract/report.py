@@ -139,6 +139,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
         earlier: the tries of this evaluation before this one.
         buffers: how inputs reached the ranks.
         commitment: the SHA-256 of the evaluation's secret.
+        ranks_wait_s: for how long everything waited for ranks to start, in seconds; None where none were taken.
         environment: judge, torch, driver, hardware and node in plain strings.
         world_sizes: the numbers of ranks on which it was correct, where more than one was tried.
     """
@@ -174,6 +175,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     sandbox: SandboxLevel = SandboxLevel.NONE
     buffers: BufferKind = msgspec.field(default=BufferKind.HOST_MEMORY, name="slots")
     commitment: str = ""
+    ranks_wait_s: float | None = None
     environment: dict[str, str] = {}
     started_at: str = ""
     finished_at: str = ""

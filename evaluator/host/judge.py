@@ -16,6 +16,7 @@ from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.evaluation.report import Circumstances
 from evaluator.host.hangs.incidents import EvaluationCancelled
+from evaluator.host.machine import nvml
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
 from evaluator.host.measure.references import RecordedReferences
@@ -37,6 +38,10 @@ from evaluator.host.settings import JudgeSettings
 from evaluator.host.slot_proofs import SlotProofs
 
 logger = logging.getLogger(__name__)
+
+_ROOM_BYTES = 4 * 1024**3
+"""Free memory of every GPU with which the next ranks start while others end. Contexts and communicators of two groups
+take up to 2 GB."""
 
 ReportProgress = Callable[[Stage, str, float | None], None]
 
@@ -240,11 +245,14 @@ class Judge:
     def _prepare_next(self) -> None:
         """Let the next evaluation's groups import, on processors that the present one does not use.
 
-        On GPUs also the trusted ranks that replace those which a recorder has worn.
+        All ranks of the present one are ready, and none of them has read the submission.
+        Also new trusted ranks, where the present ones serve their last evaluation.
         """
+        if not self._waiting.are_starting:
+            self._health.note_usual()
         if self.settings.warm and self._plan.shares.sandbox:
             self._keep_waiting(self._waiting.prepare)
-            if self.profile.device == "cuda":
+            if self._trusted.are_spent:
                 self._keep_waiting(self._trusted.prepare)
 
     def _keep_waiting(self, step: Callable[[], object]) -> None:
@@ -264,8 +272,11 @@ class Judge:
             self._trusted.limit(None)
 
     def _end(self, evaluation: Evaluation, hold: Hold) -> None:
-        """Clean up after an evaluation, then let the next one's ranks start, which uses the GPUs."""
+        """Clean up after an evaluation; meanwhile, or afterwards, let the next one's ranks start."""
         self._trusted.limit(hold.ending)
+        evaluation.stop()
+        if evaluation.findings.ended_well and not self.quarantine and self._have_room():
+            self._waiting.start_prepared()
         try:
             evaluation.close()
         except (EvaluatorError, OSError) as error:
@@ -274,11 +285,16 @@ class Judge:
             self._proofs.rehearse(evaluation, hold)
         if evaluation.has_held_ranks and not self.quarantine:
             self._proofs.prove_clean(evaluation, hold)
-        if evaluation.has_worn_ranks and not self.quarantine:
+        if (evaluation.has_stuck_ranks or self._trusted.are_spent) and not self.quarantine:
             self._proofs.drop_trusted(evaluation)
             self._keep_waiting(self._trusted.start)
         if self.settings.warm and not self.quarantine:
             self._keep_waiting(self._waiting.refill)
+
+    def _have_room(self) -> bool:
+        """Whether the next ranks fit into the GPUs beside those that are ending, which allocate nothing any more."""
+        states = nvml.read(self._plan.gpus)
+        return self._health.knows_usual and all(state.total_bytes - state.used_bytes >= _ROOM_BYTES for state in states)
 
     def _own_processes(self) -> list[int]:
         """Every process of the judge between evaluations: trusted ranks, and worker groups without a submission."""

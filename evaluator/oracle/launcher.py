@@ -14,7 +14,6 @@ import traceback
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
-_PAGES = ("barrier", "clock", "ends")
 
 
 def main() -> None:
@@ -31,6 +30,9 @@ def main() -> None:
     if settings["device"] == "cuda":
         from cuda.bindings import driver, nvrtc  # noqa: F401, PLC0415
 
+        from evaluator.arena.gate_kernels import compile_apart  # noqa: PLC0415
+
+        compile_apart(settings["capability"])
     if not os.read(settings["start"], 1):
         return  # the host has gone, or needs no ranks
     os.sched_setaffinity(0, allowed)
@@ -76,9 +78,10 @@ def _become(rank: dict[str, Any], settings: dict[str, Any]) -> None:
     torch.set_num_threads(rank["threads"])
     if rank["cores"]:
         os.sched_setaffinity(0, rank["cores"])
-    own, common = ("rank", "channel", "store"), ("world_size", "device", "process_group", *_PAGES, "busy_poll_s")
+    own = ("rank", "channel", "store", "barrier", "clock")
+    common = ("world_size", "device", "process_group", "ends", "busy_poll_s")
     setup = TrustedRankSetup(**{name: rank[name] for name in own}, **{name: settings[name] for name in common})
-    roles = {"oracle": OracleRank, "reference": ReferenceRank}
+    roles = {"oracle": OracleRank, "reference": ReferenceRank, "recorder": ReferenceRank}
     roles[rank["role"]](setup).serve()
 
 

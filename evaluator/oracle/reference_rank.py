@@ -81,6 +81,7 @@ class ReferenceRank(TrustedRank):
             "empty": self._empty,
             "bare": self._bare,
             "loop": self._loop,
+            "close": self._close,
         }
 
     def get_ready(self) -> None:
@@ -100,11 +101,16 @@ class ReferenceRank(TrustedRank):
 
     def _open(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Open the reference of a problem, and free the memory of the one before."""
-        self._buffer.close()
-        self._likenesses = ()
-        self.free_memory()
+        self._close({}, [])
         package = registry.package(registry.get(message["problem"]).slug)
         self._reference = importlib.import_module(f"{package}.reference").solution
+        return {}, []
+
+    def _close(self, _message: messages.Body, _descriptors: list[int]) -> Reply:
+        """Free the memory of the problem."""
+        self._buffer.close()
+        self._reference, self._likenesses = None, ()
+        self.free_memory()
         return {}, []
 
     def _load(self, _message: messages.Body, descriptors: list[int]) -> Reply:

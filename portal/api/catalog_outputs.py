@@ -306,6 +306,9 @@ class UseOutput(serializers.Serializer[Any]):
     starting_s = serializers.FloatField(
         allow_null=True, help_text="Median time in seconds until all ranks had imported the submission."
     )
+    ranks_wait_s = serializers.FloatField(
+        allow_null=True, help_text="Median time in seconds for which everything waited for ranks to start."
+    )
 
 
 class TokenOutput(serializers.Serializer[Any]):

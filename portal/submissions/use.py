@@ -29,8 +29,9 @@ class Use:
         judged_share: share of the hour in which a slot had an evaluation, 0 to 1, on average over the slots.
         verdicts: verdicts of slots in the hour; those decided at compilation are not among them.
         building, built: evaluations that are being compiled for it, and that wait compiled, now.
-        starting_s: how long evaluations waited for ranks that had imported them, in seconds at the median; None where
-            none was judged.
+        starting_s: how long evaluations took until ranks had imported them, in seconds at the median; None where none
+            was judged.
+        ranks_wait_s: how long everything waited for ranks to start, in the same way; None where no report says so.
     """
 
     node: str
@@ -41,6 +42,7 @@ class Use:
     building: int
     built: int
     starting_s: float | None
+    ranks_wait_s: float | None
 
 
 def use_of_nodes(*, now: datetime | None = None) -> list[Use]:
@@ -49,7 +51,7 @@ def use_of_nodes(*, now: datetime | None = None) -> list[Use]:
     slots = Counter(Slot.objects.order_by("node__name", "index").values_list("node__name", "profile"))
     judged_s, verdicts = _judged(moment)
     ahead = _ahead()
-    waits = _starting_times(moment)
+    starting, waits = _starting_times(moment)
     return [
         Use(
             node=node,
@@ -59,7 +61,8 @@ def use_of_nodes(*, now: datetime | None = None) -> list[Use]:
             verdicts=verdicts[node, profile],
             building=ahead.get((node, profile), (0, 0))[0],
             built=ahead.get((node, profile), (0, 0))[1],
-            starting_s=median(waits[node, profile]) if waits[node, profile] else None,
+            starting_s=_median(starting[node, profile]),
+            ranks_wait_s=_median(waits[node, profile]),
         )
         for (node, profile), number in slots.items()
     ]
@@ -97,15 +100,22 @@ def _ahead() -> dict[_Place, tuple[int, int]]:
     return {(row["node__name"], row["profile"]): (row["building"], row["built"]) for row in rows}
 
 
-def _starting_times(now: datetime) -> Mapping[_Place, list[float]]:
-    """Seconds in the stage that starts ranks, of the latest reports, by node and profile."""
+def _median(seconds: list[float]) -> float | None:
+    return median(seconds) if seconds else None
+
+
+def _starting_times(now: datetime) -> tuple[Mapping[_Place, list[float]], Mapping[_Place, list[float]]]:
+    """Seconds in the stage that starts ranks, and of waiting for them, of the latest reports, by node and profile."""
     latest = (
         _in_slots(now).filter(state=State.FINISHED).order_by("-finished_at").values_list("pk", flat=True)[:_REPORTS]
     )
     rows = Report.objects.filter(evaluation__in=list(latest)).values_list(
-        "evaluation__node__name", "evaluation__profile", "content__stages"
+        "evaluation__node__name", "evaluation__profile", "content__stages", "content__ranks_wait_s"
     )
+    starting: defaultdict[_Place, list[float]] = defaultdict(list)
     waits: defaultdict[_Place, list[float]] = defaultdict(list)
-    for node, profile, stages in rows:
-        waits[node, profile] += [entry["seconds"] for entry in stages or () if entry["stage"] == Stage.STARTING.value]
-    return waits
+    for node, profile, stages, wait_s in rows:
+        starting[node, profile] += [item["seconds"] for item in stages or () if item["stage"] == Stage.STARTING.value]
+        if wait_s is not None:
+            waits[node, profile].append(wait_s)
+    return starting, waits

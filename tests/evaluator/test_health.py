@@ -59,6 +59,30 @@ def test_a_process_that_stays_puts_the_slot_into_quarantine(slot: Slot) -> None:
     assert judged(slot, "correct").verdict is Verdict.JUDGE_FAILURE
 
 
+def test_a_process_that_stays_is_noticed_while_the_next_ranks_start(tmp_path: Path) -> None:
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, clean_s=0.5)
+    slot = Slot(0, "cpux2", make_judge=lambda _profile: Judge(settings), changed=lambda: None)
+    slot.prepare()
+    try:
+        command = ["setpriv", "--reuid", str(user_of(slot)), "--clear-groups", "sleep", "100"]
+        with subprocess.Popen(command) as left:
+            waiting = slot._judge._waiting  # type: ignore[union-attr] # noqa: SLF001 - on CPU ranks nothing else prepares
+            assignment = Assignment(lease="l", slot=0, request=request_for("correct"))
+            prepared = set()
+
+            def prepare(*_: object) -> None:
+                waiting.prepare()
+                prepared.update(waiting.groups)
+
+            slot.judge(assignment, progress=prepare, cancelled=lambda: False)
+            assert str(left.pid) in slot.status.note
+            assert slot.status.state is SlotState.QUARANTINED
+            assert any(group.has_ranks for group in prepared)
+            left.kill()
+    finally:
+        slot.close()
+
+
 def test_a_dead_process_that_nobody_has_waited_for_is_not_left_over(slot: Slot) -> None:
     command = ["setpriv", "--reuid", str(user_of(slot)), "--clear-groups", "true"]
     with subprocess.Popen(command) as dead:

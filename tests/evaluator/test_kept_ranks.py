@@ -38,6 +38,17 @@ def test_a_prepared_replacement_serves_next(kept: KeptRanks) -> None:
     assert len(kept.canaries) == 2
 
 
+def test_others_serve_after_fifty_evaluations(kept: KeptRanks) -> None:
+    first = kept.take()
+    assert not kept.are_spent
+    assert all(kept.take() is first for _ in range(49))
+    assert kept.are_spent
+    kept.prepare()
+    assert kept.take() is not first
+    assert not kept.are_spent
+    assert len(kept.canaries) == 2
+
+
 def test_a_replacement_that_has_ended_is_passed_over(kept: KeptRanks) -> None:
     kept.prepare()
     ended = kept._next  # noqa: SLF001 - nothing else can end it from here

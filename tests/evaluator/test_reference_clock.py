@@ -5,9 +5,10 @@ import secrets
 
 import pytest
 
+from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import JudgeSettings
-from evaluator.host.measure.references import ReferenceClock
+from evaluator.host.measure.references import RecordedReferences, ReferenceClock
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 
@@ -50,3 +51,14 @@ def test_the_calls_before_a_series_end_in_time_but_are_some(trusted):
     clock = ReferenceClock(trusted, opened, draws)
     clock.open(calls=1000, seconds=0.0)
     assert 4 <= next(draws) < 20
+
+
+def test_the_reference_is_recorded_by_ranks_of_their_own_which_hold_no_memory_afterwards(trusted):
+    references, asked = RecordedReferences(), {"problem": "allreduce", "size": "tiny", "dtype": "bfloat16"}
+    recorded = references.take(trusted, **asked)
+    assert [len(rank.spans) > 0 for rank in recorded.ranks] == [True, True]
+    opened = trusted.open_size(**asked, key=secrets.token_bytes(32))
+    with pytest.raises(EvaluatorError, match="before it opened a problem"):
+        ReferenceClock(trusted, opened, itertools.count(), ranks=trusted.recorder).time()
+    assert ReferenceClock(trusted, opened, itertools.count()).time().time.longest_ns > 0
+    assert references.take(trusted, **asked) is recorded

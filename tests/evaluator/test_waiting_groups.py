@@ -4,6 +4,7 @@ import dataclasses
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from evaluator.contract import Mode, Stage, Verdict
@@ -72,3 +73,46 @@ def test_a_group_that_never_had_ranks_leaves_nothing(tmp_path: Path) -> None:
         waiting.close()
         assert not [pid for pid in processes if Path(f"/proc/{pid}").exists()]
         assert not waiting.folders
+
+
+def test_groups_that_have_imported_start_their_ranks_while_those_of_an_evaluation_end(tmp_path: Path) -> None:
+    with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path)) as judge:
+        seen = _seen_while_ending(judge)
+        report = judge.evaluate(request_for("correct"), progress=_prepares_beside(judge))
+        assert report.verdict is Verdict.PASSED, report.message
+        assert seen == [[True]]
+        assert not judge.quarantine
+        assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+
+
+def test_after_a_bad_end_no_ranks_start_before_the_slot_has_proved_clean(tmp_path: Path) -> None:
+    with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path)) as judge:
+        seen = _seen_while_ending(judge)
+        report = judge.evaluate(request_for("segfault"), progress=_prepares_beside(judge))
+        assert report.verdict is Verdict.CRASHED, report.message
+        assert seen == [[False]]
+        assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+
+
+def _prepares_beside(judge: Judge) -> Callable[[Stage, str, float | None], None]:
+    """Lets the next group import during an evaluation, as a node does that has processors to spare."""
+
+    def look(stage: Stage, _words: str, _fraction: float | None) -> None:
+        if stage is Stage.VERIFYING:
+            judge._waiting.prepare()  # noqa: SLF001
+
+    return look
+
+
+def _seen_while_ending(judge: Judge) -> list[list[bool]]:
+    """For each evaluation, whether the waiting groups had ranks when the judge looked for leftovers."""
+    seen: list[list[bool]] = []
+    health = judge._health  # noqa: SLF001 - nothing outside shows the moment
+    look = health.leftovers
+
+    def noted(*, within: Callable[[float], float]) -> tuple[str, ...]:
+        seen.append([group.has_ranks for group in judge._waiting.groups])  # noqa: SLF001
+        return look(within=within)
+
+    health.leftovers = noted  # type: ignore[method-assign, assignment]
+    return seen

@@ -36,6 +36,9 @@ def main() -> None:
 
     if settings["device"] == "cuda":
         _import_what_torch_imports_late()
+        from evaluator.arena.gate_kernels import compile_apart  # noqa: PLC0415
+
+        compile_apart(settings["capability"])
     _limit(settings["limits"])
     _show_native_stacks_when_interrupted()
     # No process of the same user may read or write this process's memory; the ranks undo it for themselves.

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from evaluator.host.evaluation.findings import Findings
 from evaluator.host.evaluation.held_ranks import HeldRanks
 from evaluator.host.evaluation.job import Job
 from evaluator.host.evaluation.outcomes import Outcomes
+from evaluator.host.evaluation.reference_alone import ReferenceAlone
 from evaluator.host.evaluation.report import Circumstances
 from evaluator.host.evaluation.reveal import BeforeReveal
 from evaluator.host.evaluation.sizes import SizeRuns, drawn_regimes
@@ -65,6 +67,7 @@ class Evaluation:
         self._ranks = HeldRanks(self._job)
         self._trouble = TroubleWatch(plan.confinement.level)
         self._watch = SlotWatch(plan.gpus)
+        self._alone = ReferenceAlone(self._job, watch=self._watch, stages=self._stages)
         self._key = secrets.token_bytes(32)
         self._draws = itertools.count()
         self._numbers = itertools.count(1)
@@ -93,8 +96,10 @@ class Evaluation:
             self._read_source()
             self._compile()
             self._take_ranks(take_trusted, waiting)
+            self._alone.open(self._ranks.trusted)
+            self._wait_for_ranks(waiting)
             prepare_next()
-            self._time_reference_alone()
+            self._outcomes.alone = self._alone.time(self._ranks.trusted)
             self._run_group(1, key=self._key, share=1 - self._job.second_share)
             self._run_second_group()
             self._record_reference()
@@ -118,13 +123,14 @@ class Evaluation:
         self.findings.add_before_ranks(built.findings)
 
     def _take_ranks(self, take_trusted: Callable[[], TrustedRanks], waiting: WaitingGroups) -> None:
-        with self._stages.enter(Stage.STARTING, "waiting for the ranks"), without_the_submission():
+        with self._stages.enter(Stage.STARTING, "taking the ranks"), without_the_submission():
             self._ranks.take(take_trusted, waiting)
 
-    def _time_reference_alone(self) -> None:
-        self._outcomes.alone = reference_alone.time_alone(
-            self._job, self._ranks.trusted, watch=self._watch, stages=self._stages
-        )
+    def _wait_for_ranks(self, waiting: WaitingGroups) -> None:
+        begun = time.monotonic()
+        with self._stages.enter(Stage.STARTING, "waiting for the ranks"), without_the_submission():
+            self._ranks.wait_until_ready(waiting)
+        self._outcomes.ranks_wait_s = time.monotonic() - begun
 
     def _run_group(self, number: int, *, key: bytes, share: float) -> None:
         """Give the submission to the present group and make its calls at all sizes, within a `share` of the budget."""
@@ -187,7 +193,7 @@ class Evaluation:
             raise Ended(found, ranks=ended.ranks) from ended
 
     def _record_reference(self) -> None:
-        """It comes after everything that is timed, because a profiler may slow what its ranks run later."""
+        """It comes after everything that is timed, which another process on the GPUs could slow."""
         timeline = self._outcomes.timeline
         if timeline is None or not self._job.mode.records_reference:
             return
@@ -225,13 +231,17 @@ class Evaluation:
         return self._ranks.are_taken
 
     @property
-    def has_worn_ranks(self) -> bool:
-        """Whether a profiler has run in the trusted ranks, which may slow what they run later."""
-        return self._outcomes.reference.has_worn_ranks
+    def has_stuck_ranks(self) -> bool:
+        """Whether ranks did not finish the recorded call of the reference."""
+        return self._outcomes.reference.has_stuck_ranks
 
     def rehearse(self, trusted: TrustedRanks) -> None:
         """A few calls of the reference at every size, without the submission; raises EvaluatorError."""
         reference_alone.rehearse(self._job, trusted)
+
+    def stop(self) -> None:
+        """Let the processes of the worker groups end, without waiting for that."""
+        self._ranks.stop()
 
     def close(self) -> None:
         """End the worker groups, and release what was held; raises EvaluatorError where a part of one is left."""

@@ -62,6 +62,11 @@ class Findings:
         """Whether an error of the judge decides so far; it becomes JUDGE_FAILURE if the node turns out to be faulty."""
         return self._shortage is not None or self.decided.verdict is Verdict.JUDGE_ERROR
 
+    @property
+    def ended_well(self) -> bool:
+        """Whether nothing has to be examined: the next ranks may start while those of this evaluation end."""
+        return not self.ended_badly and not self.awaits_proof
+
     def add(self, findings: Sequence[Finding]) -> None:
         """Keep `findings`; only the first maps of wrong elements are kept, because of their size."""
         for finding in findings:

@@ -18,6 +18,7 @@ class HeldRanks:
         self._trusted: TrustedRanks | None = None
         self._group: WorkerGroup | None = None
         self._second: WorkerGroup | None = None
+        self._has_waited = False
 
     @property
     def trusted(self) -> TrustedRanks:
@@ -44,16 +45,24 @@ class HeldRanks:
         return self._second is not None
 
     def take(self, take_trusted: Callable[[], TrustedRanks], waiting: WaitingGroups) -> None:
-        """Take all ranks that the job needs, and wait for those that come first; raises EvaluatorError."""
+        """Take all ranks that the job needs, and let them start; raises EvaluatorError."""
         self._trusted = take_trusted()
         self._group = waiting.take()
+        self._group.start_ranks()
         if self._job.second_share:
-            # If none was waiting, it starts while the first worker group imports and is verified.
             self._second = waiting.take()
+            self._has_waited = self._second.has_ranks
             self._second.start_ranks()
-        self._group.wait_until_ready(within=self._job.hold.answer, cancelled=self._job.cancelled)
+
+    def wait_until_ready(self, waiting: WaitingGroups) -> None:
+        """Return once the ranks are ready, as none may start during a measurement; raises EvaluatorError.
+
+        Only a second group that had to be started just now starts while the first one imports and is verified.
+        """
+        self.group.wait_until_ready(within=self._job.hold.answer, cancelled=self._job.cancelled)
+        if self._has_waited:
+            self.wait_for_second()
         if self._job.mode.is_timed:
-            # No process may start during a measurement.
             waiting.wait_until_ready(within=self._job.hold.answer)
 
     def wait_for_second(self) -> None:
@@ -67,6 +76,12 @@ class HeldRanks:
         if first is not None:
             first.close(within=self._job.hold.killing)
         self.group.wait_until_ready(within=self._job.hold.answer, cancelled=self._job.cancelled)
+
+    def stop(self) -> None:
+        """Let the processes of the worker groups end, without waiting for that."""
+        for group in (self._group, self._second):
+            if group is not None:
+                group.stop()
 
     def close(self) -> None:
         """End the worker groups; raises EvaluatorError where a part of one is left."""

@@ -36,6 +36,7 @@ class Outcomes:
     Attributes:
         reading: of the source.
         built: what was compiled; None where nothing had to be.
+        ranks_wait_s: for how long everything waited for ranks, in seconds.
         alone: by size, the reference before any rank could read the submission.
         revealing: the GPUs just before the reveal.
         sizes: of every worker group, in the order of time.
@@ -46,6 +47,7 @@ class Outcomes:
 
     reading: SourceReading = _NOTHING_READ
     built: Built | None = None
+    ranks_wait_s: float | None = None
     alone: Mapping[str, Alone] = field(default_factory=dict)
     revealing: tuple[GpuReading, ...] = ()
     sizes: list[SizeOutcome] = field(default_factory=list)

@@ -14,22 +14,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedReference:
-    """What was recorded, and what that did to the trusted ranks.
+    """The recorded call.
 
     Attributes:
-        timeline: None where the ranks did not finish the call.
-        has_worn_ranks: whether a profiler has run in the trusted ranks, which may slow what they run later.
+        timeline: None where there is none.
+        has_stuck_ranks: whether the ranks did not finish it.
     """
 
     timeline: CallTimeline | None = None
-    has_worn_ranks: bool = False
+    has_stuck_ranks: bool = False
 
 
 def record(job: Job, references: RecordedReferences, trusted: TrustedRanks, *, size: str) -> RecordedReference:
     """Take the reference's timeline from `references`, which records it where it is new. A failure fails nothing."""
     try:
-        timeline, is_new = references.take(trusted, problem=job.request.problem, size=size, dtype=job.dtype)
+        timeline = references.take(trusted, problem=job.request.problem, size=size, dtype=job.dtype)
     except EvaluatorError as error:
         logger.warning("evaluation %s: the reference was not recorded: %s", job.request.evaluation_id, error)
-        return RecordedReference(has_worn_ranks=True)
-    return RecordedReference(timeline=timeline, has_worn_ranks=is_new and job.plan.profile.device == "cuda")
+        return RecordedReference(has_stuck_ranks=True)
+    return RecordedReference(timeline=timeline)

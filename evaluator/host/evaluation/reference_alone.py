@@ -12,10 +12,12 @@ from evaluator.host.evaluation.trouble import without_the_submission
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.references import ReferenceClock
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
+from problems.schema import SizeName
 
-_FIRST, _FIRST_S, _CALLS = 8, 0.2, 8
+_FIRST, _FIRST_S, _SETTLING, _CALLS = 8, 0.2, 3, 8
 """How often the reference is called at a size before the submission is revealed. There are at most so many first calls,
-and no new one after so many seconds. Then come those whose times are kept."""
+and no new one after so many seconds. A few follow after a pause in which ranks may have started. Then come those whose
+times are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,20 +28,47 @@ class Alone:
     gpus: tuple[GpuReading, ...] = ()
 
 
-def time_alone(job: Job, trusted: TrustedRanks, *, watch: SlotWatch, stages: StageTimes) -> Mapping[str, Alone]:
-    """Times of the reference by size, where the evaluation counts. Later legs are compared with them.
+class ReferenceAlone:
+    """Times the reference before the reveal, where the evaluation counts. Later legs are compared with these times."""
 
-    Raises:
-        NodeTrouble: the reference failed.
-    """
-    found: dict[str, Alone] = {}
-    for size in job.sizes if job.mode is Mode.RANKED else ():
-        with stages.enter(Stage.STARTING, f"{size}: the reference alone"), without_the_submission():
-            clock = _clock(job, trusted, size)
-            trusted.oracle.warm_up()
-            clock.open(calls=_FIRST, seconds=_FIRST_S)
-            found[size] = _kept_calls(clock, watch)
-    return found
+    def __init__(self, job: Job, *, watch: SlotWatch, stages: StageTimes) -> None:
+        self._job = job
+        self._watch = watch
+        self._stages = stages
+        self._opened: dict[str, ReferenceClock] = {}
+
+    def open(self, trusted: TrustedRanks) -> None:
+        """Make the first calls at the first size, while worker groups may still start; raises NodeTrouble.
+
+        Not at `large`, where the oracle may need the memory that starting ranks need.
+        """
+        size = self._job.sizes[0]
+        if self._job.mode is Mode.RANKED and size != SizeName.LARGE:
+            with self._stages.enter(Stage.STARTING, f"{size}: first calls of the reference"), without_the_submission():
+                self._opened[size] = self._first_calls(trusted, size)
+
+    def time(self, trusted: TrustedRanks) -> Mapping[str, Alone]:
+        """Times by size; none where the evaluation does not count. Raises NodeTrouble."""
+        found: dict[str, Alone] = {}
+        for size in self._job.sizes if self._job.mode is Mode.RANKED else ():
+            with self._stages.enter(Stage.STARTING, f"{size}: the reference alone"), without_the_submission():
+                clock = self._opened.pop(size, None) or self._first_calls(trusted, size)
+                trusted.oracle.warm_up()
+                for _ in range(_SETTLING):
+                    clock.time()
+                found[size] = self._kept_calls(clock)
+        return found
+
+    def _first_calls(self, trusted: TrustedRanks, size: str) -> ReferenceClock:
+        clock = _clock(self._job, trusted, size)
+        clock.open(calls=_FIRST, seconds=_FIRST_S)
+        return clock
+
+    def _kept_calls(self, clock: ReferenceClock) -> Alone:
+        gpus: list[GpuReading] = []
+        with self._watch.around(MOMENT_ALONE, calls=_CALLS, into=gpus):
+            times = tuple(clock.time().time.longest_ns for _ in range(_CALLS))
+        return Alone(times_ns=times, gpus=tuple(gpus))
 
 
 def rehearse(job: Job, trusted: TrustedRanks) -> None:
@@ -52,10 +81,3 @@ def _clock(job: Job, trusted: TrustedRanks, size: str) -> ReferenceClock:
     """Opens the size with a secret of its own, so that the evaluation's inputs stay unseen."""
     opened = trusted.open_size(problem=job.request.problem, size=size, dtype=job.dtype, key=secrets.token_bytes(32))
     return ReferenceClock(trusted, opened, itertools.count())
-
-
-def _kept_calls(clock: ReferenceClock, watch: SlotWatch) -> Alone:
-    gpus: list[GpuReading] = []
-    with watch.around(MOMENT_ALONE, calls=_CALLS, into=gpus):
-        times = tuple(clock.time().time.longest_ns for _ in range(_CALLS))
-    return Alone(times_ns=times, gpus=tuple(gpus))

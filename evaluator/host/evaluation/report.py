@@ -73,6 +73,7 @@ def written(
         sandbox=job.plan.confinement.level,
         buffers=outcomes.buffers,
         commitment=commitment,
+        ranks_wait_s=outcomes.ranks_wait_s,
         environment=_environment(job),
         started_at=circumstances.started_at,
         finished_at=circumstances.finished_at,

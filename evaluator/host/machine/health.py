@@ -26,6 +26,9 @@ class Health:
         ours: lists the judge's processes between evaluations.
         kept: names the folders in `work_dir` of sandboxes without a submission so far.
         seconds: how long leftovers may take to disappear.
+
+    Attributes:
+        knows_usual: whether `note_usual` was called, so that ranks may start while leftovers are looked for.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Health:
         self._kept = kept
         self._seconds = seconds
         self._unowned: dict[int, int] = {}
+        self.knows_usual = False
         self._watch = Watch()
         self._grave: dict[tuple[int, int], DriverFault] = {}
 
@@ -84,6 +88,12 @@ class Health:
             if not found or time.monotonic() > deadline:
                 return found
             time.sleep(0.02)
+
+    def note_usual(self) -> None:
+        """Note once how much GPU memory has no owner, at a moment when no rank starts or ends."""
+        for state in nvml.read(self._gpus):
+            self._unowned.setdefault(state.index, state.unowned_bytes)
+        self.knows_usual = True
 
     def _look_at_driver(self) -> None:
         self._watch.look()

@@ -13,7 +13,7 @@ from evaluator.host.clock.call_clock import CallTime, Opening
 from evaluator.host.measure import outputs, recorded_call
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Draw, OpenedSize, PreparedInputs
-from evaluator.host.ranks.reference_group import ReferenceTime
+from evaluator.host.ranks.reference_group import ReferenceGroup, ReferenceTime
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.oracle.messages import Reader
 
@@ -44,8 +44,11 @@ class ReferenceClock:
     inputs, as in a mixture of experts, that search is part of the time of both sides.
     """
 
-    def __init__(self, trusted: TrustedRanks, opened: OpenedSize, draws: Iterator[int]) -> None:
-        self._oracle, self._reference = trusted.oracle, trusted.reference
+    def __init__(
+        self, trusted: TrustedRanks, opened: OpenedSize, draws: Iterator[int], *, ranks: ReferenceGroup | None = None
+    ) -> None:
+        """Calls on the reference ranks of `trusted`, or on `ranks`, whichever have the problem open."""
+        self._oracle, self._reference = trusted.oracle, ranks or trusted.reference
         self._opened = opened
         self._draws = draws
         self._head_start = HeadStart()
@@ -82,7 +85,10 @@ class ReferenceClock:
         return taken
 
     def record(self) -> CallTimeline:
-        """The timeline of one more call, as its ranks report it; the profiler may slow what they run later."""
+        """The timeline of one more call, as its ranks report it; only for ranks that are never timed.
+
+        The profiler may slow what they run later.
+        """
         files = [recorded_call.create() for _ in range(self._ranks)]
         opening = self._opening()
         try:
@@ -168,17 +174,19 @@ class RecordedReferences:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str], CallTimeline] = {}
 
-    def take(self, trusted: TrustedRanks, *, problem: str, size: str, dtype: str) -> tuple[CallTimeline, bool]:
-        """The timeline of a problem's reference, and whether it was recorded just now.
+    def take(self, trusted: TrustedRanks, *, problem: str, size: str, dtype: str) -> CallTimeline:
+        """The timeline of a problem's reference, recorded now where it is not known.
 
         Raises:
             EvaluatorError: the ranks did not finish the recorded call.
         """
         key = (problem, size, dtype)
-        if key in self._known:
-            return self._known[key], False
-        opened = trusted.open_size(problem=problem, size=size, dtype=dtype, key=secrets.token_bytes(_KEY_BYTES))
-        clock = ReferenceClock(trusted, opened, itertools.count())
-        clock.open(calls=2, seconds=0.0)
-        self._known[key] = clock.record()
-        return self._known[key], True
+        if key not in self._known:
+            opened = trusted.open_size(problem=problem, size=size, dtype=dtype, key=secrets.token_bytes(_KEY_BYTES))
+            trusted.recorder.open(problem)
+            clock = ReferenceClock(trusted, opened, itertools.count(), ranks=trusted.recorder)
+            clock.open(calls=2, seconds=0.0)
+            self._known[key] = clock.record()
+            # The reference is timed beside them, and needs the memory.
+            trusted.recorder.close()
+        return self._known[key]

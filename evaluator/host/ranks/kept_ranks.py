@@ -41,6 +41,11 @@ class KeptRanks:
         """Their processes and those of their replacement, where there are any."""
         return [pid for ranks in (self._ranks, self._next) if ranks is not None for pid in ranks.processes]
 
+    @property
+    def are_spent(self) -> bool:
+        """Whether they serve their last evaluation, or have served it."""
+        return self._uses >= _EVALUATIONS
+
     def prepare(self) -> None:
         """Let a replacement import; raises EvaluatorError."""
         if self._next is None:
@@ -71,7 +76,7 @@ class KeptRanks:
             EvaluatorError: they do not start, or their devices compute wrongly.
         """
         ranks = self._ranks
-        if ranks is None or not ranks.is_alive or self._uses >= _EVALUATIONS:
+        if ranks is None or not ranks.is_alive or self.are_spent:
             self.drop()
             ranks = self.start()
         ranks.wait_until_ready()

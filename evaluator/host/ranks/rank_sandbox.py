@@ -15,6 +15,7 @@ from pathlib import Path
 from evaluator.arena import protocol
 from evaluator.contract import SandboxLevel, SourceBundle
 from evaluator.errors import EvaluatorError
+from evaluator.hardware import profiles
 from evaluator.host.building.builder import Built
 from evaluator.host.clock.call_clock import ClockPage
 from evaluator.host.process.logs import LogDrain, clean
@@ -128,6 +129,7 @@ class RankSandbox:
             "exits": exits,
             "world_size": profile.world_size,
             "device": profile.device,
+            "capability": profiles.capability(profile),
             "process_group": profile.process_group,
             "threads": shares.threads(shares.sandbox, world_size=profile.world_size),
             "cores": shares.sandbox,

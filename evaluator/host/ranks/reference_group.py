@@ -35,6 +35,10 @@ class ReferenceGroup:
         """Open the reference of `problem`, and free the memory of the one before; raises EvaluatorError."""
         self._line.ask({"command": "open", "problem": problem})
 
+    def close(self) -> None:
+        """Free the memory of the problem that is open; raises EvaluatorError."""
+        self._line.ask({"command": "close"})
+
     def load(self, buffers: Sequence[Sequence[int]]) -> None:
         """Hand every rank the files (and new device memory) of a call; raises EvaluatorError."""
         self._line.ask_each([{"command": "load"}] * self._line.ranks, buffers)

@@ -81,6 +81,12 @@ class SandboxProcesses:
         ticks = sum(procfs.ticks_with_children(pid) for pid in self.members())
         return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
+    def stop(self) -> None:
+        """Send all of them the signal that ends them, and do not wait: `kill` must follow."""
+        for pid in set(self.members()) - {self._first.pid}:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
     def kill(self, *, within: Callable[[float], float] = lambda seconds: seconds) -> None:
         """End all of them, and return when none is left.
 
@@ -91,9 +97,7 @@ class SandboxProcesses:
             EvaluatorError: one is still there.
         """
         # The others first: then the outermost process reaps the sandbox's init process, and ends.
-        for pid in set(self.members()) - {self._first.pid}:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        self.stop()
         try:
             self._first.wait(timeout=1.0 if self._namespace else 0.0)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""The trusted ranks of a slot: oracle ranks, and ranks that run the reference, children of one process."""
+"""The trusted ranks of a slot: oracle ranks, and two groups that run the reference, children of one process."""
 
 import contextlib
 import json
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from evaluator.arena.protocol import BARRIER_BYTES
 from evaluator.errors import EvaluatorError
+from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import ClockPage, GateClock
 from evaluator.host.machine import gpus
@@ -46,6 +47,8 @@ class TrustedRanks:
     Attributes:
         oracle: the ranks that draw inputs and compare outputs.
         reference: the ranks that run the reference, on the processors of sandbox ranks.
+        recorder: others of the same kind, which record the reference. A profiler that once ran in a process may slow
+            what it launches later, so those that are timed never run one.
     """
 
     def __init__(
@@ -63,16 +66,21 @@ class TrustedRanks:
         self._shares = cpu_sets.shares_for(profile)
         self._private = Path(tempfile.mkdtemp(prefix="trusted-", dir=work_dir))
         self._log = os.memfd_create("trusted", os.MFD_CLOEXEC)
-        self._clock_page = ClockPage()
+        self._pages = {role: ClockPage() for role in ("oracle", "reference", "recorder")}
         start, self._start_word = os.pipe2(os.O_CLOEXEC)
         self._has_ranks = False
         inherited = [start]
         oracle, oracle_ranks = self._open("oracle", self._shares.oracle, inherited)
         reference, reference_ranks = self._open("reference", self._shares.sandbox, inherited)
-        self._start_process([*oracle_ranks, *reference_ranks], inherited, spawner, clock)
-        self._lines = (oracle, reference)
+        recorder, recorder_ranks = self._open("recorder", self._shares.sandbox, inherited)
+        self._start_process([*oracle_ranks, *reference_ranks, *recorder_ranks], inherited, spawner, clock)
+        self._lines = (oracle, reference, recorder)
         self.oracle = OracleGroup(oracle, clock=clock)
-        self.reference = ReferenceGroup(reference, clock=clock, page=self._clock_page, limit_s=settings.oracle_s)
+        self.reference = self._runs_reference("reference", reference, clock)
+        self.recorder = self._runs_reference("recorder", recorder, clock)
+
+    def _runs_reference(self, role: str, line: TrustedLine, clock: GateClock | None) -> ReferenceGroup:
+        return ReferenceGroup(line, clock=clock, page=self._pages[role], limit_s=self._settings.oracle_s)
 
     def _open(
         self, role: str, cores: Sequence[Sequence[int]], inherited: list[int]
@@ -80,6 +88,9 @@ class TrustedRanks:
         """The line to the ranks of one role, and their setups; the ranks' ends are added to `inherited`."""
         world_size = self._profile.world_size
         channels, described = [], []
+        barrier = os.memfd_create("barrier", os.MFD_CLOEXEC)
+        os.ftruncate(barrier, BARRIER_BYTES)
+        inherited.append(barrier)
         for number in range(world_size):
             host_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             channels.append(host_end)
@@ -90,6 +101,8 @@ class TrustedRanks:
                     "role": role,
                     "channel": inherited[-1],
                     "store": str(self._private / role),
+                    "barrier": barrier,
+                    "clock": self._pages[role].descriptor,
                     "threads": self._shares.threads(cores, world_size=world_size),
                     "cores": list(cores[number]) if cores else [],
                 }
@@ -107,10 +120,7 @@ class TrustedRanks:
         self, ranks: list[dict[str, object]], inherited: list[int], spawner: Spawner, clock: GateClock | None
     ) -> None:
         """Start the process that forks them; descriptors in `inherited` go to the child and are closed here."""
-        barrier = os.memfd_create("barrier", os.MFD_CLOEXEC)
-        os.ftruncate(barrier, BARRIER_BYTES)
-        inherited.append(barrier)
-        profile, shared = self._profile, [self._clock_page.descriptor]
+        profile, shared = self._profile, [page.descriptor for page in self._pages.values()]
         if clock is not None:
             shared.append(clock.ends)
         orders = {
@@ -119,9 +129,8 @@ class TrustedRanks:
             "import_cores": list(self._shares.sandbox[-1][-2:]) if self._shares.sandbox else [],
             "world_size": profile.world_size,
             "device": profile.device,
+            "capability": profiles.capability(profile),
             "process_group": profile.process_group,
-            "barrier": barrier,
-            "clock": self._clock_page.descriptor,
             "ends": -1 if clock is None else clock.ends,
             "busy_poll_s": self._shares.busy_poll_s,
         }
@@ -198,7 +207,8 @@ class TrustedRanks:
         finally:
             os.close(self._start_word)
             os.close(self._log)
-            self._clock_page.close()
+            for page in self._pages.values():
+                page.close()
             shutil.rmtree(self._private, ignore_errors=True)
 
 

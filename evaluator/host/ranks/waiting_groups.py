@@ -1,7 +1,7 @@
 """Worker groups that start before their submission comes, so that no evaluation waits for torch.
 
 They start in two steps. Importing uses one processor for seconds, and may run during a measurement. Starting ranks uses
-the GPUs, and waits until the evaluation has ended.
+the GPUs, and waits until everything of the evaluation is timed and its own ranks are being ended.
 """
 
 import contextlib
@@ -50,11 +50,15 @@ class WaitingGroups:
         while len(self._groups) < self._wanted:
             self._groups.append(self._start())
 
+    def start_prepared(self) -> None:
+        """Let the groups that import, or have imported, start their ranks; starts no further group."""
+        for group in self._groups:
+            group.start_ranks()
+
     def refill(self) -> None:
         """Let as many groups start their ranks as are wanted; raises EvaluatorError."""
         self.prepare()
-        for group in self._groups:
-            group.start_ranks()
+        self.start_prepared()
 
     def take(self) -> WorkerGroup:
         """A waiting group that is young and alive, else a new one; raises EvaluatorError."""
@@ -64,6 +68,11 @@ class WaitingGroups:
                 return group
             group.close()
         return self._start()
+
+    @property
+    def are_starting(self) -> bool:
+        """Whether the ranks of one of them are starting."""
+        return any(group.has_ranks and not group.is_ready for group in self._groups)
 
     def wait_until_ready(self, *, within: Callable[[float], float] = lambda seconds: seconds) -> None:
         """Return once all groups with started ranks are ready; a group that fails is ended.

@@ -312,6 +312,10 @@ class WorkerGroup:
     def _has_ended(self) -> bool:
         return self._sandbox.processes.have_ended
 
+    def stop(self) -> None:
+        """Let all processes of the group end, and do not wait for that: `close` must follow."""
+        self._sandbox.processes.stop()
+
     def close(self, *, within: Callable[[float], float] = lambda seconds: seconds) -> None:
         """Kill all processes of the group, check that none is left, and free the host's resources.
 
