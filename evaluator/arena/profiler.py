@@ -27,34 +27,42 @@ _MARKS = 4
 """How often the host's clock is read beside an annotation, before and after the call."""
 
 
-def recorded(
-    function: Callable[..., Any], *, descriptor: int, device: torch.device, line_up: Callable[[], None]
-) -> Callable[..., Any]:
-    """Wraps `function`: a call writes to the file `descriptor` what ran until its device was idle again.
+class Recorder:
+    """Records one call into a file, from before its gate closes until its device is idle.
 
-    Where the profiler cannot be started, the function still runs, and the file says why. `line_up` waits for the other
-    ranks: starting takes a different time on each, which would show in kernels that wait for peers.
+    Starting takes a second on a GPU. Were it to start inside the call, the gate would open before the program has
+    queued anything.
     """
 
-    def call(*arguments: Any) -> Any:
+    def __init__(self, descriptor: int, *, device: torch.device) -> None:
+        """Start; `descriptor` is closed in the end.
+
+        Where the profiler cannot be started, the call runs without, and the file says why.
+        """
+        self._descriptor = descriptor
+        self._marks: list[tuple[int, int]] = []
         try:
             _start(device)
         except RuntimeError as error:
             _write(descriptor, note=f"the profiler did not start: {error}")
-            line_up()
-            return function(*arguments)
+            return
         # The first annotation of a process takes milliseconds.
-        marks = [_mark() for _ in range(1 + _MARKS)]
-        line_up()
-        with record_function(trace_events.CALL):
-            value = function(*arguments)
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-        marks += [_mark() for _ in range(_MARKS)]
-        _end(descriptor, marks)
-        return value
+        self._marks = [_mark() for _ in range(1 + _MARKS)]
 
-    return call
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps `function`: the recording shows when it is called and when it returns."""
+
+        def annotated(*arguments: Any) -> Any:
+            with record_function(trace_events.CALL):
+                return function(*arguments)
+
+        return annotated if self._marks else function
+
+    def finish(self) -> None:
+        """Write the file, now that the device is idle."""
+        if self._marks:
+            _end(self._descriptor, self._marks + [_mark() for _ in range(_MARKS)])
+        os.close(self._descriptor)
 
 
 def _mark() -> tuple[int, int]:
@@ -79,15 +87,12 @@ def _end(descriptor: int, marks: list[tuple[int, int]]) -> None:
     if not _profiler_enabled():
         _write(descriptor, note="the submission used the profiler itself; a process has only one")
         return
-    with tempfile.TemporaryDirectory(prefix="recording-") as folder:
-        path = Path(folder, "trace.json")
-        _disable_profiler().save(str(path))
-        try:
-            events = json.loads(path.read_bytes())["traceEvents"]
-            rows = trace_events.rows(events)
-        except (OSError, *_UNREADABLE) as error:
-            _write(descriptor, note=f"the profiler's trace cannot be read: {error}")
-            return
+    try:
+        events = _events()
+        rows = trace_events.rows(events)
+    except (OSError, RuntimeError, *_UNREADABLE) as error:
+        _write(descriptor, note=f"the profiler's trace cannot be read: {error}")
+        return
     try:
         spans = recorded_spans.pack(trace_events.recording(events, marks=marks))
     except _UNREADABLE as error:
@@ -95,6 +100,15 @@ def _end(descriptor: int, marks: list[tuple[int, int]]) -> None:
         return
     _write(descriptor, rows=rows)
     os.pwrite(descriptor, spans, ROWS_BYTES)
+
+
+def _events() -> list[trace_events.Event]:
+    """Stop the profiler; the events of its trace."""
+    with tempfile.TemporaryDirectory(prefix="recording-") as folder:
+        path = Path(folder, "trace.json")
+        _disable_profiler().save(str(path))
+        events: list[trace_events.Event] = json.loads(path.read_bytes())["traceEvents"]
+        return events
 
 
 def _write(descriptor: int, *, rows: list[profile_rows.Row] | None = None, note: str = "") -> None:

@@ -20,6 +20,7 @@ class ReportKind(IntEnum):
     FAILED = 5
     STORED = 6
     LOOPED = 7
+    RECORDING = 8
 
 
 class CommandKind(IntEnum):
@@ -31,6 +32,7 @@ class CommandKind(IntEnum):
     STORE = 4
     BARE = 5
     LOOP = 6
+    RECORD = 7
 
 
 class Failure(IntEnum):
@@ -108,10 +110,11 @@ class Command:
 
     LOAD carries the call's output file; on GPUs before it the file that describes the inputs, and after it new areas of
     device memory. GO lets the call begin: on CPU ranks it carries the inputs, which no rank has had before. It may ask
-    for a `delay_us` between the line-up and the call (CPU ranks), and to `count` the library collectives in it. A last
-    descriptor takes the records of a recorded call. `reuse` asks a CPU rank to write the new inputs into the tensors of
-    the call before where shapes agree. STORE carries a new output file, for what was returned as it is now. BARE is a
-    bare call, before the submission is there; LOOP asks for `times` calls back to back on the inputs of the last.
+    for a `delay_us` between the line-up and the call (CPU ranks), and to `count` the library collectives in it. `reuse`
+    asks a CPU rank to write the new inputs into the tensors of the call before where shapes agree. RECORD comes between
+    LOAD and GO: the rank records what runs, until the end of the call, into the file that it carries. STORE carries a
+    new output file, for what was returned as it is now. BARE is a bare call, before the submission is there; LOOP asks
+    for `times` calls back to back on the inputs of the last.
     """
 
     kind: CommandKind

@@ -7,6 +7,7 @@ machine share, so that all ranks use one clock.
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 from evaluator.arena.profile_rows import ROWS_BYTES
 
@@ -28,6 +29,7 @@ class WorkName:
     """A name that spans share, and how a kernel was launched: blocks, threads, and per thread or block what it uses.
 
     `registers` is per thread, `shared_bytes` per block; `occupancy_percent` is the profiler's estimate, -1 without one.
+    `source` and `target` are the devices of a copy between two, -1 where the profiler names none.
     """
 
     name: str
@@ -36,6 +38,8 @@ class WorkName:
     registers: int = 0
     shared_bytes: int = 0
     occupancy_percent: int = -1
+    source: int = -1
+    target: int = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +57,10 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """One rank's call from `begin_ns` to `end_ns`; its offset on the clock is known to within `uncertainty_ns`."""
+    """One rank's call from `begin_ns` to `end_ns`; its offset on the clock is known to within `uncertainty_ns`.
+
+    `opened_ns` is when the gate opened by the device's clock, 0 where there was none.
+    """
 
     names: tuple[WorkName, ...]
     lanes: tuple[str, ...]
@@ -62,6 +69,7 @@ class Recording:
     end_ns: int
     uncertainty_ns: int
     dropped: int = 0
+    opened_ns: int = 0
 
 
 class RecordingError(ValueError):
@@ -71,8 +79,8 @@ class RecordingError(ValueError):
 MOST_SPANS, MOST_NAMES, MOST_LANES = 3000, 400, 24
 
 _MAGIC = b"PKBs"
-_HEAD = struct.Struct("<4sIIIIQQQ")
-_NAME = struct.Struct("<160s3I3IIIi")
+_HEAD = struct.Struct("<4sIIIIQQQQ")
+_NAME = struct.Struct("<160s3I3IIIiii")
 _LANE = struct.Struct("<48s")
 _SPAN = struct.Struct("<BBHIQQQ")
 SPANS_BYTES = _HEAD.size + MOST_NAMES * _NAME.size + MOST_LANES * _LANE.size + MOST_SPANS * _SPAN.size
@@ -114,6 +122,7 @@ def bounded(recording: Recording) -> Recording:
         end_ns=recording.end_ns,
         uncertainty_ns=recording.uncertainty_ns,
         dropped=recording.dropped + len(recording.spans) - len(kept),
+        opened_ns=recording.opened_ns,
     )
 
 
@@ -130,6 +139,7 @@ def pack(recording: Recording) -> bytes:
             max(0, kept.begin_ns),
             max(0, kept.end_ns),
             min(max(0, kept.uncertainty_ns), _U64),
+            min(max(0, kept.opened_ns), _U64),
         )
     ]
     parts += [
@@ -139,6 +149,8 @@ def pack(recording: Recording) -> bytes:
             min(work.registers, _U32),
             min(work.shared_bytes, _U32),
             work.occupancy_percent,
+            work.source,
+            work.target,
         )
         for work in kept.names
     ]
@@ -160,7 +172,7 @@ def unpack(content: bytes) -> Recording:
     """
     if len(content) < _HEAD.size:
         raise RecordingError(f"the file has {len(content)} bytes, less than its head")
-    magic, names, lanes, spans, dropped, begin_ns, end_ns, uncertainty_ns = _HEAD.unpack_from(content)
+    magic, names, lanes, spans, dropped, begin_ns, end_ns, uncertainty_ns, opened_ns = _HEAD.unpack_from(content)
     if magic != _MAGIC:
         raise RecordingError("the file does not start with its magic number")
     if names > MOST_NAMES or lanes > MOST_LANES or spans > MOST_SPANS:
@@ -184,18 +196,22 @@ def unpack(content: bytes) -> Recording:
         end_ns=end_ns,
         uncertainty_ns=uncertainty_ns,
         dropped=dropped,
+        opened_ns=opened_ns,
     )
 
 
-def _name(values: tuple[bytes, int, int, int, int, int, int, int, int, int]) -> WorkName:
-    raw, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_bytes, occupancy_percent = values
+def _name(values: tuple[Any, ...]) -> WorkName:
+    raw, *counts = values
+    registers, shared_bytes, occupancy_percent, source, target = counts[6:]
     return WorkName(
         name=_decoded(raw),
-        grid=(grid_x, grid_y, grid_z),
-        block=(block_x, block_y, block_z),
+        grid=(counts[0], counts[1], counts[2]),
+        block=(counts[3], counts[4], counts[5]),
         registers=registers,
         shared_bytes=shared_bytes,
         occupancy_percent=occupancy_percent,
+        source=source,
+        target=target,
     )
 
 

@@ -1,6 +1,6 @@
 """Events of the profiler's trace as rows (what ran how often) and as spans (what ran when)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from evaluator.arena.profile_rows import Row, RowKind
@@ -8,6 +8,8 @@ from evaluator.arena.recorded_spans import Recording, Span, SpanKind, WorkName
 
 CALL, MARK = "pkb:call", "pkb:mark"
 """Names of our own annotations: around the call, and where the host's clock was read."""
+GATE = "pkb_gate"
+"""The kernel behind which the work of a call is queued."""
 
 _OPERATORS = ("c10d::", "_c10d_functional::", "symm_mem::", "gloo:", "nccl:")
 _ON_DEVICE = {"kernel": RowKind.KERNEL, "gpu_memcpy": RowKind.COPY, "gpu_memset": RowKind.FILL}
@@ -19,10 +21,10 @@ _STARTS_WORK = ("Launch", "Memcpy", "Memset")
 Event = Mapping[str, Any]
 
 
-def rows(events: Iterable[Event]) -> list[Row]:
+def rows(events: Sequence[Event]) -> list[Row]:
     """The relevant events of a trace, grouped by name."""
     found: dict[tuple[RowKind, str], list[float]] = {}
-    for event in events:
+    for event in _without_the_judges(events):
         kind = _row_kind(event)
         if kind is not None:
             total = found.setdefault((kind, event["name"]), [0, 0.0, 0])
@@ -49,19 +51,21 @@ def recording(events: Sequence[Event], *, marks: Sequence[tuple[int, int]]) -> R
         events: of the trace; times in microseconds of the profiler's clock.
         marks: when the host's clock read what (ns), just before and just after each annotation `MARK` began.
 
+    Returns:
+        The recording. Its `end_ns` is when the call returned or the device was idle, whichever came later.
+
     Raises:
         ValueError: the trace lacks the call or a mark.
     """
     seen = [event for event in events if event.get("ph") == "X"]
     offset_ns, uncertainty_ns = _offset([event for event in seen if event["name"] == MARK], marks)
-    call = next((event for event in seen if event["name"] == CALL and event.get("cat") == "user_annotation"), None)
+    call = _call(seen)
     if call is None:
         raise ValueError("it does not show where the call began")
     begin_ns = round(call["ts"] * 1000) - offset_ns
-    end_ns = begin_ns + round(call["dur"] * 1000)
     lanes, names, spans = _Numbers(), _Numbers(), []
     # Streams come first, in their order, then the thread of the call, then others.
-    inside = sorted(_inside(seen, call), key=lambda found: _lane_order(found[1], call))
+    inside = sorted(_inside(_without_the_judges(seen), call), key=lambda found: _lane_order(found[1], call))
     threads = _Numbers()
     threads.of(call["tid"])
     for kind, event in inside:
@@ -82,9 +86,43 @@ def recording(events: Sequence[Event], *, marks: Sequence[tuple[int, int]]) -> R
         lanes=tuple(lanes.values),
         spans=tuple(spans),
         begin_ns=begin_ns,
-        end_ns=end_ns,
+        end_ns=max(begin_ns + round(call["dur"] * 1000), *(span.start_ns + span.ns for span in spans), 0),
         uncertainty_ns=uncertainty_ns,
+        opened_ns=max((round(_end_us(gate) * 1000) - offset_ns for gate in _gates(seen)), default=0),
     )
+
+
+def _without_the_judges(events: Sequence[Event]) -> list[Event]:
+    """All events but the work that the judge queues around the call: what its thread starts before and after."""
+    call = _call(events)
+    if call is None:
+        return list(events)
+    around = {
+        event["args"]["correlation"]
+        for event in events
+        if event.get("cat") in _DRIVER
+        and event["tid"] == call["tid"]
+        and not call["ts"] <= event["ts"] <= _end_us(call)
+        and "correlation" in event.get("args", {})
+    }
+    return [
+        event for event in events if not (_is_on_device(event) and event.get("args", {}).get("correlation") in around)
+    ]
+
+
+def _call(events: Iterable[Event]) -> Event | None:
+    """Our annotation around the call."""
+    return next((event for event in events if event["name"] == CALL and event.get("cat") == "user_annotation"), None)
+
+
+def _gates(events: Iterable[Event]) -> Iterator[Event]:
+    """The kernels behind which the call was queued."""
+    return (event for event in events if event.get("cat") == "kernel" and event["name"].startswith(GATE))
+
+
+def _end_us(event: Event) -> float:
+    end: float = event["ts"] + event["dur"]
+    return end
 
 
 class _Numbers:
@@ -117,12 +155,12 @@ def _offset(events: Sequence[Event], marks: Sequence[tuple[int, int]]) -> tuple[
 
 
 def _inside(events: Sequence[Event], call: Event) -> Iterable[tuple[SpanKind, Event]]:
-    """Work of the call: all on the device, for nothing else runs there, and what the host did meanwhile."""
-    end = call["ts"] + call["dur"]
+    """Work of the call: all on the device since it began, and what the host did until it returned."""
+    end = _end_us(call)
     covered: dict[Any, float] = {}
     for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
         kind = _span_kind(event)
-        if kind is None or event["ts"] < call["ts"] or event["ts"] > end:
+        if kind is None or event["ts"] < call["ts"] or (event["ts"] > end and not _is_on_device(event)):
             continue
         if kind is SpanKind.OPERATOR:
             # An operator calls others; the outermost stands for them.
@@ -169,9 +207,13 @@ def _lane_order(event: Event, call: Event) -> tuple[int, str, float]:
 
 
 def _work_name(kind: SpanKind, event: Event) -> WorkName:
+    launched = event.get("args", {})
+    if kind is SpanKind.COPY:
+        return WorkName(
+            name=event["name"], source=int(launched.get("fromDevice", -1)), target=int(launched.get("toDevice", -1))
+        )
     if kind is not SpanKind.KERNEL:
         return WorkName(name=event["name"])
-    launched = event.get("args", {})
     occupancy = launched.get("est. achieved occupancy %")
     return WorkName(
         name=event["name"],

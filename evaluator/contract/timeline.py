@@ -30,7 +30,8 @@ class WorkName(Message, frozen=True, kw_only=True, array_like=True):
     """A name that spans share, and how a kernel of it was launched; written as an array.
 
     `grid` and `block` count blocks and threads, zeros where there are none. `registers` is per thread and
-    `shared_bytes` per block. `occupancy` is the profiler's estimate of the share of warps, None without one.
+    `shared_bytes` per block. `occupancy` is the profiler's estimate of the share of warps, None without one. A copy
+    between two GPUs goes from rank `source` to rank `target`, None where the profiler names none.
     """
 
     name: str
@@ -39,6 +40,8 @@ class WorkName(Message, frozen=True, kw_only=True, array_like=True):
     registers: int = 0
     shared_bytes: int = 0
     occupancy: float | None = None
+    source: int | None = None
+    target: int | None = None
 
 
 class Span(Message, frozen=True, kw_only=True, array_like=True):
@@ -67,7 +70,8 @@ class RankTimeline(Message, frozen=True, kw_only=True):
 
     `lanes` are the device's streams, then the host's threads. The rank was in the call from `begin_ns` to `end_ns`. Its
     offset from the other ranks is known to within `uncertainty_ns`. `dropped` counts the shortest spans, which were
-    left out; `note` says why there are none.
+    left out; `note` says why there are none. `opened_ns` is when the gate opened by this device's clock, None where no
+    gate was recorded. The gates of all ranks open at once, so it shows how far the devices' clocks lie apart.
     """
 
     rank: int
@@ -78,6 +82,7 @@ class RankTimeline(Message, frozen=True, kw_only=True):
     uncertainty_ns: int = 0
     dropped: int = 0
     note: str = ""
+    opened_ns: int | None = None
 
 
 class CallTimeline(Message, frozen=True, kw_only=True):

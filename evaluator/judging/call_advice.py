@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from evaluator.contract import CallTimeline, RankTimeline, Span, SpanKind
-from evaluator.judging.call_parts import CollectiveWait, Gap, Interval, Least, Part, RankSplit
+from evaluator.judging.call_parts import CollectiveWait, Gap, Interval, Least, Part, RankSplit, host_waits
 
 _FAR_LESS = 0.7
 """Below this share of another rank's time, a rank's own kernels hint that the other one waited."""
@@ -33,9 +33,8 @@ class Story:
         return [span for span in self._timeline(rank).spans if self.part_of(span) is wanted]
 
     def host_waits(self, rank: int) -> list[Span]:
-        """The spans in which a rank's host waits for its device inside the call."""
-        low, high = self.window
-        return [one for one in self._timeline(rank).spans if one.kind is SpanKind.WAIT and low <= one.start_ns < high]
+        """The spans in which a rank's host waits for its device inside the call, before it starts more work."""
+        return host_waits(self._timeline(rank), self.window)
 
     def name(self, span: Span) -> str:
         """The short name of a span."""
@@ -59,10 +58,9 @@ def _idle(story: Story) -> str:
     if not story.is_on_device:
         return f"{share} rank {rank.rank} runs no operator: it runs Python code, or has returned."
     waits = story.host_waits(rank.rank)
-    if len(waits) > 1:
-        # The last one is the recorder's own.
+    if waits:
         return (
-            f"{share} rank {rank.rank}'s GPU is idle: its host waits for the device {_times(len(waits) - 1)} "
+            f"{share} rank {rank.rank}'s GPU is idle: its host waits for the device {_times(len(waits))} "
             f"inside the call ({story.name(waits[0])}), and starts the next work only then."
         )
     if rank.launches > len(story.ranks):

@@ -72,7 +72,7 @@ class RankSplit:
 
     `compute_us`, `wire_us` are alone, `both_us` is compute beside wire. `wait_us` is spent in collectives until the
     last rank has entered them, `mixed_us` in the submission's own kernels that reach peers, and `idle_us` is none of
-    these. `launches` counts work on the device, `host_waits` how often the host waited for it.
+    these. `launches` counts work on the device, `host_waits` how often the host waited for it before it started more.
     """
 
     rank: int
@@ -196,8 +196,22 @@ def rank_split(
         mixed_us=(all_ns - length(with_waits)) / 1000,
         idle_us=(call_ns - all_ns) / 1000,
         launches=sum(span.kind.is_on_device for span in inside),
-        host_waits=sum(span.kind is SpanKind.WAIT for span in inside),
+        host_waits=len(host_waits(rank, window)),
     )
+
+
+def host_waits(rank: RankTimeline, window: Interval) -> list[Span]:
+    """The spans in which the host waits for the device inside `window`, before it starts more work.
+
+    A wait after which nothing is started delays nothing. It may also be the recorder's own.
+    """
+    last_ns = max((span.start_ns for span in rank.spans if span.kind is SpanKind.LAUNCH), default=0)
+    low, high = window
+    return [
+        span
+        for span in rank.spans
+        if span.kind is SpanKind.WAIT and span.end_ns > low and span.start_ns < high and span.start_ns < last_ns
+    ]
 
 
 def without(intervals: Sequence[Interval], taken: Sequence[Interval]) -> list[Interval]:

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from evaluator.arena import profiler
 from evaluator.arena.call_buffer import CallBuffer
 from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner
 from evaluator.arena.gate import Gate, Sealer
 from evaluator.arena.loaded_call import LoadedCall
+from evaluator.arena.profiler import Recorder
 from evaluator.arena.protocol import BARRIER_BYTES, CLOCK_PAGE_BYTES
 from evaluator.oracle import messages
 from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup
@@ -69,6 +69,7 @@ class ReferenceRank(TrustedRank):
         self._buffer = CallBuffer(self._device, group_of=self._group)
         self._reference: Callable[..., Any] | None = None
         self._likenesses: tuple[Likeness, ...] = ()
+        self._recorder: Recorder | None = None
 
     def commands(self) -> Mapping[str, Handler]:
         """The commands for calls."""
@@ -113,17 +114,19 @@ class ReferenceRank(TrustedRank):
 
     def _go(self, message: messages.Body, descriptors: list[int]) -> Reply:
         """One call of the reference on what was loaded."""
-        timed = self._runner.run(self._current(), self._call(descriptors), number=message["number"])
+        recorder, self._recorder = self._recorder, None
+        function = self._current() if recorder is None else recorder.around(self._current())
+        timed = self._runner.run(function, self._call(descriptors), number=message["number"])
+        if recorder is not None:
+            recorder.finish()
         tensors = [tensor for tensor in timed.returned if isinstance(tensor, torch.Tensor)]
         self._likenesses = tuple(map(Likeness.of, tensors))
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         return {"claimed_ns": timed.claimed_ns, "bytes": size}, []
 
-    def _record(self, message: messages.Body, descriptors: list[int]) -> Reply:
-        """One call of the reference on what was loaded, recorded into the last descriptor."""
-        *inputs, file = descriptors
-        function = profiler.recorded(self._current(), descriptor=file, device=self._device, line_up=self._barrier.wait)
-        self._runner.run(function, self._call(inputs), number=message["number"])
+    def _record(self, _message: messages.Body, descriptors: list[int]) -> Reply:
+        """Start to record what runs until the end of the next call."""
+        self._recorder = Recorder(os.dup(descriptors[0]), device=self._device)
         return {}, []
 
     def _empty(self, message: messages.Body, descriptors: list[int]) -> Reply:

@@ -9,6 +9,7 @@ from evaluator.judging.call_parts import Part
 from portal.submissions.timelines import Recorded
 
 NO_COUNTERS = "UNAVAILABLE: the links' counters were not read"
+NO_ENDS = "UNAVAILABLE: the profiler does not name both ends of every copy"
 NO_PAIRS = "UNAVAILABLE: the links count bytes per GPU, and NCCL's kernels and stores to a peer name no pair"
 
 
@@ -16,9 +17,8 @@ NO_PAIRS = "UNAVAILABLE: the links count bytes per GPU, and NCCL's kernels and s
 class PairTraffic:
     """From one rank to another: `bytes` in a usual call, by the links' counters, or `why` they are not known.
 
-    `copied_bytes` is what copies that the sender started moved between the two in the recorded call. They may write to
-    the receiver or read from it: the profiler names no direction. `least_bytes` is the cost model's least for the
-    busiest rank.
+    `copied_bytes` is what copies of any rank moved this way in the recorded call, or `why_not_copied`. `least_bytes` is
+    the cost model's least for the busiest rank.
     """
 
     sender: int
@@ -26,6 +26,7 @@ class PairTraffic:
     bytes: int | None
     why: str
     copied_bytes: int | None
+    why_not_copied: str
     least_bytes: float
 
 
@@ -40,6 +41,7 @@ def pair_traffic(report: EvaluationReport, recorded: Recorded) -> list[PairTraff
 
 def _pairs(world_size: int, links: LinkTraffic | None, recorded: Recorded) -> Iterator[PairTraffic]:
     is_read = links is not None and len(links.sent_bytes) == world_size
+    copied = _copied(recorded)
     for sender in range(world_size):
         for receiver in range(world_size):
             if sender == receiver:
@@ -51,19 +53,20 @@ def _pairs(world_size: int, links: LinkTraffic | None, recorded: Recorded) -> It
                 receiver=receiver,
                 bytes=links.sent_bytes[sender] if links is not None and is_known else None,
                 why="" if is_known else NO_PAIRS if is_read else NO_COUNTERS,
-                copied_bytes=_copied(recorded, sender) if world_size == 2 else None,
+                copied_bytes=None if copied is None else copied.get((sender, receiver), 0),
+                why_not_copied=NO_ENDS if copied is None else "",
                 least_bytes=links.least_bytes if links is not None else 0.0,
             )
 
 
-def _copied(recorded: Recorded, number: int) -> int:
-    """The bytes of one rank's copies between GPUs."""
-    names = recorded.call.names
-    return sum(
-        span.bytes
-        for rank in recorded.call.ranks
-        for span in rank.spans
-        if rank.rank == number
-        and span.kind is SpanKind.COPY
-        and call_parts.part(span.kind, names[span.name].name, primitives=recorded.primitives) is Part.WIRE
-    )
+def _copied(recorded: Recorded) -> dict[tuple[int, int], int] | None:
+    """The bytes of copies between GPUs by both ends; None where a copy lacks one."""
+    names, found = recorded.call.names, dict[tuple[int, int], int]()
+    copies = [span for rank in recorded.call.ranks for span in rank.spans if span.kind is SpanKind.COPY]
+    for span in copies:
+        copy = names[span.name]
+        if copy.source is not None and copy.target is not None:
+            found[copy.source, copy.target] = found.get((copy.source, copy.target), 0) + span.bytes
+        elif call_parts.part(span.kind, copy.name, primitives=recorded.primitives) is Part.WIRE:
+            return None
+    return found

@@ -1,6 +1,6 @@
 """Records a call of our own kernels, in mode profile, and says where the time of each went.
 
-    python -m tests.bench.recordings --profile h200x2-nomc --reports FOLDER [--size large] [--seconds 170] [FILE ...]
+    python -m tests.bench.recordings --profile h200x2-nomc --reports FOLDER [--size large,base] [--seconds 85] [FILE ..]
 
 A file is called by its problem (`ring_attention.py`) or follows it (`allgather=FILE`); without any, those in
 problems/entries are taken. They are compiled side by side, then judged one after another. FOLDER takes a report of each
@@ -30,15 +30,19 @@ _ENTRIES = registry.CATALOG.parent / "entries"
 _BUILDS = 6
 
 
-def requests(files: list[str], *, profile: str, size: str) -> dict[str, EvaluationRequest]:
-    """What is asked of the judge, by the file's name."""
-    found = {}
+def requests(files: list[str], *, profile: str, sizes: list[str]) -> list[EvaluationRequest]:
+    """What is asked of the judge: every file at the first size, then at the next."""
+    asked = []
     for given in files:
         slug, _, name = given.rpartition("=")
         path = Path(name)
-        asked = request(slug or path.stem, path, _backend(path.read_text()), profile=profile, mode=Mode.PROFILE)
-        found[path.stem] = msgspec.structs.replace(asked, evaluation_id=path.stem, sizes=(size,))
-    return found
+        wanted = request(slug or path.stem, path, _backend(path.read_text()), profile=profile, mode=Mode.PROFILE)
+        asked.append(msgspec.structs.replace(wanted, evaluation_id=path.stem))
+    return [
+        msgspec.structs.replace(one, evaluation_id=f"{one.evaluation_id}_{size}", sizes=(size,))
+        for size in sizes
+        for one in asked
+    ]
 
 
 def _backend(text: str) -> Backend:
@@ -60,7 +64,7 @@ def main() -> int:
     """Parse the command line, compile, judge and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--profile", required=True)
-    parser.add_argument("--size", default="large")
+    parser.add_argument("--size", default="large", help="names of sizes, with commas between")
     parser.add_argument("--reports", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no judgement is begun after so many")
     parser.add_argument("files", nargs="*", metavar="[SLUG=]FILE")
@@ -69,22 +73,23 @@ def main() -> int:
     begun = time.monotonic()
     options.reports.mkdir(parents=True, exist_ok=True)
     files = options.files or sorted(map(str, _ENTRIES.glob("*.py")))
-    asked = requests(files, profile=options.profile, size=options.size)
+    asked = requests(files, profile=options.profile, sizes=options.size.split(","))
     settings = JudgeSettings(profile=options.profile)
     if profiles.get(options.profile).gpu is not None:
         with contextlib.closing(BuildAhead(settings)) as builders, ThreadPoolExecutor(_BUILDS) as pool:
-            list(pool.map(builders.build, asked.values()))
+            # One build serves all sizes.
+            list(pool.map(builders.build, {one.source: one for one in asked}.values()))
         print(f"compiled after {time.monotonic() - begun:.1f} s", flush=True)
     has_failed = False
     with Judge(settings) as judge:
-        for name, wanted in asked.items():
+        for wanted in asked:
             if time.monotonic() - begun > options.seconds:
-                print(f"{name:36} left out: the time is up")
+                print(f"{wanted.evaluation_id:36} left out: the time is up")
                 continue
             judge.wait_until_warm()
             start = time.monotonic()
             report = judge.evaluate(wanted)
-            (options.reports / f"{name}_{options.size}.json.gz").write_bytes(gzip.compress(report.to_json().encode()))
+            (options.reports / f"{wanted.evaluation_id}.json.gz").write_bytes(gzip.compress(report.to_json().encode()))
             print(line(report, time.monotonic() - start), flush=True)
             has_failed |= report.verdict != "PASSED"
     return int(has_failed)

@@ -37,6 +37,7 @@ ANSWERS = {
     CommandKind.STORE: ReportKind.STORED,
     CommandKind.BARE: ReportKind.DONE,
     CommandKind.LOOP: ReportKind.LOOPED,
+    CommandKind.RECORD: ReportKind.RECORDING,
 }
 
 

@@ -33,8 +33,16 @@ CPU = torch.device("cpu")
 BARRIER = "ncclDevKernel_AllReduce_Sum_u8_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def nobody() -> None:
-    """There is nobody to wait for."""
+def recorded(function, file: int):
+    """`function`, every call of which a recorder writes to `file`."""
+
+    def call(*arguments):
+        recorder = profiler.Recorder(os.dup(file), device=CPU)
+        value = recorder.around(function)(*arguments)
+        recorder.finish()
+        return value
+
+    return call
 
 
 def work(name: str, count: int = 1, kind: WorkKind = WorkKind.KERNEL, us: float = 1.0) -> WorkTotal:
@@ -193,16 +201,14 @@ class TestRecorder:
 
     def test_the_operators_of_a_call_are_recorded_and_its_value_returned(self):
         file = recorded_call.create()
-        call = profiler.recorded(lambda x: x + 1, descriptor=file, device=CPU, line_up=nobody)
-        assert call(torch.ones(2)).tolist() == [2.0, 2.0]
+        assert recorded(lambda x: x + 1, file)(torch.ones(2)).tolist() == [2.0, 2.0]
         assert unpack(os.pread(file, ROWS_BYTES, 0)) == ([], 0, "")
         os.close(file)
 
     def test_a_call_that_takes_the_profiler_for_itself_goes_on(self):
         file, other = recorded_call.create(), recorded_call.create()
-        inner = profiler.recorded(lambda x: x + 1, descriptor=other, device=CPU, line_up=nobody)
-        outer = profiler.recorded(inner, descriptor=file, device=CPU, line_up=nobody)
-        assert outer(torch.ones(2)).tolist() == [2.0, 2.0]
+        inner = recorded(lambda x: x + 1, other)
+        assert recorded(inner, file)(torch.ones(2)).tolist() == [2.0, 2.0]
         assert unpack(os.pread(file, ROWS_BYTES, 0))[2].startswith("the submission used the profiler itself")
         os.close(file)
         os.close(other)

@@ -176,6 +176,47 @@ class TestTrace:
         ]
         assert found.names[0].grid == (4, 1, 1)
 
+    def test_what_is_queued_behind_a_gate_belongs_to_the_call_and_the_judges_own_work_does_not(self):
+        def host(name, start, us, **more):
+            return {"ph": "X", "name": name, "ts": start, "dur": us, "tid": 1, **more}
+
+        def started(name, start, number):
+            return host(name, start, 0.5, cat="cuda_driver", args={"correlation": number})
+
+        def ran(name, start, us, number):
+            return {**KERNEL, "name": name, "ts": start, "dur": us, "args": {"stream": 7, "correlation": number}}
+
+        trace = [
+            host(trace_events.MARK, 0.0, 0.1, cat="user_annotation"),
+            started("cuLaunchKernel", 1.0, 1),
+            started("cuLaunchKernel", 2.0, 2),
+            host(trace_events.CALL, 5.0, 10.0, cat="user_annotation"),
+            started("cuLaunchKernelEx", 6.0, 3),
+            started("cuLaunchKernel", 16.0, 4),
+            ran("pkb_gate", 1.5, 98.5, 1),
+            ran("pkb_seal", 100.5, 3.0, 2),
+            ran(OWN, 104.0, 20.0, 3),
+            ran("pkb_take", 125.0, 2.0, 4),
+        ]
+        found = trace_events.recording(trace, marks=[(0, 0)])
+        on_device = [found.names[span.name].name for span in found.spans if span.kind is SpanKind.KERNEL]
+        assert on_device == [OWN]
+        assert (found.begin_ns, found.end_ns, found.opened_ns) == (5_000, 124_000, 100_000)
+        assert [row.name for row in trace_events.rows(trace)] == [OWN]
+
+    def test_a_copy_between_two_devices_names_both(self):
+        def copy(name, **more):
+            return {"ph": "X", "cat": "gpu_memcpy", "name": name, "ts": 2.0, "dur": 1.0, "tid": 7, "args": more}
+
+        trace = [
+            {"ph": "X", "cat": "user_annotation", "name": trace_events.MARK, "ts": 0.0, "dur": 0.1, "tid": 1},
+            {"ph": "X", "cat": "user_annotation", "name": trace_events.CALL, "ts": 1.0, "dur": 5.0, "tid": 1},
+            copy(PEER_COPY, fromDevice=1, inDevice=0, toDevice=3, bytes=64),
+            copy("Memcpy DtoD (Device -> Device)", device=0, bytes=64),
+        ]
+        found = read(pack(trace_events.recording(trace, marks=[(2_000, 2_000)])))
+        assert [(name.source, name.target) for name in found.names] == [(1, 3), (None, None)]
+
     def test_of_operators_that_call_each_other_the_outermost_stands(self):
         def operator(name, start, us):
             return {"ph": "X", "cat": "cpu_op", "name": name, "ts": start, "dur": us, "tid": 1}
@@ -201,8 +242,9 @@ class TestTrace:
 
     def test_a_recorded_call_leaves_rows_and_spans_in_one_file(self):
         file = recorded_call.create()
-        recorded = profiler.recorded(lambda x: x @ x, descriptor=file, device=CPU, line_up=lambda: None)
-        recorded(torch.ones(64, 64))
+        recorder = profiler.Recorder(os.dup(file), device=CPU)
+        recorder.around(lambda x: x @ x)(torch.ones(64, 64))
+        recorder.finish()
         found = unpack(os.pread(file, SPANS_BYTES, ROWS_BYTES))
         os.close(file)
         assert "aten::matmul" in {work.name for work in found.names}
@@ -266,6 +308,16 @@ class TestSplit:
         found = split(call([(Kind.KERNEL, NCCL, 0, 90)], [(Kind.KERNEL, NCCL, 50, 10), (Kind.KERNEL, NCCL, 80, 10)]))
         assert [rank.wait_us for rank in found.ranks] == [0, 0]
 
+    def test_a_wait_after_which_nothing_is_started_delays_nothing(self):
+        spans = [
+            (Kind.LAUNCH, "cudaLaunchKernel", 0, 5),
+            (Kind.WAIT, SYNCHRONISE, 6, 90),
+            (Kind.KERNEL, GEMM, 20, 10),
+            (Kind.KERNEL, GEMM, 80, 10),
+        ]
+        assert split(call(spans)).ranks[0].host_waits == 0
+        assert split(call([*spans, (Kind.LAUNCH, "cudaLaunchKernel", 70, 5)])).ranks[0].host_waits == 1
+
     def test_launches_before_the_gate_opened_do_not_count(self):
         found = split(call([(Kind.LAUNCH, "cudaLaunchKernel", 0, 30), (Kind.KERNEL, GEMM, 900, 50)]))
         assert found.ranks[0].call_us == 50
@@ -277,6 +329,7 @@ class TestSplit:
                 [
                     (Kind.KERNEL, GEMM, 0, 20),
                     (Kind.WAIT, SYNCHRONISE, 10, 20),
+                    (Kind.LAUNCH, "cudaLaunchKernel", 80, 5),
                     (Kind.WAIT, SYNCHRONISE, 90, 40),
                     (Kind.KERNEL, GEMM, 100, 20),
                 ],

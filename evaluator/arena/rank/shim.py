@@ -25,12 +25,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from evaluator.arena import busy_poll, profiler, protocol
+from evaluator.arena import busy_poll, protocol
 from evaluator.arena.call_buffer import CallBuffer
 from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner, Timed
 from evaluator.arena.gate import Gate, Sealer
 from evaluator.arena.loaded_call import LoadedCall
 from evaluator.arena.process_group import join
+from evaluator.arena.profiler import Recorder
 from evaluator.arena.protocol import Command, CommandKind, Failure, Phase, Report, ReportKind
 from evaluator.arena.rank.collective_count import CollectiveCount
 from evaluator.arena.rank.flight_notes import FlightNotes
@@ -137,6 +138,7 @@ class Shim:
         self._groups: dict[tuple[int, ...], Any] = {}
         self._solution: Callable[..., Any] | None = None
         self._buffer = CallBuffer(self._device, group_of=self._group)
+        self._recorder: Recorder | None = None
 
     def start(self) -> None:
         """Form the process group, prove it with one all-reduce, and report READY."""
@@ -176,6 +178,7 @@ class Shim:
             CommandKind.STORE: self._store,
             CommandKind.BARE: self._bare,
             CommandKind.LOOP: self._loop,
+            CommandKind.RECORD: self._record,
         }
         handlers[command.kind](command, descriptors)
         return True
@@ -242,6 +245,13 @@ class Shim:
             self._groups[ranks] = dist.new_group(list(ranks))
         return self._groups[ranks]
 
+    def _record(self, _command: Command, descriptors: list[int]) -> None:
+        """Start to record what runs, until the end of the next call, into a file."""
+        self._status_page.note(Phase.LOADING)
+        self._recorder = Recorder(descriptors[0], device=self._device)
+        self._status_page.note(Phase.WAITING)
+        self.report(ReportKind.RECORDING)
+
     def _go(self, command: Command, descriptors: list[int]) -> None:
         self._status_page.note(Phase.AT_START)
         self._status_page.flight.call_begins()
@@ -249,9 +259,7 @@ class Shim:
             self._buffer.take_inputs(descriptors.pop(0), reuse=command.reuse)
         loaded = self._buffer.call
         with CollectiveCount(is_wanted=command.count) as counted:
-            timed = self._call(loaded, command, recording_file=next(iter(descriptors), None))
-        for descriptor in descriptors:
-            os.close(descriptor)
+            timed = self._call(loaded, command)
         self._status_page.note(Phase.STORING)
         loaded.output.close()
         loaded.returned = timed.returned
@@ -303,15 +311,15 @@ class Shim:
         self._status_page.note(Phase.WAITING)
         self.report(ReportKind.STORED)
 
-    def _call(self, loaded: LoadedCall, command: Command, *, recording_file: int | None) -> Timed:
+    def _call(self, loaded: LoadedCall, command: Command) -> Timed:
         assert self._solution is not None
-        solution = self._solution
-        if recording_file is not None:
-            solution = profiler.recorded(
-                solution, descriptor=recording_file, device=self._device, line_up=self._barrier.wait
-            )
+        recorder, self._recorder = self._recorder, None
+        solution = self._solution if recorder is None else recorder.around(self._solution)
         with _blamed():
-            return self._runner.run(self._noted(solution), loaded, number=command.call, delay_us=command.delay_us)
+            timed = self._runner.run(self._noted(solution), loaded, number=command.call, delay_us=command.delay_us)
+        if recorder is not None:
+            recorder.finish()
+        return timed
 
 
 @contextlib.contextmanager

@@ -239,6 +239,8 @@ class Caller:
             cancelled=cancelled,
         )
         self._mapped = [item.areas_number for item in inputs]
+        if manner.recordings:
+            self._group.record(number, manner.recordings, seconds=limit_s, cancelled=cancelled)
         opening = Opening(
             key=manner.key,
             head_s=self._head_start.seconds,
@@ -254,7 +256,6 @@ class Caller:
                     inputs=() if is_on_device else [item.file for item in inputs],
                     reuse=manner.reuse,
                     count=manner.kind is not CallKind.PLAIN and self._policy.counts_collectives,
-                    recordings=manner.recordings,
                     seconds=limit_s,
                     cancelled=cancelled,
                 )

@@ -145,6 +145,7 @@ def _rank(rank: int, found: Recording, window: Window, first_ns: int, names: dic
         end_ns=found.end_ns - first_ns,
         uncertainty_ns=min(found.uncertainty_ns, window.closes_ns - window.opens_ns),
         dropped=found.dropped + len(found.spans) - len(spans),
+        opened_ns=found.opened_ns - first_ns if window.holds(found.opened_ns, 0) else None,
     )
 
 
@@ -156,4 +157,6 @@ def _work_name(found: recorded_spans.WorkName) -> WorkName:
         registers=found.registers,
         shared_bytes=found.shared_bytes,
         occupancy=found.occupancy_percent / 100 if 0 <= found.occupancy_percent <= 100 else None,
+        source=found.source if found.source >= 0 else None,
+        target=found.target if found.target >= 0 else None,
     )

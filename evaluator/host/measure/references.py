@@ -87,7 +87,9 @@ class ReferenceClock:
         opening = self._opening()
         try:
             with recorded_call.window() as seen, self._loaded(self._fresh(), opening) as inputs:
-                self._reference.record(opening=opening, inputs=self._late(inputs), files=files)
+                self._reference.record(files)
+                size = max(item.size for item in inputs)
+                self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
                 window = seen()
             return recorded_call.read_timeline(files, window=window)
         finally:

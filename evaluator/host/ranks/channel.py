@@ -12,6 +12,7 @@ _ANSWERS = {
     CommandKind.STORE: ReportKind.STORED,
     CommandKind.BARE: ReportKind.DONE,
     CommandKind.LOOP: ReportKind.LOOPED,
+    CommandKind.RECORD: ReportKind.RECORDING,
 }
 _FAILURES = {
     ReportKind.READY: frozenset({Failure.START}),

@@ -53,10 +53,9 @@ class ReferenceGroup:
             output_bytes=max(body["bytes"] for body, _ in replies),
         )
 
-    def record(self, *, opening: Opening, inputs: Sequence[int], files: Sequence[int]) -> None:
-        """One call as `call` makes it, in which every rank records into its own file."""
-        given = [[*late, file] for late, file in zip(self._per_rank(inputs), files, strict=True)]
-        self._timed({"command": "record"}, opening, given)
+    def record(self, files: Sequence[int]) -> None:
+        """Have every rank record into its file what runs until the end of the next call; raises EvaluatorError."""
+        self._line.ask_each([{"command": "record"}] * self._line.ranks, [(file,) for file in files])
 
     def empty_call(self, *, opening: Opening, inputs: Sequence[int]) -> CallTime:
         """One empty call: the bytes of the last call, without computing; raises EvaluatorError, as `call`."""

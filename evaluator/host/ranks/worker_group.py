@@ -104,6 +104,12 @@ class WorkerGroup:
         self._conversation.ask([(command, buffer) for buffer in buffers])
         self._collect(f"loading call {call}", seconds=seconds, cancelled=cancelled)
 
+    def record(self, call: int, files: Sequence[int], *, seconds: float, cancelled: Callable[[], bool]) -> None:
+        """Have every rank record into its file what runs, from now to the end of `call`; raises GroupTrouble."""
+        command = Command(kind=CommandKind.RECORD, call=call)
+        self._conversation.ask([(command, (file,)) for file in files])
+        self._collect(f"starting to record call {call}", seconds=seconds, cancelled=cancelled)
+
     def go(
         self,
         call: int,
@@ -112,7 +118,6 @@ class WorkerGroup:
         inputs: Sequence[int] = (),
         reuse: bool = False,
         count: bool = False,
-        recordings: Sequence[int] = (),
         seconds: float,
         cancelled: Callable[[], bool],
     ) -> tuple[list[Report], CallTime]:
@@ -124,7 +129,6 @@ class WorkerGroup:
             inputs: CPU ranks get theirs now, one file per rank.
             reuse: whether CPU ranks write them into the tensors of the call before.
             count: whether library collectives in the call are counted.
-            recordings: one file per rank, in which it records what runs in the call.
             seconds: the deadline of the ranks' answers.
             cancelled: asked often.
 
@@ -136,7 +140,7 @@ class WorkerGroup:
             UnseenEnd: a rank answered, but its device has not posted the end of the call.
         """
         delays = (0,) * len(self._workers) if self._plan.clock is not None else opening.delays_us
-        files = [[*inputs[rank : rank + 1], *recordings[rank : rank + 1]] for rank in range(len(self._workers))]
+        files = [inputs[rank : rank + 1] for rank in range(len(self._workers))]
         reports, time_taken = self._timed(
             [
                 (Command(kind=CommandKind.GO, call=call, reuse=reuse, delay_us=delay, count=count), own)

@@ -24,7 +24,7 @@ from evaluator.contract import (
 from evaluator.hardware import profiles
 from evaluator.judging import occupancy
 from portal.submissions import timelines
-from portal.submissions.pair_traffic import NO_COUNTERS, NO_PAIRS, pair_traffic
+from portal.submissions.pair_traffic import NO_COUNTERS, NO_ENDS, NO_PAIRS, pair_traffic
 from problems import registry
 from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
 from tests.portal.pages import scenes
@@ -204,7 +204,7 @@ def test_an_occupancy_that_the_profiler_cannot_tell_follows_from_the_launch():
     assert occupancy.estimate(msgspec.structs.replace(small, block=(2**31, 9, 9)), gpu="H200") is None
 
 
-def traffic(alice, profile: str, **links) -> list:
+def traffic(alice, profile: str, submission: CallTimeline = SUBMISSION, **links) -> list:
     """The pairs of a report on `profile` whose links were counted so."""
     made = scenes.report(scenes.submit(alice, profile=profile).evaluations.get())
     world_size = profiles.get(profile).world_size
@@ -213,7 +213,7 @@ def traffic(alice, profile: str, **links) -> list:
     record = Record(
         rules=rules, sizes=(SizeRecord(size="large", payload_bytes=0, floor_us=None, calls=(), links=counted),)
     )
-    timeline = Timeline(size="large", submission=SUBMISSION)
+    timeline = Timeline(size="large", submission=submission)
     report = msgspec.structs.replace(
         made, world_size=world_size, timing=None, mode=Mode.PROFILE, record=record, timeline=timeline
     )
@@ -224,16 +224,28 @@ def test_between_two_ranks_the_links_counters_say_who_sent_how_much(alice):
     there, back = traffic(alice, "h200x2-nomc", sent_bytes=(1024, 2048), received_bytes=(2048, 1024))
     assert (there.sender, there.receiver, there.bytes, there.least_bytes) == (0, 1, 1024, 1000.0)
     assert (back.sender, back.receiver, back.bytes) == (1, 0, 2048)
-    # Each rank started one copy.
-    assert (there.copied_bytes, back.copied_bytes) == (6_000_000, 6_000_000)
+    # The profiler of this recording named no devices.
+    assert (there.copied_bytes, there.why_not_copied) == (None, NO_ENDS)
 
 
 def test_bytes_of_a_pair_that_nothing_shows_are_unavailable_by_name(alice):
     many = traffic(alice, "h200x4-nomc", sent_bytes=(1, 2, 3, 4), received_bytes=(4, 3, 2, 1))
     assert len(many) == 12
-    assert {(pair.bytes, pair.why, pair.copied_bytes) for pair in many} == {(None, NO_PAIRS, None)}
+    assert {(pair.bytes, pair.why, pair.why_not_copied) for pair in many} == {(None, NO_PAIRS, NO_ENDS)}
     assert {(pair.bytes, pair.why) for pair in traffic(alice, "h200x2-nomc")} == {(None, NO_COUNTERS)}
     assert all(why.startswith("UNAVAILABLE: ") for why in (NO_PAIRS, NO_COUNTERS))
+
+
+def test_copies_that_name_both_ends_are_counted_for_their_pair_among_any_ranks(alice):
+    names = tuple(
+        msgspec.structs.replace(name, source=0, target=3) if name.name == PEER_COPY else name
+        for name in SUBMISSION.names
+    )
+    submission = msgspec.structs.replace(SUBMISSION, names=names)
+    pairs = traffic(alice, "h200x4-nomc", submission, sent_bytes=(1, 2, 3, 4), received_bytes=(4, 3, 2, 1))
+    moved = {(pair.sender, pair.receiver): pair.copied_bytes for pair in pairs if pair.copied_bytes}
+    assert moved == {(0, 3): 12_000_000}
+    assert {pair.why_not_copied for pair in pairs} == {""}
 
 
 def test_a_call_without_spans_is_no_recording(as_alice, alice, local):
