@@ -7,6 +7,7 @@ from celery import Celery
 from celery.signals import setup_logging
 
 from evaluator.broker import site_config
+from portal.database_away import RetriesInALine
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
@@ -23,8 +24,6 @@ def _configure(sender: Celery, **_: object) -> None:
 @setup_logging.connect
 def _leave_logging(**_: object) -> None:
     """The site's settings say how lines look; with a receiver here Celery keeps its hands off."""
-    from portal.plain_messages import RetriesInALine  # noqa: PLC0415 - Django is set up by now
-
     logging.getLogger("celery.app.trace").addFilter(RetriesInALine())
 
 

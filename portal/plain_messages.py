@@ -5,7 +5,7 @@ site's rights, so a node whose machine was taken over could give work to other n
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from celery import Celery, Task
@@ -37,22 +37,6 @@ class PlainTask(Task):  # type: ignore[type-arg]  # Celery's class takes its par
                 raise
             _lines.note(f"{self.name} is dropped", error)
         return None
-
-
-class RetriesInALine(logging.Filter):
-    """Takes Celery's line for every retry without a database out of the log; a line a minute counts them."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line stays."""
-        said = str(record.args.get("exc", "")) if isinstance(record.args, Mapping) else ""
-        if record.levelno > logging.INFO or not said.startswith("Retry in ") or not _is_of_the_database(said):
-            return True
-        _lines.note("reports wait", said)
-        return False
-
-
-def _is_of_the_database(said: str) -> bool:
-    return "OperationalError(" in said or "InterfaceError(" in said
 
 
 def plain_only(task: Task[Any, Any], app: Celery, consumer: Any, **options: Any) -> Handler:

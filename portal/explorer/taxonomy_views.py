@@ -1,9 +1,12 @@
 """The taxonomy browser."""
 
 from collections.abc import Sequence
+from functools import cache, lru_cache
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from evaluator.contract import Primitive
@@ -36,7 +39,7 @@ def browser(request: HttpRequest) -> HttpResponse:
     options = [(facet, facets.options(every, facet, chosen=chosen)) for facet in taxonomy.FACETS_BESIDE]
     counts = board_counts()
     context = {
-        "matrix": taxonomy.matrix(shown),
+        "table": _table(taxonomy.matrix(shown)),
         "count": len(left),
         "total": len(every),
         "few": [(facet, _labelled(offered), chosen[facet.name]) for facet, offered in options if facet.name in _FEW],
@@ -50,6 +53,22 @@ def browser(request: HttpRequest) -> HttpResponse:
         "profiles": [(choice, counts.get(choice.name, 0)) for choice in profiles_by_speed()],
         "primitive": primitive,
         "primitives": list(Primitive),
+        "drawings": _drawings(),
+    }
+    return render(request, "taxonomy/browser.html", context)
+
+
+@lru_cache(maxsize=64)
+def _table(matrix: taxonomy.Matrix) -> SafeString:
+    """The matrix as HTML, made once for equal ones: nothing in the table depends on anything else."""
+    return render_to_string("taxonomy/_matrix.html", {"matrix": matrix})
+
+
+@cache
+def _drawings() -> SafeString:
+    """The transformer and the patterns of communication: the same for every reader while the process lives."""
+    every = registry.problems()
+    context = {
         "patterns": [
             (patterns.pattern(value), sum(value in problem.communication for problem in every))
             for value in Communication
@@ -58,7 +77,7 @@ def browser(request: HttpRequest) -> HttpResponse:
         "parts": taxonomy.transformer(every),
         "others": taxonomy.outside_the_transformer(every),
     }
-    return render(request, "taxonomy/browser.html", context)
+    return render_to_string("taxonomy/_drawings.html", context)
 
 
 def _labelled(offered: Sequence[facets.Option]) -> list[tuple[str, str]]:

@@ -12,8 +12,8 @@ from celery.exceptions import Retry
 from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection
 
 from portal import settings as settings_module
-from portal.database_away import AwayLines, is_database_away
-from portal.plain_messages import PlainTask, RetriesInALine
+from portal.database_away import AwayLines, RetriesInALine, is_database_away
+from portal.plain_messages import PlainTask
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
