@@ -144,9 +144,9 @@ def named(returned: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     ]
 
 
-def without_nothing(parts: list[Any], places: tuple[int, ...]) -> list[Any]:
-    """`parts` less the entries at `places`, as far as they are None."""
-    return [part for place, part in enumerate(parts) if place not in places or part is not None]
+def without_nothing(parts: list[Any], indices: tuple[int, ...]) -> list[Any]:
+    """`parts` less the entries at `indices`, as far as they are None."""
+    return [part for index, part in enumerate(parts) if index not in indices or part is not None]
 
 
 def as_tensor(value: Any, output: Output) -> Any:

@@ -129,7 +129,7 @@ def _without_last(tensor: Tensor, group: Group) -> Tensor:
 
 
 def _rotated(count: int) -> list[int]:
-    """Every shard one place further."""
+    """Every shard one index further."""
     return [(place - 1) % count for place in range(count)]
 
 

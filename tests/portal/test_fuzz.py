@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 
 def keep(node, assignment, *, valid_for_s):
-    """Stands at the place of the broker."""
+    """Replaces the broker."""
 
 
 @pytest.fixture

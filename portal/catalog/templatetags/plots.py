@@ -19,7 +19,7 @@ PAGE_PX = 1140
 
 @register.simple_block_tag
 def plot(content: str, chart: Chart, name: str) -> SafeString:
-    """`{% plot chart "name" %}what it shows{% endplot %}`: the chart for wide and narrow places, of which one shows.
+    """`{% plot chart "name" %}what it shows{% endplot %}`: the chart for wide and narrow screens, of which one shows.
 
     The same chart as Plotly's figure follows as data.
     """

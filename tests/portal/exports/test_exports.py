@@ -149,7 +149,7 @@ def test_only_so_many_download_at_a_time(anonymous, alice, alices, published):
     for response in held:
         assert len(list(response)) == 1
     assert len(rows_of(alices, f"/api/v1/runs/{published.pk}/export/?format=jsonl")) == 1
-    # As many as before find room, so each place was given back.
+    # As many as before may run again, so each was counted as ended.
     for response in [anonymous.get(RUNS) for _ in range(export_views.DOWNLOADS)]:
         assert len(list(response)) == 1
 
