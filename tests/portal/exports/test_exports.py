@@ -43,13 +43,13 @@ def published(alice, node):
     return actions.publish_run(run, by=alice, sources="public")
 
 
-def test_before_the_first_making_one_is_told_when_to_come_back(anonymous):
+def test_before_the_first_version_the_answer_says_when_to_come_back(anonymous):
     answer = anonymous.get(RUNS)
     problem_of(answer, status=503)
     assert int(answer["Retry-After"]) == 60
 
 
-def test_what_is_served_is_the_last_making(anonymous, alice, published):
+def test_what_is_served_is_the_last_version(anonymous, alice, published):
     call_command("make_exports", verbosity=0)
     response = anonymous.get(RUNS)
     assert response["Last-Modified"]
