@@ -168,11 +168,11 @@ def test_a_report_that_the_broker_refuses_is_set_aside_and_logged_and_the_next_o
     wait_until(lambda: waiting.llen("pkb:portal") == 1, what="the next report passes", seconds=60)
     status = NodeStatus(node="a", key="k", slots=(), sandbox=SandboxLevel.NONE, backends=(), revisions={})
 
-    def is_told():
+    def is_logged():
         outbox.send_status(status)
         return not list(spool.glob("*.json"))
 
-    wait_until(is_told, what="the refused report is set aside", seconds=100)
+    wait_until(is_logged, what="the refused report is set aside", seconds=100)
     outbox.close()
     [refused] = spool.glob("*.refused")
     assert Delivery.from_json(refused.read_text()).report.ranks
