@@ -60,12 +60,12 @@ class Implementation:
         Raises:
             WrongStructure: a shape or dtype differs.
         """
-        for output, tensor, owed in zip(self.problem.outputs_in(call.regime), actual, expected, strict=True):
+        for output, tensor, wanted in zip(self.problem.outputs_in(call.regime), actual, expected, strict=True):
             dtype = dtype_of(output, call)
-            if tensor.shape != owed.shape or tensor.dtype != dtype:
+            if tensor.shape != wanted.shape or tensor.dtype != dtype:
                 raise WrongStructure(
                     f"output {output.name!r} is {tuple(tensor.shape)} {tensor.dtype}, "
-                    f"expected {tuple(owed.shape)} {dtype}"
+                    f"expected {tuple(wanted.shape)} {dtype}"
                 )
         return self.compare(call, actual, expected)
 
@@ -123,9 +123,9 @@ def _collect(problem: Problem, returned: Any, arguments: Arguments) -> Outputs:
         returned = named(returned, [output.name for output in problem.outputs])
     parts = list(returned) if isinstance(returned, (tuple, list)) else [] if returned is None else [returned]
     parts = without_nothing(parts, problem.nothing_at)
-    owed = sum(output.argument is None for output in problem.outputs)
-    if len(parts) != owed:
-        raise WrongStructure(f"{problem.slug} returned {len(parts)} values, expected {owed}")
+    count = sum(output.argument is None for output in problem.outputs)
+    if len(parts) != count:
+        raise WrongStructure(f"{problem.slug} returned {len(parts)} values, expected {count}")
     remaining = iter(parts)
     outputs = tuple(
         as_tensor(next(remaining) if output.argument is None else output.written_in(arguments), output)
@@ -144,9 +144,9 @@ def named(returned: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     ]
 
 
-def without_nothing(parts: list[Any], places: tuple[int, ...]) -> list[Any]:
-    """`parts` less the entries at `places`, as far as they are None."""
-    return [part for place, part in enumerate(parts) if place not in places or part is not None]
+def without_nothing(parts: list[Any], indices: tuple[int, ...]) -> list[Any]:
+    """`parts` less the entries at `indices`, as far as they are None."""
+    return [part for index, part in enumerate(parts) if index not in indices or part is not None]
 
 
 def as_tensor(value: Any, output: Output) -> Any:

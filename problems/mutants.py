@@ -70,8 +70,8 @@ def zeros(implementation: Implementation, call: Call) -> Outputs:
 def constant(implementation: Implementation, call: Call) -> Outputs:
     """One number everywhere: the mean of what another call's output was, the best that one can guess."""
     guessed = _expected_output(implementation, _another(call))
-    owed = _expected_output(implementation, call)
-    return tuple(torch.full_like(tensor, _mean(guess)) for tensor, guess in zip(owed, guessed, strict=True))
+    expected = _expected_output(implementation, call)
+    return tuple(torch.full_like(tensor, _mean(guess)) for tensor, guess in zip(expected, guessed, strict=True))
 
 
 def _mean(tensor: Tensor) -> float:
@@ -129,7 +129,7 @@ def _without_last(tensor: Tensor, group: Group) -> Tensor:
 
 
 def _rotated(count: int) -> list[int]:
-    """Every shard one place further."""
+    """Every shard one index further."""
     return [(place - 1) % count for place in range(count)]
 
 

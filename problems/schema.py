@@ -308,7 +308,7 @@ class Problem:
     hops: tuple[Hop, ...] = ()
     mutants_not_applicable: Mapping[str, str] = field(default_factory=dict)
     nothing_at: tuple[int, ...] = ()
-    """Places in the returned tuple where the card has None; they carry no output."""
+    """Indices of the returned tuple where the card has None; they carry no output."""
     notes: tuple[str, ...] = ()
     regimes: tuple[Regime, ...] = ()
     """How calls that are checked and not timed differ from the timed ones, beside calls like these."""
@@ -367,8 +367,8 @@ class Problem:
         )
 
     @property
-    def list_places(self) -> tuple[int, ...]:
-        """The places of those outputs that are lists of tensors."""
+    def list_indices(self) -> tuple[int, ...]:
+        """The indices of those outputs that are lists of tensors."""
         return tuple(place for place, output in enumerate(self.outputs) if output.is_list)
 
     @property

@@ -37,7 +37,7 @@ class Tap:
 
     Attributes:
         payload: what a rank sends in place of a tensor.
-        order: which received shard stands at each place, for collectives that carry one shard per rank.
+        order: which received shard stands at each index, for collectives that carry one shard per rank.
         is_connected: False where nothing leaves a rank: each collective hands back the rank's own part.
         total: how parts are added, by rank, where a collective sums; None for the library's way.
         watch: gets the name and the arguments of each collective before it runs.

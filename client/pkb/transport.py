@@ -213,8 +213,8 @@ def _wait_after(failure: Refused, *, tries: int, retried: frozenset[int]) -> flo
     # After 503 a write may be stored: the connection to the database may break in the middle of its COMMIT.
     if failure.status != 429 and failure.status not in retried:
         return None
-    is_told = failure.status in {429, 503} and failure.retry_after_s is not None
-    return failure.retry_after_s if is_told else backoff_s(tries)
+    has_pause = failure.status in {429, 503} and failure.retry_after_s is not None
+    return failure.retry_after_s if has_pause else backoff_s(tries)
 
 
 def _unanswered(site: str, error: Exception) -> str:

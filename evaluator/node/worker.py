@@ -42,7 +42,7 @@ MIN_PROGRESS_S = 0.5
 PREPARE_RETRY_S = 30.0
 DRAIN_BEATS = 3
 DRAIN_LOOK_S = 0.5
-BUILT_TOLD_S = 600.0
+BUILT_REPORTED_S = 600.0
 """How long heartbeats repeat that something was compiled: one may be lost, and the site counts it once."""
 
 
@@ -210,7 +210,7 @@ class Node:
         )
 
     def _lately_built(self) -> tuple[str, ...]:
-        since = time.monotonic() - BUILT_TOLD_S
+        since = time.monotonic() - BUILT_REPORTED_S
         for lease, at in list(self._built.items()):
             if at < since:
                 del self._built[lease]

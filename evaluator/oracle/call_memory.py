@@ -158,7 +158,7 @@ def _described(problem: Problem, packed: list[list[Any]], *, groups: Sequence[Se
         "mutable": [argument.name for argument in problem.arguments if argument.mutable or argument.scratch],
         "outputs": [None if out.argument is None else [out.argument, out.element] for out in problem.outputs],
         "nothing": list(problem.nothing_at),
-        "lists": list(problem.list_places),
+        "lists": list(problem.list_indices),
         "names": [output.name for output in problem.outputs],
     }
 

@@ -121,7 +121,7 @@ _LAST_P = 3.0
 
 
 def _steps(name: str, points: Sequence[tuple[float, float]], address: str) -> tuple[Point, ...]:
-    """The places at which a curve steps down, and its end at the right edge."""
+    """The points at which a curve steps down, and its end at the right edge."""
     shown = tuple(_at_p(name, p, share, address) for p, share in points if p <= _LAST_P)
     return (*shown, Point(x=_LAST_P, y=shown[-1].y)) if shown and shown[-1].x < _LAST_P else shown
 

@@ -16,7 +16,7 @@ _MOST_LABELS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Ruler:
-    """An axis laid out between two places of the picture, in pixels."""
+    """An axis laid out between two positions of the picture, in pixels."""
 
     axis: Axis
     low: float

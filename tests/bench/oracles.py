@@ -52,11 +52,11 @@ def measure(slug: str, size: str, *, world_size: int, device: torch.device) -> s
         )  # fmt: skip
 
     drawing, _ = timed(lambda number: implementation.make_inputs(call(number)), device)
-    owing, owed = timed(lambda number: implementation.expected(call(number)), device)
+    computing, expected = timed(lambda number: implementation.expected(call(number)), device)
     last = call(_TIMES - 1)
-    given = tuple(right.to(output_dtype(last, output)) for output, right in zip(problem.outputs, owed, strict=True))
-    comparing, _ = timed(lambda _: implementation.compare(last, given, owed), device)
-    return f"{slug:46} {size:6} drawing {drawing:8.2f}  owed {owing:8.2f}  comparing {comparing:8.2f} ms"
+    given = tuple(right.to(output_dtype(last, output)) for output, right in zip(problem.outputs, expected, strict=True))
+    comparing, _ = timed(lambda _: implementation.compare(last, given, expected), device)
+    return f"{slug:46} {size:6} drawing {drawing:8.2f}  expected {computing:8.2f}  comparing {comparing:8.2f} ms"
 
 
 def main() -> None:

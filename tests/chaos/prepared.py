@@ -63,7 +63,7 @@ def report_of(request: EvaluationRequest, *, verdict: Verdict, low: float) -> Ev
 
 
 class PreparedJudge:
-    """Stands at the place of `evaluator.host.Judge`, behind the same methods."""
+    """Replaces `evaluator.host.Judge`, behind the same methods."""
 
     settings = JudgeSettings(profile="cpux2")
     sandbox = SandboxLevel.FULL
@@ -88,7 +88,7 @@ class PreparedJudge:
 
 
 class PreparedBuilds:
-    """Stands at the place of `evaluator.host.build_ahead.BuildAhead`."""
+    """Replaces `evaluator.host.build_ahead.BuildAhead`."""
 
     def build(self, request: EvaluationRequest, *, cancelled: Callable[[], bool]) -> EvaluationReport | None:
         """Wait; a report where the compiler is to refuse the source."""

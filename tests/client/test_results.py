@@ -96,11 +96,11 @@ def test_a_judges_report_is_read_whole():
         "back to back on unchanging inputs: submission 71.0 us, reference 95.0 us; does not affect the ranking",
     ],
 )
-def test_times_are_told_with_what_was_taken_off(words):
+def test_times_are_shown_with_what_was_subtracted(words):
     assert words in diagnosis(judged(SCORE_RULE, **BY_THE_HOST))
 
 
-def test_no_time_that_a_submissions_own_process_told_is_shown():
+def test_no_time_that_a_submissions_own_process_reported_is_shown():
     assert "4321" not in diagnosis(judged(SCORE_RULE, **BY_THE_HOST))
 
 
@@ -142,7 +142,7 @@ def test_a_line_that_is_no_attempt_says_what_one_is(tmp_path):
     assert "docs/" not in str(told.value)
 
 
-def test_where_a_recorded_calls_time_went_is_told_to_the_model_that_revises():
+def test_the_model_that_revises_reads_where_a_recorded_calls_time_went():
     rank = {**dict.fromkeys(("call_us", "wire_us", "both_us", "mixed_us", "idle_us"), 0.0), "rank": 1}
     rank |= {"call_us": 105.0, "compute_us": 35.0, "wait_us": 70.0}
     split = {"advice": "Rank 1 waits.", "largest_gap": "wait", "ranks": [rank]}

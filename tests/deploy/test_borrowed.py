@@ -91,7 +91,7 @@ def test_keda_scales_the_nodes_by_a_metric_that_there_is():
     assert f'pkb_queue_depth{{profile="{profile}"}}' in trigger["metadata"]["query"]
 
 
-def test_a_node_in_kubernetes_is_told_no_secret_of_the_site():
+def test_a_node_in_kubernetes_gets_no_secret_of_the_site():
     [container] = the("StatefulSet", "gpu-h200x8")["spec"]["template"]["spec"]["containers"]
     assert "envFrom" not in container
     assert not any("secret" in str(entry).lower() for entry in container["env"])

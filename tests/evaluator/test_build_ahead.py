@@ -155,7 +155,7 @@ def order_for(name, **changes):
     return BuildOrder(lease=f"lease-{name}", request=request_for(name, **changes))
 
 
-def test_a_node_tells_that_something_is_compiled_until_the_site_has_heard(node, delivered):
+def test_a_node_reports_that_something_is_compiled_until_the_site_has_received_it(node, delivered):
     assert (node.status.builders, node.status.built) == (2, ())
     node.build(order_for("told_one"))
     status = node.status

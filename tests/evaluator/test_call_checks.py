@@ -85,7 +85,7 @@ def test_outputs_that_are_not_all_stored_have_no_fingerprint_to_differ() -> None
         (traces(marks=(None, None), are_late=(True, True)), [(Verdict.INCOMPLETE_OUTPUT, rank) for rank in range(2)]),
     ],
 )
-def test_what_was_otherwise_when_the_end_was_told(seen: Traces, expected: list[tuple[Verdict, int]]) -> None:
+def test_what_differed_when_the_end_was_reported(seen: Traces, expected: list[tuple[Verdict, int]]) -> None:
     assert verdicts_and_ranks(checks().altered(exchange(), seen)) == expected
 
 

@@ -36,7 +36,7 @@ def after(*calls: bool) -> HeadStart:
     return head
 
 
-def test_the_third_call_tells_whether_a_program_queues_all_its_work() -> None:
+def test_the_third_call_shows_whether_a_program_queues_all_its_work() -> None:
     assert after(False, True, True).waits_for_queue
     assert not after(True, True, False).waits_for_queue
     assert after(False, False, True).seconds == LONGEST_S
@@ -121,7 +121,7 @@ def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
         evaluation.close()
 
 
-def test_answers_to_the_host_whose_end_no_device_told_are_tampering(judge: Judge, gated: SlotPlan) -> None:
+def test_answers_to_the_host_whose_end_no_device_reported_are_tampering(judge: Judge, gated: SlotPlan) -> None:
     report = judged(judge, gated, mode=Mode.CHECK)
     assert report.verdict is Verdict.TAMPERED, report.message
     assert "rank 0 answered call 1, but its device never posted the end of the call" in report.message

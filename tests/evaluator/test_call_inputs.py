@@ -30,7 +30,7 @@ BASE = Call(index=3, **KNOWN)
 NEAR = NearCall(index=9, base=3, **KNOWN)
 
 
-def test_near_contents_are_the_bases_but_for_a_few_elements_on_every_rank():
+def test_near_inputs_are_the_bases_but_for_a_few_elements_on_every_rank():
     for draw in (
         lambda call: call.normal("x", ("M", "N")),
         lambda call: call.long_tailed("x", ("M", "N")),
@@ -62,7 +62,7 @@ def test_fingerprint_sees_a_changed_bit_and_an_exchange_of_outputs_but_no_stride
     assert fingerprint(["no tensor", None]) == 0
 
 
-def test_poison_is_nan_in_every_format_and_its_share_is_told():
+def test_poison_is_nan_in_every_format_and_its_share_is_reported():
     poison = outputs.new_poison()
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         assert torch.frombuffer(bytearray(poison), dtype=dtype).isnan().all()
@@ -85,7 +85,7 @@ def policy() -> CallPolicy:
     )
 
 
-def test_special_calls_lie_in_other_places_every_time_and_never_first():
+def test_special_calls_lie_at_other_indices_every_time_and_never_first():
     kinds = [check_kinds(5, policy=policy()) for _ in range(40)]
     assert all(each[0] is CallKind.PLAIN for each in kinds)
     assert all(sorted(each) == sorted(kinds[0]) for each in kinds)
@@ -99,7 +99,7 @@ def specials(*, blocks: int, block_calls: int) -> dict[int, CallKind]:
     return {index: call.special for index, call in planned if call.special is not None}
 
 
-def test_special_calls_lie_between_timed_ones_in_secret_places():
+def test_special_calls_lie_between_timed_ones_at_secret_indices():
     plans = [specials(blocks=12, block_calls=6) for _ in range(40)]
     assert all(len(plan) == 8 and set(plan.values()) == {CallKind.SKEWED, CallKind.NEAR} for plan in plans)
     assert not any(index % 6 == 0 for plan in plans for index in plan), "none comes before a block's first call"

@@ -58,7 +58,7 @@ def test_run_of_a_wrong_program_exits_1_and_names_the_rank(tmp_path: Path) -> No
         (["baseline", "nothing"], "no problem called 'nothing'"),
     ],
 )
-def test_wrong_calls_are_told_what_is_wrong(arguments: list[str], words: str) -> None:
+def test_wrong_calls_get_a_message_that_says_what_is_wrong(arguments: list[str], words: str) -> None:
     done = evaluator(*arguments)
     assert done.returncode == 2
     assert words in done.stderr

@@ -77,7 +77,7 @@ def kinds(conversation):
 
 
 @pytest.mark.parametrize("busy_poll_s", [0.0, LONG_S])
-def test_one_answer_of_each_is_complete_and_tells_who_answered_when(ranks, conversation, busy_poll_s):
+def test_one_answer_of_each_is_complete_and_shows_who_answered_when(ranks, conversation, busy_poll_s):
     ready(ranks)
     before = time.monotonic_ns()
 

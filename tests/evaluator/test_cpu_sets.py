@@ -54,7 +54,7 @@ def test_few_processors_are_everybodys(processors):
 
 
 @pytest.mark.parametrize("busy_poll_s", [0.0, 30.0])
-def test_a_message_is_heard_asleep_or_awake(busy_poll_s):
+def test_a_message_is_received_sleeping_or_busy_polling(busy_poll_s):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         sender = threading.Thread(target=theirs.send, args=(b"GO",))
@@ -64,7 +64,7 @@ def test_a_message_is_heard_asleep_or_awake(busy_poll_s):
     assert packet == b"GO"
 
 
-def test_an_end_that_has_gone_is_heard_awake():
+def test_a_closed_end_is_noticed_while_busy_polling():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         theirs.close()

@@ -73,7 +73,7 @@ ALIVE = Standing.IN_COLLECTIVE
         ([OVERDUE], (Standing.ON_DEVICE, Standing.ON_DEVICE), Verdict.TIMEOUT, 0),
     ],
 )
-def test_cause_is_told_from_consequence(
+def test_cause_is_distinguished_from_consequence(
     incidents: list[Incident], standings: tuple[Standing, ...], verdict: Verdict, rank: int | None
 ) -> None:
     (finding,) = findings_of(trouble(incidents, *standings), size="tiny")
@@ -104,7 +104,7 @@ def test_message_names_the_exception_of_a_traceback_with_a_long_message() -> Non
     assert "RuntimeError: CUDA error: busy" in finding.message
 
 
-def test_a_hang_names_every_rank_and_its_place() -> None:
+def test_a_hang_names_every_rank_and_its_location() -> None:
     (finding,) = findings_of(trouble([OVERDUE], Standing.IN_COLLECTIVE, Standing.FINISHED), size="tiny")
     assert "rank 0 location 0; rank 1 location 1" in finding.message
     assert "call 4 took longer than 10 s" in finding.message
@@ -248,7 +248,7 @@ def waiting_in(operation: str, *, sequence: int = 1, ranks: tuple[int, ...] = (0
         ([["all_reduce"], ["all_reduce"]], False),
     ],
 )
-def test_ranks_that_wait_on_their_gpus_are_told_from_slow_ones_by_what_they_wait_for(
+def test_ranks_that_wait_on_their_gpus_differ_from_slow_ones_by_what_they_wait_for(
     operations: list[list[str]], *, is_deadlock: bool
 ) -> None:
     ranks = tuple(range(len(operations)))
@@ -297,7 +297,7 @@ Current thread 0x00007f0000000002 (most recent call first):
 """
 
 
-def test_stack_tells_where_a_rank_waits() -> None:
+def test_stack_shows_where_a_rank_waits() -> None:
     frames = main_thread(DUMP)
     own = own_frame(frames, source="/source")
     assert own is not None

@@ -43,7 +43,7 @@ def test_equal_faults_count_up_and_keep_the_moment_of_the_first():
 
 @pytest.mark.skipif(bool(GPUS), reason="this machine has GPUs")
 @pytest.mark.parametrize("gpus", [(), (0, 1)])
-def test_a_machine_that_cannot_tell_says_so_instead_of_no_faults(gpus):
+def test_a_machine_without_fault_reports_says_so_instead_of_no_faults(gpus):
     with watching(gpus) as watch:
         assert watch.faults is None
     assert watch.faults is None
@@ -99,7 +99,7 @@ def test_a_report_from_before_there_were_such_fields_still_reads():
 @pytest.mark.multi_gpu
 @pytest.mark.skipif(len(GPUS) < 2, reason="fewer than two GPUs here")
 @pytest.mark.timeout(300)
-def test_a_kernel_that_writes_astray_is_a_fault_that_the_driver_tells(tmp_path):
+def test_a_kernel_that_writes_astray_is_a_fault_that_the_driver_reports(tmp_path):
     text = (HERE / "submissions" / "gpu_allgather_illegal.py").read_text()
     source = SourceBundle(files=(SourceFile(path="solution.py", text=text),))
     request = EvaluationRequest(

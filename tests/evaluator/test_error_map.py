@@ -45,7 +45,7 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize(("tensor", "pattern", "words"), [case[1:] for case in PATTERNS], ids=[c[0] for c in PATTERNS])
-def test_pattern_is_told(tensor: torch.Tensor, pattern: ErrorPattern, words: str) -> None:
+def test_pattern_is_named(tensor: torch.Tensor, pattern: ErrorPattern, words: str) -> None:
     found = mapped(tensor)
     assert found is not None
     assert found.pattern is pattern, found.sentence

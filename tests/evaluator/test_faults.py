@@ -109,7 +109,7 @@ def test_killed_process_is_blamed_on_the_right_party(
     assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 
-def test_an_error_of_ours_under_a_submission_is_told_to_the_operator_and_not_to_the_author(judge: Judge) -> None:
+def test_an_error_of_ours_with_a_submission_is_shown_to_the_operator_and_not_to_the_author(judge: Judge) -> None:
     report = evaluate_and_strike(judge, "evaluator.oracle.launcher", 1)
     assert "of the oracle" in judge.error_log or "oracle rank" in judge.error_log
     assert "Traceback" in judge.error_log

@@ -134,7 +134,7 @@ def test_a_channel_thousands_of_times(data: st.DataObject, commands: list[Comman
 @given(
     head=st.binary(max_size=64), text=st.binary(max_size=300), stack=st.binary(max_size=300), is_answered=st.booleans()
 )
-def test_any_status_page_gives_a_place_in_words(head: bytes, text: bytes, stack: bytes, is_answered: bool) -> None:  # noqa: FBT001
+def test_any_status_page_gives_a_location_in_words(head: bytes, text: bytes, stack: bytes, is_answered: bool) -> None:  # noqa: FBT001
     host_end, rank_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     status_page = os.memfd_create("status_page")
     try:
@@ -173,7 +173,7 @@ def mutated(value: Any, chance: random.Random) -> Any:
     return chance.choice(ODD)
 
 
-def entries_of_a_bent_header(seed: int) -> list[dict[str, Any]]:
+def entries_of_a_malformed_header(seed: int) -> list[dict[str, Any]]:
     """What is read from it; nothing where it is refused."""
     chance = random.Random(seed)
     value: Any = [ENTRY, {"other": "list"}, ENTRY]
@@ -197,15 +197,15 @@ def is_harmless(entry: dict[str, Any]) -> bool:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32))
-def test_any_bent_header_is_read_or_refused(seed: int) -> None:
-    assert all(map(is_harmless, entries_of_a_bent_header(seed)))
+def test_any_malformed_header_is_read_or_refused(seed: int) -> None:
+    assert all(map(is_harmless, entries_of_a_malformed_header(seed)))
 
 
 @pytest.mark.slow
 @settings(max_examples=20_000, deadline=None)
 @given(st.integers(0, 2**32))
-def test_bent_headers_thousands_of_times(seed: int) -> None:
-    assert all(map(is_harmless, entries_of_a_bent_header(seed)))
+def test_malformed_headers_thousands_of_times(seed: int) -> None:
+    assert all(map(is_harmless, entries_of_a_malformed_header(seed)))
 
 
 # ---- what a builder sends ---------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def a_report() -> EvaluationReport:
     )
 
 
-def bent_report(seed: int) -> EvaluationReport | None:
+def malformed_report(seed: int) -> EvaluationReport | None:
     """What is read from it; None where it is refused."""
     chance = random.Random(seed)
     value = json.loads(a_report().to_json())
@@ -326,16 +326,16 @@ def bent_report(seed: int) -> EvaluationReport | None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32))
-def test_any_bent_report_is_read_or_refused(seed: int) -> None:
-    report = bent_report(seed)
+def test_any_malformed_report_is_read_or_refused(seed: int) -> None:
+    report = malformed_report(seed)
     assert report is None or EvaluationReport.from_json(report.to_json()) == report
 
 
 @pytest.mark.slow
 @settings(max_examples=20_000, deadline=None)
 @given(st.integers(0, 2**32))
-def test_bent_reports_thousands_of_times(seed: int) -> None:
-    report = bent_report(seed)
+def test_malformed_reports_thousands_of_times(seed: int) -> None:
+    report = malformed_report(seed)
     assert report is None or EvaluationReport.from_json(report.to_json()) == report
 
 

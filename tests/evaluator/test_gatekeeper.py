@@ -452,7 +452,7 @@ def test_a_gatekeeper_that_stands_still_is_replaced_and_its_late_answer_is_nobod
     assert clock.processes != [still]
 
 
-def test_oracle_ranks_are_told_of_ends_whatever_becomes_of_the_gatekeeper(
+def test_oracle_ranks_get_ends_whatever_becomes_of_the_gatekeeper(
     clock: GateClock, clock_page: ClockPage, page: Page
 ) -> None:
     posted, ticket = Ends(mmap.mmap(clock.ends, ends_page.BYTES)), clock.upcoming

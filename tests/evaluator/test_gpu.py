@@ -116,14 +116,14 @@ class TestOnGpus:
         [("deadlock", "collective 1 of the call, all_reduce of"), ("crossed_collectives", "recv 0<-1 of")],
     )
     @pytest.mark.skipif(WORLD_SIZE != 2, reason="written for two ranks")
-    def test_a_hang_on_gpus_is_told_as_a_deadlock_with_the_collective(self, judge, name, words):
+    def test_a_hang_on_gpus_is_reported_as_a_deadlock_with_the_collective(self, judge, name, words):
         report = judge.evaluate(request(name, "allreduce", Backend.PYTORCH, Mode.CHECK))
         assert report.verdict is Verdict.DEADLOCK, report.message
         assert words in report.message
         assert all("libcuda" in (rank.stack or "") for rank in report.ranks[:1])
 
     @pytest.mark.parametrize("slug", ["distributed_sample_sort", "sam3_allgather_iou_suppression"])
-    def test_contents_of_varying_length_stay_right_in_every_call(self, judge, slug):
+    def test_inputs_of_varying_length_stay_correct_in_every_call(self, judge, slug):
         source = SourceFile(path="solution.py", text=registry.reference_source(slug))
         report = judge.evaluate(
             EvaluationRequest(

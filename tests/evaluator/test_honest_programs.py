@@ -65,7 +65,7 @@ def test_an_honest_program_passes(judge: Judge, name: str) -> None:
     assert report.verdict is Verdict.PASSED, report.message
 
 
-def test_an_argument_with_another_value_is_told_whatever_its_shape(judge: Judge) -> None:
+def test_an_argument_with_another_value_is_noticed_whatever_its_shape(judge: Judge) -> None:
     text = REDUCE + "def solution(tensor):\n    out = work(tensor)\n    tensor.add_(1).unsqueeze_(0)\n    return out\n"
     assert judge.evaluate(request_for_text(text)).verdict is Verdict.INPUT_MUTATED
 

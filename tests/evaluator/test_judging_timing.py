@@ -47,7 +47,7 @@ def test_a_record_without_empty_calls_counts_whole_times():
     assert found.score == pytest.approx(260 / 163, rel=0.005)
 
 
-def test_no_call_counts_as_less_than_can_be_told_apart():
+def test_no_call_counts_as_less_than_the_resolution():
     found, against = timing.conclude([series(candidate_us=0.1)], RULES)
     assert not against
     assert found.sizes[0].candidate.median_us == RULES.resolution_us
@@ -162,7 +162,7 @@ def test_calls_of_cpu_ranks_may_end_before_empty_ones():
     assert timing.conclude([early], profiles.get("cpux2").timing_rules())[1] == []
 
 
-def test_calls_that_took_no_longer_than_empty_ones_tell_nothing_on_practice_boards():
+def test_calls_that_took_no_longer_than_empty_ones_give_no_finding_on_practice_boards():
     """Their net time is the resolution: the interval is honest about it, and has no use."""
     rules = profiles.get("cpux2").timing_rules()
     record = ended_early(series(candidate_us=500.0, reference_us=(10_000.0,) * 12), blocks=12)
@@ -182,7 +182,7 @@ def test_calls_that_took_no_longer_than_empty_ones_tell_nothing_on_practice_boar
     ("low", "high", "is_telling"),
     [(0.9, 1.1, True), (0.5, 5.0, True), (0.5, 5.1, False), (2.0, 30.0, False), (None, None, True), (0.0, 1.0, False)],
 )
-def test_an_interval_tells_something_unless_its_ends_are_more_than_tenfold_apart(low, high, is_telling):
+def test_an_interval_is_too_noisy_if_its_ends_are_more_than_tenfold_apart(low, high, is_telling):
     assert tells(low, high) is is_telling
 
 
@@ -190,7 +190,7 @@ def test_what_ranks_claim_changes_no_score():
     assert gain(report_of(series(), series(size="large", seed=2))) is None
 
 
-def test_the_limit_of_busy_processors_grows_with_the_ranks_and_lets_them_stay_awake_on_gpus():
+def test_the_limit_of_busy_processors_grows_with_the_ranks_and_lets_them_busy_poll_on_gpus():
     def verdicts(profile: str, *, busy_ms: float) -> set[Verdict]:
         """Of a second watched."""
         rules = profiles.get(profile).timing_rules()

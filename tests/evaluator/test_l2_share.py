@@ -25,13 +25,13 @@ class Cache:
         return found
 
 
-def test_what_is_set_aside_in_a_call_is_there_in_the_next_ones():
+def test_a_share_that_a_call_reserves_is_there_in_the_next_ones():
     cache = Cache()
     assert [cache.in_call(asks=32 * MIB), cache.in_call(), cache.in_call()] == [0, 32 * MIB, 32 * MIB]
     assert cache.aside == 0
 
 
-def test_what_is_set_aside_outside_of_a_timed_call_is_there_in_all():
+def test_a_share_reserved_outside_of_a_timed_call_is_there_in_all():
     """At the import of a program, say, which asks once and never again."""
     cache = Cache()
     cache.set(32 * MIB)

@@ -111,7 +111,7 @@ def test_nobody_is_asked_once_the_sandbox_has_ended(ranks):
     assert all(seen.stack is None for seen in ranks.observer.observe())
 
 
-def test_of_a_hang_native_stacks_are_told_beside_pythons_and_stay_out_of_the_log(ranks):
+def test_of_a_hang_native_stacks_are_reported_beside_pythons_and_stay_out_of_the_log(ranks):
     first, second = ranks.observer.observe_hang(answered=frozenset({1}))
     assert first.stack.endswith("Native stacks:\nthread 7:\n  ncclGroupEnd in libnccl.so.2")
     assert second.stack is None

@@ -50,7 +50,7 @@ def marked(tmp_path):
     first.stdout.close()
 
 
-def test_members_are_told_by_their_mark_and_descendants_by_their_parents(marked):
+def test_members_are_found_by_their_mark_and_descendants_by_their_parents(marked):
     processes, first, left = marked
     assert processes.members() == sorted([first.pid, left])
     assert processes.descendants() == [first.pid]

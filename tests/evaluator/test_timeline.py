@@ -384,7 +384,7 @@ class TestSplit:
     def test_without_spans_there_is_none(self):
         assert split(call([])) is None
 
-    def test_names_are_shortened_to_what_tells_them_apart(self):
+    def test_names_are_shortened_to_what_distinguishes_them(self):
         assert short(GEMM) == "cutlass::Kernel2"
         assert short(OWN) == "push_tiles"
         assert len(short("x" * 300)) <= 60

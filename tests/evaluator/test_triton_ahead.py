@@ -23,7 +23,7 @@ def test_stand_ins_have_the_shapes_of_the_size():
     ]
 
 
-def test_a_problem_whose_contents_decide_a_shape_has_no_stand_ins():
+def test_a_problem_whose_inputs_decide_a_shape_has_no_stand_ins():
     assert stand_ins(registry.get("moe_all2all_primitive"), "base", world_size=8, dtype="bfloat16") is None
 
 

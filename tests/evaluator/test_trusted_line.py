@@ -42,7 +42,7 @@ def ask(line: TrustedLine, ends: list[tuple[socket.socket, socket.socket]], *bod
     return [body for body, _ in line.collect("memory")]
 
 
-def test_every_rank_answers_in_its_place(line: TrustedLine, ends: list[tuple[socket.socket, socket.socket]]) -> None:
+def test_every_rank_answers_at_its_index(line: TrustedLine, ends: list[tuple[socket.socket, socket.socket]]) -> None:
     assert ask(line, ends, {"bytes": 1}, {"bytes": 2}) == [{"bytes": 1}, {"bytes": 2}]
 
 
@@ -69,7 +69,7 @@ def test_any_other_failure_is_ours_and_said_with_its_rank(
         ask(line, ends, {"error": "it broke", "is_memory": False}, {"bytes": 2})
 
 
-def test_a_rank_that_has_ended_is_told_with_what_it_printed(
+def test_a_rank_that_has_ended_is_reported_with_what_it_printed(
     line: TrustedLine, ends: list[tuple[socket.socket, socket.socket]]
 ) -> None:
     line.send([{"command": "memory"}] * 2, [()] * 2)

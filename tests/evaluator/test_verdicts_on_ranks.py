@@ -91,7 +91,7 @@ def test_program_gets_its_verdict(
     assert group_directories(work_dir) <= 1  # the next worker group's
 
 
-def test_a_deadlock_is_told_long_before_a_deadline_and_shows_where_each_rank_waits(judged: Judged) -> None:
+def test_a_deadlock_is_found_long_before_a_deadline_and_shows_where_each_rank_waits(judged: Judged) -> None:
     report = judged("deadlock")
     assert " hung, and no rank was running" in report.message
     assert "(collective 1 of the call, all_reduce of bfloat16[" in report.message

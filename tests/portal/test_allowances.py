@@ -95,7 +95,7 @@ def test_a_limit_below_one_evaluation_is_403(alice):
     assert submit(alice, profile="h100x4")
 
 
-def test_new_accounts_have_less_and_are_told_until_when(alice, settings):
+def test_new_accounts_have_less_and_see_until_when(alice, settings):
     settings.NEW_ACCOUNT_DAYS, settings.NEW_ACCOUNT_MAX_QUEUED = 7, 1
     submit(alice)
     refusal = refused(alice)

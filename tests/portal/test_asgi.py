@@ -48,7 +48,7 @@ def test_a_body_without_end_is_refused_before_it_fills_the_disk():
     assert sum(taken) <= settings.BULK_MAX_BYTES + 2 * len(PIECE)
 
 
-def test_a_body_that_stops_in_the_middle_is_told_so():
+def test_a_body_that_stops_in_the_middle_gets_an_answer_that_says_so():
     messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
 
     start, body = answer_to(messages)

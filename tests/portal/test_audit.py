@@ -25,7 +25,7 @@ RUNNING_LEASE = {"state": State.RUNNING, "lease": "held", "slot_index": 7}
 
 
 def keep(*_, **__):
-    """Stands at the place of the broker."""
+    """Replaces the broker."""
 
 
 def judged(author, node, now, **report) -> Evaluation:

@@ -157,7 +157,7 @@ def _answers(url):
         return False
 
 
-def test_a_report_that_the_broker_refuses_is_set_aside_and_told_and_the_next_ones_pass(narrow_broker, tmp_path):
+def test_a_report_that_the_broker_refuses_is_set_aside_and_logged_and_the_next_ones_pass(narrow_broker, tmp_path):
     spool = tmp_path / "spool"
     app = node_app(narrow_broker, tmp_path)
     outbox = Outbox(app, spool, key="a key")
@@ -168,11 +168,11 @@ def test_a_report_that_the_broker_refuses_is_set_aside_and_told_and_the_next_one
     wait_until(lambda: waiting.llen("pkb:portal") == 1, what="the next report passes", seconds=60)
     status = NodeStatus(node="a", key="k", slots=(), sandbox=SandboxLevel.NONE, backends=(), revisions={})
 
-    def is_told():
+    def is_logged():
         outbox.send_status(status)
         return not list(spool.glob("*.json"))
 
-    wait_until(is_told, what="the refused report is set aside", seconds=100)
+    wait_until(is_logged, what="the refused report is set aside", seconds=100)
     outbox.close()
     [refused] = spool.glob("*.refused")
     assert Delivery.from_json(refused.read_text()).report.ranks
@@ -252,7 +252,7 @@ def test_a_node_reads_its_settings():
         ({"PKB_NODE_USERS": "2000-1000"}, "PKB_NODE_USERS"),
     ],
 )
-def test_a_node_that_is_told_nonsense_names_the_variable(changes, named):
+def test_a_node_with_a_nonsensical_setting_names_the_variable(changes, named):
     with pytest.raises(Misconfigured, match=named):
         NodeSettings.from_environment(environment(**changes))
 

@@ -36,7 +36,7 @@ SOURCE = "def solution(tensor):\n    return tensor\n"
 
 
 class Ordered(list[tuple[str, BuildOrder]]):
-    """Stands at the place of the broker and keeps what builders were sent."""
+    """Replaces the broker and keeps what builders were sent."""
 
     def __call__(self, node, order, *, valid_for_s):
         assert valid_for_s > 0

@@ -139,7 +139,7 @@ def test_a_report_that_meets_no_database_is_tried_again(worker_app):
     ("said", "stays"),
     [
         ("Retry in 4s: OperationalError('connection refused')", False),
-        ("Retry in 4s: StorageAway('the bucket does not answer')", True),
+        ("Retry in 4s: StorageUnavailable('the bucket does not answer')", True),
     ],
 )
 def test_retries_without_a_database_are_not_a_line_each(said, stays):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 
 def keep(node, assignment, *, valid_for_s):
-    """Stands at the place of the broker."""
+    """Replaces the broker."""
 
 
 @pytest.fixture
@@ -70,13 +70,13 @@ def try_messages(evaluation: Evaluation, *, times: int, seed: int) -> None:
             Report.objects.all().delete()
 
 
-def test_bent_messages_change_nothing_or_what_they_say(leased):
+def test_malformed_messages_change_nothing_or_what_they_say(leased):
     try_messages(leased, times=60, seed=7)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_bent_messages_thousands_of_times(leased, seed):
+def test_malformed_messages_thousands_of_times(leased, seed):
     try_messages(leased, times=500, seed=seed)
 
 

@@ -50,7 +50,7 @@ def test_receivers_get_the_evaluation_as_it_ended(running, now, receiver):
 
 
 @pytest.mark.django_db
-def test_a_cancelled_evaluation_is_told_of_too(alice, running, receiver):
+def test_a_cancelled_evaluation_is_announced_too(alice, running, receiver):
     states = []
     receiver(lambda ended: states.append(ended.evaluation.state))
     actions.cancel_evaluation(running, by=alice)
@@ -72,7 +72,7 @@ def test_a_receiver_that_fails_takes_the_end_back_and_is_heard(running, now, rec
 
 
 @pytest.mark.django_db(transaction=True)
-def test_nothing_is_told_outside_a_transaction():
+def test_nothing_is_announced_outside_a_transaction():
     hook: Hook[str] = Hook()
     heard: list[str] = []
     hook.connect(heard.append, uid="a test")

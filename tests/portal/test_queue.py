@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Sent(list[tuple[str, Assignment]]):
-    """Stands at the place of the broker and keeps what was sent."""
+    """Replaces the broker and keeps what was sent."""
 
     def __call__(self, node: str, assignment: Assignment, *, valid_for_s: int) -> None:
         assert valid_for_s > 0

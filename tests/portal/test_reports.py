@@ -34,7 +34,7 @@ pytestmark = pytest.mark.django_db
 
 
 def keep(node, assignment, *, valid_for_s):
-    """Stands at the place of the broker."""
+    """Replaces the broker."""
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_failure_of_ours_is_queued_again_with_its_report_kept(leased, now, ver
     assert Report.objects.get().attempt == 1
 
 
-def test_the_next_try_is_told_why_those_before_it_ended_and_its_report_repeats_that(leased, node, now, later, settings):
+def test_the_next_try_learns_why_those_before_it_ended_and_its_report_repeats_that(leased, node, now, later, settings):
     sent = []
 
     def send_again(at):

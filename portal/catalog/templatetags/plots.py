@@ -32,7 +32,7 @@ class _Drawn:
 
 @register.simple_block_tag
 def plot(content: str, chart: Chart, name: str) -> SafeString:
-    """`{% plot chart "name" %}what it shows{% endplot %}`: the chart for wide and narrow places, of which one shows.
+    """`{% plot chart "name" %}what it shows{% endplot %}`: the chart for wide and narrow screens, of which one shows.
 
     The same chart as Plotly's figure follows as data.
     """

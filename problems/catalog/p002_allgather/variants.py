@@ -27,7 +27,7 @@ def chunked(tensor: Tensor) -> Tensor:
 
 
 def own_everywhere(tensor: Tensor) -> Tensor:
-    """The own matrix in every place."""
+    """The own matrix at every index."""
     return torch.stack([tensor] * dist.get_world_size())
 
 

@@ -45,7 +45,7 @@ def stack_on_every_rank(tensor: Tensor, dst: int = 0) -> Tensor:
 
 
 def own_everywhere(tensor: Tensor, dst: int = 0) -> Tensor:
-    """The destination's own matrix in every place."""
+    """The destination's own matrix at every index."""
     return torch.stack([tensor] * dist.get_world_size()) if dist.get_rank() == dst else tensor
 
 

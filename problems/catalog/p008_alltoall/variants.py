@@ -26,7 +26,7 @@ def gathered(tensor: Tensor) -> Tensor:
 
 
 def transposed_slices(tensor: Tensor) -> Tensor:
-    """The slices that came from rank s stand at place W - 1 - s."""
+    """The slices that came from rank s are at index W - 1 - s."""
     return gathered(tensor).flip(0)
 
 

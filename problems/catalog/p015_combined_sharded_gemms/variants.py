@@ -55,7 +55,7 @@ def gelu(x_local: Tensor, W1: Tensor, W2: Tensor) -> Tensor:
 
 
 def own_shard_everywhere(x_local: Tensor, W1: Tensor, W2: Tensor) -> Tensor:
-    """The own shard in every rank's place."""
+    """The own shard at every rank's index."""
     rows = x_local.chunk(dist.get_world_size())[dist.get_rank()]
     return _layers(torch.cat([rows] * dist.get_world_size(), dim=1), W1, W2)
 

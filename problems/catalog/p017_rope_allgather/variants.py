@@ -31,7 +31,7 @@ def gathered_before_rotating(q_local: Tensor, k_local: Tensor, cos_local: Tensor
 
 
 def broadcasts(q_local: Tensor, k_local: Tensor, cos_local: Tensor, sin_local: Tensor) -> Pair:
-    """One broadcast per rank into its place."""
+    """One broadcast per rank to its index."""
     own = torch.stack([_rotated(x, cos_local, sin_local) for x in (q_local, k_local)])
     shards = [own.clone() for _ in range(dist.get_world_size())]
     for rank, shard in enumerate(shards):

@@ -41,7 +41,7 @@ def point_to_point(
     num_global_tokens_per_local_expert: Tensor,
     group: None,
 ) -> Dispatched:
-    """One send and one receive per peer; rows find their place by a prefix sum over counts."""
+    """One send and one receive per peer; a prefix sum over counts gives the offsets of the rows."""
     del group, num_experts
     mapping = _order(expert_mask)
     rows = torch.cat(_received(hidden_states, mapping, input_splits, output_splits))

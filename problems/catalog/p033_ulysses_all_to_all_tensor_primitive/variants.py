@@ -40,7 +40,7 @@ def not_packed(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Ten
 
 
 def own_piece_repeated(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Tensor:
-    """The piece that stays at home, in every place."""
+    """The piece that stays on the rank, at every index."""
     del group
     own = x.chunk(dist.get_world_size(), dim=scatter_dim)[dist.get_rank()]
     return torch.cat([own] * dist.get_world_size(), dim=gather_dim)

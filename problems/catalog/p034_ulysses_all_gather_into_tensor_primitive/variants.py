@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def ring(x: Tensor, group: None) -> Tensor:
-    """Shares travel around the ring, one place per step."""
+    """Shares go around the ring, one rank per step."""
     del group
     me, world_size = dist.get_rank(), dist.get_world_size()
     parts = [x] * world_size
@@ -20,7 +20,7 @@ def ring(x: Tensor, group: None) -> Tensor:
 
 
 def broadcasts(x: Tensor, group: None) -> Tensor:
-    """One broadcast per rank into its place."""
+    """One broadcast per rank to its index."""
     del group
     parts = [x.clone() if rank == dist.get_rank() else torch.empty_like(x) for rank in range(dist.get_world_size())]
     for rank, part in enumerate(parts):
@@ -29,7 +29,7 @@ def broadcasts(x: Tensor, group: None) -> Tensor:
 
 
 def sum_of_padded(x: Tensor, group: None) -> Tensor:
-    """All-reduce over copies that are zero but for the own place, which adds nothing to a number but zeros."""
+    """All-reduce over copies that are zero except at the own index: only zeros are added to a number."""
     del group
     out = x.new_zeros((dist.get_world_size(), *x.shape))
     out[dist.get_rank()] = x

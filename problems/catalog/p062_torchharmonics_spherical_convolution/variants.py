@@ -15,7 +15,7 @@ Group = dist.ProcessGroup | None
 
 
 def _with(psi: Tensor, *, values: Tensor, indices: Tensor | None = None) -> Tensor:
-    """`psi` with other values and, where given, other places."""
+    """`psi` with other values and, where given, other indices."""
     places = psi.indices() if indices is None else indices
     return torch.sparse_coo_tensor(places, values, psi.shape, is_coalesced=True, check_invariants=False)
 

@@ -116,7 +116,7 @@ def lambda_left(*arguments: Any) -> Answer:
 
 
 def own_weights_only(*arguments: Any) -> Answer:
-    """Returns the rank's own weights in every rank's place."""
+    """Returns the rank's own weights at every rank's index."""
     _, covariances, following = solution(*arguments)
     return list(arguments[2]) * dist.get_world_size(), covariances, following
 

@@ -46,7 +46,7 @@ def candidates_only(
     if top_k is None:
         return solution(vocab_parallel_logits, target, tp_group, top_k, top_p)
     wanted = _target_logits(vocab_parallel_logits.float(), target)
-    # Twice k leaves room for some ties at the k-th place, and for no more.
+    # Twice k leaves room for some ties at the k-th logit, and for no more.
     count = min(2 * top_k, vocab_parallel_logits.shape[-1])
     candidates = _gathered(vocab_parallel_logits.topk(count, dim=-1).values).float()
     survivors = filtered(candidates.flatten(0, 1), top_k, top_p)

@@ -76,7 +76,7 @@ def unbalanced(local_shard: Tensor, group: None = None) -> Tensor:
 
 
 def off_by_one(local_shard: Tensor, group: None = None) -> Tensor:
-    """Every cut one place too far."""
+    """Every cut one index too far."""
     return _balanced(torch.cat(_shares(local_shard)).sort().values.roll(-1))
 
 

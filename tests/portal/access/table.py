@@ -138,7 +138,7 @@ def _try(client: Callable[[], Client], route: Route, method: str, address: str) 
         answer = _answer(client(), route, method, address)
         said = _in_a_word(answer)
         if answer.streaming:
-            # A download holds its place until it is read to its end.
+            # A download counts as running until it is read to its end.
             list(answer)
         transaction.set_rollback(True)
     if written and (said != "ok" or method == "GET"):

@@ -64,7 +64,7 @@ def test_a_session_reads_and_needs_the_csrf_token_to_write(alice):
     assert "CSRF" in problem_of(response, status=403)["detail"]
 
 
-def test_anonymous_callers_are_slowed_down_and_told_for_how_long(anonymous):
+def test_anonymous_callers_are_slowed_down_and_learn_for_how_long(anonymous):
     responses = [anonymous.get("/api/v1/nodes/") for _ in range(121)]
     assert [response.status_code for response in responses[:120]] == [200] * 120
     problem_of(responses[-1], status=429)

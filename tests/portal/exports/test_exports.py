@@ -43,13 +43,13 @@ def published(alice, node):
     return actions.publish_run(run, by=alice, sources="public")
 
 
-def test_before_the_first_making_one_is_told_when_to_come_back(anonymous):
+def test_before_the_first_version_the_answer_says_when_to_come_back(anonymous):
     answer = anonymous.get(RUNS)
     problem_of(answer, status=503)
     assert int(answer["Retry-After"]) == 60
 
 
-def test_what_is_served_is_the_last_making(anonymous, alice, published):
+def test_what_is_served_is_the_last_version(anonymous, alice, published):
     call_command("make_exports", verbosity=0)
     response = anonymous.get(RUNS)
     assert response["Last-Modified"]
@@ -149,7 +149,7 @@ def test_only_so_many_download_at_a_time(anonymous, alice, alices, published):
     for response in held:
         assert len(list(response)) == 1
     assert len(rows_of(alices, f"/api/v1/runs/{published.pk}/export/?format=jsonl")) == 1
-    # As many as before find room, so each place was given back.
+    # As many as before may run again, so each was counted as ended.
     for response in [anonymous.get(RUNS) for _ in range(export_views.DOWNLOADS)]:
         assert len(list(response)) == 1
 

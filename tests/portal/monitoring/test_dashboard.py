@@ -69,7 +69,7 @@ def test_the_profile_variable_finds_the_profiles(prometheus):
     assert "cpux2" in prometheus.ask(f"label/{label}/values", **{"match[]": metric})
 
 
-def test_panels_of_the_dashboard_are_told_apart_and_do_not_overlap():
+def test_panels_of_the_dashboard_have_distinct_titles_and_do_not_overlap():
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
     taken = set()
     for panel in DASHBOARD["panels"]:

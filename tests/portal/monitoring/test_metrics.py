@@ -46,7 +46,7 @@ def state():
     }
 
 
-def test_every_process_tells_what_happened_to_the_submission(site):
+def test_every_process_counts_what_happened_to_the_submission(site):
     web, worker = read(site.metrics("web")), read(site.metrics("worker"))
     dispatcher, node = read(site.metrics("dispatcher")), read(site.metrics("alpha"))
     assert value(web, "pkb_evaluations_queued_total", profile="cpux2", mode="check") == 1
@@ -62,7 +62,7 @@ def test_every_process_tells_what_happened_to_the_submission(site):
     assert value(node, "pkb_node_outbox_reports") == 0
 
 
-def test_web_tells_the_state_of_the_site(site):
+def test_web_exposes_the_state_of_the_site(site):
     found = read(site.metrics("web"))
     assert value(found, "pkb_state_up") == 1
     assert value(found, "pkb_broker_up") == 1
@@ -183,7 +183,7 @@ def test_answers_are_kept_for_those_who_ask_at_once(db, django_assert_num_querie
         collector.collect()
 
 
-def test_a_database_that_is_away_is_told_and_no_error(db):
+def test_a_database_that_is_away_is_reported_and_no_error(db):
     def away(*_):
         raise OperationalError
 

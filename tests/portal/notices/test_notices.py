@@ -51,7 +51,7 @@ def told(user):
 # What is noted, and for whom
 
 
-def test_a_verdict_is_told_to_its_author_alone(alice, bob, node):
+def test_a_notice_of_a_verdict_goes_to_its_author_alone(alice, bob, node):
     channel(alice)
     channel(bob)
     submission = judged(alice, node, low=2.0)
@@ -81,7 +81,7 @@ def test_a_record_beaten_and_a_place_lost_are_told_once_each(alice, bob, node, d
 BOARD = "All-reduce (sum) of one matrix on h100x4"
 
 
-def test_what_is_derived_anew_tells_nothing(alice, bob, node, operator):
+def test_what_is_derived_anew_sends_no_notice(alice, bob, node, operator):
     first = judged(alice, node, low=3.0)
     judged(bob, node, low=2.0)
     for user in (alice, bob):
@@ -91,7 +91,7 @@ def test_what_is_derived_anew_tells_nothing(alice, bob, node, operator):
     assert told(alice) == told(bob) == []
 
 
-def test_a_run_tells_once_that_it_is_done_and_nothing_of_its_attempts(alice, node, listener):
+def test_a_run_sends_one_notice_that_it_is_done_and_none_of_its_attempts(alice, node, listener):
     channel(alice, url=listener.url)
     run = make_run(alice)
     results = add(run, *(line(sample=number) for number in range(30))).results
@@ -116,7 +116,7 @@ def test_a_run_that_goes_on_is_not_done(alice, node, listener):
     assert listener.heard == []
 
 
-def test_what_is_switched_off_is_not_noted_and_not_told(alice, node, listener):
+def test_what_is_switched_off_is_not_noted_and_not_sent(alice, node, listener):
     own = channel(alice, url=listener.url)
     judged(alice, node)
     actions.set_kinds(own, kinds=["run_done"])

@@ -92,7 +92,7 @@ def test_privacy_and_terms_are_what_the_operator_wrote(client):
         assert f'href="{address}"' in client.get("/").content.decode()
 
 
-def test_security_txt_names_whom_to_tell(client, settings):
+def test_security_txt_names_whom_to_write_to(client, settings):
     assert client.get("/.well-known/security.txt").status_code == 404
     settings.SECURITY_CONTACT = "mailto:security@example.org"
     answer = client.get("/.well-known/security.txt")

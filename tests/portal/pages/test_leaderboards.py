@@ -175,7 +175,7 @@ def test_a_board_opens_on_the_hardware_with_most_entries_not_on_a_practice_profi
     assert re.search(r'href="\?profile=h200x8&amp;backend=pytorch">8 x H200 <span class="chip-note">1</span>', text)
 
 
-def test_the_list_of_problems_tells_how_far_each_is_on_the_chosen_hardware(client, local):
+def test_the_list_of_problems_shows_how_far_each_is_on_the_chosen_hardware(client, local):
     stand(scenes.person("first"), local, low=1.0, high=1.1)
     text = page(client, "/problems/")
     assert "1 of 87 solved, 0 significantly faster than the reference" in text
@@ -271,7 +271,7 @@ def test_scaling_shows_the_leaders_of_one_machine_side_by_side(client, local):
     assert 'data-plot="scaling-h200x2"' in text
 
 
-def test_what_is_open_tells_unsolved_from_unbeaten(client, local):
+def test_what_is_open_distinguishes_unsolved_from_unbeaten(client, local):
     everything = len(registry.problems())
     stand(scenes.person("close"), local, low=0.8, high=1.1)
     text = page(client, "/leaderboards/open/", profile="h200x8")

@@ -49,7 +49,7 @@ def change(**values) -> None:
     Evaluation.objects.update(**values)
 
 
-def test_a_stream_tells_of_every_change_and_ends_with_the_evaluation(alice, local):
+def test_a_stream_reports_every_change_and_ends_with_the_evaluation(alice, local):
     submission = scenes.submit(alice)
     path = follow(submission)
 

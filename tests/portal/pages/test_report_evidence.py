@@ -111,7 +111,7 @@ def test_what_was_taken_off_and_how_calls_began_stand_beside_the_times(as_alice,
     assert "earlier rule" not in page
 
 
-def test_no_page_shows_a_time_that_a_submissions_own_process_told(as_alice, alice, local):
+def test_no_page_shows_a_time_that_a_submissions_own_process_reported(as_alice, alice, local):
     submission = scenes.submit(alice)
     told = msgspec.structs.replace(timed_by_host(scenes.timing(sizes=("tiny",))).sizes[0], claimed_us=4321.0)
     audit = RecordedWork(size="tiny", works=(WorkTotal(kind=WorkKind.KERNEL, name="gather", count=2, us=4321.0),))
@@ -140,7 +140,7 @@ def test_a_score_by_the_earlier_rule_is_said_to_be_one(as_alice, alice, local):
     assert "Overhead subtracted" not in page
 
 
-def test_times_that_tell_nothing_are_shown_as_words_and_never_as_an_interval(as_alice, alice, local):
+def test_times_that_are_too_noisy_are_shown_as_words_and_never_as_an_interval(as_alice, alice, local):
     """A busy practice board: empty calls took longer than calls, so net times are the resolution."""
     submission = scenes.submit(alice)
     timing = timed_by_host(scenes.timing(sizes=("tiny", "base")))
@@ -201,7 +201,7 @@ def test_node_links_and_audited_work_stand_beside_the_verdict(as_alice, alice, l
     assert cells(page, "What ran in one call") == ["kernel gather&lt;uint4&gt; 2 not reported 1"]
 
 
-def test_a_reference_that_met_its_contents_before_is_said_to_have(as_alice, alice, local):
+def test_a_page_says_that_a_reference_had_run_on_its_inputs_before(as_alice, alice, local):
     submission = scenes.submit(alice)
     known = SizeRecord(size="base", payload_bytes=1, floor_us=None, calls=(), is_primed=True)
     other = SizeRecord(size="large", payload_bytes=1, floor_us=None, calls=())

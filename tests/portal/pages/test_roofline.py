@@ -301,7 +301,7 @@ def test_measured_ceilings_are_drawn_beside_the_datasheet(client, tmp_path, monk
     assert re.search(r">1.00 MiB</th><td[^>]*>50.0 µs<.*?>30.0 GB/s<.*?>none<", reached)
 
 
-def test_home_opens_on_references_by_the_present_rule_while_nobody_has_a_place(client):
+def test_home_opens_on_references_by_the_current_rule_while_nobody_has_a_place(client):
     page = client.get("/")
     shown = page.context["roofline_profile"].name
     assert measurements.baselines(shown).rule == SCORE_RULE

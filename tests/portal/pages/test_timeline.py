@@ -164,7 +164,7 @@ def test_a_picture_has_the_longest_spans_and_says_how_many_it_leaves_out(as_alic
     assert page.count("<rect x=") <= 2 * 1000 + 10
 
 
-def test_kernels_that_reach_peers_are_told_apart_where_something_shows_that_they_can(as_alice, alice, local):
+def test_kernels_that_reach_peers_are_distinguished_where_something_shows_that_they_can(as_alice, alice, local):
     own = call([(SpanKind.KERNEL, OWN, 0, 50)], [(SpanKind.KERNEL, OWN, 0, 50)])
     seen = Detection(primitive=Primitive.SM_LOAD_STORE, evidence=EvidenceSource.COMPILED, detail="LD.E.STRONG.SYS")
     submission = scenes.submit(alice)
@@ -195,7 +195,7 @@ def test_a_recorded_call_that_took_longer_than_usual_ones_is_split_without_the_d
     assert timelines.split_data(recorded)["usual_us"] == round(usual_us, 3)
 
 
-def test_an_occupancy_that_the_profiler_cannot_tell_follows_from_the_launch():
+def test_an_occupancy_that_the_profiler_lacks_follows_from_the_launch():
     gemm = WorkName(name=GEMM, grid=(2, 66, 1), block=(384, 1, 1), registers=168, shared_bytes=213_188)
     assert occupancy.estimate(gemm, gpu="H200") == 12 / 64
     small = WorkName(name=OWN, grid=(2048, 1, 1), block=(256, 1, 1), registers=30)

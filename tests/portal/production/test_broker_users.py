@@ -132,7 +132,7 @@ def test_a_node_receives_its_work(parties):
     assert take(parties.app_of_a(), work_queue(parties.a, declared=False)) == (TaskName.JUDGE, [text])
 
 
-def test_a_node_cannot_read_what_others_tell_the_site(parties):
+def test_a_node_cannot_read_what_others_send_to_the_site(parties):
     with pytest.raises(REFUSED):
         take(parties.app_of_a(), site_queue(parties.a_url, declared=False))
 
@@ -202,7 +202,7 @@ def test_a_node_on_another_machine_reaches_the_broker_over_tls(broker, parties):
 
 
 @pytest.mark.parametrize(("host", "trusted"), [("localhost", False), ("127.0.0.1", True)], ids=["issuer", "host"])
-def test_a_broker_that_cannot_prove_who_it_is_is_not_told_anything(broker, parties, host, trusted):
+def test_a_broker_that_cannot_prove_who_it_is_is_sent_nothing(broker, parties, host, trusted):
     done = sent_over_tls(broker, parties, host=host, trusted=trusted)
 
     assert done.returncode != 0

@@ -107,7 +107,7 @@ def test_a_node_reaches_the_broker_and_nothing_else():
     }
 
 
-def test_a_node_is_told_no_secret_of_the_site():
+def test_a_node_gets_no_secret_of_the_site():
     told = COMPOSE["services"]["node"]["environment"]
 
     assert set(told) == {

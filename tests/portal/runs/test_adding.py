@@ -40,7 +40,7 @@ def test_an_upload_sent_twice_adds_nothing(alice):
     assert Attempt.objects.count() == Submission.objects.count() == Evaluation.objects.count() == 4
 
 
-def test_another_source_at_the_same_place_is_refused_because_a_run_is_append_only(alice):
+def test_another_source_for_the_same_sample_and_step_is_refused_because_a_run_is_append_only(alice):
     run = make_run(alice)
     add(run, line())
     [result] = add(run, line(source="def solution(tensor):\n    return tensor\n")).results
@@ -257,7 +257,7 @@ def test_a_rejudge_adds_an_evaluation_and_the_attempt_shows_the_newest(alice, no
     assert sorted(attempt.submission.evaluations.values_list("verdict", flat=True)) == ["PASSED", "WRONG_RESULT"]
 
 
-def test_gpu_time_is_reserved_then_settled_and_our_own_faults_cost_nothing(alice, node, settings):
+def test_gpu_time_is_reserved_then_charged_and_our_own_faults_cost_nothing(alice, node, settings):
     settings.RESERVED_SECONDS = 30.0
     run = make_run(alice, profile="h200x8-nomc")
     one, two = (result.attempt for result in add(run, line(), line(sample=1)).results)

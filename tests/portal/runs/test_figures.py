@@ -110,7 +110,7 @@ def test_a_speedup_barely_above_one_is_drawn_as_fast_to_its_own_interval_and_no_
     assert figures.fast_curve(samples, problems=4) == ((0.0, 0.5), (1.009, 0.25), (1.5, 0.0))
 
 
-def test_samples_without_a_verdict_are_told_apart():
+def test_samples_without_a_verdict_are_counted_apart():
     pending, checked, passed = Sample(verdict="", is_pending=True), Sample(verdict=""), Sample(verdict="PASSED")
     bare = figures.without_verdict({"a": [pending, passed], "b": [checked]}, k=2, problems=4)
     assert (bare.pending, bare.unranked, bare.missing) == (1, 1, 1 + 2 * 2)

@@ -15,7 +15,7 @@ WRONG = "def solution(tensor):\n    return tensor.clone()\n"
 
 
 @pytest.mark.slow
-def test_a_run_is_judged_told_and_published(stack, alice, listener):  # noqa: F811 - the fixture
+def test_a_run_is_judged_announced_and_published(stack, alice, listener):  # noqa: F811 - the fixture
     stack.start_all()
     run = make_run(alice)
     webhooks.add_webhook(run.model.organisation, url=listener.url, events=["run.completed", "attempt.ended"], by=alice)

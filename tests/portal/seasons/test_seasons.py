@@ -314,7 +314,7 @@ def test_what_a_failure_of_ours_ends_is_judged_once_more(ended, node, now, setti
     assert actions.finish(ended, now=now, despite_failures=True).final_at == now
 
 
-def test_a_settled_rejudge_is_not_repeated(ended, node, now):
+def test_a_finished_rejudge_is_not_repeated(ended, node, now):
     (again,) = actions.rejudge_leaders(ended, now=now)
     assert actions.rejudge_leaders(ended, now=now) == []
     judge(again, node, now, low=1.2)
@@ -444,7 +444,7 @@ def test_entering_and_leaving_in_the_browser(define, alice, bob, client):
     assert client.get("/seasons/winter/enter/").status_code == 405
 
 
-def test_the_feed_tells_of_leads_and_the_end(ended, client):
+def test_the_feed_reports_leads_and_the_end(ended, client):
     feed = client.get("/feeds/seasons/winter.atom").content.decode()
     assert "Winter is open" in feed
     assert "alice leads allreduce at 4.100" in feed

@@ -76,7 +76,7 @@ def told(alice, node, listener, settings):
     return webhook, run
 
 
-def test_an_event_is_told_once_and_signed(told, listener):
+def test_an_event_is_sent_once_and_signed(told, listener):
     webhook, run = told
     assert deliver_due(timezone.now()) == 1
     assert deliver_due(timezone.now() + timedelta(days=1)) == 0
@@ -113,7 +113,7 @@ def test_a_redirect_is_not_followed(told, listener):
     assert WebhookDelivery.objects.get().error == "answered 302 Found"
 
 
-def test_addresses_inside_the_operators_network_are_not_told(told, listener, settings):
+def test_addresses_inside_the_operators_network_get_nothing(told, listener, settings):
     settings.WEBHOOKS_TO_PRIVATE_ADDRESSES = False
     webhook, _ = told
     type(webhook).objects.update(url=listener.url.replace("http://", "https://"))
@@ -272,7 +272,7 @@ def test_receivers_that_do_not_answer_keep_nobody_else_waiting(told, alice, node
     wait_until(lambda: not telling.is_busy, what="all turns have ended", seconds=20)
 
 
-def test_whoever_has_much_to_be_told_goes_behind_whoever_waits_longer_since_their_turn(told, node, listener):
+def test_whoever_gets_much_goes_behind_whoever_waits_longer_since_their_turn(told, node, listener):
     """A receiver that takes its time, with a long row of old events, keeps nobody from their turn."""
     busy, _ = told
     now = timezone.now()
@@ -411,7 +411,7 @@ def test_an_organisation_has_only_so_many_tests_sent(told, alice, monkeypatch):
     assert refused.value.status == 429
 
 
-def test_a_removed_webhook_is_told_nothing_more(told, alice, listener):
+def test_a_removed_webhook_gets_nothing_more(told, alice, listener):
     actions.remove_webhook(told[0], by=alice)
     assert deliver_due(timezone.now()) == 0
     assert listener.heard == []
