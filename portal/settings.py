@@ -319,7 +319,7 @@ SPECTACULAR_SETTINGS = {
 BROKER_URL = env.str("PKB_BROKER_URL", default="filesystem://")
 BROKER_DIR = Path(env.str("PKB_BROKER_DIR", default=str(DATA_DIR / "broker")))
 # Where nodes put reports, so that messages only name them: s3://bucket/prefix, or file:///folder on one machine. Empty:
-# reports travel in messages.
+# messages carry the reports.
 ARTEFACT_URL = env.str("PKB_ARTEFACT_URL", default="")
 # Of what speaks as S3 does, such as https://minio.example.org; empty for S3 itself.
 ARTEFACT_ENDPOINT = env.str("PKB_ARTEFACT_ENDPOINT", default="")

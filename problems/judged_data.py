@@ -1,7 +1,7 @@
 """What a problem's spec decides of a judgement, as text that two specs share exactly where they judge alike.
 
-It holds what the spec comes to, not how it is written: fields, and what its functions give at every world size that
-is told apart. Prose for readers, the taxonomy and what only tests look at are left out.
+It holds what the spec comes to, not how it is written: fields, and what its functions give at every world size that is
+distinguished. Prose for readers, the taxonomy and what only tests look at are left out.
 """
 
 import json

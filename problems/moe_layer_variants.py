@@ -131,7 +131,7 @@ def networks_moved(names: Sequence[str], group_of: GroupOf, twist: Twist = Twist
 
 
 def tokens_moved(names: Sequence[str], group_of: GroupOf, twist: Twist = Twist()) -> Program:
-    """Gathers all tokens, computes in the run's dtype what the own network owes them, and sums in float32."""
+    """Gathers all tokens, computes in the run's dtype what the own network contributes to them, and sums in float32."""
 
     def program(*values: Any) -> Tensor:
         arguments = dict(zip(names, values, strict=True))

@@ -55,7 +55,7 @@ def _shapes(implementation: Implementation, call: Call) -> list[list[torch.Size]
     return [[value.shape for value in arguments.values() if isinstance(value, Tensor)] for arguments in ranks]
 
 
-def _owed(implementation: Implementation, call: Call) -> Outputs:
+def _expected_output(implementation: Implementation, call: Call) -> Outputs:
     """The right outputs in the dtypes that a program must return."""
     expected = implementation.expected(call)
     outputs = zip(implementation.problem.outputs, expected, strict=True)
@@ -64,13 +64,13 @@ def _owed(implementation: Implementation, call: Call) -> Outputs:
 
 def zeros(implementation: Implementation, call: Call) -> Outputs:
     """Zeros everywhere."""
-    return tuple(torch.zeros_like(tensor) for tensor in _owed(implementation, call))
+    return tuple(torch.zeros_like(tensor) for tensor in _expected_output(implementation, call))
 
 
 def constant(implementation: Implementation, call: Call) -> Outputs:
     """One number everywhere: the mean of what another call's output was, the best that one can guess."""
-    guessed = _owed(implementation, _another(call))
-    owed = _owed(implementation, call)
+    guessed = _expected_output(implementation, _another(call))
+    owed = _expected_output(implementation, call)
     return tuple(torch.full_like(tensor, _mean(guess)) for tensor, guess in zip(owed, guessed, strict=True))
 
 
@@ -158,8 +158,8 @@ def stale_output(implementation: Implementation, call: Call) -> Outputs:
 
 
 def peer_output(implementation: Implementation, call: Call) -> Outputs:
-    """What the next rank owes."""
-    return _owed(implementation, call.at_rank((call.rank + 1) % call.world_size))
+    """The next rank's expected output."""
+    return _expected_output(implementation, call.at_rank((call.rank + 1) % call.world_size))
 
 
 def _stale_argument(name: str) -> Mutant:

@@ -17,7 +17,7 @@ from problems.schema import Problem
 CATALOG = Path(__file__).parent / "catalog"
 _FOLDER = re.compile(r"p(?P<number>\d{3})_(?P<slug>[A-Za-z0-9_]+)")
 _JUDGED_FILES = ("inputs.py", "reference.py", "oracle.py")
-# How outputs are compared is part of every problem, whether its oracle says so or not.
+# How outputs are compared is part of every problem, whether or not its oracle has a `compare`.
 _ALWAYS_SHARED = "comparison"
 # A spec counts by the data that it comes to, so the classes and words that it is made from do not.
 _COUNTED_AS_DATA = {"schema", "taxonomy", "regimes"}

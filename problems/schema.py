@@ -9,12 +9,12 @@ inputs.py
     `make_inputs(call) -> dict[str, value]`: the arguments of one rank for one call, in signature order.
 reference.py
     `solution(...)`: the baseline that submissions are timed against; plain PyTorch and torch.distributed.
-oracle.py
-    `expected(call) -> tuple`: the outputs that rank `call.rank` owes, computed from all ranks' inputs in higher
-    precision and without a collective; optionally `compare(call, actual, expected)` where element-wise will not do.
+oracle.py `expected(call) -> tuple`: the expected output of rank `call.rank`, computed from all ranks' inputs in higher
+    precision and without a collective. Optionally `compare(call, actual, expected)`, where comparing element by element
+    will not do.
 variants.py
-    `HONEST` and `MUTANTS`: programs with the solution's signature that must pass, and that must fail; `NARROW`: by
-    the name of a regime, programs that are right but for that regime.
+    `HONEST` and `MUTANTS`: programs with the solution's signature that must pass, and that must fail. `NARROW`:
+    by the name of a regime, programs that are correct except in that regime.
 statement.md
     What the problem asks, for a reader who knows CUDA but not this workload.
 """
@@ -65,13 +65,12 @@ class Argument:
 
     `shape` names dimension symbols (or integers); a name that is no dimension is a length that the data of a call
     decide. For `tensors` it is that of each of them and `count` says how many there are; for a `sparse tensor`
-    (coalesced COO) it is that of the dense tensor.
-    `dtype` is a torch dtype's name, or `input` for the run's dtype.
-    `replicated` says that every rank receives the same contents (new ones on every call); `mutable` that a
-    solution may write to it, in which case it is an output as well; `scratch` that it may be overwritten and nobody
-    looks at it afterwards. `shape_elsewhere` is the shape on the ranks that are not the root of a rooted collective,
-    where it differs there. `shared_within` names the process-group parameter whose ranks receive the same contents,
-    while other ranks receive others, or the integer parameter that says how many neighbouring ranks do.
+    (coalesced COO) it is that of the dense tensor. `dtype` is a torch dtype's name, or `input` for the run's dtype.
+    `replicated` says that every rank receives the same values (new ones on every call). `mutable` says that a solution
+    may write to it; then it is an output as well. `scratch` says that it may be overwritten and is not compared
+    afterwards. `shape_elsewhere` is the shape on the ranks that are not the root of a rooted collective, where it
+    differs there. `shared_within` names the process-group parameter whose ranks receive the same values, while other
+    ranks receive others, or the integer parameter that says how many neighbouring ranks do.
     """
 
     name: str
@@ -141,9 +140,9 @@ EXACT = Tolerance(atol=0.0, rtol=0.0, calibration="bit-exact: integers, booleans
 class Output:
     """One tensor that `solution` returns, or writes when `argument` names a mutable parameter.
 
-    Where that parameter is a list of tensors, `element` is the tensor's place in it. With `on_host` the tensor lies on
-    the CPU whatever the run's device, and has to be complete when `solution` returns; a torch.Size and a list of
-    ints count as such a tensor of int64.
+    Where that parameter is a list of tensors, `element` is the tensor's index in it. With `on_host` the tensor lies on
+    the CPU whatever the run's device, and has to be complete when `solution` returns. A torch.Size and a list of ints
+    count as such a tensor of int64.
 
     With `is_list` the output is a list (or tuple) of tensors of one shape and dtype, and `shape` begins with their
     number; it is compared as one tensor, their stack. Where `argument` names a list, its entries after the call count:
@@ -270,7 +269,7 @@ class Regime:
         at_large: False where a rank may then hold so much more that there is no room for it at `large`.
         least_world_size: on fewer ranks there is no such call.
         dtypes: the run's dtypes that can hold its values; () for all.
-        narrow: which of the generic programs is right but for this regime; "" where `variants.py` has one.
+        narrow: which of the generic programs is correct except in this regime; "" where `variants.py` has one.
     """
 
     name: str

@@ -51,7 +51,7 @@ class Outcome:
 
 
 def call_of(trial: Trial, implementation: Implementation, *, rank: int, world_size: int) -> Call:
-    """The call of `trial` as `rank` meets it on the CPU."""
+    """The call of `trial` as `rank` gets it on the CPU."""
     regime = implementation.problem.regime(trial.regime) if trial.regime else None
     return Call(
         key=trial.key,
@@ -79,7 +79,7 @@ def attempt(trial: Trial) -> Outcome:
 
 @lru_cache(maxsize=4)
 def _expected(trial: Trial, rank: int) -> Outputs:
-    """What `rank` owes in the call of `trial`: kept, because many programs are tried on the same few calls."""
+    """The expected output of `rank` in the call of `trial`. It is kept, as many programs are tried on few calls."""
     implementation = load(trial.slug)
     return implementation.expected(call_of(trial, implementation, rank=rank, world_size=dist.get_world_size()))
 

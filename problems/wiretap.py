@@ -40,7 +40,7 @@ class Tap:
         order: which received shard stands at each place, for collectives that carry one shard per rank.
         is_connected: False where nothing leaves a rank: each collective hands back the rank's own part.
         total: how parts are added, by rank, where a collective sums; None for the library's way.
-        watch: is told the name and the arguments of each collective before it runs.
+        watch: gets the name and the arguments of each collective before it runs.
     """
 
     payload: Callable[[Tensor, Group], Tensor] = _unchanged

@@ -14,7 +14,7 @@ hypothesis.settings.load_profile("any load")
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings():
-    """A file, not memory: SQLite in memory knows no waiting for locks, so threads would not meet as processes do."""
+    """A file, not memory: SQLite in memory never waits for locks, so threads would not compete as processes do."""
     database = settings.DATABASES["default"]
     if database["ENGINE"].endswith("sqlite3"):
         database.setdefault("TEST", {})["NAME"] = str(settings.DATA_DIR / "test.sqlite3")

@@ -45,7 +45,7 @@ def wait_until(condition: Callable[[], Value], *, what: str, seconds: float = VE
 
 
 class Process(NamedTuple):
-    """A process, told from a later one with the same number by its start (in clock ticks after boot)."""
+    """A process, distinguished from a later one with the same number by its start (in clock ticks after boot)."""
 
     pid: int
     started: int
@@ -135,7 +135,7 @@ class Stack:
         self.start_node("alpha")
 
     def start_worker(self, name: str = "worker", *, environment: dict[str, str] | None = None) -> None:
-        """The process that hears what nodes tell."""
+        """The process that takes the nodes' messages."""
         options = ["--queues", "portal", "--pool", "solo", "--loglevel", "info", "--without-gossip", "--without-mingle"]
         self._start(
             name, ["-m", "celery", "-A", "portal", "worker", "--hostname", f"{name}@test", *options], environment

@@ -1,4 +1,4 @@
-"""Where a generation has programs judged: as attempts of a run, or as submissions of one's own."""
+"""Where a generation has programs judged: as attempts of a run, or as your own submissions."""
 
 from dataclasses import dataclass
 
@@ -54,7 +54,7 @@ class RunJudge:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnJudge:
-    """Judges submissions of one's own: without a run, for one's own standing."""
+    """Judges your own submissions: without a run, for your own standing."""
 
     site: Client
     settings: Settings

@@ -1,4 +1,4 @@
-"""`pkb init` and `pkb judge`: working on a problem in a folder of one's own."""
+"""`pkb init` and `pkb judge`: working on a problem in your own folder."""
 
 import os
 import subprocess

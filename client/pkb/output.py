@@ -32,7 +32,7 @@ def print_text(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows below their names; as tab-separated lines where nobody looks at it."""
+    """Rows below their names; as tab-separated lines where the output is no terminal."""
     if not results.is_terminal:
         # In one piece, so that `| head` does not break the pipe in the middle.
         click.echo("\n".join("\t".join(row) for row in [columns, *rows]))

@@ -629,7 +629,7 @@ class TreeRun(Result, frozen=True, kw_only=True):
     notes: str
 
 
-class Understood(Result, frozen=True, kw_only=True):
+class ImportPreview(Result, frozen=True, kw_only=True):
     """What importing a solution tree would do; `lacking` names the fields that it still needs."""
 
     run: TreeRun

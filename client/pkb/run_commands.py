@@ -12,7 +12,7 @@ import msgspec
 from . import output
 from .context import Context, with_context
 from .errors import ExitCode, UsageError
-from .results import EventPage, Figures, LineResult, Run, RunBrief, Understood
+from .results import EventPage, Figures, ImportPreview, LineResult, Run, RunBrief
 from .runs import NewRun
 from .submission_commands import BACKENDS, backend_option
 from .uploads import Uploaded, journal_path, upload
@@ -226,7 +226,7 @@ def _is_confirmed(context: Context) -> bool:
     return False
 
 
-def _say_understood(context: Context, understood: Understood) -> None:
+def _say_understood(context: Context, understood: ImportPreview) -> None:
     """What the site would make of the tree, and what it lacks."""
     if context.as_json:
         output.print_json(understood)

@@ -13,12 +13,12 @@ from .results import (
     BulkResult,
     EventPage,
     Import,
+    ImportPreview,
     Organisation,
     Quota,
     Run,
     RunBrief,
     RunPage,
-    Understood,
 )
 from .transport import Transport, decode
 
@@ -142,7 +142,7 @@ class Runs:
         with self._transport.download(f"runs/{identifier(run_id)}/export/", params={"format": format}) as pieces:
             return sum(into.write(piece) for piece in pieces)
 
-    def preview_tree(self, name: str, content: bytes, fields: Mapping[str, str]) -> Understood:
+    def preview_tree(self, name: str, content: bytes, fields: Mapping[str, str]) -> ImportPreview:
         """What `import_tree` would do with the same arguments; the site stores nothing."""
         answer = self._transport.request(
             "POST",
@@ -152,7 +152,7 @@ class Runs:
             is_repeatable=True,
             timeout_s=_BULK_TIMEOUT_S,
         )
-        return decode(answer, Understood)
+        return decode(answer, ImportPreview)
 
     def import_tree(self, name: str, content: bytes, fields: Mapping[str, str]) -> Import:
         """A zip of a solution tree becomes a run; `fields` are organisation, model, version, provider, profile, ..."""

@@ -99,8 +99,9 @@ class GpuReading(Message, frozen=True, kw_only=True):
 
     Attributes:
         gpu: its minor number.
-        moment: "alone" (the reference before any rank could read the submission), "revealing" (just before that),
-            "before" and "after" the timed calls, or "block 3" (a leg of the reference in the third block).
+        moment: "alone": the reference's calls before any rank could read the submission. "revealing": just before ranks
+            may read it. "before" and "after": around the timed calls. "block 3": a leg of the reference in the third
+            block.
         sm_mhz, memory_mhz, watts, celsius: clocks, power and temperature.
         throttled_by: the driver's reasons for clocks below what was asked for, in NVML's words; "sw_power_cap" and
             "gpu_idle" are normal.

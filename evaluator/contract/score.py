@@ -4,7 +4,7 @@ from evaluator.contract.message import Message
 
 
 def is_faster(low: float | None, *, than: float = 1.0) -> bool:
-    """Whether a speedup whose interval begins at `low` lies above `than` beyond doubt: its whole interval does.
+    """Whether a speedup whose interval begins at `low` is significantly above `than`: its whole interval is.
 
     `than` = 1 is the reference. Boards, people, models, runs, agents, exports and the API all mean this by "faster".
     None, for a program that was not timed, is faster than nothing.

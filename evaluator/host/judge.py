@@ -145,9 +145,9 @@ class Judge:
             hold: when it should be over; None for the slot's `evaluation_s` from now.
 
         Returns:
-            The report. An error of the judge is a verdict, never an exception: JUDGE_FAILURE where the node proved to
-            be faulty, JUDGE_ERROR where a submission was being handled and the node works, and UNSUPPORTED where the
-            judge lacks memory beside the submission alone. `error_log` then holds the error.
+            The report. An error of the judge is a verdict, never an exception. It is JUDGE_FAILURE where the node
+            proved to be faulty, and JUDGE_ERROR where a submission was being handled and the node works. It is
+            UNSUPPORTED where the judge lacks memory only beside the submission. `error_log` then holds the error.
 
         Raises:
             EvaluationCancelled: `cancelled()` became true.

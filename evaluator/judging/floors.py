@@ -39,8 +39,8 @@ def arithmetic_s(cost: Cost, peaks: Peaks, *, dtype: str) -> float:
     Args:
         cost: operations per rank; `matmul` runs on the tensor cores in the run's `dtype`.
         peaks: FLOP/s by kind.
-        dtype: torch name of the run's dtype. float32 products are counted at the tensor cores' bf16 rate halved twice
-            (TF32 is refused as a downgrade, but a kernel may emulate float32 products on tensor cores).
+        dtype: torch name of the run's dtype. float32 products are counted at a quarter of the tensor cores' bf16 rate.
+            TF32 is refused as a downgrade, but a kernel may emulate float32 products on tensor cores.
 
     Raises:
         KeyError: the cost model names a kind of arithmetic that has no peak.

@@ -159,7 +159,7 @@ class Slot:
             raise JudgeStuck(f"the judge has not ended {limit_s:g} s after it began:\n{where}") from error
 
     def _give_up_judge(self, request: EvaluationRequest, why: str) -> None:
-        """Leave a judge that stands still behind. Its processes end with this node's."""
+        """Give up a judge that hangs. Its processes end with this node's."""
         self._judge = None
         self._is_quarantined = True
         self._note = (
@@ -223,7 +223,7 @@ class Slot:
 
 
 class JudgeStuck(Exception):
-    """A judge stands still; the text says where."""
+    """A judge hangs; the text says where."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from django.contrib.auth import views as auth
 from django.urls import path, re_path
 
 from portal.accounts import views
-from portal.accounts.leaving_for import leaving_for, returning_from, where_mail_is_set_up
+from portal.accounts.other_sites import returning_from, to_other_site, where_mail_is_set_up
 from portal.accounts.throttle import CODES, MAILS, SIGN_UPS, limited
 
 _ours = [
@@ -68,11 +68,11 @@ _elsewhere = [
     path("elsewhere/sign-up/", limited("sign-up", SIGN_UPS)(elsewhere.signup), name="socialaccount_signup"),
     path("elsewhere/cancelled/", elsewhere.login_cancelled, name="socialaccount_login_cancelled"),
     path("elsewhere/failed/", elsewhere.login_error, name="socialaccount_login_error"),
-    path("github/", leaving_for(github.oauth2_login), name="github_login"),
+    path("github/", to_other_site(github.oauth2_login), name="github_login"),
     path("github/back/", returning_from(github.oauth2_callback), name="github_callback"),
-    path("google/", leaving_for(google.oauth2_login), name="google_login"),
+    path("google/", to_other_site(google.oauth2_login), name="google_login"),
     path("google/back/", returning_from(google.oauth2_callback), name="google_callback"),
-    path("oidc/<slug:provider_id>/", leaving_for(oidc.login), name="openid_connect_login"),
+    path("oidc/<slug:provider_id>/", to_other_site(oidc.login), name="openid_connect_login"),
     path("oidc/<slug:provider_id>/back/", returning_from(oidc.callback), name="openid_connect_callback"),
 ]
 urlpatterns = _ours + _mail + _second_factor + _elsewhere

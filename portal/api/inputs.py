@@ -125,7 +125,7 @@ class BoardQuery(Query):
 
 
 class SubmissionsQuery(Query):
-    """Which of one's own submissions; state and verdict are those of the newest evaluation."""
+    """Which of the user's own submissions; state and verdict are those of the newest evaluation."""
 
     problem = Text(max_length=100, required=False, help_text="Only submissions for this problem.")
     state = Choice(

@@ -284,7 +284,7 @@ class TreeRunOutput(serializers.Serializer[Any]):
 class UnderstoodOutput(serializers.Serializer[Any]):
     """What an import would do."""
 
-    run = TreeRunOutput(source="wishes")
+    run = TreeRunOutput(source="declaration")
     backends = serializers.DictField(child=serializers.IntegerField(), help_text="Programs by what they are judged as.")
     matched = MatchedOutput(source="programs", many=True)
     unmatched = UnmatchedOutput(many=True)

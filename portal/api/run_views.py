@@ -124,8 +124,8 @@ class Runs(_Runs):
     )
     def create(self, request: Request) -> Response:
         """An empty private run of one of the caller's organisations, and its model where it is new."""
-        wishes = actions.RunWishes(**self.body())
-        run = actions.create_run(caller(request), wishes, idempotency_key=inputs.idempotency_key(request))
+        declaration = actions.RunDeclaration(**self.body())
+        run = actions.create_run(caller(request), declaration, idempotency_key=inputs.idempotency_key(request))
         body = RunDetail(_counted(request, run), context=self.serializer_context()).data
         return Response(body, status=201, headers={"Location": body["url"]})
 
@@ -298,7 +298,7 @@ class TreePreviews(_Runs):
         One(UnderstoodOutput),
         body={"multipart/form-data": run_inputs.TreeUpload},
     )
-    def create(self, _request: Request) -> actions.Understood:
+    def create(self, _request: Request) -> actions.ImportPreview:
         """The same fields as an import; nothing is stored."""
         return actions.read_tree(**_tree(self.body()))
 
@@ -307,7 +307,7 @@ def _tree(values: dict[str, Any]) -> dict[str, Any]:
     """What the actions on trees take, from the fields of an upload."""
     upload = values.pop("file")
     choices = {name: values.pop(name, "") for name in ("problems", "program_backend")}
-    return {"stream": upload, "name": upload.name, "wishes": values, "choices": actions.TreeChoices(**choices)}
+    return {"stream": upload, "name": upload.name, "declaration": values, "choices": actions.TreeChoices(**choices)}
 
 
 class ModelBoard(Endpoint):

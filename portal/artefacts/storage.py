@@ -31,7 +31,7 @@ MOST_BYTES = 32 * 1024**2
 """Of one object: a node's largest delivery several times over."""
 
 
-class StorageAway(Exception):
+class StorageUnavailable(Exception):
     """The storage does not answer now; what is asked of it may work later."""
 
 
@@ -46,18 +46,18 @@ class Storage(Protocol):
         """A permission to put one object under `key`, and nothing else."""
 
     def read(self, key: str, *, most_bytes: int) -> bytes:
-        """The object; raises NotAsStored if it is missing or larger, StorageAway if the storage does not respond."""
+        """The object; raises NotAsStored if it is missing or larger, StorageUnavailable if the storage is silent."""
 
     def remove(self, key: str) -> None:
-        """Remove the object if it is there; raises StorageAway."""
+        """Remove the object if it is there; raises StorageUnavailable."""
 
     def objects(self) -> Iterator[tuple[str, datetime]]:
-        """Every object with the time of its writing; raises StorageAway."""
+        """Every object with the time of its writing; raises StorageUnavailable."""
 
 
 @cache
 def storage() -> Storage | None:
-    """The storage that `PKB_ARTEFACT_URL` names; None where reports travel in messages.
+    """The storage that `PKB_ARTEFACT_URL` names; None where messages carry the reports.
 
     Raises:
         ImproperlyConfigured: the address is neither s3://bucket/prefix nor file:///folder.
@@ -74,7 +74,7 @@ def storage() -> Storage | None:
 
 
 def permission_for_report(evaluation_id: str) -> Upload | None:
-    """What lets a node put its report on this evaluation; None where reports travel in messages."""
+    """What lets a node put its report on this evaluation; None where messages carry the reports."""
     place = storage()
     # The last part is new each time: a node that comes late with an earlier try cannot overwrite this one.
     return place.permission(f"{REPORTS}{evaluation_id}/{secrets.token_hex(8)}.json") if place is not None else None
@@ -85,7 +85,7 @@ def taken(stored: Stored) -> bytes:
 
     Raises:
         NotAsStored: there is none, or it is not what the message says.
-        StorageAway: the storage does not answer.
+        StorageUnavailable: the storage does not answer.
     """
     place = storage()
     if place is None:
@@ -107,7 +107,7 @@ def remove(stored: Stored) -> None:
         return
     try:
         place.remove(stored.key)
-    except StorageAway as error:
+    except StorageUnavailable as error:
         logger.warning("%s stays until the next sweep: %s", stored.key, error)
 
 
@@ -152,7 +152,7 @@ class Folder:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise NotAsStored(f"{key} is a link") from error
-            raise StorageAway(str(error)) from error
+            raise StorageUnavailable(str(error)) from error
         if len(content) > most_bytes:
             raise NotAsStored(f"{key} is larger than its node says")
         return content
@@ -165,7 +165,7 @@ class Folder:
             if path.parent.is_dir() and not any(path.parent.iterdir()):
                 path.parent.rmdir()
         except OSError as error:
-            raise StorageAway(str(error)) from error
+            raise StorageUnavailable(str(error)) from error
 
     def objects(self) -> Iterator[tuple[str, datetime]]:
         """As in `Storage`."""
@@ -233,9 +233,9 @@ class _translated:  # noqa: N801 - read as a verb after `with`
             code = str(error.response.get("Error", {}).get("Code"))
             if code in ("NoSuchKey", "404"):
                 raise NotAsStored(f"{self._key} is not in the bucket") from error
-            raise StorageAway(f"the bucket refused: {error}") from error
+            raise StorageUnavailable(f"the bucket refused: {error}") from error
         if isinstance(error, BotoCoreError):
-            raise StorageAway(f"the bucket does not answer: {error}") from error
+            raise StorageUnavailable(f"the bucket does not answer: {error}") from error
 
 
 @cache

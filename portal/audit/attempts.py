@@ -25,7 +25,7 @@ def _without_exactly_one_event(_now: datetime) -> Iterator[str]:
     """Ended attempts without an event, pending ones with one, and those with more events than judgements."""
     event_count = Count("events", filter=Q(events__kind=EventKind.ATTEMPT_ENDED), distinct=True)
     judged = Count("submission__evaluations", filter=Q(submission__evaluations__state__in=State.ended()), distinct=True)
-    rows = Attempt.objects.annotate(event_count=event_count, judged=judged).order_by()
+    rows = Attempt.objects.filter(run__recorded_on=None).annotate(event_count=event_count, judged=judged).order_by()
     pending, ended = Q(state=AttemptState.PENDING), Q(state=AttemptState.ENDED)
     by_text = Q(submission=None)
     wrong = (
@@ -58,7 +58,7 @@ INVARIANTS = (
     ),
     Invariant(
         name="attempts-are-recorded",
-        sentence="Exactly one event was recorded for the end of each evaluation of every attempt.",
+        sentence="Exactly one event was recorded for the end of each evaluation of every attempt judged here.",
         find=_without_exactly_one_event,
     ),
     Invariant(

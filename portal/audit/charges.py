@@ -16,7 +16,8 @@ def _uncharged(_now: datetime) -> Iterator[str]:
     """Work on the site's GPUs without a payer: all that waits, every attempt's first. A rejudge costs nothing."""
     first = ~Exists(Evaluation.objects.filter(submission=OuterRef("submission"), queued_at__lt=OuterRef("queued_at")))
     chargeable = Q(state__in=State.unfinished()) | Q(submission__is_attempt=True) & first
-    free = Evaluation.objects.exclude(priority=REJUDGE_PRIORITY).filter(chargeable, gpu_use=None, node_owner=None)
+    here = Evaluation.objects.filter(recorded_on=None, node_owner=None).exclude(priority=REJUDGE_PRIORITY)
+    free = here.filter(chargeable, gpu_use=None)
     chosen = free.order_by().values_list("pk", "profile")
     return (str(pk) for pk, profile in chosen if allowances.reservation_gpu_s(profile))
 
@@ -36,7 +37,7 @@ def _wrongly_charged(_now: datetime) -> Iterator[str]:
 INVARIANTS = (
     Invariant(
         name="gpu-time-is-charged",
-        sentence="All work on GPUs counts against an allowance, except what an operator has judged again.",
+        sentence="All work on this site's GPUs counts against an allowance, except what an operator has judged again.",
         find=_uncharged,
     ),
     Invariant(

@@ -32,7 +32,7 @@ class NotTaken(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class ImportOutcome:
     """What became of a folder of reports: recorded now, known before, on no evaluation here, refused and why."""
 
     recorded: int
@@ -55,7 +55,7 @@ def waiting_requests(profile: str, *, runs: Sequence[Run] = ()) -> Iterator[Eval
         yield from map(request_of, sorted(of_run, key=lambda evaluation: _number(evaluation.submission.problem)))
 
 
-def take_reports(paths: Sequence[Path], *, node: Node) -> Taken:
+def take_reports(paths: Sequence[Path], *, node: Node) -> ImportOutcome:
     """Record reports that `node` made offline, each as if it came under a lease of that node.
 
     Score, interval and verdict on the times are computed again first; a report that disagrees with its own calls is
@@ -75,7 +75,7 @@ def take_reports(paths: Sequence[Path], *, node: Node) -> Taken:
                 recorded += 1
         except NotTaken as reason:
             refused.append(f"{path}: {reason}")
-    return Taken(recorded=recorded, known=known, foreign=foreign, refused=tuple(refused))
+    return ImportOutcome(recorded=recorded, known=known, foreign=foreign, refused=tuple(refused))
 
 
 def _number(slug: str) -> int:

@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Making:
+class ExportVersion:
     """One version of all files: their folder, its time, and how long making it took."""
 
     folder: Path
@@ -58,12 +58,12 @@ class Making:
         return self.made_at + max(EVERY, timedelta(seconds=self.took_s * _SHARE))
 
 
-def newest() -> Making | None:
+def newest() -> ExportVersion | None:
     """The last making that was finished; None as well where its note cannot be read, as after a power failure."""
     try:
         noted = json.loads((settings.EXPORT_DIR / _NEWEST).read_text())
         made_at = datetime.fromisoformat(noted["made_at"])
-        return Making(folder=settings.EXPORT_DIR / noted["folder"], made_at=made_at, took_s=noted["took_s"])
+        return ExportVersion(folder=settings.EXPORT_DIR / noted["folder"], made_at=made_at, took_s=noted["took_s"])
     except (FileNotFoundError, ValueError):
         return None
 
@@ -90,7 +90,7 @@ def opened(name: str) -> tuple[IO[bytes], datetime]:
     )
 
 
-def make(*, now: datetime) -> Making | None:
+def make(*, now: datetime) -> ExportVersion | None:
     """Make every table in every format and the data set; None where another process is at it."""
     settings.EXPORT_DIR.mkdir(parents=True, exist_ok=True)
     with only_one() as is_ours:
@@ -103,7 +103,7 @@ def make(*, now: datetime) -> Making | None:
         folder.chmod(0o755)
         try:
             _write_all(folder, now=now)
-            making = Making(folder=folder, made_at=now, took_s=round(time.monotonic() - began, 3))
+            making = ExportVersion(folder=folder, made_at=now, took_s=round(time.monotonic() - began, 3))
             _note(making)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # a full disk is not to stay full
@@ -183,7 +183,7 @@ def _problems() -> Iterator[dict[str, Any]]:
         }
 
 
-def _note(making: Making) -> None:
+def _note(making: ExportVersion) -> None:
     # Written next to its path and then moved: readers find the old one or the new one.
     beside = settings.EXPORT_DIR / f"{_NEWEST}.new"
     noted = {"folder": making.folder.name, "made_at": making.made_at.isoformat(), "took_s": making.took_s}
@@ -191,7 +191,7 @@ def _note(making: Making) -> None:
     beside.replace(settings.EXPORT_DIR / _NEWEST)
 
 
-def _remove_others(making: Making | None) -> None:
+def _remove_others(making: ExportVersion | None) -> None:
     """Remove every folder but that of `making`: older ones, and what a making left behind that was killed.
 
     So each making is kept till the one after the next begins: whoever had found its address reads on.

@@ -6,11 +6,11 @@ from django import forms
 
 from portal.accounts.forms import RefusableForm
 from portal.accounts.models import User
-from portal.own_data.leaving import Entries, delete_account
+from portal.own_data.account_deletion import Entries, delete_account
 from portal.refusals import Refusal
 
 
-class LeaveForm(RefusableForm):
+class DeleteAccountForm(RefusableForm):
     """The fate of the entries, and the name once more to prevent accidental deletion."""
 
     entries = forms.ChoiceField(

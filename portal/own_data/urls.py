@@ -1,4 +1,4 @@
-"""Addresses of one's own data."""
+"""Addresses of a user's own data."""
 
 from django.urls import path
 

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from portal.accounts import throttle
 from portal.accounts.identity import signed_in
 from portal.own_data.collecting import archive_of
-from portal.own_data.forms import LeaveForm
+from portal.own_data.forms import DeleteAccountForm
 
 ARCHIVES = throttle.Limit(failures=10, window_s=60 * 60)
 
@@ -33,7 +33,7 @@ def archive(request: HttpRequest) -> HttpResponse:
 @reauthentication_required  # type: ignore[untyped-decorator]  # allauth has no types
 def leave(request: HttpRequest) -> HttpResponse:
     """Delete the reader's account."""
-    form = LeaveForm(request.POST or None, user=signed_in(request))
+    form = DeleteAccountForm(request.POST or None, user=signed_in(request))
     if form.is_valid() and form.leave():
         logout(request)
         messages.success(request, "Your account was deleted.")

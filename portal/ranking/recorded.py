@@ -250,7 +250,7 @@ def check(report: EvaluationReport, source: SourceBundle) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class ImportOutcome:
     """The result of an import: new reports, known ones, and why others were refused.
 
     `older` of the new ones were judged at an older revision of their problem: they are on no current board.
@@ -262,7 +262,7 @@ class Taken:
     refused: tuple[str, ...]
 
 
-def add(folder: Path | None = None) -> Taken:
+def add(folder: Path | None = None) -> ImportOutcome:
     """Put every report that ships in `folder` (the problems' own unless given) on its board, once."""
     folder = folder or FOLDER
     present = set(Evaluation.objects.filter(recorded_on__isnull=False).values_list("pk", flat=True))
@@ -277,7 +277,7 @@ def add(folder: Path | None = None) -> Taken:
             older += recorded.is_older
         except NotRecorded as reason:
             refused.append(f"{recorded.name}: {reason}")
-    return Taken(added=added, older=older, kept=kept, refused=tuple(refused))
+    return ImportOutcome(added=added, older=older, kept=kept, refused=tuple(refused))
 
 
 def _add(recorded: Recorded, folder: Path) -> None:

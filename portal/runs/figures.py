@@ -1,7 +1,7 @@
 """The figures of a run, as pure functions of the outcomes of its samples.
 
-correct@k is the unbiased estimator of pass@k of Chen et al., "Evaluating Large Language Models Trained on Code" (2021,
-arXiv 2107.03374, equation 1). k samples are drawn without replacement from the n that there are, of which c are
+correct@k is the unbiased estimator of pass@k of Chen et al. (2021, "Evaluating Large Language Models Trained on Code",
+arXiv 2107.03374, equation 1): k samples are drawn without replacement from the n that there are, of which c are
 correct. The chance that at least one is correct is 1 - C(n - c, k) / C(n, k). It is averaged over problems.
 
 fast_p is the share of problems solved with a speedup above p, of Ouyang et al., "KernelBench: Can LLMs Write Efficient

@@ -58,7 +58,7 @@ class RunForm(_OrganisationForm):
         """The new run, or None after showing why there is none."""
         values = {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
         try:
-            return actions.create_run(self.user, actions.RunWishes(**values))
+            return actions.create_run(self.user, actions.RunDeclaration(**values))
         except Refusal as refusal:
             self.refuse(refusal)
         return None
@@ -86,7 +86,7 @@ class ImportForm(_OrganisationForm):
         super().__init__(*args, **kwargs)
         self.fields["profile"] = forms.ChoiceField(label="Profile", choices=[_BY_NAME, *_profiles()], required=False)
 
-    def read(self) -> actions.Understood | None:
+    def read(self) -> actions.ImportPreview | None:
         """What an import would do, or None after showing why nothing can be read."""
         try:
             return actions.read_tree(**self._said())
@@ -106,7 +106,7 @@ class ImportForm(_OrganisationForm):
         values = dict(self.cleaned_data)
         upload = values.pop("file")
         choices = actions.TreeChoices(problems=values.pop("problems"), program_backend=values.pop("program_backend"))
-        return {"stream": upload, "name": upload.name, "wishes": values, "choices": choices}
+        return {"stream": upload, "name": upload.name, "declaration": values, "choices": choices}
 
 
 class FillForm(RefusableForm):

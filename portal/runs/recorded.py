@@ -26,7 +26,7 @@ from portal.accounts.models import Organisation
 from portal.ranking.recorded import FOLDER as ENTRIES
 from portal.ranking.recorded import NotRecorded, columns_of
 from portal.refusals import Refusal
-from portal.runs.actions.creating import RunWishes, check_wishes, model_of
+from portal.runs.actions.creating import RunDeclaration, check_declaration, model_of
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, RunMode, RunState
 from portal.submissions.models import Evaluation, Report, Source, Submission, Visibility
 from portal.submissions.queries import latest_report
@@ -72,7 +72,7 @@ class RecordedRun(Message, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class ImportOutcome:
     """What an import came to: new runs, and why others, or reports of them, were refused."""
 
     added: int
@@ -205,7 +205,7 @@ def shipped(folder: Path) -> Iterator[tuple[str, RecordedRun, dict[str, Evaluati
         yield path.stem, run, {report.evaluation_id: report for report in reports}
 
 
-def add(folder: Path | None = None) -> Taken:
+def add(folder: Path | None = None) -> ImportOutcome:
     """Put every recorded run in `folder` (the problems' own unless given) on the model board, once.
 
     A report that contradicts its run or its own calls is named and left out: its program counts as not judged yet.
@@ -216,7 +216,7 @@ def add(folder: Path | None = None) -> Taken:
             continue
         refused += [f"{name}: {reason}" for reason in _add(run, reports)]
         added += 1
-    return Taken(added=added, refused=tuple(refused))
+    return ImportOutcome(added=added, refused=tuple(refused))
 
 
 @transaction.atomic
@@ -259,7 +259,7 @@ def _fault(recorded: RecordedRun, program: RecordedProgram, report: EvaluationRe
 
 
 def _run(recorded: RecordedRun, *, ended: datetime | None) -> Run:
-    wishes = RunWishes(
+    declaration = RunDeclaration(
         model=recorded.model,
         version=recorded.version,
         provider=recorded.provider,
@@ -267,12 +267,12 @@ def _run(recorded: RecordedRun, *, ended: datetime | None) -> Run:
         profile=recorded.profile,
         backend=recorded.backend,
     )
-    profile = check_wishes(wishes)
+    profile = check_declaration(declaration)
     organisation, _ = Organisation.objects.get_or_create(slug=ORGANISATION, defaults={"name": "Recorded runs"})
     at = ended or datetime.fromisoformat(recorded.created_at)
     return Run.objects.create(
         pk=uuid.UUID(recorded.id),
-        model=model_of(organisation, wishes),
+        model=model_of(organisation, declaration),
         created_by=own_author(),
         mode=recorded.mode,
         k=recorded.k,

@@ -17,8 +17,8 @@ def enter(season: Season, user: User, *, organisation: Organisation | None, now:
     """Take part: alone, or with the organisation's team, which its first owner to enter makes.
 
     Raises:
-        Refusal: the season is closed for new teams (409), the user is in a team already (409), does not belong to the
-            organisation (404) or is the first of it and no owner (403), or the team is full (409).
+        Refusal: the season is closed for new teams (409), or the team is full (409). The user is in a team already
+            (409), does not belong to the organisation (404), or is the first of it and no owner (403).
     """
     _require_takes_part(season, now)
     with transaction.atomic():

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from evaluator.contract import ContractError, Delivery, Progress, Stored, TaskName
 from portal import metrics
-from portal.artefacts.storage import NotAsStored, StorageAway, remove, taken
+from portal.artefacts.storage import NotAsStored, StorageUnavailable, remove, taken
 from portal.celery import app
 from portal.node_messages import without_nul
 from portal.nodes.actions import has_key
@@ -65,7 +65,7 @@ def _may_report(evaluation_id: str, lease: str, key: str) -> bool:
 
 @app.task(
     name=TaskName.RECORD_STORED.value,
-    autoretry_for=(OperationalError, InterfaceError, StorageAway),
+    autoretry_for=(OperationalError, InterfaceError, StorageUnavailable),
     max_retries=None,
     retry_backoff=1,
     retry_backoff_max=30,

@@ -67,8 +67,8 @@ def bundle_from_upload(name: str, content: bytes) -> SourceBundle:
     """The bundle of an uploaded file: one `.py`, which becomes `solution.py`, or a `.zip` with one at its root.
 
     Raises:
-        Refusal: the file is empty, too large (413), not text, of an unknown kind, or an archive that is damaged,
-            encrypted, reaches outside itself, repeats a path or has no `solution.py`.
+        Refusal: the file is empty, too large (413), not text, or of an unknown kind. An archive is damaged or
+            encrypted, reaches outside itself, repeats a path, or has no `solution.py`.
     """
     if not content:
         raise _refusal(name, "The file is empty.", "Upload a .py file that defines solution(...).")

@@ -76,8 +76,8 @@ def send_again(delivery: WebhookDelivery, *, by: User) -> WebhookDelivery:
     """Queue once more what was given up: a new line of the log, sent once and at once like a test.
 
     Raises:
-        Refusal: `by` is no owner (403), the webhook was removed, or the delivery is a test, was not given up or was
-            sent again already (409), or the organisation has had enough sent by hand (429).
+        Refusal: `by` is no owner (403). The webhook was removed. The delivery is a test, was not given up, or was sent
+            again already (409). The organisation has had enough sent by hand (429).
     """
     require_owner(by, delivery.webhook.organisation)
     with transaction.atomic():

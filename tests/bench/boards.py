@@ -1,10 +1,10 @@
 """How long the boards' pages take with a million submissions in PostgreSQL.
 
-`python -m tests.bench.boards [--submissions 1000000] [--requests 200]` starts a PostgreSQL of its own, fills it by
-`manage.py demo_data`, serves it with gunicorn as in production and asks for every kind of page, one request after the
-other over loopback. Times are those that the client sees, from opening the connection to the last byte; beside them
-stands the processor time that web server and database used per request, which other work on the machine hardly moves.
-`--database-url` measures a database that `demo_data` has filled before.
+`python -m tests.bench.boards [--submissions 1000000] [--requests 200]` starts a PostgreSQL of its own and fills it by
+`manage.py demo_data`. It serves the database with gunicorn as in production, and requests every kind of page, one
+request after the other over loopback. Times are those that the client sees, from opening the connection to the last
+byte. Beside them it prints the processor time per request of web server and database, which other work on the machine
+hardly changes. `--database-url` measures a database that `demo_data` has filled before.
 """
 
 import argparse
@@ -64,7 +64,8 @@ def cpu_seconds(roots: Sequence[int]) -> float:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parents[int(path.name)] = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            # Thread by thread: the file of the process itself tells of its first thread alone, and pages have another.
+            # Thread by thread: the process's own file counts only its first thread, and another thread serves the
+            # pages.
             tasks = (path / "task").glob("*/schedstat")
             used[int(path.name)] = sum(int(task.read_text().split()[0]) for task in tasks)
         except OSError:

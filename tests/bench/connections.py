@@ -3,10 +3,10 @@
 `python -m tests.bench.connections [--where embedded|proxy] [--silent 500] [--pages 1000] [--seconds 60]`
 
 Embedded is what `make run` starts: one gunicorn process over SQLite. Proxy is Caddy with deploy/Caddyfile before two
-gunicorn processes over PostgreSQL. First so many visitors say nothing, half a head or half a body, and one who asks is
-timed. Then so many pages of submissions are open: each is what static/js/live.js makes of it, that is the page itself,
-its event stream, and an answer fetched whenever the stream says that there is something new. Meanwhile evaluations go
-through their stages and leave the queue, and one visitor asks for pages. Half of the readers have signed in.
+gunicorn processes over PostgreSQL. First so many clients send nothing, half a head or half a body, and the requests of
+one more are timed. Then so many pages of submissions are open. Each does what static/js/live.js does: it loads the page
+and its event stream, and fetches the live part whenever the stream reports a change. Meanwhile evaluations go through
+their stages and leave the queue, and one visitor requests pages. Half of the readers have signed in.
 """
 
 import argparse
@@ -156,7 +156,8 @@ class Reader:
     def __init__(self, site: Address, readers: Readers, *, cookie: str = "") -> None:
         self._site, self._readers, self._tls = site, readers, site.tls()
         self._cookies = {("__Host-sessionid" if site.authority else "sessionid"): cookie} if cookie else {}
-        # The site closes idle connections after two seconds; a browser sends again what meets that moment.
+        # The site closes idle connections after two seconds; a browser sends a request again if its connection closes
+        # at that time.
         limits = httpx.Limits(keepalive_expiry=1)
         self._client = httpx.AsyncClient(
             base_url=site.base, verify=self._tls or True, timeout=60, cookies=self._cookies, limits=limits

@@ -1,8 +1,9 @@
 """What one export needs: `python -m tests.bench.export_memory evaluations csv` with the environment of a site.
 
-It writes the table in the format to a file that is thrown away, and prints one line of JSON: rows, bytes, processor
-time, and the process's peak of memory before the first row, after a tenth of the rows and at the end. An export has
-flat memory where the last two are alike. A process of its own for each, because a peak never falls.
+It writes the table in the format to a file that is deleted, and prints one line of JSON: rows, bytes and processor
+time. The line also has the process's peak of memory before the first row, after a tenth of the rows and at the end. If
+the last two are alike, the export needs the same memory for any number of rows. Each export has a process of its own,
+because a peak never falls.
 """
 
 import argparse

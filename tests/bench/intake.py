@@ -1,9 +1,9 @@
 """How many submissions a second the API takes in, and whether any is lost.
 
 `python -m tests.bench.intake [--submissions 2000] [--clients 8] [--authors 20] [--web 2]` starts PostgreSQL and the web
-server, sends different sources from several connections that stay open, and counts afterwards what the database holds.
-The clients run on the same machine and use its processors as well, so the processor time that web and database spent on
-each submission is counted too: it says what the same processes would take on processors of their own.
+server, and sends different sources over several connections that stay open. Afterwards it counts what the database
+holds. The clients run on the same machine and use its processors as well. So the processor time that web and database
+spent on each submission is counted too: on processors of their own, they would take that long.
 """
 
 import argparse

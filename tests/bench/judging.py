@@ -1,9 +1,9 @@
 """How long judging takes by stage, cold and warm, and how far scores of one submission lie apart.
 
 `python -m tests.bench.judging [--profile cpux2] [--mode ranked] [--times 5] [--trials 1] [SLUG FILE BACKEND ...]`
-judges every submission once with a judge that has just started (cold) and then again and again with the same judge,
-each time when its ranks stand ready (warm). For comparison it launches the problem's reference the way of a benchmark
-script, two launches a trial at every size that counts.
+judges every submission once with a judge that has just started (cold). It then judges it repeatedly with the same
+judge, each time when its ranks are ready (warm). For comparison it launches the problem's reference the way of a
+benchmark script, two launches a trial at every size that counts.
 """
 
 import argparse

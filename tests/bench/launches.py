@@ -1,8 +1,8 @@
 """What judging costs when every program and trial gets a launch of its own, for comparison with `tests.bench.judging`.
 
 `python -m tests.bench.launches [--profile cpux2] [--trials 5] [--size tiny] SLUG FILE` starts torchrun twice per trial,
-once for the reference and once for the program, each with imports, process group, warm-up, timed calls and end: the
-usual way of a benchmark script. The ranks run in this machine's own environment without a sandbox: only for one's own
+once for the reference and once for the program. Each start has imports, process group, warm-up, timed calls and end, as
+in a usual benchmark script. The ranks run in this machine's own environment without a sandbox: use it only for your own
 programs.
 """
 

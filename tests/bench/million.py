@@ -1,9 +1,9 @@
 """Does the site hold with a million submissions? Every page, list and search, the intake, exports, live pages.
 
-`make bench WHAT=million ARGS="--database-url postgres://..."` measures a PostgreSQL on this machine that
-`manage.py demo_data` has filled; without the address it makes one and fills it. Times are taken in the server, from a
-request's first work to its last byte, for one client over loopback; beside them stand the processor time of web and
-database together, and the statements that a page sent to the database (the least and the most of all its requests).
+`make bench WHAT=million ARGS="--database-url postgres://..."` measures a PostgreSQL on this machine that `manage.py
+demo_data` has filled; without the address it makes one and fills it. Times are taken in the server, from a request's
+first work to its last byte, for one client over loopback. Beside them it prints the processor time of web and database
+together. It also prints how many statements a page sent to the database, the least and the most of all its requests.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What the judge's own work on contents takes on one GPU: drawing them, computing what is owed, comparing.
+"""What the judge's own work on inputs takes on one GPU: drawing them, computing expected outputs, comparing.
 
 `python -m tests.bench.oracles [--world-size 4] [--size base --size large] [--budget SECONDS] [SLUG ...]` does it for
 the last rank, which in causal problems has the most to do. A ranked evaluation draws for every call of either side and

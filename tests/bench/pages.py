@@ -1,12 +1,12 @@
 """What the pages weigh and how soon they are there, in Chromium, and how many queries each takes.
 
 `python -m tests.bench.pages [--submissions 20000] [--loads 5] [--network desktop|mobile]` fills a database by
-`manage.py demo_data`, serves it with gunicorn as in production and opens every kind of page in a browser whose cache is
-empty. Network and processor are slowed down as Lighthouse does for desktops (40 ms, 10 Mbit/s) or phones (150 ms,
-1.6 Mbit/s, a fourth of the processor). Printed per page: queries; requests and bytes as they travel
-apart; first and largest contentful paint, blocking time (what tasks take beyond 50 ms after the first paint) and
-layout shift, medians over the loads. Pages travel uncompressed here; what they come to behind the proxy of a production
-site, which compresses them, stands beside.
+`manage.py demo_data`, and serves it with gunicorn as in production. It opens every kind of page in a browser whose
+cache is empty. Network and processor are slowed down as Lighthouse does for desktops (40 ms, 10 Mbit/s) or phones (150
+ms, 1.6 Mbit/s, a fourth of the processor). It prints per page the queries, the requests, and the bytes sent. Medians
+over the loads are first and largest contentful paint, blocking time (what tasks take beyond 50 ms after the first
+paint) and layout shift. Pages are sent uncompressed here. Beside their bytes stands their size as the proxy of a
+production site compresses them.
 """
 
 import argparse

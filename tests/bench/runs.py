@@ -1,8 +1,8 @@
 """How long a whole run takes to upload and store, on SQLite and PostgreSQL, and how large its exports are.
 
-`python -m tests.bench.runs [--samples 10] [--source-bytes 4000]` starts the web server over each database, sends all
-problems times so many samples in one request of JSON Lines, sends it again (every line repeated), and fetches the
-exports. Nothing is judged: sources are stored and queued.
+`python -m tests.bench.runs [--samples 10] [--source-bytes 4000]` starts the web server over each database. It sends all
+problems times so many samples in one request of JSON Lines, and sends that request again, so that every line is a
+repetition. Then it fetches the exports. Nothing is judged: sources are stored and queued.
 """
 
 import argparse

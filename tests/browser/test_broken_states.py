@@ -1,4 +1,4 @@
-"""What people meet when there is nothing yet, when something is closed, paused or silent, and when a request fails.
+"""What people see when there is nothing yet, when something is closed, paused or silent, and when a request fails.
 
 An operator pauses and closes, a node never reports, a receiver of webhooks does not exist: all on the running site.
 """

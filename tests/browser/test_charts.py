@@ -7,7 +7,7 @@ from tests.browser.conftest import Visit
 from tests.browser.looks import LOOKS, LOOKS_FOR_AXE, problems_of
 
 PAGES = {"roofline": "/roofline/", "taxonomy": "/taxonomy/"}
-# axe looks at every cell of every row: a few rows tell it as much as all of them, in a tenth of the time.
+# axe looks at every cell of every row: a few rows show it as much as all of them, in a tenth of the time.
 SHORT_PAGES = {"roofline-attention": "/roofline/?block=attention", "taxonomy": "/taxonomy/"}
 PLOT = "[data-plot=roofline-figure]"
 POINTS = f"{PLOT} .scatterlayer .point"

@@ -55,7 +55,7 @@ def wait_for_verdict(page: Page, words: str) -> None:
 
 
 def stay_on(page: Page) -> None:
-    """Mark the page, so that a reload can be told from a change in place."""
+    """Mark the page, so that a reload differs from a change in place."""
     page.evaluate("window.neverReloaded = true")
 
 

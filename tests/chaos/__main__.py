@@ -1,10 +1,11 @@
 """Does the site lose anything while everything dies? `make chaos MINUTES=20 SEED=1`.
 
 PostgreSQL, Redis (or RabbitMQ), two web processes, two workers, two dispatchers and sixteen simulated nodes of three
-profiles, all on this machine; people and a vendor's program submit all the while. Web, workers, dispatchers, broker,
+profiles run on this machine. People and a vendor's program submit all the while. Web, workers, dispatchers, broker,
 database and nodes are killed (SIGKILL) at random and come back; nodes drain, freeze, are switched off and lose the
-network; two of them lie. Afterwards everything may end, and the database is held against the callers' book, against
-what every source asked for, and against `manage.py audit`. Ends with 1 where anything is wrong.
+network; two of them send forged reports. Afterwards all work may end. Then the database is compared with what the
+callers noted, with the verdict that every source is made for, and with `manage.py audit`. Exits with 1 if anything is
+wrong.
 """
 
 import argparse
@@ -24,7 +25,7 @@ def say(text: str) -> None:
 
 
 def main() -> int:
-    """Run, reckon, print."""
+    """Run, compare, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=None, help="of what happens; drawn and printed if left out")
@@ -51,10 +52,10 @@ def main() -> int:
 
 def report(trial: Trial) -> None:
     """Print what happened, how everything ended, and what is wrong."""
-    book, found = trial.book, trial.found
+    caller_log, found = trial.caller_log, trial.found
     print("\nwhat happened: " + ", ".join(f"{what} {count}" for what, count in sorted(trial.happened.items())))
-    print("callers: " + ", ".join(f"{what} {count}" for what, count in sorted(book.counts.items())))
-    print(f"accepted: {len(book.submissions)} submissions and {len(book.attempts)} attempts of runs")
+    print("callers: " + ", ".join(f"{what} {count}" for what, count in sorted(caller_log.counts.items())))
+    print(f"accepted: {len(caller_log.submissions)} submissions and {len(caller_log.attempts)} attempts of runs")
     print("ended: " + ", ".join(f"{how} {count}" for how, count in found.ended.most_common()))
     print("tries: " + ", ".join(f"{count} in {tries}" for tries, count in sorted(found.tries.items())))
     print(f"all had ended {trial.settled_s:.0f} s after the last disorder")

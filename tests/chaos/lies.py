@@ -46,7 +46,7 @@ class LyingOutbox(Outbox):
         self._seen: list[str] = []
 
     def deliver(self, delivery: Delivery, *, upload: Upload | None = None) -> None:
-        """Forged reports under leases that are not good for them, then the true one, mostly."""
+        """Forged reports under leases that are not valid for them, then mostly the true one."""
         forged = _forged(delivery.report)
         self._seen = [*self._seen[-_KEPT:], delivery.report.evaluation_id]
         replace = msgspec.structs.replace
@@ -66,8 +66,9 @@ class LyingOutbox(Outbox):
         lies += [replace(old, report=_forged(old.report)) for old in self._old[-3:]]
         for lie in self._draw.sample(lies, 3):
             super().deliver(lie)
-        # What the holder of a good lease says of its own work is believed, also when a broker that died lost the report
-        # before: it lies once the lease is gone for certain, used up or taken back at the deadline.
+        # The site accepts what the holder of a valid lease reports about its own work, also if a broker that died lost
+        # an earlier report. So this node lies only once its lease has certainly ended: used up, or taken back at the
+        # deadline.
         if self._draw.random() >= WITHHELD:
             super().deliver(delivery, upload=upload)
         timer = threading.Timer(LEASE_ENDS_S, self._lie_again, (delivery,))

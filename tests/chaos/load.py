@@ -1,7 +1,7 @@
-"""The load: people and a vendor's program that submit over HTTP, and their book of what the site has accepted.
+"""The load: people and a vendor's program that submit over HTTP, and their records of what the site has accepted.
 
-Every request carries a key of its own and is sent again until it is answered: what the site has answered with 201 it
-must never lose, and what it took before it was killed it must not take twice.
+Every request carries a key of its own and is sent again until it is answered. What the site has answered with 201 it
+must never lose. What it stored before it was killed it must not store twice.
 """
 
 import http.client
@@ -32,7 +32,7 @@ _ANSWER_S = 15
 
 
 @dataclass
-class Book:
+class CallerLog:
     """What was accepted, answered and asked for; several threads write."""
 
     submissions: dict[str, str] = field(default_factory=dict)
@@ -65,8 +65,8 @@ class Pace:
 class Client:
     """One caller of the API, who asks again until there is an answer."""
 
-    def __init__(self, address: str, token: str, *, book: Book) -> None:
-        self._address, self._book = address, book
+    def __init__(self, address: str, token: str, *, caller_log: CallerLog) -> None:
+        self._address, self._caller_log = address, caller_log
         self._headers = {
             "Authorization": f"Bearer {token}",
             "Content-Type": "application/json",
@@ -85,8 +85,8 @@ class Client:
                     return status, answer
                 self._count(f"answers {status}")
                 if status != 503:  # while the database is away, 503 is right; nothing else excuses a failure of ours
-                    with self._book.lock:
-                        self._book.wrong.append(f"POST {path} was answered with {status}: {answer}")
+                    with self._caller_log.lock:
+                        self._caller_log.wrong.append(f"POST {path} was answered with {status}: {answer}")
             give_up.wait(0.3)
         return None
 
@@ -100,22 +100,24 @@ class Client:
             connection.close()
 
     def _count(self, what: str) -> None:
-        with self._book.lock:
-            self._book.counts[what] += 1
+        with self._caller_log.lock:
+            self._caller_log.counts[what] += 1
 
 
 class Load:
     """All callers. `stop` ends new work, `finish` waits until everything begun was answered."""
 
     def __init__(self, address: str, tokens: list[str], *, vendor: str, pace: Pace, seed: int) -> None:
-        self.book = Book()
+        self.caller_log = CallerLog()
         self._pace = pace
         self._stop, self._give_up = threading.Event(), threading.Event()
         make = [
-            (self._person, Client(address, token, book=self.book), random.Random(f"{seed} person {number}"))
+            (self._person, Client(address, token, caller_log=self.caller_log), random.Random(f"{seed} person {number}"))
             for number, token in enumerate(tokens)
         ]
-        make.append((self._vendor, Client(address, vendor, book=self.book), random.Random(f"{seed} vendor")))
+        make.append(
+            (self._vendor, Client(address, vendor, caller_log=self.caller_log), random.Random(f"{seed} vendor"))
+        )
         self._threads = [threading.Thread(target=each, args=rest, daemon=True) for each, *rest in make]
 
     def start(self) -> None:
@@ -130,7 +132,7 @@ class Load:
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
         if any(thread.is_alive() for thread in self._threads):
-            self.book.wrong.append(f"callers without an answer for {seconds:.0f} s")
+            self.caller_log.wrong.append(f"callers without an answer for {seconds:.0f} s")
             self._give_up.set()
 
     def _outcome(self, draw: random.Random) -> Outcome:
@@ -167,22 +169,22 @@ class Load:
             return None
         status, answer = answered
         if status == 201:
-            self.book.accept(key, answer["id"])
+            self.caller_log.accept(key, answer["id"])
             return answer
-        with self.book.lock:
-            self.book.counts[f"refused with {status}"] += 1
+        with self.caller_log.lock:
+            self.caller_log.counts[f"refused with {status}"] += 1
             if status != 429:
-                self.book.wrong.append(f"submission refused with {status}: {answer}")
+                self.caller_log.wrong.append(f"submission refused with {status}: {answer}")
         return None
 
     def _cancel(self, client: Client, submission: dict[str, Any]) -> None:
         pk = submission["id"]
-        with self.book.lock:
-            self.book.cancel_asked.add(pk)
+        with self.caller_log.lock:
+            self.caller_log.cancel_asked.add(pk)
         answered = client.call(f"submissions/{pk}/cancel/", b"{}", give_up=self._give_up)
         if answered is not None and answered[0] == 200:
-            with self.book.lock:
-                self.book.cancelled.add(pk)
+            with self.caller_log.lock:
+                self.caller_log.cancelled.add(pk)
 
     def _vendor(self, client: Client, draw: random.Random) -> None:
         number = 0
@@ -192,7 +194,7 @@ class Load:
             made = client.call("runs/", json.dumps(wishes).encode(), give_up=self._give_up, **{"Idempotency-Key": key})
             number += 1
             if made is None or made[0] != 201:
-                self.book.wrong.append(f"run refused: {made}")
+                self.caller_log.wrong.append(f"run refused: {made}")
                 return
             for batch in range(12):
                 if self._stop.wait(draw.uniform(1, 2) * 12 / self._pace.per_second):
@@ -215,12 +217,14 @@ class Load:
         if answered is None:
             return
         status, answer = answered
-        with self.book.lock:
+        with self.caller_log.lock:
             if status != 200:
-                self.book.wrong.append(f"attempts refused with {status}: {answer}")
+                self.caller_log.wrong.append(f"attempts refused with {status}: {answer}")
                 return
             for result in answer["results"]:
                 if result["status"] in ("created", "repeated"):
-                    self.book.attempts[run, result["key"]] = self.book.attempts.get((run, result["key"]), 0) + 1
+                    self.caller_log.attempts[run, result["key"]] = (
+                        self.caller_log.attempts.get((run, result["key"]), 0) + 1
+                    )
                 else:
-                    self.book.counts[f"attempts {result['status']}"] += 1
+                    self.caller_log.counts[f"attempts {result['status']}"] += 1

@@ -73,7 +73,7 @@ class PreparedJudge:
     def evaluate(
         self, request: EvaluationRequest, *, progress: Callable[[Stage, str, float | None], None], cancelled: Any
     ) -> EvaluationReport:
-        """Wait as long as the source says, tell of it, and answer what it says."""
+        """Wait as long as the source says, report progress, and answer with its outcome."""
         outcome = outcome_of(request.source)
         for stage in (Stage.STARTING, Stage.VERIFYING, Stage.TIMING):
             progress(stage, "prepared", None)

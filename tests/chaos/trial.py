@@ -1,4 +1,4 @@
-"""One trial: load and disorder for some minutes, then peace until everything has ended, then the reckoning."""
+"""One trial: load and failures for some minutes, then load's end without failures, then the comparison."""
 
 import time
 from collections import Counter
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.disorder import Disorder
-from tests.chaos.load import Book, Load, Pace
-from tests.chaos.reckoning import UNFINISHED, Reckoning, reckon, tracebacks
+from tests.chaos.load import CallerLog, Load, Pace
+from tests.chaos.reconciliation import UNFINISHED, Reconciliation, reconcile, tracebacks
 from tests.chaos.site import DISPATCHERS, WORKERS, ChaosSite, chaos_site
 
 _ANSWERED_S = 120
@@ -35,14 +35,14 @@ class Trial:
     """What happened, what was accepted, how long it took to end in peace, and what was found."""
 
     happened: Counter[str]
-    book: Book
+    caller_log: CallerLog
     settled_s: float
-    found: Reckoning
+    found: Reconciliation
     tracebacks: Counter[str]
 
 
 def run(wishes: Wishes, folder: Path, *, say: Callable[[str], None] = lambda _text: None) -> Trial:
-    """Everything from nothing to the reckoning, in `folder`; no process is left."""
+    """Everything from an empty `folder` to the comparison; no process is left."""
     with chaos_site(folder, broker=wishes.broker) as site:
         *tokens, vendor = site.prepare(people=wishes.pace.people, nodes=wishes.nodes)
         for name in ("web", *WORKERS, *DISPATCHERS, *site.nodes):
@@ -60,9 +60,9 @@ def run(wishes: Wishes, folder: Path, *, say: Callable[[str], None] = lambda _te
         say(f"quiet after {settled_s:.0f} s")
         return Trial(
             happened=disorder.happened,
-            book=load.book,
+            caller_log=load.caller_log,
             settled_s=settled_s,
-            found=reckon(site, load.book),
+            found=reconcile(site, load.caller_log),
             tracebacks=tracebacks(site),
         )
 

@@ -9,8 +9,8 @@ from typing import Self
 class CuttingProxy:
     """Stands between client and site and cuts one connection; a context manager.
 
-    It cuts the first that has carried `after` bytes to the site, or with None the first whose answer comes back: then
-    the site has done what was asked, and nobody hears of it.
+    It cuts the first connection that has carried `after` bytes to the site. With None it cuts the first whose answer
+    comes back: then the site has done the work, and the client gets no answer.
     """
 
     def __init__(self, site_port: int, *, after: int | None) -> None:

@@ -1,4 +1,4 @@
-"""docs/client.md: what its quick start tells people to type is typed here."""
+"""docs/client.md: this test types what its quick start tells people to type."""
 
 import os
 import re

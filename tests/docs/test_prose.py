@@ -1,4 +1,4 @@
-"""The manual and the statements can be read once: no sentence over 40 words, no paragraph over 100."""
+"""The manual and the statements can be read once: no sentence over 30 words, no paragraph over 80."""
 
 import re
 from collections.abc import Iterator
@@ -10,9 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).resolve().parents[2]
-LONGEST_SENTENCE, LONGEST_PARAGRAPH = 40, 100
-GENERATED = {ROOT / "docs" / "problems.md"}
-"""Most of it are records of measurements, from the problems' specs."""
+LONGEST_SENTENCE, LONGEST_PARAGRAPH = 30, 80
 TEXTS = sorted(
     {
         ROOT / "README.md",
@@ -21,8 +19,12 @@ TEXTS = sorted(
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "problems" / "catalog").glob("*/statement.md"),
     }
-    - GENERATED
 )
+FIXED = (
+    "`out`: 2026-11-21, CPU, torch 2.13, gloo, float32, 2 and 4 ranks, tiny, 4 calls: honest programs",
+    "`video`: 2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny at 2 and 4 ranks (3 calls), base at 2: honest programs",
+)
+"""How two long sentences of docs/problems.md begin. They come from specs whose text is part of a revision."""
 
 
 def paragraphs(markdown: str) -> Iterator[str]:
@@ -57,6 +59,6 @@ def test_sentences_and_paragraphs_are_short(path: Path) -> None:
             (paragraph, LONGEST_PARAGRAPH),
             *((sentence, LONGEST_SENTENCE) for sentence in sentences(paragraph)),
         )
-        if count(part) > limit
+        if count(part) > limit and not part.startswith(FIXED)
     ]
     assert long == []

@@ -2,10 +2,10 @@
 
     python -m tests.evaluator.gpu_forgery [SLUG:SIZE ...] [--profile h200x2-nomc] [--share 0.1 --share 0.6]
 
-A forger multiplies the time between two CUDA events by its share, in Python (row 1) or in the runtime's code (row 2):
-it passes with the score of the honest program, for no event takes part in a score. Or it works while a call is read
-(row 6), when the inputs are still sealed: its values are wrong.
-Prints a line per judgement: verdict, score, self-reported times, and the times that confirm or refute them.
+A forger multiplies the time between two CUDA events by its share, in Python (row 1) or in the runtime's code (row 2).
+It passes with the score of the honest program, because no score uses events. Or it works while a call is read (row 6),
+when the inputs are still sealed: its values are wrong. Prints a line per judgement: verdict, score, self-reported
+times, and the times that confirm or refute them.
 """
 
 import argparse

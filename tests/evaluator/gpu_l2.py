@@ -2,8 +2,8 @@
 
     python -m tests.evaluator.gpu_l2
 
-Times a copy of 24 MB on one GPU as calls follow each other: other work between them, lines forgotten, inputs written
-where they lie (as unsealing does), then the copy.
+Times a copy of 24 MB on one GPU, call after call. Between calls it runs other work, resets persisting lines, and writes
+the inputs in place, as unsealing does.
 """
 
 import statistics

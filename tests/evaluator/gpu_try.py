@@ -4,10 +4,10 @@
 
     python -m tests.evaluator.gpu_try --world-size 4 --size base,large SLUG FILE BACKEND [SLUG FILE BACKEND ...]
 
-Inputs and comparison are the judge's; sandbox, clock and verdicts are not: times are by CUDA events (by the rank's own
-clock on CPU ranks), which the judge uses only as a cross-check. Inputs change at the same addresses,
-calls are queued without a meeting between, and one rank is late. Times are medians of the slowest rank, reference and
-submission by turns. Without CUDA the ranks use gloo on the processor, which tries this script only.
+Inputs and comparison are the judge's; sandbox, clock and verdicts are not. Times are by CUDA events (on CPU ranks by
+the rank's own clock), which the judge uses only as a cross-check. Inputs change at the same addresses, ranks do not
+synchronise between calls, and one rank is late. Times are medians of the slowest rank, reference and submission by
+turns. Without CUDA the ranks use gloo on the processor, which tries this script only.
 """
 
 import argparse

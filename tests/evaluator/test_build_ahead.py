@@ -1,4 +1,4 @@
-"""Compiling before a slot is free: what slots find, what ends there, and what a node tells the site of it."""
+"""Compiling before a slot is free: what slots find, what ends there, and what a node reports to the site."""
 
 import shutil
 import threading

@@ -87,7 +87,7 @@ def test_a_process_that_the_kernel_does_not_end_costs_the_slot_and_not_the_node(
 
 
 def test_a_judge_that_stands_still_itself_is_left_behind_and_its_report_goes_out(tmp_path):
-    """Whatever stands still: here it is the thread of the judge, in a message that is never sent."""
+    """Whatever hangs: here it is the thread of the judge, in a message that is never sent."""
     settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, evaluation_s=3.0, warm=False)
     never, judges = threading.Event(), []
 

@@ -8,12 +8,12 @@ from evaluator.judging.verdicts import FACTS, decide
 TARGET = Path(__file__).parents[2] / "docs" / "judge" / "verdicts.md"
 
 EVIDENCE = {
-    Verdict.PASSED: "every planned call answered and every checked output right; in timed modes the timing as well",
+    Verdict.PASSED: "every planned call answered and every checked output correct; in timed modes the timing as well",
     Verdict.WRONG_RESULT: "comparison in the oracle ranks",
     Verdict.WRONG_SHAPE: "comparison in the oracle ranks",
     Verdict.NOT_FINITE: "comparison in the oracle ranks",
     Verdict.INPUT_MUTATED: "comparison of the inputs after the call",
-    Verdict.NONDETERMINISTIC: "wrong once and right when the same inputs run again; or right in one worker group only",
+    Verdict.NONDETERMINISTIC: "wrong once and correct on the same inputs again; or correct in one worker group only",
     Verdict.COMPILE_ERROR: "the builder ([GPU node](../gpu-node.md))",
     Verdict.IMPORT_ERROR: "the source (`judging/source_rules.py`), and the import on the ranks",
     Verdict.RUNTIME_ERROR: "the rank's report, with its traceback",
@@ -24,8 +24,8 @@ EVIDENCE = {
     Verdict.EARLY_EXIT: "the rank's end as the launcher saw it, and its channel",
     Verdict.LIMIT_EXCEEDED: "the source, the build, and the limits of the sandbox",
     Verdict.FORBIDDEN: "the source, counted collectives, and kernels of the recorded call",
-    Verdict.STALE_OUTPUT: "the output equals the right output of an earlier call",
-    Verdict.INCOMPLETE_OUTPUT: "fingerprint, samples at the end of the call, poison, outputs that are right only later",
+    Verdict.STALE_OUTPUT: "the output equals the correct output of an earlier call",
+    Verdict.INCOMPLETE_OUTPUT: "fingerprint, samples at the end of the call, poison, outputs that are correct later",
     Verdict.TIMING_INCONSISTENT: "calls that end before empty ones do; processor use beside the reference",
     Verdict.BELOW_FLOOR: "the times and the roofline (GPU profiles)",
     Verdict.TRAFFIC_BELOW_MINIMUM: "nothing yet: too few bytes on the links are flagged in the report",

@@ -18,7 +18,7 @@ from tests.portal.factories import bundle, delivery_of, evaluation_of, submit
 
 pytestmark = pytest.mark.django_db
 GPUS = "h200x8-nomc"
-"""Eight GPUs: 30 s set aside are 240 GPU-seconds."""
+"""Eight GPUs: 30 s reserved are 240 GPU-seconds."""
 
 
 def together(user, profile=""):

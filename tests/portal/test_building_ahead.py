@@ -200,7 +200,7 @@ def test_a_builder_that_is_lost_gives_the_work_back_as_the_next_try_once(alice, 
     assert sweep(end) == 1
     back = fresh(evaluation)
     assert (back.state, back.attempt, back.lease, back.node) == (State.QUEUED, 2, None, None)
-    # It had been compiled after all, and says so too late.
+    # It had been compiled after all, and its message comes too late.
     record_heartbeat(status(node.key, built=(lease,)), end)
     assert fresh(evaluation).state == State.QUEUED
     assert sweep(end) == 0

@@ -1,4 +1,4 @@
-"""Bent messages from nodes: each counts as what it says, or changes nothing; no worker falls over."""
+"""Malformed messages from nodes: each counts as what it says, or changes nothing; no worker falls over."""
 
 import json
 import random
@@ -59,7 +59,7 @@ def try_messages(evaluation: Evaluation, *, times: int, seed: int) -> None:
         dispatcher_tasks.record_node_status(bent(status, chance))
         evaluation.refresh_from_db()
         if evaluation.state == State.FINISHED:
-            # What was bent did not matter: the message still named evaluation, lease, node and source.
+            # The malformed part did not matter: the message still named evaluation, lease, node and source.
             assert evaluation.verdict in set(Verdict)
             Report.objects.all().delete()
             Evaluation.objects.update(state=State.RUNNING, lease=lease, verdict="", finished_at=None)

@@ -1,4 +1,4 @@
-"""Two at once: threads with connections of their own meet on the rows, as processes do."""
+"""Two at once: threads with connections of their own compete for rows, as processes do."""
 
 import threading
 

@@ -1,12 +1,13 @@
 # ruff: noqa: T201
 # A table on standard output is what it is for.
-"""Every reference judged as a ranked submission, at the sizes that count: does it pass, and does its interval hold 1.0?
+"""Every reference judged as a ranked submission, at the sizes that count: does it pass, and does its interval include
+1.0?
 
     python -m tests.problems.ranked --profile h200x2-nomc [--times 10] [--results FILE] [--seconds 540] [SLUG ...]
 
-Results are lines of JSON, one per judgement. A run goes on where the file ends: judgements of the same reference at the
-same sizes, timed by the same clock, are not repeated, whatever else of the judge has changed. Prints a line per
-judgement and a summary per problem: verdicts, intervals that hold 1.0, mean and standard deviation of the scores.
+Results are lines of JSON, one per judgement. A run continues where the file ends. It does not repeat judgements of the
+same reference at the same sizes, timed by the same clock, whatever else of the judge has changed. Prints a line per
+judgement and a summary per problem: verdicts, intervals that include 1.0, mean and standard deviation of the scores.
 Exits 1 where a reference did not pass.
 """
 

@@ -1,7 +1,7 @@
 """Writes docs/problems.md, which shows what the tests find of every problem: `make problem-docs`.
 
-Runs every honest and every wrong program of the problems that have no row yet on CPU ranks, as the tests do, and sets
-beside the outcome the tolerance with its calibration, the floors on eight H200, and in what inputs differ from the
+On CPU ranks, as the tests do, it runs every honest and every wrong program of the problems that have no row yet. Beside
+the outcome it writes the tolerance with its calibration, the floors on eight H200, and how inputs differ from the
 published ones. Rows that are there keep what was measured; everything else is written anew from specs and statements.
 """
 
@@ -201,13 +201,21 @@ def _multiples(counted: list[float | None]) -> str:
 
 
 def calibrations(problem: Problem) -> str:
-    """How the problem's tolerances were found, one line per output."""
-    lines = [f"- `{output.name}`: {output.tolerance.calibration}" for output in problem.outputs]
+    """How the problem's tolerances were found: a list for all outputs that share one calibration, a line a sentence."""
+    outputs: dict[str, list[str]] = {}
+    for output in problem.outputs:
+        outputs.setdefault(output.tolerance.calibration, []).append(f"`{output.name}`")
+    lines = [line for text, names in outputs.items() for line in _calibration_item(names, text)]
     notes = [f"- Note: {note}" for note in problem.notes]
     readings = {"FLOPs": problem.counted_flops, "bytes": problem.counted_wire}
     notes += [f"- Counted {what}: {reading.reason}" for what, reading in readings.items() if reading.reason]
     excused = [f"- No `{name}`: {reason}." for name, reason in problem.mutants_not_applicable.items()]
     return "\n".join([f"\n### {problem.number} {problem.title}\n", *lines, *notes, *excused, ""])
+
+
+def _calibration_item(names: list[str], text: str) -> list[str]:
+    first, *others = re.split(r"(?<=\.) (?=[A-Z])", text)
+    return [f"- {', '.join(names)}: {first}", *(f"    - {sentence}" for sentence in others)]
 
 
 def deviation(problem: Problem) -> str:
@@ -276,13 +284,13 @@ def _fewer_bits_item(problem: Problem) -> str:
 
 
 def outdated(problem: Problem, document: str) -> list[str]:
-    """What the document ought to say of `problem` and does not."""
+    """What the document has to say of `problem` and does not."""
     found = known(document).get(problem.slug)
     if found is None:
         return ["its row"]
-    owed = [row(problem, found), _deviation_item(problem), _regimes_item(problem), calibrations(problem)]
-    owed += [_precision_rows(problem), _fewer_bits_item(problem)]
-    return [part for part in owed if part not in document]
+    parts = [row(problem, found), _deviation_item(problem), _regimes_item(problem), calibrations(problem)]
+    parts += [_precision_rows(problem), _fewer_bits_item(problem)]
+    return [part for part in parts if part not in document]
 
 
 def run(slugs: list[str]) -> Iterator[tuple[str, Measured]]:

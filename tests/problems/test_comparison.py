@@ -115,7 +115,7 @@ def test_shapes_that_differ_are_an_error():
 @pytest.mark.parametrize("scope", [Scope.TENSOR, Scope.ROW])
 @pytest.mark.parametrize("is_all_right", [True, False])
 def test_figures_are_those_of_the_rule(scope: Scope, *, is_all_right: bool):
-    """Whether told in one look, where everything is right, or counted element by element."""
+    """Whether decided in one pass, where everything is correct, or counted element by element."""
     generator = torch.Generator().manual_seed(20)
     expected = torch.randn(300, 40, generator=generator, dtype=torch.float64)
     actual = (expected + 0.02 * torch.randn(300, 40, generator=generator)).bfloat16()

@@ -1,4 +1,5 @@
-"""Tapped collectives: idle they change nothing, cut they deliver a rank's own part, bent they bend every payload."""
+"""Tapped collectives: idle they change nothing, cut they deliver a rank's own part, altering, they alter every
+payload."""
 
 import pytest
 

@@ -1,15 +1,16 @@
 # ruff: noqa: T201
 # A table on standard output is what it is for.
-"""Do timed calls stay what they were, though revisions change? Then baselines and entries may be stamped anew.
+"""Do timed calls stay as they were, though revisions change? Then baselines and entries may get the new revisions.
 
     python -m tests.problems.timed_calls note before.json [SLUG ...]       # at the old revision
     python -m tests.problems.timed_calls compare before.json [SLUG ...]    # at the new one
     python -m tests.problems.timed_calls stamp before.json [SLUG ...]      # once, before a release
 
-`note` writes per problem its revision and digests of what decides a time: the reference's text, costs and dimensions,
-and the bytes of every rank's inputs (at `tiny` with the expected outputs) in two calls on 2 and 4 ranks. `compare`
-lists the problems whose digests are not what was noted, which have to be measured again, and exits 1 if there is any.
-`stamp` also writes the new revision wherever the old one stands in the recorded measurements of all others.
+`note` writes per problem its revision, and digests of what decides a time. These are the reference's text, costs and
+dimensions, and the bytes of every rank's inputs in two calls on 2 and 4 ranks. At `tiny` they include the expected
+outputs. `compare` lists the problems whose digests differ from the noted ones. They have to be measured again; it exits
+1 if there is any. `stamp` also writes the new revision wherever the old one stands in the recorded measurements of all
+others.
 """
 
 import argparse

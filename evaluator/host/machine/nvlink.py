@@ -16,7 +16,7 @@ _UNIT = 1024
 _CALLS = 2
 
 
-class LinksNotOffered(Exception):
+class LinksUnavailable(Exception):
     """This node offers no link counters; the text says why."""
 
 
@@ -35,14 +35,14 @@ class Links:
         """Find the counters and read them once.
 
         Raises:
-            LinksNotOffered: there are no GPUs, no management library, or no counters behind it.
+            LinksUnavailable: there are no GPUs, no management library, or no counters behind it.
         """
         if not gpus:
-            raise LinksNotOffered("CPU ranks have no NVLink")
+            raise LinksUnavailable("CPU ranks have no NVLink")
         try:
             import pynvml  # noqa: PLC0415 - only GPU nodes have it
         except ImportError as error:
-            raise LinksNotOffered("the package nvidia-ml-py is not installed on this node") from error
+            raise LinksUnavailable("the package nvidia-ml-py is not installed on this node") from error
         self._nvml: Any = pynvml
         self._fields = [
             (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _ALL_LINKS),
@@ -51,16 +51,16 @@ class Links:
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            raise LinksNotOffered(f"the driver's management library cannot be used: {error}") from error
+            raise LinksUnavailable(f"the driver's management library cannot be used: {error}") from error
         try:
             self._handles = self._find(gpus)
             self.read()
-        except LinksNotOffered:
+        except LinksUnavailable:
             self.close()
             raise
 
     def read(self) -> tuple[Carried, ...]:
-        """The bytes of every GPU until now, in the order of their numbers; raises LinksNotOffered."""
+        """The bytes of every GPU until now, in the order of their numbers; raises LinksUnavailable."""
         return tuple(self._read(handle) for handle in self._handles)
 
     def close(self) -> None:
@@ -80,9 +80,9 @@ class Links:
             handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
             by_number = {nvml.nvmlDeviceGetMinorNumber(handle): handle for handle in handles}
         except nvml.NVMLError as error:
-            raise LinksNotOffered(f"the driver does not list the GPUs: {error}") from error
+            raise LinksUnavailable(f"the driver does not list the GPUs: {error}") from error
         if missing := [number for number in gpus if number not in by_number]:
-            raise LinksNotOffered(f"the driver does not know GPU {missing[0]}")
+            raise LinksUnavailable(f"the driver does not know GPU {missing[0]}")
         return [by_number[number] for number in gpus]
 
     def _read(self, handle: Any) -> Carried:
@@ -90,10 +90,10 @@ class Links:
         try:
             sent, received = nvml.nvmlDeviceGetFieldValues(handle, self._fields)
         except nvml.NVMLError as error:
-            raise LinksNotOffered(f"the driver does not read the link counters: {error}") from error
+            raise LinksUnavailable(f"the driver does not read the link counters: {error}") from error
         for value in (sent, received):
             if value.nvmlReturn != nvml.NVML_SUCCESS:
-                raise LinksNotOffered(f"the driver gives no link counter: {nvml.nvmlErrorString(value.nvmlReturn)}")
+                raise LinksUnavailable(f"the driver gives no link counter: {nvml.nvmlErrorString(value.nvmlReturn)}")
         return Carried(sent=sent.value.ullVal * _UNIT, received=received.value.ullVal * _UNIT)
 
 
@@ -131,5 +131,5 @@ def count(
             for _ in range(_CALLS):
                 call(around)
             return link_traffic.weigh(calls=_CALLS, sent=around.sent, received=around.received, least_bytes=least_bytes)
-    except LinksNotOffered as reason:
+    except LinksUnavailable as reason:
         return LinkTraffic(least_bytes=least_bytes, note=f"not offered: {reason}")

@@ -9,7 +9,7 @@ import msgspec
 
 from evaluator.contract import GpuReading
 from evaluator.host.machine import nvml
-from evaluator.host.machine.nvlink import Carried, Links, LinksNotOffered
+from evaluator.host.machine.nvlink import Carried, Links, LinksUnavailable
 
 
 class SlotWatch:
@@ -22,7 +22,7 @@ class SlotWatch:
         """Watch the GPUs with these minor numbers."""
         self._gpus = gpus
         self._links: Links | None = None
-        with contextlib.suppress(LinksNotOffered):
+        with contextlib.suppress(LinksUnavailable):
             self._links = Links(gpus)
 
     def __enter__(self) -> Self:
@@ -58,7 +58,7 @@ class SlotWatch:
             return {}
         try:
             return dict(zip(self._gpus, self._links.read(), strict=True))
-        except LinksNotOffered:
+        except LinksUnavailable:
             return {}
 
 

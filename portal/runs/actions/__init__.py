@@ -1,17 +1,17 @@
 """Every write to models, runs and attempts."""
 
 from portal.runs.actions.adding import BulkResult, LineResult, add_attempt, add_lines
-from portal.runs.actions.creating import RunWishes, create_run, publish_run
+from portal.runs.actions.creating import RunDeclaration, create_run, publish_run
 from portal.runs.actions.deciding import decide
-from portal.runs.actions.importing import ImportResult, TreeChoices, Understood, import_tree, read_tree
+from portal.runs.actions.importing import ImportPreview, ImportResult, TreeChoices, import_tree, read_tree
 
 __all__ = [
     "BulkResult",
+    "ImportPreview",
     "ImportResult",
     "LineResult",
-    "RunWishes",
+    "RunDeclaration",
     "TreeChoices",
-    "Understood",
     "add_attempt",
     "add_lines",
     "create_run",

@@ -66,8 +66,8 @@ def add_attempt(run: Run, attempt: NewAttempt, *, by: User) -> LineResult:
     """Add one attempt; the same key with the same source gives the attempt that is there.
 
     Raises:
-        Refusal: the run is not theirs (403) or published (409), the problem is unknown or closed, the key or the
-            problem, sample and step have another source (409), or the quota is used up (429).
+        Refusal: the run is not theirs (403) or published (409). The problem is unknown or closed. The key, or the
+            problem, sample and step, have another source (409). The quota is used up (429).
     """
     result = add_lines(run, [Line(number=1, key=attempt.key, attempt=attempt)], by=by, priority=0).results[0]
     if result.refusal is not None:

@@ -40,7 +40,7 @@ _SURROGATE = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunWishes:
+class RunDeclaration:
     """What a vendor declares of a run when creating it."""
 
     model: str
@@ -57,50 +57,50 @@ class RunWishes:
     notes: str = ""
 
 
-def create_run(user: User, wishes: RunWishes, *, idempotency_key: str | None = None) -> Run:
+def create_run(user: User, declaration: RunDeclaration, *, idempotency_key: str | None = None) -> Run:
     """Make an empty private run, and its model and organisation where they are new.
 
     The same request with the same `idempotency_key` gives the same run again.
 
     Raises:
-        Refusal: a choice is unknown or does not fit the others, a text is empty or too long, the organisation is not
-            theirs (404) or not clear (409), or the key was used for a run with other settings (409).
+        Refusal: a choice is unknown or does not fit the others. A text is empty or too long. The organisation is not
+            theirs (404) or not clear (409). The key was used for a run with other settings (409).
     """
-    chosen = check_wishes(wishes)
+    chosen = check_declaration(declaration)
     try:
         with transaction.atomic():
             User.objects.select_for_update().get(pk=user.pk)
-            earlier = _earlier(user, wishes, key=idempotency_key)
+            earlier = _earlier(user, declaration, key=idempotency_key)
             if earlier is not None:
                 return earlier
             return Run.objects.create(
-                model=model_of(home_of(user, wishes.organisation), wishes),
+                model=model_of(home_of(user, declaration.organisation), declaration),
                 created_by=user,
-                mode=wishes.mode,
-                backend=wishes.backend,
+                mode=declaration.mode,
+                backend=declaration.backend,
                 profile=chosen.name,
-                k=wishes.k,
-                sampling=dict(wishes.sampling),
-                prompt_version=wishes.prompt_version.strip(),
-                cost_usd=wishes.cost_usd,
-                notes=wishes.notes.strip(),
+                k=declaration.k,
+                sampling=dict(declaration.sampling),
+                prompt_version=declaration.prompt_version.strip(),
+                cost_usd=declaration.cost_usd,
+                notes=declaration.notes.strip(),
                 idempotency_key=idempotency_key,
             )
     except IntegrityError as error:
         raise Refusal(
             field="model",
-            value=wishes.model,
+            value=declaration.model,
             message="Another call created the same model at the same moment.",
             remedy="Send the request again.",
             status=409,
         ) from error
 
 
-def check_wishes(wishes: RunWishes) -> Profile:
-    """The profile that a run with these wishes is judged on; raises Refusal where no run could have them."""
-    chosen = _profile(wishes)
-    _check_words(wishes)
-    _check_amounts(wishes)
+def check_declaration(declaration: RunDeclaration) -> Profile:
+    """The profile that a run so declared is judged on; raises Refusal where no run can be declared so."""
+    chosen = _profile(declaration)
+    _check_words(declaration)
+    _check_amounts(declaration)
     return chosen
 
 
@@ -150,9 +150,9 @@ def _check_complete(run: Run) -> None:
         )
 
 
-def _profile(wishes: RunWishes) -> Profile:
+def _profile(declaration: RunDeclaration) -> Profile:
     for name, known in (("mode", RunMode.values), ("backend", [member.value for member in Backend])):
-        value = getattr(wishes, name)
+        value = getattr(declaration, name)
         if value not in known:
             raise Refusal(
                 field=name,
@@ -161,33 +161,33 @@ def _profile(wishes: RunWishes) -> Profile:
                 remedy=f"Choose one of {', '.join(known)}.",
             )
     try:
-        chosen = profiles.get(wishes.profile)
+        chosen = profiles.get(declaration.profile)
     except profiles.UnknownProfile as error:
         known_profiles = ", ".join(profiles.profiles())
         raise Refusal(
             field="profile",
-            value=wishes.profile,
+            value=declaration.profile,
             message="There is no such profile.",
             remedy=f"Choose one of {known_profiles}.",
         ) from error
-    if Backend(wishes.backend) not in chosen.backends:
+    if Backend(declaration.backend) not in chosen.backends:
         judged = ", ".join(member.value for member in chosen.backends)
         raise Refusal(
             field="backend",
-            value=wishes.backend,
+            value=declaration.backend,
             message=f"{chosen.name} judges only {judged}.",
-            remedy=f"Choose one of {judged}, or a profile that judges {wishes.backend}.",
+            remedy=f"Choose one of {judged}, or a profile that judges {declaration.backend}.",
         )
     return chosen
 
 
-def _check_words(wishes: RunWishes) -> None:
-    if not wishes.model.strip():
+def _check_words(declaration: RunDeclaration) -> None:
+    if not declaration.model.strip():
         raise Refusal(
             field="model", value="", message="The name of the model is empty.", remedy="Give the model a name."
         )
     for name, most in (("model", 80), ("version", 40), ("provider", 80), ("prompt_version", 80)):
-        value = getattr(wishes, name)
+        value = getattr(declaration, name)
         if len(value) > most or not value.isprintable():
             raise Refusal(
                 field=name,
@@ -195,38 +195,43 @@ def _check_words(wishes: RunWishes) -> None:
                 message=f"This is longer than {most} characters or has characters that cannot be printed.",
                 remedy="Shorten it.",
             )
-    if len(wishes.notes) > MAX_NOTES or "\0" in wishes.notes:
+    if len(declaration.notes) > MAX_NOTES or "\0" in declaration.notes:
         raise Refusal(
             field="notes",
-            value=wishes.notes,
+            value=declaration.notes,
             message=f"The notes are longer than {MAX_NOTES} characters or contain NUL.",
             remedy="Shorten them.",
         )
 
 
-def _check_amounts(wishes: RunWishes) -> None:
-    if not 1 <= wishes.k <= MAX_K:
-        raise Refusal(
-            field="k", value=str(wishes.k), message=f"k must be from 1 to {MAX_K}.", remedy="Choose a number in it."
-        )
-    if wishes.mode == RunMode.SINGLE_SHOT and wishes.k != 1:
+def _check_amounts(declaration: RunDeclaration) -> None:
+    if not 1 <= declaration.k <= MAX_K:
         raise Refusal(
             field="k",
-            value=str(wishes.k),
+            value=str(declaration.k),
+            message=f"k must be from 1 to {MAX_K}.",
+            remedy="Choose a number in it.",
+        )
+    if declaration.mode == RunMode.SINGLE_SHOT and declaration.k != 1:
+        raise Refusal(
+            field="k",
+            value=str(declaration.k),
             message="A single-shot run has one sample per problem.",
             remedy="Leave k out, or declare best_of_k.",
         )
-    if wishes.cost_usd is not None and not (math.isfinite(wishes.cost_usd) and 0 <= wishes.cost_usd < 1e9):
+    if declaration.cost_usd is not None and not (
+        math.isfinite(declaration.cost_usd) and 0 <= declaration.cost_usd < 1e9
+    ):
         raise Refusal(
             field="cost_usd",
-            value=str(wishes.cost_usd),
+            value=str(declaration.cost_usd),
             message="This is not an amount from 0 to 1,000,000,000.",
             remedy="Correct it or leave it out.",
         )
     try:
         # The database refuses values that JSON does not have, such as the infinity that 1e999 is read as.
-        text = json.dumps(wishes.sampling, allow_nan=False)
-        _check_depth(wishes.sampling, most=MAX_SAMPLING_DEPTH)
+        text = json.dumps(declaration.sampling, allow_nan=False)
+        _check_depth(declaration.sampling, most=MAX_SAMPLING_DEPTH)
     except (ValueError, RecursionError) as error:
         raise Refusal(
             field="sampling",
@@ -252,7 +257,7 @@ def _check_depth(value: object, *, most: int) -> None:
         _check_depth(part, most=most - 1)
 
 
-def _earlier(user: User, wishes: RunWishes, *, key: str | None) -> Run | None:
+def _earlier(user: User, declaration: RunDeclaration, *, key: str | None) -> Run | None:
     if not key:
         return None
     earlier = Run.objects.select_related("model__organisation").filter(created_by=user, idempotency_key=key).first()
@@ -273,24 +278,24 @@ def _earlier(user: User, wishes: RunWishes, *, key: str | None) -> Run | None:
     }
     came = {
         # Which home an organisation that is not named would be found in may have changed since.
-        "organisation": wishes.organisation or held["organisation"],
-        "model": wishes.model.strip(),
-        "version": wishes.version.strip(),
-        "mode": wishes.mode,
-        "backend": wishes.backend,
-        "profile": wishes.profile,
-        "k": wishes.k,
-        "sampling": dict(wishes.sampling),
-        "prompt_version": wishes.prompt_version.strip(),
-        "cost_usd": wishes.cost_usd,
+        "organisation": declaration.organisation or held["organisation"],
+        "model": declaration.model.strip(),
+        "version": declaration.version.strip(),
+        "mode": declaration.mode,
+        "backend": declaration.backend,
+        "profile": declaration.profile,
+        "k": declaration.k,
+        "sampling": dict(declaration.sampling),
+        "prompt_version": declaration.prompt_version.strip(),
+        "cost_usd": declaration.cost_usd,
     }
     check_same_request(field="Idempotency-Key", key=key, what="run", pk=earlier.pk, came=came, held=held)
     return earlier
 
 
-def model_of(organisation: Organisation, wishes: RunWishes) -> LanguageModel:
+def model_of(organisation: Organisation, declaration: RunDeclaration) -> LanguageModel:
     """The organisation's model of this name and version, made where it is new."""
-    name, version = wishes.model.strip(), wishes.version.strip()
+    name, version = declaration.model.strip(), declaration.version.strip()
     found = LanguageModel.objects.filter(organisation=organisation, name=name, version=version).first()
     if found is not None:
         return found
@@ -298,7 +303,7 @@ def model_of(organisation: Organisation, wishes: RunWishes) -> LanguageModel:
         organisation=organisation,
         name=name,
         version=version,
-        provider=wishes.provider.strip() or organisation.name,
+        provider=declaration.provider.strip() or organisation.name,
         slug=_free_slug(f"{name} {version}", organisation),
     )
 

@@ -17,7 +17,7 @@ from portal.nodes.queries import online_slots
 from portal.refusals import Refusal
 from portal.runs import uploads
 from portal.runs.actions.adding import BulkResult, add_lines
-from portal.runs.actions.creating import RunWishes, check_wishes, create_run
+from portal.runs.actions.creating import RunDeclaration, check_declaration, create_run
 from portal.runs.models import Run, RunMode
 from portal.runs.solution_trees import FileMatcher, Matched, TreeName, Unmatched, tree_name
 from problems import registry
@@ -46,11 +46,11 @@ class Program:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Understood:
+class ImportPreview:
     """What an import would do. `lacking` names the fields that it still needs."""
 
     name: TreeName
-    wishes: RunWishes
+    declaration: RunDeclaration
     programs: tuple[Program, ...]
     unmatched: tuple[Unmatched, ...]
     lacking: tuple[Refusal, ...]
@@ -66,14 +66,14 @@ class ImportResult:
     """The new run, what it was made of, and what became of each attempt."""
 
     run: Run
-    understood: Understood
+    understood: ImportPreview
     bulk: BulkResult
 
 
 def read_tree(
-    stream: IO[bytes], *, name: str, wishes: Mapping[str, object], choices: TreeChoices | None = None
-) -> Understood:
-    """What importing the zip would do; nothing is stored. What `wishes` leave out comes from the folder's name.
+    stream: IO[bytes], *, name: str, declaration: Mapping[str, object], choices: TreeChoices | None = None
+) -> ImportPreview:
+    """What importing the zip would do; nothing is stored. What `declaration` leaves out comes from the folder's name.
 
     Raises:
         Refusal: the zip cannot be read, holds several trees or no file that matches a problem, or a choice is unknown.
@@ -87,26 +87,28 @@ def read_tree(
         matched, unmatched = _assigned(members, matcher)
         if not matched:
             raise _nothing_matched(name, unmatched)
-        wanted = _wishes(folder, wishes)
+        wanted = _declaration(folder, declaration)
         programs = tuple(_programs(archive, matched, asked=_known_backend("backend", wanted.backend), chosen=chosen))
     lacking = tuple(_lacking(folder, wanted))
-    return Understood(name=folder, wishes=wanted, programs=programs, unmatched=tuple(unmatched), lacking=lacking)
+    return ImportPreview(
+        name=folder, declaration=wanted, programs=programs, unmatched=tuple(unmatched), lacking=lacking
+    )
 
 
 def import_tree(
-    user: User, stream: IO[bytes], *, name: str, wishes: Mapping[str, object], choices: TreeChoices | None = None
+    user: User, stream: IO[bytes], *, name: str, declaration: Mapping[str, object], choices: TreeChoices | None = None
 ) -> ImportResult:
     """Make a run of the solutions in a zip.
 
     Raises:
         Refusal: as `read_tree`, `create_run` and `add_lines`, or something that a run needs is said neither by the
-            folder's name nor by `wishes`.
+            folder's name nor by `declaration`.
     """
-    understood = read_tree(stream, name=name, wishes=wishes, choices=choices)
+    understood = read_tree(stream, name=name, declaration=declaration, choices=choices)
     if understood.lacking:
         raise understood.lacking[0]
     with transaction.atomic():
-        run = create_run(user, understood.wishes)
+        run = create_run(user, understood.declaration)
         bulk = add_lines(run, _lines(understood.programs), by=user)
     return ImportResult(run=run, understood=understood, bulk=bulk)
 
@@ -208,10 +210,10 @@ def _lines(programs: Sequence[Program]) -> Iterator[uploads.Line]:
         yield uploads.Line(number=number, key=program.attempt.key, attempt=program.attempt)
 
 
-def _wishes(name: TreeName, given: Mapping[str, object]) -> RunWishes:
+def _declaration(name: TreeName, given: Mapping[str, object]) -> RunDeclaration:
     precision = f"; precision {name.precision}" if name.precision else ""
     fitting = name.profiles
-    wished = RunWishes(
+    wished = RunDeclaration(
         model=name.model,
         provider=name.provider,
         backend=name.backend or Backend.PYTORCH.value,
@@ -219,17 +221,17 @@ def _wishes(name: TreeName, given: Mapping[str, object]) -> RunWishes:
         mode=RunMode.SINGLE_SHOT.value,
         notes=f"Imported from a tree of solutions{precision}.",
     )
-    return replace(wished, **{key: value for key, value in given.items() if value not in (None, "")})  # type: ignore[arg-type]  # the fields of RunWishes
+    return replace(wished, **{key: value for key, value in given.items() if value not in (None, "")})  # type: ignore[arg-type]  # the fields of RunDeclaration
 
 
-def _lacking(name: TreeName, wishes: RunWishes) -> Iterator[Refusal]:
-    if not wishes.model:
+def _lacking(name: TreeName, declaration: RunDeclaration) -> Iterator[Refusal]:
+    if not declaration.model:
         yield Refusal(
             field="model", value="", message="The folder's name has no model.", remedy="Give the field model."
         )
-    if wishes.profile:
-        if wishes.model:
-            yield from _refused(wishes)
+    if declaration.profile:
+        if declaration.model:
+            yield from _refused(declaration)
         return
     hardware = " ".join(filter(None, (name.hardware, name.ranks and f"with {name.ranks} ranks")))
     if name.profiles:
@@ -243,9 +245,9 @@ def _lacking(name: TreeName, wishes: RunWishes) -> Iterator[Refusal]:
     )
 
 
-def _refused(wishes: RunWishes) -> Iterator[Refusal]:
+def _refused(declaration: RunDeclaration) -> Iterator[Refusal]:
     try:
-        check_wishes(wishes)
+        check_declaration(declaration)
     except Refusal as refusal:
         yield refusal
 

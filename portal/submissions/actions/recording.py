@@ -89,7 +89,7 @@ def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
 
 
 def _leased(evaluation_id: str, lease: str) -> QuerySet[Evaluation]:
-    """The evaluation, while `lease` is good for it."""
+    """The evaluation, while `lease` is valid for it."""
     try:
         key = uuid.UUID(evaluation_id)
     except ValueError:

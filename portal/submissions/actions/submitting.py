@@ -56,10 +56,10 @@ def create_submission(
     the sizes that the profile has for the mode.
 
     Raises:
-        Refusal: the problem is unknown (404) or closed (409), a choice is unknown or does not fit the others, the
-            source cannot be judged, the author's allowance has no room (429) or none there (403), the same source
-            already waits (409), or the key was used with another problem, backend, profile, mode, size, visibility or
-            source (409).
+        Refusal: the problem is unknown (404) or closed (409). A choice is unknown or does not fit the others. The
+            source cannot be judged, or the same source already waits (409). The author's allowance is used up (429), or
+            the author has none there (403). The key was used with another problem, backend, profile, mode, size,
+            visibility or source (409).
     """
     spec = catalog.get_problem(problem)
     chosen = _judgeable(spec, backend=backend, profile=profile, mode=mode, size=size)

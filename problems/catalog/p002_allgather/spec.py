@@ -54,7 +54,7 @@ PROBLEM = Problem(
         Hop(
             source="rank r",
             target="every other rank",
-            payload="its matrix, to place r of the stack",
+            payload="its matrix, to index r of the stack",
             pattern=Communication.ALL_GATHER,
         ),
     ),

@@ -64,7 +64,7 @@ PROBLEM = Problem(
         ),
     },
     cost=cost,
-    hops=(Hop(source="rank r", target="rank dst", payload="its matrix, to place r", pattern=Communication.GATHER),),
+    hops=(Hop(source="rank r", target="rank dst", payload="its matrix, to index r", pattern=Communication.GATHER),),
     regimes=COPIED_VALUES,
     invariants=("Tensors are contiguous.",),
     dtypes=ALL_DTYPES,

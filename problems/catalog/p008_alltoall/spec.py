@@ -53,7 +53,7 @@ PROBLEM = Problem(
         Hop(
             source="rank r",
             target="rank d",
-            payload="slice d of its stack, to place r of the other's",
+            payload="slice d of its stack, to index r of the other's",
             pattern=Communication.ALL_TO_ALL,
         ),
     ),

@@ -76,9 +76,9 @@ PROBLEM = Problem(
         SizeName.TINY: Size(dims=fixed(M=120, N=48), system="a check on CPU ranks"),
         SizeName.BASE: Size(dims=fixed(M=1024, N=1024), system="1024 lookups of 1024 elements per rank"),
         SizeName.LARGE: Size(
-            dims=lambda world_size: {"M": LARGEST_TABLE // world_size, "N": 128},
-            system="DLRM-DCNv2 as MLPerf trains it: one of its largest tables (40 million rows of 128), split over the "
-            "ranks, with as many lookups per rank as it holds rows",
+            dims=fixed(M=LARGEST_TABLE // 8, N=128),
+            system="DLRM-DCNv2 as MLPerf trains it: one of its largest tables (40 million rows of 128), split over "
+            "eight ranks, with as many lookups per rank as it holds rows; fewer ranks hold a part of the table",
         ),
     },
     cost=cost,

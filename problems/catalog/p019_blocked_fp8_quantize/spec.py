@@ -78,9 +78,10 @@ PROBLEM = Problem(
                 rtol=0.16,
                 rms=0.0165,
                 calibration="One code more or less is at most 12.5 % of a number, or 2^-9 among the subnormals, beside "
-                "an rms of 70 or more: the element-wise limits allow one, not two. 2026-11-21, CPU, torch 2.13, gloo, "
-                "bfloat16, tiny, 2 and 4 ranks, 8 calls. Honest programs (reciprocals, quotients one unit too large) "
-                "err by at most 0.0056 rms. The cheapest cheats (codes truncated or through e5m2) err by 0.049 rms.",
+                "an rms of 70 or more. So the element-wise limits allow one code, not two. 2026-11-21, CPU, torch "
+                "2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls. Honest programs (reciprocals, quotients one unit "
+                "too large) err by at most 0.0056 rms. The cheapest cheats (codes truncated or through e5m2) err by "
+                "0.049 rms.",
             ),
         ),
         Output(

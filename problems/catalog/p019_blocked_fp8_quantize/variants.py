@@ -96,7 +96,7 @@ def saturates(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
 
 
 def known_block_sizes(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
-    """Blocks of 128 in wide rows and of 32 in others, whatever it is told."""
+    """Blocks of 128 in wide rows and of 32 in others, whatever the argument says."""
     del block_size
     return solution(local_tensor, 128 if local_tensor.shape[1] >= 1024 else 32)
 

@@ -65,7 +65,7 @@ def saturates(local_y: Tensor, local_s: Tensor, block_size: int) -> Tensor:
 
 
 def blocks_of_128(local_y: Tensor, local_s: Tensor, block_size: int) -> Tensor:
-    """Blocks of 128, whatever it is told; scales without a block are left over."""
+    """Blocks of 128, whatever the argument says; scales without a block are left over."""
     del block_size
     blocks = local_y[0].numel() // 128
     return solution(local_y, local_s[:, :blocks].contiguous(), 128)

@@ -30,7 +30,7 @@ def _tiny(world_size: int) -> Dims:
 
 
 def _large(world_size: int) -> Dims:
-    return _dims(world_size, rows=4 * MIXTRAL_EXPERTS_LAYER // (4096 * world_size), width=4096)
+    return _dims(world_size, rows=MIXTRAL_EXPERTS_LAYER // (4096 * world_size), width=4096)
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -151,8 +151,8 @@ PROBLEM = Problem(
         ),
         SizeName.LARGE: Size(
             dims=_large,
-            system="the expert gradients of four layers of Mixtral 8x7B (8 experts, hidden size 4096, MLP 14336) and "
-            "as many ordinary gradients, sharded over the ranks",
+            system="the expert gradients of one layer of Mixtral 8x7B (8 experts, hidden size 4096, MLP 14336) and as "
+            "many ordinary gradients, sharded over the ranks",
         ),
     },
     cost=cost,

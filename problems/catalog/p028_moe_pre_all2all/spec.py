@@ -43,7 +43,7 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
         wire_bytes=wire / min(dims["topk"], dims["E_local"]),
         reference_wire_bytes=wire,
         note="Mean over routings. Rows of one token for experts of one rank need to travel once: up to topk (or all "
-        "local experts) at a time, which is counted as if it always happened.",
+        "local experts) at a time. That is counted as if it always happened.",
     )
 
 

@@ -126,7 +126,7 @@ PROBLEM = Problem(
                 calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 8 calls. Honest "
                 "programs (rounded products, float32, other order) err by at most 0.01 and 0.0039 rms. The cheapest "
                 "cheats (rows or weights in 8 bits) err by at least 0.045 and 0.0156 rms. The largest error grows with "
-                "the number of elements: at base, in 60 calls of 2.1 million elements, it was 0.055, where two large "
+                "the number of elements. At base, in 60 calls of 2.1 million elements, it was 0.055, where two large "
                 "products cancel. So its bound is wide and the rms decides.",
             ),
         ),

@@ -32,7 +32,7 @@ PROBLEM = Problem(
                 calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. At tiny on 2 and 4 ranks and base at 4 "
                 "ranks. Honest programs (bfloat16 throughout; float32) err by at most 0.12 and 0.0065 rms. The "
                 "cheapest cheat (8-bit payload, one scale per row) errs by at least 0.29 and 0.035 rms. The largest "
-                "error grows with the number of elements: at base, in 60 calls of 2.1 million elements, it was 0.19, "
+                "error grows with the number of elements. At base, in 60 calls of 2.1 million elements, it was 0.19, "
                 "where outputs of two experts cancel in an outlier channel. So its bound is wide and the rms decides.",
             ),
         ),

@@ -12,8 +12,8 @@ TOLERANCE = Tolerance(
     rms=0.03,
     calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 12 calls, tiny. Honest programs (every "
     "step rounded, float32, autograd with fused Adam) err by at most 0.023 and 0.0148 rms. The cheapest cheat (8-bit "
-    "float payloads) errs by at least 0.16 and 0.046 rms: the rms decides, in 200 calls at most 0.0171, as one large "
-    "gradient can carry the second moments.",
+    "float payloads) errs by at least 0.16 and 0.046 rms. The rms decides. In 200 calls of honest programs it was at "
+    "most 0.0171, as one large gradient can carry the second moments.",
 )
 WEIGHTS = replace(
     TOLERANCE,
@@ -33,9 +33,9 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
         memory_bytes=mlp.sample_bytes(dims, element_bytes) + 6 * state,
         wire_bytes=(3 + share) * state,
         reference_wire_bytes=(3 + 2 * share) * state,
-        note="Least: parameters to every rank, the gradient reduced to owners of 1/W of it, who update their part of "
-        "the moments and send these to every rank; each rank then finds the new parameters by itself. The reference "
-        "all-reduces the gradient after broadcasting all state.",
+        note="Least: the parameters go to every rank, and the gradient is reduced to owners of 1/W of it. These update "
+        "their part of the moments and send it to every rank. Each rank then computes the new parameters. The "
+        "reference all-reduces the gradient after broadcasting all state.",
     )
 
 

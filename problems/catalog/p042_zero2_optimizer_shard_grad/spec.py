@@ -13,8 +13,8 @@ TOLERANCE = Tolerance(
     rms=0.03,
     calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 12 calls, tiny. Honest programs (every "
     "step rounded, float32, autograd with fused Adam) err by at most 0.025 and 0.0147 rms. The cheapest cheat (8-bit "
-    "float payloads) errs by at least 0.12 and 0.037 rms: the rms decides, in 200 calls at most 0.0171, as one large "
-    "gradient can carry the second moments.",
+    "float payloads) errs by at least 0.12 and 0.037 rms. The rms decides. In 200 calls of honest programs it was at "
+    "most 0.0171, as one large gradient can carry the second moments.",
 )
 WEIGHTS = replace(
     TOLERANCE,

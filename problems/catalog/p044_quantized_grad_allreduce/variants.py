@@ -120,7 +120,7 @@ def floor_under_zero_alone(flat_grad: Tensor, block_size: int) -> Tensor:
 
 
 def known_block_sizes(flat_grad: Tensor, block_size: int) -> Tensor:
-    """Blocks of 128 in long gradients and of 32 in others, whatever it is told."""
+    """Blocks of 128 in long gradients and of 32 in others, whatever the argument says."""
     del block_size
     return solution(flat_grad, 128 if flat_grad.numel() >= 2**20 else 32)
 

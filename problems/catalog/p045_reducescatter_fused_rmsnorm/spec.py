@@ -120,7 +120,7 @@ PROBLEM = Problem(
                 rtol=0.02,
                 rms=0.003,
                 calibration="2026-11-22, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 10 calls: only the norm "
-                "is rounded. honest programs err by at most 0.0019 rms, a wire of 10 bits by at least 0.0038.",
+                "is rounded. Honest programs err by at most 0.0019 rms, a wire of 10 bits by at least 0.0038.",
             ),
         ),
     ),

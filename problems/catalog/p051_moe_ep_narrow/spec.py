@@ -56,7 +56,7 @@ PROBLEM = Problem(
                 calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16. At tiny on 2 and 4 ranks. Honest programs "
                 "(bfloat16 throughout; float32) err by at most 0.088 and 0.0050 rms. The cheapest cheat (8-bit "
                 "payload, one scale per row) errs by at least 0.24 and 0.033 rms. The largest error grows with the "
-                "number of elements (at base of the problem of wide groups, 54 calls of 2.1 million, 0.14), so its "
+                "number of elements: in moe_ep_wide at base, in 54 calls of 2.1 million elements, it was 0.14. So its "
                 "bound is wide and the rms decides.",
             ),
         ),

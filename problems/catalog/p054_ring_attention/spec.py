@@ -91,11 +91,11 @@ PROBLEM = Problem(
                 rtol=0.08,
                 rms=0.0055,
                 calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks. At tiny, honest programs "
-                "(ring or gathered, float32 inside) reach at most 0.34 of a bound of 0.015 and 0.01, and 0.0023 rms, "
-                "the cheapest cheat (int8 keys and values, one scale per row) at least 2.6 of it and 0.0103 rms. At "
-                "base, 4 ranks: honest 0.37 and 0.0018 rms. The rms decides, with room for probabilities in bfloat16, "
-                "as fused kernels have them. At large, on 4 H200, at most 15 elements per rank and call of such a "
-                "kernel reach up to 3.8 times that bound (0.0025 rms). They are early positions that see few "
+                "(ring or gathered, float32 inside) reach at most 0.34 of a bound of 0.015 and 0.01, and 0.0023 rms. "
+                "The cheapest cheat (int8 keys and values, one scale per row) reaches at least 2.6 of it and 0.0103 "
+                "rms. At base, 4 ranks: honest 0.37 and 0.0018 rms. The rms decides, with room for probabilities in "
+                "bfloat16, as fused kernels have them. At large, on 4 H200, at most 15 elements per rank and call of "
+                "such a kernel reach up to 3.8 times that bound (0.0025 rms). They are early positions that see few "
                 "long-tailed values.",
             ),
         ),

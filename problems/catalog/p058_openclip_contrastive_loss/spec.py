@@ -23,8 +23,8 @@ from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Every image of the world against every text, an equal part of the pairs on each rank.
 
-    A rank that meets a ranks' images with b ranks' texts, a b = W, needs a + b - 2 shards that are not its own. a + b
-    is at least 2 sqrt(W) whatever the shape. Sums of a shard's losses go back as single numbers.
+    A rank that compares a ranks' images with b ranks' texts (a b = W) needs a + b - 2 shards of other ranks. That sum
+    is at least 2 sqrt(W) - 2 whatever the shape. Sums of a shard's losses go back as single numbers.
     """
     features = dims["B"] * dims["D"] * element_bytes
     moved = (world_size - 1) * features

@@ -25,10 +25,10 @@ from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """A transform of the complete axis, a transposition of complex numbers, a transform of the other axis.
 
-    5 n log2 n operations per complex transform of length n and half of it for real input (the usual FFT count). A
-    rank owes as many real numbers as it holds (half of each row's spectrum), and other ranks' columns decide them all:
-    so many have to arrive. Rows come in pairs, k and H - k, of which one determines the other. A rank that transforms
-    one of them for both needs fewer bytes than the reference's complex columns of every row.
+    5 n log2 n operations per complex transform of length n and half of it for real input (the usual FFT count). A rank
+    returns as many real numbers as it holds (half of each row's spectrum), and other ranks' columns decide them all: so
+    many have to arrive. Rows come in pairs, k and H - k, of which one determines the other. A rank that transforms one
+    of them for both needs fewer bytes than the reference's complex columns of every row.
     """
     del element_bytes  # the transform is in float32 whatever the run's dtype
     batch, rows, columns, own = dims["B"], dims["H"], dims["L"], dims["Ll"]

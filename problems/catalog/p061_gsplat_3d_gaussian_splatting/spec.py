@@ -26,8 +26,8 @@ _SAFE = "float32 decides as float64 does"
 
 _CALIBRATION = (
     "2026-11-21, CPU, torch 2.13, gloo, tiny at 2 and 4 ranks, base at 4. Honest programs (projected at the receiver; "
-    "camera by camera; float64) err by at most 3.5e-7 in means2d, 6.5e-8 in depths and 2.3e-6 in conics, rows that "
-    "travel in float16 by at least 2.8e-4, 2.1e-4 and 3.2e-4; anything coarser changes radii."
+    "camera by camera; float64) err by at most 3.5e-7 in means2d, 6.5e-8 in depths and 2.3e-6 in conics. Rows sent in "
+    "float16 err by at least 2.8e-4, 2.1e-4 and 3.2e-4. Anything coarser changes radii."
 )
 
 

@@ -34,7 +34,7 @@ TOLERANCE = Tolerance(
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """One product of a covariance with a vector, then its rank-one update and scaling, per block.
 
-    The covariance is symmetric, so half of it tells the whole; all of it is written.
+    The covariance is symmetric, so half of it determines the whole; all of it is written.
     """
     del element_bytes  # float64 whatever the run's dtype
     weights = dims["nb"] * dims["nk"]

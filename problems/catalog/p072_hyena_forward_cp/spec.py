@@ -106,13 +106,13 @@ PROBLEM = Problem(
                 calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, tiny, 8 calls. Honest "
                 "programs (three roundings or one, transform or direct sum) err by at most 0.021 and 0.0045 rms. The "
                 "cheapest cheats (streams in 8 bits, one scale per row) err by at least 0.114 and 0.021 rms. The "
-                "largest error grows with the number of elements: at base, in 18 calls of 4.2 million elements, the "
-                "reference's was 0.11, because the gate multiplies what rounding left of a sum that cancels. At large, "
-                "on 4 H200, 2 of 4.8 billion elements of an honest program exceeded 0.4; the three roundings simulated "
-                "over 50 million elements exceed 0.025, 0.05 and 0.1 in 262, 19 and 2, a tail of about the power -3.3. "
-                "So the bound is what fewer than one judgement in a hundred meets, and the rms decides. At tiny a "
-                "single element can make half of the rms: the reference's reached 0.0105 in some 28000 calls of a "
-                "rank, and the bound lies between that and the cheats.",
+                "largest error grows with the number of elements. At base, in 18 calls of 4.2 million elements, the "
+                "reference's was 0.11: the gate multiplies what rounding left of a sum that cancels. At large, on 4 "
+                "H200, 2 of 4.8 billion elements of an honest program exceeded 0.4. In a simulation of the three "
+                "roundings over 50 million elements, 262, 19 and 2 exceeded 0.025, 0.05 and 0.1. That is a tail of "
+                "about the power -3.3. The bound is so wide that fewer than one judgement in a hundred exceeds it, and "
+                "the rms decides. At tiny a single element can make half of the rms: the reference's reached 0.0105 in "
+                "some 28000 calls of a rank. The rms bound lies between that and the cheats.",
             ),
         ),
     ),

@@ -103,7 +103,7 @@ def two_keys_at_least(query: Tensor, key_value: Tensor, k_ranges: Tensor, *rest:
 def padding_cut_anyway(
     query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int | None, group: Any
 ) -> Tensor:
-    """Leaves out the last token of every range where it is not told how many are real."""
+    """Leaves out the last token of every range where no argument says how many are real."""
     whole = query.shape[0] // ranges * dist.get_world_size()
     return keys_gathered(query, key_value, k_ranges, ranges, whole - 1 if clip is None else clip, group)
 

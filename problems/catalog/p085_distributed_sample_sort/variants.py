@@ -39,7 +39,7 @@ def padded(local_shard: Tensor, group: None = None) -> Tensor:
 
 
 def _like_owed(values: Tensor, shares: list[Tensor]) -> Tensor:
-    """`values` cut or repeated to the length that the rank owes."""
+    """`values` cut or repeated to the length of the rank's expected output."""
     owed = _balanced(torch.cat(shares)).numel()
     return values.repeat(-(-owed // max(1, values.numel())))[:owed] if values.numel() else values.new_zeros(owed)
 

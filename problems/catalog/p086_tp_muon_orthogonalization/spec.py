@@ -146,8 +146,9 @@ PROBLEM = Problem(
     counted_flops=Reading(
         least=2.5,
         most=5.0,
-        reason="The reference makes a Gram matrix of the whole part in every step, on every rank its square, and a "
-        "product of it with the part; 4 steps or 5 at tiny, drawn by the kind of coefficients, where 5 are counted.",
+        reason="In every step the reference makes a Gram matrix of the whole part, on every rank its square, and "
+        "multiplies it with the part. At tiny a call takes 4 steps or 5, drawn by the kind of coefficients; 5 are "
+        "counted.",
     ),
     counted_wire=Reading(
         least=0.75,

@@ -1,4 +1,4 @@
-"""Twin of row 36 on GPUs: each rank has a helper that stays awake between calls, as those of communication libraries do.
+"""Twin of row 36 on GPUs: each rank has a helper that busy-polls between calls, as those of communication libraries do.
 
 Problem: allreduce
 Mode: benchmark

@@ -36,7 +36,7 @@ class Site:
     node_environment: dict[str, str]
 
     def metrics(self, name: str) -> str:
-        """What the process `name` tells Prometheus."""
+        """What the process `name` exposes to Prometheus."""
         address = f"http://127.0.0.1:{self.ports[name]}/metrics"
         with urllib.request.urlopen(address, timeout=30) as response:
             return str(response.read().decode())
@@ -52,7 +52,7 @@ def submit(url: str, token: str, source: str) -> tuple[dict[str, Any], str]:
     request = urllib.request.Request(
         f"{url}/api/v1/submissions/",
         data=json.dumps(body).encode(),
-        # An identifier from outside is not taken over: it could be made to meet somebody else's.
+        # An identifier from outside is not taken over: it could be chosen to equal somebody else's.
         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json", "X-Request-ID": "forged"},
     )
     with urllib.request.urlopen(request, timeout=30) as response:

@@ -1,4 +1,4 @@
-"""What people are told, in the form of their channel, against receivers that really listen."""
+"""The notices that people get, in the form of their channel, against receivers that really listen."""
 
 import json
 from datetime import timedelta

@@ -1,8 +1,8 @@
 """Every published figure of three entries of two people, worked out by hand, wherever it is shown.
 
 problem     alice               bob                 alone on the board
-allreduce   1.3 [1.2, 1.4]      1.0 [0.9, 1.1]      alice first, beyond doubt
-allgather   1.05 [0.95, 1.15]   -                   solved, and not faster beyond doubt
+allreduce   1.3 [1.2, 1.4]      1.0 [0.9, 1.1]      alice first, significantly
+allgather   1.05 [0.95, 1.15]   -                   solved, and not significantly faster
 """
 
 import math
@@ -41,7 +41,7 @@ def test_the_board(client):
     first, second = (text_of(row) for row in page.split("<tbody>")[1].split("</tr>")[:2])
     assert re.search(r"\b1\b.*alice.*1\.300×.*1\.200 to 1\.400", first)  # noqa: RUF001 - the multiplication sign
     assert re.search(r"\b2\b.*bob.*1\.000×.*0\.900 to 1\.100", second)  # noqa: RUF001
-    # 1.1 lies below 1.2, so the two can be told apart.
+    # 1.1 lies below 1.2, so the two differ significantly.
     assert "≈ above" not in second
     said = client.get(f"/api/v1/problems/allreduce/leaderboard/?profile={PROFILE}").json()["entries"]
     figures = [(row["place"], row["author"], row["score"], row["low"], row["high"]) for row in said]

@@ -1,4 +1,4 @@
-"""What browsers are told beside a page, and the pages that an operator answers for."""
+"""The headers that browsers get with a page, and the pages that an operator answers for."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Event streams of live pages, spoken to as a server does: what is told, to whom, and when it ends."""
+"""Event streams of live pages, called as a server does: what they send, to whom, and when they end."""
 
 import asyncio
 import uuid

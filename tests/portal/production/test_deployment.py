@@ -81,8 +81,8 @@ def test_no_secret_has_a_default():
     secrets = re.findall(r"\$\{(PKB_[A-Z_]*(?:PASSWORD|SECRET|BROKER_URL)[A-Z_]*)([^}]*)\}", compose_text())
 
     assert secrets
-    # Refused where it is missing, or empty for what may be left out: keys of earlier times, other people's sign-in,
-    # a bucket, and a node's URL where no node runs on this machine.
+    # Compose refuses to start where one is missing. These may be empty: earlier secret keys, sign-in with GitHub or
+    # Google, a bucket, and a node's URL where no node runs on this machine.
     assert {rest for _, rest in secrets} == {":?see env.example", ":-"}
     assert {name for name, rest in secrets if rest == ":-"} == {
         "PKB_SECRET_KEY_FALLBACKS",

@@ -1,4 +1,4 @@
-"""A guest's node that tells the site what it has no right to tell, over real brokers and to the site's real worker."""
+"""A guest's node that reports what it has no right to report, over real brokers and to the site's real worker."""
 
 import json
 import uuid

@@ -1,4 +1,5 @@
-"""What the actions promise when two meet, on PostgreSQL: rows are locked there, and no transaction sees a half."""
+"""What the actions promise when two run at once, on PostgreSQL: rows are locked there, and no transaction sees a
+half."""
 
 import os
 import subprocess

@@ -14,9 +14,9 @@ from problems import registry
 from tests.portal.factories import SOLUTION, delivery_of
 
 
-def make_run(user, **wishes) -> Run:
-    wanted = {"model": "writer", "version": "1", "mode": "single_shot", "profile": "cpux2"} | wishes
-    return actions.create_run(user, actions.RunWishes(**wanted))
+def make_run(user, **declaration) -> Run:
+    wanted = {"model": "writer", "version": "1", "mode": "single_shot", "profile": "cpux2"} | declaration
+    return actions.create_run(user, actions.RunDeclaration(**wanted))
 
 
 def join(organisation, user, *, by, role: str = "member") -> None:

@@ -111,14 +111,16 @@ def test_odd_numbers_and_nesting_are_refused_like_any_other_mistake():
 
 @pytest.mark.parametrize("value", ["1e999", "[" * 300 + "]" * 300, '"\\ud800"'])
 def test_sampling_settings_that_no_database_takes_are_refused(alices, value):
-    wishes = '{"model": "m", "mode": "single_shot", "profile": "cpux2", "sampling": {"temperature": ' + value + "}}"
-    answer = alices.generic("POST", "/api/v1/runs/", wishes, content_type="application/json")
+    declaration = (
+        '{"model": "m", "mode": "single_shot", "profile": "cpux2", "sampling": {"temperature": ' + value + "}}"
+    )
+    answer = alices.generic("POST", "/api/v1/runs/", declaration, content_type="application/json")
     problem_of(answer, status=422, field="sampling")
 
 
 def test_half_a_character_is_refused_in_an_answer_that_can_be_written(alices):
-    wishes = '{"model": "\\ud800", "mode": "single_shot", "profile": "cpux2"}'
-    problem_of(alices.generic("POST", "/api/v1/runs/", wishes, content_type="application/json"), status=422)
+    declaration = '{"model": "\\ud800", "mode": "single_shot", "profile": "cpux2"}'
+    problem_of(alices.generic("POST", "/api/v1/runs/", declaration, content_type="application/json"), status=422)
 
 
 def test_a_path_that_no_archive_holds_is_refused(alice):

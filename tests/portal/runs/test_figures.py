@@ -1,4 +1,4 @@
-"""The estimators, held against counting every way to draw k samples."""
+"""The estimators, compared with counting every way to draw k samples."""
 
 import math
 from itertools import combinations

@@ -131,8 +131,8 @@ def test_a_stranger_sees_no_draft_and_no_owners_forms(client, alice, published):
 
 
 def test_a_run_is_made_filled_watched_and_published_in_the_browser(as_alice, node):
-    wishes = {"model": "writer", "mode": "best_of_k", "backend": "pytorch", "profile": "cpux2", "k": "2"}
-    response = as_alice.post("/runs/new/", wishes)
+    declaration = {"model": "writer", "mode": "best_of_k", "backend": "pytorch", "profile": "cpux2", "k": "2"}
+    response = as_alice.post("/runs/new/", declaration)
     run = Run.objects.get()
     assert response["Location"] == reverse("runs:run", args=[run.pk])
     buffer = io.BytesIO()

@@ -1,4 +1,5 @@
-"""Two programs of one vendor that meet: the same lines at the same time, and an upload while the run is published."""
+"""Two programs of one vendor at the same time: the same lines at the same time, and an upload while the run is
+published."""
 
 from threading import Barrier, Thread
 
@@ -62,8 +63,8 @@ def test_nothing_gets_into_a_run_that_is_published_at_this_moment(alice, node):
 
 
 def test_two_calls_with_one_key_make_one_run(alice):
-    wishes = actions.RunWishes(model="writer", mode="single_shot", profile="cpux2")
-    make = lambda: actions.create_run(alice, wishes, idempotency_key="k")  # noqa: E731 - twice the same
+    declaration = actions.RunDeclaration(model="writer", mode="single_shot", profile="cpux2")
+    make = lambda: actions.create_run(alice, declaration, idempotency_key="k")  # noqa: E731 - twice the same
     one, two = together(make, make)
     assert one.pk == two.pk
 

@@ -6,8 +6,10 @@ import lzma
 import msgspec
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from evaluator.contract import BuildResult, EvaluationReport, Verdict
+from portal.audit.auditing import audit
 from portal.dispatcher import offline
 from portal.exports import tables
 from portal.nodes import actions as nodes
@@ -85,7 +87,7 @@ def forget(run):
 
 
 def loaded(shipped):
-    assert recorded.add(shipped[0]) == recorded.Taken(added=1, refused=())
+    assert recorded.add(shipped[0]) == recorded.ImportOutcome(added=1, refused=())
     return Run.objects.get()
 
 
@@ -118,6 +120,7 @@ def test_a_run_comes_back_as_it_was_judged(shipped):
     assert (attempt.score, report.timing.score) == (attempt.evaluation.score, attempt.score)
     assert report.source_digest == attempt.source_digest
     assert run.attempts.get(problem="allgather").message == "the verdict is COMPILE_ERROR"
+    assert [finding.name for finding in audit(timezone.now()) if finding.broken] == []
 
 
 def test_pages_say_where_it_was_judged_what_is_missing_and_who_published_it(shipped, client):

@@ -22,8 +22,8 @@ LINES = "application/x-ndjson"
 
 
 def create(client, **changes):
-    wishes = {"model": "writer", "mode": "best_of_k", "profile": "cpux2", "k": 2} | changes
-    response = client.post("/api/v1/runs/", wishes, format="json")
+    declaration = {"model": "writer", "mode": "best_of_k", "profile": "cpux2", "k": 2} | changes
+    response = client.post("/api/v1/runs/", declaration, format="json")
     assert response.status_code == 201, response.content
     return response.json()
 
@@ -144,9 +144,10 @@ def test_a_zip_of_samples_and_steps_is_filled_in(alices):
 
 
 def test_the_same_idempotency_key_makes_one_run(alices):
-    wishes = {"model": "writer", "mode": "single_shot", "profile": "cpux2"}
+    declaration = {"model": "writer", "mode": "single_shot", "profile": "cpux2"}
     made = [
-        alices.post("/api/v1/runs/", wishes, format="json", HTTP_IDEMPOTENCY_KEY="first").json()["id"] for _ in range(2)
+        alices.post("/api/v1/runs/", declaration, format="json", HTTP_IDEMPOTENCY_KEY="first").json()["id"]
+        for _ in range(2)
     ]
     assert made[0] == made[1]
     assert Run.objects.count() == 1
@@ -169,13 +170,15 @@ def test_the_same_idempotency_key_makes_one_run(alices):
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
 def test_an_idempotency_key_with_another_run_is_refused_and_says_what_differs(alice, alices, changes, words):
-    wishes = {"model": "writer", "mode": "best_of_k", "profile": "cpux2", "k": 4, "cost_usd": 2}
-    wishes |= {"sampling": {"temperature": 0.5}}
+    declaration = {"model": "writer", "mode": "best_of_k", "profile": "cpux2", "k": 4, "cost_usd": 2}
+    declaration |= {"sampling": {"temperature": 0.5}}
     make = lambda wanted: alices.post("/api/v1/runs/", wanted, format="json", HTTP_IDEMPOTENCY_KEY="first")  # noqa: E731
-    first = make(wishes).json()["id"]
-    assert make(wishes | {"notes": "sent again", "organisation": "alice"}).json()["id"] == first
+    first = make(declaration).json()["id"]
+    assert make(declaration | {"notes": "sent again", "organisation": "alice"}).json()["id"] == first
     create_organisation(alice, slug="other", name="Other")
-    assert f"{first}: {words}." in problem_of(make(wishes | changes), status=409, field="Idempotency-Key")["detail"]
+    assert (
+        f"{first}: {words}." in problem_of(make(declaration | changes), status=409, field="Idempotency-Key")["detail"]
+    )
     assert Run.objects.count() == 1
 
 
@@ -225,8 +228,8 @@ def test_a_number_beyond_all_bounds_is_refused(alices, text, field):
     ],
 )
 def test_a_wrong_wish_is_refused_by_its_name(alices, changes, field):
-    wishes = {"model": "writer", "mode": "best_of_k", "profile": "cpux2"} | changes
-    problem_of(alices.post("/api/v1/runs/", wishes, format="json"), status=422, field=field)
+    declaration = {"model": "writer", "mode": "best_of_k", "profile": "cpux2"} | changes
+    problem_of(alices.post("/api/v1/runs/", declaration, format="json"), status=422, field=field)
 
 
 def test_a_token_reaches_runs_only_with_their_scopes(alice, client_of, node):

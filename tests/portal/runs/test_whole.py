@@ -1,4 +1,5 @@
-"""A run from upload to publication with every process of the site: judged by real ranks, told to a real listener."""
+"""A run from upload to publication with every process of the site: judged by real ranks, with events sent to a real
+listener."""
 
 import json
 

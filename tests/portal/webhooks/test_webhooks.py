@@ -68,7 +68,7 @@ def listener():
 
 @pytest.fixture
 def told(alice, node, listener, settings):
-    """A webhook of alice's organisation, and a run of which it is to be told one thing."""
+    """A webhook of alice's organisation, and a run of which it is to get one event."""
     settings.WEBHOOKS_TO_PRIVATE_ADDRESSES = True
     run = make_run(alice)
     webhook = actions.add_webhook(run.model.organisation, url=listener.url, events=["run.completed"], by=alice)
@@ -102,7 +102,7 @@ def test_a_refusal_is_tried_again_later_and_later_and_then_given_up(told, listen
             assert timedelta(seconds=wait - 60) < delivery.next_try_at - timezone.now() <= timedelta(seconds=wait)
             now = delivery.next_try_at
     assert (delivery.state, delivery.next_try_at) == ("given_up", None)
-    # The same delivery has the same name in every try, so that a receiver can tell.
+    # The same delivery has the same name in every try, so that a receiver can recognise it.
     assert len({headers["X-Pkb-Delivery"] for headers, _ in listener.heard}) == 1
 
 
@@ -247,7 +247,8 @@ def silent():
 
 @pytest.mark.django_db(transaction=True)
 def test_receivers_that_do_not_answer_keep_nobody_else_waiting(told, alice, node, listener, silent):
-    """All that one account may have told at once is stuck, and another account's webhook is told all the same."""
+    """All deliveries that one account may have under way are stuck, and another account's webhook still gets its
+    event."""
     _, run = told
     Webhook.objects.all().delete()
     organisation = run.model.organisation

@@ -1,8 +1,8 @@
 """The steps of one nvcc command with host and device side by side, which nvcc itself runs one after the other.
 
-`nvcc --dryrun` lists its steps as shell commands. For one architecture these are two front ends that read the same
-source, cudafe++ for the host and cicc for the device, and the host compiler, which needs what both give. Only the name
-that both use for the module is made by the first of them; here it is made before.
+`nvcc --dryrun` lists its steps as shell commands. For one architecture, two front ends read the same source: cudafe++
+for the host and cicc for the device. The host compiler then needs the output of both. Both use one name for the module,
+which cudafe++ makes. Here it is made before either runs.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def _recognised(lines: list[str]) -> dict[str, str] | None:
 
 
 def _module_name(folder: Path, command: Sequence[str]) -> str:
-    """A name like nvcc's own; it tells variables of files apart that are linked together."""
+    """A name like nvcc's own; it keeps variables of files that are linked together distinct."""
     digest = hashlib.sha256("\0".join((str(folder), *command)).encode()).hexdigest()
     return f"_{digest[:8]}_1_x_cu_{digest[8:16]}"
 

@@ -29,7 +29,7 @@ def create_parallel_tensor(
 def get_or_create_parallel_tensor(
     ext: ModuleType, shape: Sequence[int], dtype: torch.dtype = torch.bfloat16, *, multicast: bool = True
 ) -> Any:
-    """The parallel tensor that was made for these same arguments, or a new one; its contents are the last call's."""
+    """The parallel tensor that was made for these same arguments, or a new one; it holds the last call's values."""
     key = (ext.__name__, tuple(shape), dtype, multicast)
     if key not in _made:
         _made[key] = create_parallel_tensor(ext, shape, dtype, multicast=multicast)

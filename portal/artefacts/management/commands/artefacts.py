@@ -25,7 +25,7 @@ class Command(BaseCommand):
         """Do it, or say what is wrong."""
         try:
             self.stdout.write(_check() if options["action"] == "check" else _sweep())
-        except (storage.StorageAway, storage.NotAsStored, UploadRefused) as error:
+        except (storage.StorageUnavailable, storage.NotAsStored, UploadRefused) as error:
             raise CommandError(str(error)) from error
 
 

@@ -17,7 +17,7 @@ from portal.refusals import Refusal
 View = Callable[..., HttpResponse]
 
 
-def leaving_for(view: View) -> View:
+def to_other_site(view: View) -> View:
     """A provider's sign-in, which goes there by a page of ours: our policy forbids forms to end at other sites."""
 
     @never_cache

@@ -1,7 +1,7 @@
 """Deleting one's own account.
 
 The row of the account stays, without anything that says who it was or that lets anyone sign in. Entries on boards, runs
-of organisations and the books of GPU time point at it.
+of organisations and the records of GPU time refer to it.
 """
 
 import secrets
@@ -43,18 +43,18 @@ def delete_account(user: User, *, entries: Entries) -> None:
     Raises:
         Refusal: it is an operator's, or the only owner's of an organisation with other members (409).
     """
-    _check_may_leave(user)
+    _check_may_delete(user)
     _cancel_all(user)
     with transaction.atomic():
         locked = User.objects.select_for_update().get(pk=user.pk)
-        _check_may_leave(locked)
+        _check_may_delete(locked)
         _leave_organisations(locked)
         _close_ways_in(locked)
         _empty(_own(locked) if entries is Entries.REMOVE else _private(locked))
         _forget_person(locked, entries=entries)
 
 
-def _check_may_leave(user: User) -> None:
+def _check_may_delete(user: User) -> None:
     stored = User.objects.get(pk=user.pk)
     if stored.is_staff or stored.is_superuser:
         raise _not_yet(

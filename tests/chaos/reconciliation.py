@@ -1,4 +1,4 @@
-"""Afterwards: what the database holds against the callers' book, what was asked for, and the audit."""
+"""Afterwards: compares the database with the callers' records and the prepared outcomes, and audits it."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from evaluator.contract import SourceBundle, Verdict
 from tests.chaos.lies import FORGED_LOW
-from tests.chaos.load import Book
+from tests.chaos.load import CallerLog
 from tests.chaos.prepared import Outcome, outcome_of
 from tests.chaos.site import ChaosSite
 from tests.stack import ROOT
@@ -43,7 +43,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reckoning:
+class Reconciliation:
     """What was found: wrong things in words, and how everything ended."""
 
     wrong: tuple[str, ...]
@@ -51,41 +51,46 @@ class Reckoning:
     tries: Counter[int]
 
 
-def reckon(site: ChaosSite, book: Book) -> Reckoning:
-    """Hold the database against the book; reads alone."""
+def reconcile(site: ChaosSite, caller_log: CallerLog) -> Reconciliation:
+    """Compare the database with the callers' records; it only reads."""
     rows = [Row(*values) for values in site.rows(_ROWS)]  # type: ignore[arg-type]
-    wrong = [*book.wrong, *_of_the_book(rows, book), *_of_the_outcomes(rows, book), *_audited(site)]
-    return Reckoning(
+    wrong = [
+        *caller_log.wrong,
+        *_against_the_log(rows, caller_log),
+        *_against_the_outcomes(rows, caller_log),
+        *_audited(site),
+    ]
+    return Reconciliation(
         wrong=tuple(wrong),
         ended=Counter(row.verdict or row.state for row in rows),
         tries=Counter(row.attempt for row in rows),
     )
 
 
-def _of_the_book(rows: list[Row], book: Book) -> list[str]:
+def _against_the_log(rows: list[Row], caller_log: CallerLog) -> list[str]:
     """Everything accepted is there, once, and nothing else is."""
     held = Counter(row.submission for row in rows)
     wrong = [f"{pk} has {count} evaluations" for pk, count in held.items() if count != 1]
     people = {row.key: row.submission for row in rows if not row.is_attempt}
-    wrong += [f"{pk} was accepted and is lost" for pk in book.submissions.values() if pk not in held]
-    wrong += [f"key {key} was never answered and is there" for key in people.keys() - book.submissions.keys()]
+    wrong += [f"{pk} was accepted and is lost" for pk in caller_log.submissions.values() if pk not in held]
+    wrong += [f"key {key} was never answered and is there" for key in people.keys() - caller_log.submissions.keys()]
     there = {(row.run, row.attempt_key) for row in rows if row.is_attempt}
-    return wrong + [f"attempt {key} of run {run} is lost" for run, key in book.attempts.keys() - there]
+    return wrong + [f"attempt {key} of run {run} is lost" for run, key in caller_log.attempts.keys() - there]
 
 
-def _of_the_outcomes(rows: list[Row], book: Book) -> list[str]:
+def _against_the_outcomes(rows: list[Row], caller_log: CallerLog) -> list[str]:
     """Everything has ended as its source says, or was cancelled by its author, or was lost three times."""
-    return [f"{row.submission}: {fault}" for row in rows if (fault := _fault(row, book))]
+    return [f"{row.submission}: {fault}" for row in rows if (fault := _fault(row, caller_log))]
 
 
-def _fault(row: Row, book: Book) -> str:
+def _fault(row: Row, caller_log: CallerLog) -> str:
     asked = outcome_of(SourceBundle.from_json(row.bundle))
     if row.low is not None and row.low >= FORGED_LOW:
         return "a forged report was believed"
-    if row.submission in book.cancelled and row.state != "cancelled":
+    if row.submission in caller_log.cancelled and row.state != "cancelled":
         return f"the cancellation was confirmed, and it is {row.state}"
     if row.state == "cancelled":
-        return "" if row.submission in book.cancel_asked else "it was cancelled, and nobody asked"
+        return "" if row.submission in caller_log.cancel_asked else "it was cancelled, and nobody asked"
     if row.state != "finished":
         return f"it has not ended: {row.state}"
     return "" if _is_as_asked(row, asked) else f"{row.verdict}, {row.low} in try {row.attempt} for {asked}"
