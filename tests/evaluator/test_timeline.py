@@ -374,7 +374,7 @@ class TestSplit:
         least = Least(arithmetic_us=10, memory_us=40, wire_us=30, wire_bytes=2**20, flops=1e9)
         found = split(call([(Kind.KERNEL, OWN, 0, 90)]), primitives=[Primitive.SM_LOAD_STORE], least=least)
         assert (found.largest, found.gaps_us[Gap.MIXED]) == (Gap.MIXED, 50)
-        assert "The profiler does not show" in found.advice
+        assert "the profiler does not show" in found.advice
 
     def test_what_the_links_carry_shows_that_kernels_move_data(self):
         own = call([(Kind.KERNEL, OWN, 0, 90)], [(Kind.KERNEL, OWN, 0, 90)])
