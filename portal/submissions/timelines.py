@@ -252,7 +252,8 @@ class Picture:
 def picture(calls: Sequence[Recorded]) -> Picture:
     """The timelines of `calls` under each other, each beginning at zero."""
     windows = [call_parts.window(recorded.call) for recorded in calls]
-    length_ns = max(end - start for start, end in windows)
+    # Spans may last no time at all, for strangers wrote them.
+    length_ns = max(1, *(end - start for start, end in windows))
     spans = [span for recorded in calls for rank in recorded.call.ranks for span in rank.spans]
     least_ns = sorted((span.ns for span in spans), reverse=True)[:_MOST_MARKS][-1]
     groups = [

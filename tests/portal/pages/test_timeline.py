@@ -318,6 +318,23 @@ def test_copies_that_name_both_ends_are_counted_for_their_pair_among_any_ranks(a
     assert {pair.why_not_copied for pair in pairs} == {""}
 
 
+def test_the_page_says_how_far_the_gates_lie_apart(as_alice, alice, local):
+    first, second = SUBMISSION.ranks
+    opened = msgspec.structs.replace(
+        SUBMISSION,
+        ranks=(msgspec.structs.replace(first, opened_ns=-2_000), msgspec.structs.replace(second, opened_ns=1_000)),
+    )
+    submission = scenes.submit(alice)
+    deliver(submission, local, timeline=Timeline(size="tiny", submission=opened))
+    assert "in the recording of the submission they lie 3.00 µs apart" in page_of(as_alice, submission)
+
+
+def test_a_call_that_takes_no_time_is_drawn(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    deliver(submission, local, timeline=Timeline(size="tiny", submission=call([(SpanKind.KERNEL, GEMM, 0, 0)])))
+    assert 'id="timeline"' in page_of(as_alice, submission)
+
+
 def test_a_call_without_spans_is_no_recording(as_alice, alice, local):
     submission = scenes.submit(alice)
     empty = CallTimeline(names=(), ranks=())
