@@ -17,8 +17,8 @@ PER_PAGE = 1500
 
 NOTHING_COMPILED = "UNAVAILABLE: nothing was compiled ahead of the ranks"
 COUNTERS = (
-    "UNAVAILABLE: Nsight Compute runs a kernel several times to read its counters; a kernel that waits for a peer hangs "
-    "then"
+    "UNAVAILABLE: Nsight Compute runs a kernel several times to read its counters, and a kernel that waits for a peer "
+    "then hangs"
 )
 
 
