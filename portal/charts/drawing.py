@@ -23,6 +23,7 @@ _BESIDE_START = 0.3
 _NAMES_FROM_PX = 700
 """The width from which a picture has labels next to its points."""
 _RIGHT_PX = 16
+_MOST_ALONG_Y = 6
 _PATTERNS = {
     "/": "M0 6L6 0",
     "\\": "M0 0L6 6",
@@ -77,7 +78,7 @@ def _laid_out(chart: Chart, *, width: int, ink: Ink) -> _Page:
     bottom = chart.height - (46 if chart.x.title else 28)
     low, high = ends(chart.y, _values(chart.layers, "y"))
     y = Ruler(axis=chart.y, low=low, high=high, start=bottom, end=top)
-    margin = 12 + max((len(text) for _, text in ticks(y)), default=0) * _CHARACTER_PX
+    margin = 12 + max((len(text) for _, text in ticks(y, most=_MOST_ALONG_Y)), default=0) * _CHARACTER_PX
     left = min(margin + (18 if chart.y.title else 0), width * 0.4)
     low, high = ends(chart.x, _values(chart.layers, "x"))
     x = Ruler(axis=chart.x, low=low, high=high, start=left, end=width - _RIGHT_PX)
@@ -136,8 +137,9 @@ def _frame(page: _Page) -> Iterator[str]:
         at = x.at(value)
         if _has_grid(x.axis):
             yield _stroke(page, f"M{at:.1f} {y.end:.1f}V{y.start:.1f}", "border")
-        yield _text(page, text, at, y.start + 17)
-    for value, text in ticks(y, most=6):
+        half = len(text) * _CHARACTER_PX * 0.55
+        yield _text(page, text, min(at, page.width - half), y.start + 17)
+    for value, text in ticks(y, most=_MOST_ALONG_Y):
         at = y.at(value)
         if _has_grid(y.axis):
             yield _stroke(page, f"M{x.start:.1f} {at:.1f}H{x.end:.1f}", "border")

@@ -178,7 +178,8 @@ def agent_problems(lines: Mapping[str, Curve], *, x_title: str) -> Chart:
         lines: problems so far by step or cost, for each of what is counted.
         x_title: what x is.
     """
-    return _agent_lines(lines, x_title=x_title, y=Axis(title="Problems", low=0.0))
+    counts = [value for points in lines.values() for _, value in points]
+    return _agent_lines(lines, x_title=x_title, y=Axis(title="Problems", low=0.0, names=_whole(counts)))
 
 
 def agent_speedups(lines: Mapping[str, Curve], *, x_title: str) -> Chart:
@@ -198,4 +199,16 @@ def _agent_lines(lines: Mapping[str, Curve], *, x_title: str, y: Axis) -> Chart:
         said = tuple(Point(x=x, y=value, tip=f"{name}\n{x:g}: {value:.4g}") for x, value in points)
         layers.append(Line(name=name, tone=tone, dash=dash, points=bare, is_step=True))
         layers.append(Points(name=name, tone=tone, symbol="dot", points=said, size=3, legend=""))
-    return Chart(x=Axis(title=x_title, low=0.0), y=y, layers=tuple(layers))
+    steps = [x for points in lines.values() for x, _ in points]
+    return Chart(x=Axis(title=x_title, low=0.0, names=_whole(steps)), y=y, layers=tuple(layers))
+
+
+_FEW = 8
+
+
+def _whole(values: Sequence[float]) -> tuple[tuple[float, str], ...]:
+    """Ticks of a few whole numbers: half a step does not exist. Nothing where an axis finds its own."""
+    most = max(values, default=0.0)
+    if most > _FEW or any(value != int(value) for value in values):
+        return ()
+    return tuple((float(number), f"{number}") for number in range(int(most) + 1))

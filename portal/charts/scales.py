@@ -9,6 +9,7 @@ from portal.charts.chart import Axis, Scale, Unit
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _DAY_S = 86_400.0
+_MINUTES = (1, 5, 15, 30, 60, 180, 360, 720, 1440)
 _DAYS = (1, 2, 7, 14, 30, 61, 122, 365)
 _MOST_LABELS = 8
 
@@ -93,7 +94,7 @@ def _log_values(ruler: Ruler, most: int) -> list[float]:
 def _time_ticks(ruler: Ruler, most: int) -> list[tuple[float, str]]:
     wanted = (ruler.high - ruler.low) / _DAY_S / max(1, most - 1)
     if wanted < 1:
-        step, pattern = max(0.25, 2 ** math.ceil(math.log2(max(wanted, 1 / 24)))) * _DAY_S, "%d %b %H:%M"
+        step, pattern = next(each for each in _MINUTES if each >= wanted * 1440 - 1e-6) * 60.0, "%d %b %H:%M"
     else:
         step, pattern = next((day for day in _DAYS if day >= wanted), 730) * _DAY_S, "%d %b %Y"
     first = math.ceil(ruler.low / step) * step

@@ -61,7 +61,8 @@ def badge(request: HttpRequest, slug: str, username: str) -> HttpResponse:
     problem, profile = get_problem(slug), _board_profile(request, slug)
     board = queries.board(slug, profile=profile.name, limit=_BADGE_ROWS)
     own = next((row for row in board if row.author == username), None)
-    drawn = badge_svg(f"{problem.slug} on {profile.name}", _standing(own, profile), tone=_tone(own))
+    label = f"{problem.slug} on {profile.name}{', recorded' if own is not None and own.recorded else ''}"
+    drawn = badge_svg(label, _standing(own, profile), tone=_tone(own))
     return _kept(HttpResponse(drawn, content_type="image/svg+xml"))
 
 
@@ -127,12 +128,19 @@ def _picture(card: Card) -> HttpResponse:
 @require_safe
 def problem_card(request: HttpRequest, slug: str) -> HttpResponse:
     """A problem with its best speedup."""
-    problem, profile = get_problem(slug), _board_profile(request, slug)
+    return _picture(card_of_problem(slug, _board_profile(request, slug)))
+
+
+def card_of_problem(slug: str, profile: Profile) -> Card:
+    """What a link to a board shows: its first entry, with the mark of one that was judged elsewhere, or “open”."""
+    problem = get_problem(slug)
     first = next(iter(queries.board(slug, profile=profile.name, limit=1)), None)
     if first is None or not profile.is_ranked_by_speed:
-        return _picture(Card(title=problem.title, figure="open", caption=problem.summary))
+        return Card(title=problem.title, figure="open", caption=problem.summary)
     caption = f"{first.author} over PyTorch + NCCL on {profile.title}, interval {first.low:.3f} to {first.high:.3f}"
-    return _picture(Card(title=problem.title, figure=f"{first.score:.2f}x", caption=caption))
+    if first.recorded:
+        caption += f", {first.recorded}"
+    return Card(title=problem.title, figure=f"{first.score:.2f}x", caption=caption)
 
 
 @require_safe

@@ -55,6 +55,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "choices": [(choice, used.get(choice.name, 0)) for choice in profiles().values()],
         "p": p,
         "rows": ranked,
+        "has_k": any(row.run.k > 1 for row in ranked),
         "earlier": [row for row in rows if not row.figures.is_ranked],
         "total": len(queries.supported_problems(profile)),
         **_figures(named, chosen=p, address=f"?{urlencode({'profile': profile})}&p="),
@@ -98,6 +99,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "model": found,
         "rows": [(run, figures[run.pk]) for run in runs],
+        "has_k": any(run.k > 1 for run in runs),
         **_figures([(f"{run.get_mode_display()}, {run.profile}", figures[run.pk]) for run in runs]),
     }
     return render(request, "runs/model.html", context)
@@ -279,6 +281,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     context = {
         "runs": chosen,
         "pairs": [(name, run, figures[run.pk]) for name, run in zip("AB", chosen, strict=True)],
+        "has_k": any(run.k > 1 for run in chosen),
         "rows": rows,
         "are_of_one_rule": left.score_rule == right.score_rule,
         "counts": [(word, sum(row.word == word for row in rows)) for word in words],

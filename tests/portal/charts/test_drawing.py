@@ -10,6 +10,7 @@ from portal.charts.drawing import svg
 from portal.charts.ink import Ink
 from portal.charts.interactive import figure_data
 from portal.charts.pictures import png
+from portal.charts.runs import agent_problems
 from portal.charts.scales import Ruler, ticks
 
 PLAIN = Axis(low=0.0, high=10.0)
@@ -101,6 +102,8 @@ def test_a_legend_names_what_is_not_named_in_the_picture():
         (Axis(scale=Scale.LOG), 0.5, 2e6, ["1", "10", "100", "1k", "10k", "100k", "1M"]),
         (Axis(scale=Scale.LOG, unit=Unit.MICROSECONDS), 80.0, 12_000.0, ["100 µs", "1 ms", "10 ms"]),
         (Axis(scale=Scale.TIME), 1.7672256e9, 1.7680896e9, ["01 Jan 2026", "03 Jan 2026"]),
+        # A first record of some hours ago: an axis without a tick says nothing.
+        (Axis(scale=Scale.TIME), 1.7672258e9, 1.7672384e9, ["01 Jan 00:30", "01 Jan 01:00"]),
     ],
 )  # fmt: skip
 def test_ticks_are_numbers_that_people_read(axis, low, high, written):
@@ -138,3 +141,20 @@ def test_every_kind_of_mark_leaves_ink_in_picture_and_legend(symbol):
     marks = ET.fromstring(drawn(points((5, 5), symbol=symbol))).iter()
     lines = [mark for mark in marks if mark.tag == "path" and re.fullmatch(r"M\S+ \S+L\S+ \S+", mark.get("d", ""))]
     assert all(mark.get("stroke") for mark in lines)
+
+
+def test_texts_of_ticks_reach_neither_the_title_nor_the_edge():
+    shares = Axis(title="fast_p@1", unit=Unit.SHARE, low=0.0, high=0.012)
+    chart = Chart(x=Axis(unit=Unit.SHARE, low=0.0, high=1.0), y=shares, layers=EVERYTHING)
+    texts = [each for each in ET.fromstring(svg(chart, width=600)).iter() if each.tag.endswith("text")]
+    # Letters are about 7 px wide; the title is written upwards at x = 13 and takes 4 px to its right.
+    assert min(float(each.get("x")) - 7 * len(each.text) for each in texts if each.get("text-anchor") == "end") > 17
+    (last,) = (each for each in texts if each.text == "100 %")
+    assert float(last.get("x")) + 7 * len("100 %") / 2 <= 600
+
+
+def test_an_agents_steps_and_problems_are_whole_numbers():
+    chart = agent_problems({"passing": [(0.0, 0.0), (1.0, 1.0)]}, x_title="Step")
+    assert [text for _, text in chart.x.names] == [text for _, text in chart.y.names] == ["0", "1"]
+    by_cost = agent_problems({"passing": [(0.25, 0.0), (0.5, 1.0)]}, x_title="Cost")
+    assert by_cost.x.names == ()

@@ -62,6 +62,17 @@ def test_people(client):
     assert f"{mean:.3f}" in own
 
 
+def test_records_and_what_is_open(client):
+    # Nobody but alice was ever first: her entry was there before bob's, and allgather has hers alone.
+    rows = [text_of(row) for row in read(client, "/leaderboards/records/").split("<tbody>")[1].split("</tr>")[:-1]]
+    assert len(rows) == 2
+    assert any("alice" in row and "1.300" in row and "1.200 to 1.400" in row for row in rows)
+    assert any("alice" in row and "1.050" in row and "0.950 to 1.150" in row for row in rows)
+    opened = text_of(read(client, "/leaderboards/open/"))
+    assert "85 / 87 solved by nobody here" in opened
+    assert "1 / 87 solved, but not faster than the reference" in opened
+
+
 def test_the_problems_and_what_is_solved(client):
     leaders = text_of(read(client, "/leaderboards/problems/"))
     assert "1.300" in leaders

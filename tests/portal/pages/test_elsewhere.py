@@ -1,9 +1,13 @@
 """What other sites show of this one: badges, frames, pictures, feeds, citations."""
 
+from datetime import date
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from evaluator.hardware import profiles
+from portal.pages.elsewhere import card_of_problem
+from portal.submissions.models import Evaluation
 from tests.portal.pages import scenes
 from tests.portal.pages.test_leaderboards import stand
 
@@ -52,6 +56,16 @@ def test_shared_links_have_a_picture_with_the_figure(client, local):
         assert answer["Content-Type"] == "image/png"
         assert answer.content[16:24] == (1200).to_bytes(4) + (630).to_bytes(4)
         assert answer.content != before
+
+
+def test_badges_and_pictures_say_what_was_recorded_elsewhere(client, local):
+    stand(scenes.person("first"), local, low=1.2, high=1.3)
+    Evaluation.objects.update(recorded_on=date(2026, 11, 23), recorded_where="2 H200")
+    badge = client.get("/badges/allreduce/first.svg", {"profile": "h200x8"}).content.decode()
+    assert ">allreduce on h200x8, recorded</text>" in badge
+    assert card_of_problem("allreduce", profiles.get("h200x8")).caption.endswith(
+        ", interval 1.200 to 1.300, recorded on 23 November 2026, 2 H200"
+    )
 
 
 def test_problem_board_and_person_have_feeds(client, local):

@@ -5,6 +5,7 @@ import json
 import pytest
 from django.urls import reverse
 from django.utils import timezone
+from msgspec.structs import replace
 
 from evaluator.contract import Delivery, Verdict
 from portal.submissions import actions
@@ -86,6 +87,20 @@ def test_a_wrong_result_shows_where_it_begins(as_alice, alice, local):
     page = page_of(as_alice, scenes.judged(alice, local, verdict=Verdict.WRONG_RESULT))
     assert "512 of 6144" in page
     assert "[0, 17]" in page
+
+
+def test_an_output_of_another_shape_was_not_compared(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    evaluation = scenes.lease(submission, local)
+    report = scenes.report(evaluation, verdict=Verdict.WRONG_SHAPE)
+    (size,) = report.sizes
+    bare = tuple(replace(check, elements=0, max_error=0.0, rms_error=0.0) for check in size.outputs)
+    report = replace(report, sizes=(replace(size, outputs=bare),))
+    assert actions.record_delivery(Delivery(lease=evaluation.lease, node=local.name, report=report), timezone.now())
+    checks = page_of(as_alice, submission).split('id="checks"')[1].split("</section>")[0]
+    assert checks.count("not compared") == 2
+    assert "of the tolerance</summary>" not in checks
+    assert "badge--good" not in checks
 
 
 def test_a_compile_error_shows_what_the_compiler_said(as_alice, alice, local):

@@ -119,6 +119,43 @@ def test_the_page_says_the_same(client, run):
     assert said["attempts"][0] == "6"
 
 
+def text_of(page):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
+
+
+def test_the_model_board_and_the_models_page_say_the_same(client, run):
+    actions.publish_run(run, by=run.created_by, sources="public")
+    board = client.get("/leaderboards/models/?profile=cpux2&p=1").content.decode()
+    row = text_of(board.split("<tbody>")[1].split("</tr>")[0])
+    # 1.5, 2 and 0.5 of 87 problems.
+    assert [float(each) for each in re.findall(r"([\d.]+) %\s+[\d.]+ % to", row)] == [1.7, 2.3, 0.57]
+    assert "2 of 87" in row
+    assert "1.168" in row
+    assert "$0.06" in row
+    own = text_of(client.get(f"/models/{run.model.slug}/").content.decode().split("<tbody>")[1].split("</tr>")[0])
+    assert re.search(r" 6 1\.7 % .* 2\.3 % .* 2 1 \$0\.06 ", own)
+
+
+def test_an_agents_steps(client, alice, node):
+    """Step 0 was checked only, step 1 had no program, step 2 is 1.3 [1.2, 1.4]; every step was paid for."""
+    agent = make_run(alice, mode="agentic")
+    paid = {"tokens_out": 100, "cost_usd": 0.25}
+    add(agent, line(step=0, mode="check", **paid), line(step=1, source="", **paid), line(step=2, **paid))
+    for step, report in ((0, {}), (2, {"low": 1.2})):
+        end(Attempt.objects.get(run=agent, step=step), node, **report)
+    actions.publish_run(agent, by=alice, sources="public")
+    page = client.get(f"/runs/{agent.pk}/").content.decode()
+    table = page.split('aria-label="Progress by step"')[1].split("<tbody>")[1].split("</tbody>")[0]
+    mean_of_all = 1.3 ** (1 / PROBLEMS)
+    assert [text_of(row).split() for row in table.split("</tr>")[:-1]] == [
+        ["0", "1", "0", "not", "timed", "not", "timed", "1", "$0.25"],
+        ["1", "1", "0", "not", "timed", "not", "timed", "2", "$0.50"],
+        ["2", "1", "1", "1.300\u00d7", f"{mean_of_all:.3f}\u00d7", "3", "$0.75"],
+    ]
+    assert "$0.75" in text_of(page)
+    assert "1 of 87 problems solved, 1 faster than the reference" in text_of(page)
+
+
 def test_a_run_of_one_sample_has_one_figure_of_correctness(client, alice, node):
     run = make_run(alice)
     end(add(run, line()).results[0].attempt, node, low=1.5)
