@@ -16,7 +16,9 @@ _LIBRARY_KERNEL = re.compile(
 )
 """Kernels of torch and the libraries below it: they compute on their own GPU."""
 
-_LIBRARY_MOVES = re.compile(r"\bnccl(?:Symk?)?(?:Dev)?Kernel|nvshmem", re.IGNORECASE)
+_LIBRARY_MOVES = re.compile(
+    r"\bnccl(?:Symk?)?(?:Dev)?Kernel|nvshmem|\bc10d::symmetric_memory::(?!barrier)|\bmultimem_", re.IGNORECASE
+)
 _NOISE_BYTES, _NOISE = 64 * 1024, 0.05
 """What signals, and a counter's other traffic, may add to the bytes of copies."""
 

@@ -383,7 +383,10 @@ class TestSplit:
         assert not moved_by_kernels(own, ())
         copies = call([(Kind.COPY, PEER_COPY, 0, 100)], [(Kind.COPY, PEER_COPY, 0, 100)])
         assert not moved_by_kernels(copies, (10_000_000, 10_100_000))
-        assert not moved_by_kernels(call([(Kind.KERNEL, NCCL, 0, 90)]), (2**24,))
+        for library in (NCCL, "void c10d::symmetric_memory::one_shot_all_reduce_kernel<c10::BFloat16>(...)"):
+            assert not moved_by_kernels(call([(Kind.KERNEL, library, 0, 90), (Kind.KERNEL, OWN, 90, 9)]), (2**24,))
+        barrier = "c10d::symmetric_memory::barrier_kernel(unsigned int**, int)"
+        assert moved_by_kernels(call([(Kind.KERNEL, barrier, 0, 9), (Kind.KERNEL, OWN, 9, 90)]), (2**24,))
 
     def test_far_more_bytes_than_the_least_are_named(self):
         least = Least(arithmetic_us=10, memory_us=40, wire_us=30, wire_bytes=2**20, flops=1e9)
