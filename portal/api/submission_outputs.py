@@ -104,7 +104,7 @@ class RankSplitOutput(serializers.Serializer[Any]):
     idle_us = serializers.FloatField(help_text="None of these.")
     overlap = serializers.FloatField(allow_null=True, help_text="Share of wire time during which something computes.")
     launches = serializers.IntegerField(help_text="Kernels, copies and fills on the device.")
-    host_waits = serializers.IntegerField(help_text="How often the host waited for the device.")
+    host_waits = serializers.IntegerField(help_text="How often the host waited before it started more work.")
 
 
 class SplitOutput(serializers.Serializer[Any]):
