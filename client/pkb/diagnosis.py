@@ -153,7 +153,7 @@ def _inside(splits: Splits) -> Iterator[str]:
     yield splits.submission.advice
     for title, split in (("submission", splits.submission), ("reference", splits.reference)):
         for rank in split.ranks if split is not None else ():
-            mixed = f", kernels that access peers {rank.mixed_us:.1f}" if rank.mixed_us else ""
+            mixed = f", own kernels that may access peers {rank.mixed_us:.1f}" if rank.mixed_us else ""
             parts = f"compute {rank.compute_us:.1f}, wire {rank.wire_us:.1f}, both at once {rank.both_us:.1f}"
             parts += f", waiting for the last rank {rank.wait_us:.1f}{mixed}, neither {rank.idle_us:.1f}"
             yield f"- {title}, rank {rank.rank}: {rank.call_us:.1f} in all; {parts}"

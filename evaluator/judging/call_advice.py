@@ -10,11 +10,12 @@ from evaluator.judging.call_parts import CollectiveWait, Gap, Interval, Least, P
 
 _FAR_LESS = 0.7
 """Below this share of another rank's time, a rank's own kernels hint that the other one waited."""
+_FAR_MORE, _FEW_BYTES = 1.5, 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """The facts for the advice."""
+    """The facts for the advice; `carried_bytes` is what the busiest rank sends over its links, None where not known."""
 
     call: CallTimeline
     ranks: tuple[RankSplit, ...]
@@ -23,6 +24,7 @@ class Story:
     window: Interval
     least: Least | None
     is_on_device: bool
+    carried_bytes: int | None = None
 
     def worst(self, measure: Callable[[RankSplit], float]) -> RankSplit:
         """The rank on which `measure` is largest."""
@@ -94,7 +96,7 @@ def _wire(story: Story) -> str:
         text += f"; {_bytes(story.least.wire_bytes)} at the link's rate need {_us(story.least.wire_us)}"
     if not rank.both_us and rank.compute_us > 0.2 * rank.call_us:
         text += ". Nothing computes at that time"
-    return f"{text}."
+    return f"{text}.{_carried(story)}"
 
 
 def _work(story: Story) -> str:
@@ -105,22 +107,41 @@ def _work(story: Story) -> str:
         ceiling = "arithmetic" if story.least.arithmetic_us >= story.least.memory_us else "memory"
         text += f"; the {ceiling} ceiling allows {_us(story.least.work_us)}"
     name, share = story.longest(spans)
-    return f"{text}. {name} takes {share:.0%} of it."
+    return f"{text}. {name} takes {share:.0%} of it.{_carried(story)}"
 
 
 def _mixed(story: Story) -> str:
     rank = story.worst(lambda one: one.mixed_us)
     name, share = story.longest(story.spans(rank.rank, Part.MIXED))
-    text = f"Rank {rank.rank} is in kernels that access peers directly for {_us(rank.mixed_us)} of {_us(rank.call_us)}"
+    others = {
+        story.longest(spans)[0]: one.rank
+        for one in story.ranks
+        if one.rank != rank.rank and (spans := story.spans(one.rank, Part.MIXED))
+    }
+    text = f"Rank {rank.rank} is in the submission's own kernels for {_us(rank.mixed_us)} of {_us(rank.call_us)}"
     if story.least is not None:
         text += f"; the floor is {_us(max(story.least.work_us, story.least.wire_us))}"
-    text = (
-        f"{text}. {name} takes {share:.0%} of it. The profiler does not show whether it computes, sends or waits there."
+    text += f". {name} takes {share:.0%} of it"
+    if name not in others and others:
+        other = next(iter(others))
+        text += f", on rank {others[other]} {other} takes most"
+    text += (
+        ". Kernels of this submission access peers: the profiler does not show whether a kernel computes, sends or "
+        f"waits.{_carried(story)}"
     )
     quickest = min(story.ranks, key=lambda one: one.mixed_us)
     if 0 < quickest.mixed_us < _FAR_LESS * rank.mixed_us:
         text += f" Rank {quickest.rank} takes {_us(quickest.mixed_us)} for its own, so the rest may be waiting for it."
     return text
+
+
+def _carried(story: Story) -> str:
+    """What the links carry, where it is far more than the least."""
+    least = story.least.wire_bytes if story.least is not None else 0
+    carried = story.carried_bytes or 0
+    if not least or carried < _FAR_MORE * least or carried - least < _FEW_BYTES:
+        return ""
+    return f" One rank sends {_bytes(carried)} over its links; {_bytes(least)} would do."
 
 
 _SENTENCES: dict[Gap, Callable[[Story], str]] = {
@@ -149,6 +170,8 @@ def _times(count: int) -> str:
 
 
 def _us(value: float) -> str:
+    if value >= 1e6:
+        return f"{value / 1e6:.3g} s"
     return f"{value / 1000:.3g} ms" if value >= 1000 else f"{value:.3g} us"
 
 

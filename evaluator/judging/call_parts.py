@@ -1,4 +1,4 @@
-"""What a recorded call is made of: compute, wire, waits, and kernels that access peers directly; rank by rank."""
+"""What a recorded call is made of: compute, wire, waits, and own kernels that may access peers; rank by rank."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +15,12 @@ _LIBRARY_KERNEL = re.compile(
     r"\bat::|\bc10::|cutlass|cublas|cudnn|nvjet|\bsm\d\d_|ampere_|hopper_|cub::|thrust::|flash_fwd|flash_bwd|triton_(?:poi|red|per)_"
 )
 """Kernels of torch and the libraries below it: they compute on their own GPU."""
+
+_LIBRARY_MOVES = re.compile(
+    r"\bnccl(?:Symk?)?(?:Dev)?Kernel|nvshmem|\bc10d::symmetric_memory::(?!barrier)|\bmultimem_", re.IGNORECASE
+)
+_NOISE_BYTES, _NOISE = 64 * 1024, 0.05
+"""What signals, and a counter's other traffic, may add to the bytes of copies."""
 
 _REACHES_PEERS = frozenset({Primitive.SM_LOAD_STORE, Primitive.NVLS, Primitive.NVSHMEM, Primitive.NCCL_DEVICE})
 """Paths that a kernel of the submission itself would use: such a kernel may compute and send at once."""
@@ -104,15 +110,33 @@ def part(kind: SpanKind, name: str, *, primitives: frozenset[Primitive]) -> Part
     if kind is SpanKind.COLLECTIVE:
         return Part.WIRE
     if kind is SpanKind.COPY:
-        # A peer's memory that is mapped here looks like this GPU's own.
-        crosses = _PEER_COPY.search(name) or ("DtoD" in name and Primitive.COPY_ENGINE in primitives)
-        return Part.WIRE if crosses else Part.COMPUTE
+        # Copies to and from a peer's mapped memory are among them, as recordings of our own kernels show.
+        return Part.WIRE if _PEER_COPY.search(name) else Part.COMPUTE
     if kind is SpanKind.KERNEL:
         if _WIRE_KERNEL.search(name):
             return Part.WIRE
         own = not _LIBRARY_KERNEL.search(name)
         return Part.MIXED if own and primitives & _REACHES_PEERS else Part.COMPUTE
     return Part.COMPUTE if kind in (SpanKind.FILL, SpanKind.OPERATOR) else None
+
+
+def moved_by_kernels(call: CallTimeline, sent_bytes: Sequence[int]) -> bool:
+    """Whether the submission's kernels move data between GPUs, by what the links carried.
+
+    Args:
+        call: the recorded call.
+        sent_bytes: what every rank sent over its links in a usual call, by the driver's counters.
+    """
+    names = {span.name for rank in call.ranks for span in rank.spans if span.kind is SpanKind.KERNEL}
+    if any(_LIBRARY_MOVES.search(call.names[name].name) for name in names):
+        return False  # the counters do not say whose bytes they are
+    copied = sum(
+        span.bytes
+        for rank in call.ranks
+        for span in rank.spans
+        if span.kind is SpanKind.COPY and _PEER_COPY.search(call.names[span.name].name)
+    )
+    return sum(sent_bytes) - copied > max(_NOISE_BYTES * len(sent_bytes), _NOISE * sum(sent_bytes))
 
 
 def window(call: CallTimeline) -> Interval:
@@ -216,14 +240,16 @@ def host_waits(rank: RankTimeline, window: Interval) -> list[Span]:
 
 def without(intervals: Sequence[Interval], taken: Sequence[Interval]) -> list[Interval]:
     """The time of `intervals` outside `taken`; neither list overlaps itself, and both are in order."""
-    found = []
+    found, first = [], 0
     for start, end in intervals:
-        left = start
-        for low, high in taken:
-            if low < end and high > left:
-                if low > left:
-                    found.append((left, low))
-                left = max(left, high)
+        # A stranger decides how many there are, so those that have ended are not looked at again.
+        while first < len(taken) and taken[first][1] <= start:
+            first += 1
+        left, at = start, first
+        while at < len(taken) and taken[at][0] < end:
+            if taken[at][0] > left:
+                found.append((left, taken[at][0]))
+            left, at = max(left, taken[at][1]), at + 1
         if left < end:
             found.append((left, end))
     return found

@@ -47,6 +47,7 @@ def split(
     primitives: Iterable[Primitive] = (),
     least: Least | None = None,
     usual_us: float | None = None,
+    carried_bytes: int | None = None,
 ) -> Split | None:
     """Where the time of `call` went; None where no rank left a span.
 
@@ -59,6 +60,7 @@ def split(
         least: the floor's terms; None where no floor applies.
         usual_us: what calls take that nobody records; None where it is not known. What the recorded call took beyond
             it is the recorder's, and shortens idle time and waits.
+        carried_bytes: what the busiest rank sends over its links in a usual call; None where nobody counted.
     """
     if call.is_empty:
         return None
@@ -76,7 +78,14 @@ def split(
     gaps_us = _without_recorder(_gaps(ranks, least), surplus_us)
     largest = max(gaps_us, key=lambda gap: gaps_us[gap])
     story = Story(
-        call=call, ranks=ranks, part_of=part_of, waits=waits, window=whole, least=least, is_on_device=is_on_device
+        call=call,
+        ranks=ranks,
+        part_of=part_of,
+        waits=waits,
+        window=whole,
+        least=least,
+        is_on_device=is_on_device,
+        carried_bytes=carried_bytes,
     )
     wire_us = fmean(rank.wire_us + rank.both_us + rank.mixed_us for rank in ranks)
     work_us = fmean(rank.compute_us + rank.both_us + rank.mixed_us for rank in ranks)

@@ -100,11 +100,11 @@ class RankSplitOutput(serializers.Serializer[Any]):
     wire_us = serializers.FloatField(help_text="Data movement between ranks without compute.")
     both_us = serializers.FloatField(help_text="Compute and data movement at the same time.")
     wait_us = serializers.FloatField(help_text="Waiting in collectives that another rank has not entered yet.")
-    mixed_us = serializers.FloatField(help_text="In the submission's own kernels that access peers directly.")
+    mixed_us = serializers.FloatField(help_text="In own kernels of a submission that accesses peers from kernels.")
     idle_us = serializers.FloatField(help_text="None of these.")
     overlap = serializers.FloatField(allow_null=True, help_text="Share of wire time during which something computes.")
     launches = serializers.IntegerField(help_text="Kernels, copies and fills on the device.")
-    host_waits = serializers.IntegerField(help_text="How often the host waited for the device.")
+    host_waits = serializers.IntegerField(help_text="How often the host waited before it started more work.")
 
 
 class SplitOutput(serializers.Serializer[Any]):
@@ -115,6 +115,10 @@ class SplitOutput(serializers.Serializer[Any]):
     gaps_us = serializers.DictField(child=serializers.FloatField(), help_text="Time above the floor.")
     accounted = serializers.FloatField(help_text="Share of the call with recorded activity.")
     uncertainty_us = serializers.FloatField(help_text="Uncertainty of the alignment between ranks.")
+    gates_apart_us = serializers.FloatField(
+        allow_null=True,
+        help_text="How far the ranks' gates, which open at once, lie apart by the devices' clocks.",
+    )
     usual_us = serializers.FloatField(
         allow_null=True,
         help_text="What calls take that nobody records. The recorded call's time beyond it is in no gap.",

@@ -17,8 +17,8 @@ PER_PAGE = 1500
 
 NOTHING_COMPILED = "UNAVAILABLE: nothing was compiled ahead of the ranks"
 COUNTERS = (
-    "UNAVAILABLE: Nsight Compute reads a GPU's counters, which the driver leaves to administrators; ranks have no "
-    "such right in the sandbox"
+    "UNAVAILABLE: Nsight Compute runs a kernel several times to read its counters, and a kernel that waits for a peer "
+    "then hangs"
 )
 
 

@@ -1,9 +1,10 @@
 """How many bytes a call moves from each rank to each other one, as far as anything shows it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from evaluator.contract import EvaluationReport, LinkTraffic, SpanKind
+from evaluator.hardware import profiles
 from evaluator.judging import call_parts
 from evaluator.judging.call_parts import Part
 from portal.submissions.timelines import Recorded
@@ -34,9 +35,47 @@ def pair_traffic(report: EvaluationReport, recorded: Recorded) -> list[PairTraff
     """Every pair of ranks at the recorded size, in both directions; empty without GPUs."""
     if recorded.gpu is None or report.timeline is None:
         return []
+    return list(_pairs(report.world_size, _links(report, report.timeline.size), recorded))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkRow:
+    """What one rank sent and received over its links in a usual call of the program `title`, or `why` nobody knows."""
+
+    title: str
+    rank: int
+    sent_bytes: int | None
+    received_bytes: int | None
+    least_bytes: float
+    why: str
+
+
+def link_rows(reports: Mapping[str, EvaluationReport]) -> list[LinkRow]:
+    """Every rank of every report at its recorded size; empty without GPUs."""
+    return [
+        row
+        for title, report in reports.items()
+        if profiles.get(report.profile).gpu is not None and report.timeline is not None
+        for row in _link_rows(title, report, _links(report, report.timeline.size))
+    ]
+
+
+def _link_rows(title: str, report: EvaluationReport, links: LinkTraffic | None) -> Iterator[LinkRow]:
+    for rank in range(report.world_size):
+        is_read = links is not None and len(links.sent_bytes) == len(links.received_bytes) == report.world_size
+        yield LinkRow(
+            title=title,
+            rank=rank,
+            sent_bytes=links.sent_bytes[rank] if links is not None and is_read else None,
+            received_bytes=links.received_bytes[rank] if links is not None and is_read else None,
+            least_bytes=links.least_bytes if links is not None else 0.0,
+            why="" if is_read else NO_COUNTERS,
+        )
+
+
+def _links(report: EvaluationReport, size: str) -> LinkTraffic | None:
     sizes = report.record.sizes if report.record is not None else ()
-    links = next((one.links for one in sizes if one.size == report.timeline.size and one.links is not None), None)
-    return list(_pairs(report.world_size, links, recorded))
+    return next((one.links for one in sizes if one.size == size and one.links is not None), None)
 
 
 def _pairs(world_size: int, links: LinkTraffic | None, recorded: Recorded) -> Iterator[PairTraffic]:

@@ -1,11 +1,21 @@
 """The recorded call of an evaluation: where its time went, its kernels, and the trace that Perfetto opens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from evaluator.contract import CallKind, CallTimeline, EvaluationReport, Primitive, RankTimeline, Span, SpanKind
+from evaluator.contract import (
+    CallKind,
+    CallTimeline,
+    EvaluationReport,
+    LinkTraffic,
+    Primitive,
+    RankTimeline,
+    Span,
+    SpanKind,
+    Timeline,
+)
 from evaluator.hardware import profiles
 from evaluator.judging import call_parts, occupancy, time_split
 from evaluator.judging.call_parts import CollectiveWait, Least, Part, RankSplit
@@ -50,6 +60,12 @@ class Recorded:
         return max(rank.uncertainty_ns for rank in self.call.ranks) / 1000
 
     @property
+    def gates_apart_us(self) -> float | None:
+        """How far the ranks' gates, which open at once, lie apart by the devices' clocks; None without gates."""
+        opened = [rank.opened_ns for rank in self.call.ranks if rank.opened_ns is not None]
+        return (max(opened) - min(opened)) / 1000 if len(opened) > 1 else None
+
+    @property
     def dropped(self) -> int:
         """Spans that were too many, on the rank with most of them."""
         return max(rank.dropped for rank in self.call.ranks)
@@ -80,17 +96,23 @@ def recorded_calls(report: EvaluationReport) -> list[Recorded]:
         return []
     least = least_work(report)
     used = frozenset(detection.primitive for detection in report.primitives)
+    links = counted_links(report)
+    sent_bytes = links.sent_bytes if links is not None else ()
+    if call_parts.moved_by_kernels(timeline.submission, sent_bytes):
+        used |= {Primitive.SM_LOAD_STORE}
     gpu = profiles.get(report.profile).gpu
-    submission_us, reference_us = _usual_us(report, timeline.size)
+    submission_us, reference_us = _usual_us(report, timeline)
     programs = (
-        ("Reference", timeline.reference, NCCL_ALONE, reference_us),
-        ("Submission", timeline.submission, used, submission_us),
+        ("Reference", timeline.reference, NCCL_ALONE, reference_us, None),
+        ("Submission", timeline.submission, used, submission_us, max(sent_bytes, default=None)),
     )
     found = []
-    for title, call, primitives, usual_us in programs:
+    for title, call, primitives, usual_us, carried_bytes in programs:
         if call is None:
             continue
-        split = time_split.split(call, primitives=primitives, least=least, usual_us=usual_us)
+        split = time_split.split(
+            call, primitives=primitives, least=least, usual_us=usual_us, carried_bytes=carried_bytes
+        )
         if split is not None:
             found.append(
                 Recorded(title=title, call=call, split=split, primitives=primitives, usual_us=usual_us, gpu=gpu)
@@ -98,31 +120,55 @@ def recorded_calls(report: EvaluationReport) -> list[Recorded]:
     return found
 
 
-def _usual_us(report: EvaluationReport, size: str) -> tuple[float | None, float | None]:
-    """What calls of submission and reference take at `size` on GPUs: the timed ones, else the submission's plain ones.
+def counted_links(report: EvaluationReport) -> LinkTraffic | None:
+    """The links' counters at the recorded size, read for every rank; None where they were not."""
+    if report.timeline is None or report.record is None:
+        return None
+    found = (size.links for size in report.record.sizes if size.size == report.timeline.size)
+    links = next((one for one in found if one is not None), None)
+    is_whole = links is not None and len(links.sent_bytes) == len(links.received_bytes) == report.world_size
+    return links if is_whole else None
+
+
+def _usual_us(report: EvaluationReport, timeline: Timeline) -> tuple[float | None, float | None]:
+    """What calls of submission and reference take on GPUs: the timed ones, else the submission's plain ones.
 
     On CPU ranks the recorded call and the others are no two of a kind: there it is not known.
     """
-    if profiles.get(report.profile).gpu is None:
+    if profiles.get(report.profile).gpu is None or timeline.submission.is_empty:
         return None, None
-    timed = next((one for one in report.timing.sizes if one.size == size), None) if report.timing is not None else None
+    sizes = report.timing.sizes if report.timing is not None else ()
+    timed = next((one for one in sizes if one.size == timeline.size), None)
     if timed is not None:
         return timed.candidate.median_us, timed.baseline.median_us
     records = report.record.sizes if report.record is not None else ()
-    plain = [call.time_ns for one in records if one.size == size for call in one.calls if call.kind is CallKind.PLAIN]
-    return (median(plain[-_RECENT_CALLS:]) / 1000 if plain else None), None
+    calls = [call for one in records if one.size == timeline.size for call in one.calls]
+    plain = [call.time_ns for call in calls if call.kind is CallKind.PLAIN]
+    recorded = [call.time_ns for call in calls if call.kind is CallKind.RECORDED]
+    if not plain or not recorded:
+        return None, None
+    # By the host's clock both include what the judge queues around the program. The picture does not.
+    start_ns, end_ns = call_parts.window(timeline.submission)
+    usual_ns = end_ns - start_ns - (recorded[-1] - median(plain[-_RECENT_CALLS:]))
+    return max(0.0, usual_ns / 1000), None
 
 
-def beside_each_other(old: EvaluationReport | None, new: EvaluationReport | None) -> list[Recorded]:
-    """The calls of two submissions under their own titles, if they were recorded on one profile and size."""
-    calls = [(title, _submission(report)) for title, report in (("Before", old), ("Now", new))]
-    if old is not None and new is not None and (old.profile, _size(old)) != (new.profile, _size(new)):
-        return []
-    return [replace(call, title=title) for title, call in calls if call is not None]
+def beside_each_other(reports: Mapping[str, EvaluationReport]) -> list[Recorded]:
+    """The submissions' calls of several reports under the titles given.
+
+    The last report decides which compare: those of another profile or size are left out.
+    """
+    last = list(reports.values())[-1]
+    found = [
+        (title, _submission(report))
+        for title, report in reports.items()
+        if (report.profile, _size(report)) == (last.profile, _size(last))
+    ]
+    return [replace(call, title=title) for title, call in found if call is not None]
 
 
-def _submission(report: EvaluationReport | None) -> Recorded | None:
-    calls = recorded_calls(report) if report is not None else []
+def _submission(report: EvaluationReport) -> Recorded | None:
+    calls = recorded_calls(report)
     return calls[-1] if calls and calls[-1].title == "Submission" else None
 
 
@@ -149,19 +195,19 @@ def least_work(report: EvaluationReport) -> Least | None:
 
 
 def kernel_rows(recorded: Recorded) -> list[KernelRow]:
-    """The work of a call by name and launch, the longest first."""
+    """The work of a call by name and launch, the longest first: the devices' work, or the operators of CPU ranks."""
     best: dict[int, KernelRow] = {}
     for rank in recorded.call.ranks:
-        for row, name in _rank_rows(recorded, rank):
+        for row, name in _rank_rows(recorded, rank, on_device=recorded.call.is_on_device):
             if name not in best or row.us > best[name].us:
                 best[name] = row
     return sorted(best.values(), key=lambda row: row.us, reverse=True)[:MOST_KERNELS]
 
 
-def _rank_rows(recorded: Recorded, rank: RankTimeline) -> Iterator[tuple[KernelRow, int]]:
+def _rank_rows(recorded: Recorded, rank: RankTimeline, *, on_device: bool) -> Iterator[tuple[KernelRow, int]]:
     by_name: dict[int, list[Any]] = {}
     for span in rank.spans:
-        if span.kind not in (SpanKind.LAUNCH, SpanKind.WAIT):
+        if span.kind.is_on_device if on_device else span.kind not in (SpanKind.LAUNCH, SpanKind.WAIT):
             by_name.setdefault(span.name, []).append(span)
     for number, spans in by_name.items():
         work, kind = recorded.call.names[number], spans[0].kind
@@ -206,13 +252,14 @@ class Picture:
 def picture(calls: Sequence[Recorded]) -> Picture:
     """The timelines of `calls` under each other, each beginning at zero."""
     windows = [call_parts.window(recorded.call) for recorded in calls]
-    length_ns = max(end - start for start, end in windows)
+    # Spans may last no time at all, for strangers wrote them.
+    length_ns = max(1, *(end - start for start, end in windows))
     spans = [span for recorded in calls for rank in recorded.call.ranks for span in rank.spans]
     least_ns = sorted((span.ns for span in spans), reverse=True)[:_MOST_MARKS][-1]
     groups = [
-        Group(heading=f"{recorded.title}, rank {rank.rank}", rows=_rows(recorded, rank, start, least_ns=least_ns))
+        group
         for recorded, (start, _) in zip(calls, windows, strict=True)
-        for rank in recorded.call.ranks
+        for group in _groups(recorded, start, least_ns=least_ns)
     ]
     names = " and ".join(recorded.title.lower() for recorded in calls)
     label = f"Timeline of every rank: {names}; the tables below have the sums"
@@ -221,10 +268,19 @@ def picture(calls: Sequence[Recorded]) -> Picture:
     return Picture(wide=wide, narrow=narrow, length_ns=length_ns, hidden=hidden)
 
 
-def _rows(recorded: Recorded, rank: RankTimeline, start_ns: int, *, least_ns: int) -> list[Row]:
+def _groups(recorded: Recorded, start_ns: int, *, least_ns: int) -> Iterator[Group]:
+    """The ranks of a call."""
+    waits = call_parts.collective_waits(recorded.call, primitives=recorded.primitives)
+    for rank in recorded.call.ranks:
+        rows = _rows(recorded, rank, waits.get(rank.rank, []), start_ns, least_ns=least_ns)
+        yield Group(heading=f"{recorded.title}, rank {rank.rank}", rows=rows)
+
+
+def _rows(
+    recorded: Recorded, rank: RankTimeline, waits: Sequence[CollectiveWait], start_ns: int, *, least_ns: int
+) -> list[Row]:
     """The streams and threads of a rank on which something ran in the call."""
     found = []
-    waits = call_parts.collective_waits(recorded.call, primitives=recorded.primitives).get(rank.rank, [])
     until = {(wait.name, wait.start_ns): wait for wait in waits}
     for number, label in enumerate(rank.lanes):
         shown = [span for span in rank.spans if span.lane == number and span.ns >= least_ns and span.end_ns > start_ns]
@@ -274,7 +330,7 @@ def split_bar(rank: RankSplit) -> str:
         ("compute and wire at once", rank.both_us, "success"),
         ("wire", rank.wire_us, "warning"),
         ("waiting for the last rank", rank.wait_us, "text-faint"),
-        ("kernels that access peers directly", rank.mixed_us, "code-keyword"),
+        ("own kernels", rank.mixed_us, "code-keyword"),
         ("neither", rank.idle_us, "border"),
     )
     return bar([Share(value=us, tone=tone, title=f"{name}: {us:,.2f} us") for name, us, tone in parts])
@@ -292,6 +348,7 @@ def split_data(recorded: Recorded) -> dict[str, Any]:
         "gaps_us": {gap.value: round(us, 3) for gap, us in split.gaps_us.items()},
         "accounted": round(split.accounted, 4),
         "uncertainty_us": round(recorded.uncertainty_us, 3),
+        "gates_apart_us": None if recorded.gates_apart_us is None else round(recorded.gates_apart_us, 3),
         "usual_us": None if recorded.usual_us is None else round(recorded.usual_us, 3),
         "wire_bytes_s": split.wire_bytes_s,
         "flops_s": split.flops_s,

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -24,6 +25,7 @@ from portal.refusals import Refusal
 from portal.submissions import actions, comparison, machine_code, queries, timelines
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
+from portal.submissions.pair_traffic import link_rows
 from portal.submissions.presentation import live_context, source_views
 from portal.submissions.profile_notes import submit_data
 from portal.submissions.starters import starters
@@ -195,12 +197,13 @@ def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluati
     }
 
 
-REFERENCE = "reference"
+REFERENCE, ATTEMPTS = "reference", "attempts"
+"""What a submission is compared with, where it is not one other submission."""
 
 
 @require_safe
 def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
-    """The submission and an earlier one of its author, or the reference: source and times."""
+    """The submission beside an earlier one of its author, all recorded attempts, or the reference."""
     submission = queries.get_submission(request.user, submission_id)
     problem = get_problem(submission.problem)
     earlier = comparison.earlier_submissions(submission, request.user)
@@ -214,6 +217,10 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "evaluation": newest,
         "may_change": queries.may_change(request.user, submission),
     }
+    if wanted == ATTEMPTS:
+        attempts = comparison.recorded_attempts(newest, earlier) if newest is not None else []
+        context |= {"attempts": attempts, **_recorded({one.title: one.report for one in attempts})}
+        return render(request, "submissions/compare.html", context)
     if wanted == REFERENCE:
         old, base = None, comparison.reference_bundle(problem.slug)
     else:
@@ -225,19 +232,27 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "old_evaluation": before,
         "files": comparison.compare(base, submission.source.files),
         "times": comparison.time_pairs(before, newest),
-        **_recorded(before, newest),
+        **_recorded(_reports(before, newest)),
     }
     return render(request, "submissions/compare.html", context)
 
 
-def _recorded(before: Evaluation | None, newest: Evaluation | None) -> dict[str, Any]:
-    """The recorded calls of both evaluations, or of the newest and the reference."""
-    report = queries.latest_report(newest) if newest is not None else None
-    if report is None:
+def _reports(before: Evaluation | None, newest: Evaluation | None) -> dict[str, EvaluationReport]:
+    """The reports of both by the titles of their timelines."""
+    both = {"Before": before, "Now": newest} if before is not None else {"Submission": newest}
+    reports = {title: queries.latest_report(one) for title, one in both.items() if one is not None}
+    return {title: report for title, report in reports.items() if report is not None}
+
+
+def _recorded(reports: Mapping[str, EvaluationReport]) -> dict[str, Any]:
+    """The recorded calls of these reports; of a single one, beside its reference."""
+    if not reports:
         return {}
-    earlier = queries.latest_report(before) if before is not None else None
-    calls = timelines.beside_each_other(earlier, report) if before is not None else timelines.recorded_calls(report)
-    return {"recorded_calls": calls, "timeline_picture": timelines.picture(calls)} if calls else {}
+    only = next(iter(reports.values()))
+    calls = timelines.recorded_calls(only) if len(reports) == 1 else timelines.beside_each_other(reports)
+    if not calls:
+        return {}
+    return {"recorded_calls": calls, "timeline_picture": timelines.picture(calls), "links": link_rows(reports)}
 
 
 def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from evaluator.host import Judge
 from evaluator.host.measure import recorded_call
 from evaluator.host.measure.recorded_call import Window
 from evaluator.judging.call_advice import short
-from evaluator.judging.call_parts import Gap, Least
+from evaluator.judging.call_parts import Gap, Least, length, moved_by_kernels, united, without
 from evaluator.judging.time_split import split
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
@@ -308,6 +308,14 @@ class TestSplit:
         found = split(call([(Kind.KERNEL, NCCL, 0, 90)], [(Kind.KERNEL, NCCL, 50, 10), (Kind.KERNEL, NCCL, 80, 10)]))
         assert [rank.wait_us for rank in found.ranks] == [0, 0]
 
+    @given(*[st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=9) for _ in range(2)])
+    def test_taking_time_away_leaves_exactly_the_rest(self, wanted, taken):
+        kept, gone = (united((start, start + ns) for start, ns in pairs) for pairs in (wanted, taken))
+        left = without(kept, gone)
+        moments = [{at for start, end in times for at in range(start, end)} for times in (kept, gone, left)]
+        assert moments[2] == moments[0] - moments[1]
+        assert length(left) == len(moments[2])
+
     def test_a_wait_after_which_nothing_is_started_delays_nothing(self):
         spans = [
             (Kind.LAUNCH, "cudaLaunchKernel", 0, 5),
@@ -366,7 +374,36 @@ class TestSplit:
         least = Least(arithmetic_us=10, memory_us=40, wire_us=30, wire_bytes=2**20, flops=1e9)
         found = split(call([(Kind.KERNEL, OWN, 0, 90)]), primitives=[Primitive.SM_LOAD_STORE], least=least)
         assert (found.largest, found.gaps_us[Gap.MIXED]) == (Gap.MIXED, 50)
-        assert "The profiler does not show" in found.advice
+        assert "the profiler does not show" in found.advice
+
+    def test_what_the_links_carry_shows_that_kernels_move_data(self):
+        own = call([(Kind.KERNEL, OWN, 0, 90)], [(Kind.KERNEL, OWN, 0, 90)])
+        assert moved_by_kernels(own, (2**24, 2**24))
+        assert not moved_by_kernels(own, (2**10, 2**10))
+        assert not moved_by_kernels(own, ())
+        copies = call([(Kind.COPY, PEER_COPY, 0, 100)], [(Kind.COPY, PEER_COPY, 0, 100)])
+        assert not moved_by_kernels(copies, (10_000_000, 10_100_000))
+        for library in (NCCL, "void c10d::symmetric_memory::one_shot_all_reduce_kernel<c10::BFloat16>(...)"):
+            assert not moved_by_kernels(call([(Kind.KERNEL, library, 0, 90), (Kind.KERNEL, OWN, 90, 9)]), (2**24,))
+        barrier = "c10d::symmetric_memory::barrier_kernel(unsigned int**, int)"
+        assert moved_by_kernels(call([(Kind.KERNEL, barrier, 0, 9), (Kind.KERNEL, OWN, 9, 90)]), (2**24,))
+
+    def test_far_more_bytes_than_the_least_are_named(self):
+        least = Least(arithmetic_us=10, memory_us=40, wire_us=30, wire_bytes=2**20, flops=1e9)
+        own = call([(Kind.KERNEL, OWN, 0, 90)])
+        known = {Primitive.SM_LOAD_STORE}
+        told = split(own, primitives=known, least=least, carried_bytes=9 * 2**20).advice
+        assert told.endswith("One rank sends 9 MiB over its links; 1 MiB would do.")
+        assert "links" not in split(own, primitives=known, least=least, carried_bytes=2**20).advice
+
+    def test_another_kernel_that_is_longest_on_another_rank_is_named(self):
+        own = call([(Kind.KERNEL, "wait_signal", 0, 90)], [(Kind.KERNEL, OWN, 10, 80)])
+        told = split(own, primitives={Primitive.SM_LOAD_STORE}).advice
+        assert "wait_signal takes 100% of it, on rank 1 push_tiles takes most." in told
+
+    def test_seconds_are_seconds(self):
+        told = split(call([(Kind.KERNEL, GEMM, 0, 1_500_000)]), primitives=()).advice
+        assert told.startswith("Rank 0 computes for 1.5 s of 1.5 s.")
 
     def test_what_only_the_recorded_call_has_is_in_no_gap(self):
         # Rank 1 is late by 600 us, which rank 0 spends in a kernel that waits; usual calls take 50 us.

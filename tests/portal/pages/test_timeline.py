@@ -8,8 +8,11 @@ import pytest
 from django.urls import reverse
 
 from evaluator.contract import (
+    CallKind,
+    CallRecord,
     CallTimeline,
     Detection,
+    EvaluationReport,
     EvidenceSource,
     LinkTraffic,
     Mode,
@@ -24,7 +27,7 @@ from evaluator.contract import (
 from evaluator.hardware import profiles
 from evaluator.judging import occupancy
 from portal.submissions import timelines
-from portal.submissions.pair_traffic import NO_COUNTERS, NO_ENDS, NO_PAIRS, pair_traffic
+from portal.submissions.pair_traffic import NO_COUNTERS, NO_ENDS, NO_PAIRS, link_rows, pair_traffic
 from problems import registry
 from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
 from tests.portal.pages import scenes
@@ -155,6 +158,33 @@ def test_two_submissions_stand_under_each_other(as_alice, alice, local, recorded
     assert "Submission, rank 0" in page
 
 
+def test_an_authors_attempts_stand_under_each_other_the_latest_last(as_alice, alice, local, recorded):
+    scenes.submit(alice)
+    newer, newest = scenes.submit(alice), scenes.submit(alice)
+    for submission in (newer, newest):
+        deliver(submission, local, timeline=Timeline(size="tiny", submission=REFERENCE))
+    page = as_alice.get(reverse("submissions:compare", args=[newest.pk], query={"with": "attempts"})).content.decode()
+    titles = [row.split(",")[0] for row in split_rows(page)]
+    assert titles == [f"Attempt {number}" for number in (1, 1, 2, 2, 3, 3)]
+    table = page.split("<caption>The author's latest submissions")[1].split("</table>")[0]
+    linked = [reverse("submissions:detail", args=[one.pk]) in table for one in (recorded, newer, newest)]
+    assert linked == [True, True, True]
+    assert 'id="source"' not in page
+
+
+def test_bytes_over_the_links_stand_side_by_side(alice):
+    counted = LinkTraffic(calls=2, least_bytes=1000.0, sent_bytes=(1024, 2048), received_bytes=(2048, 1024))
+    reports = {"Before": gpu_report(alice, "h200x2-nomc"), "Now": gpu_report(alice, "h200x2-nomc", links=counted)}
+    rows = link_rows(reports)
+    assert [(row.title, row.rank, row.sent_bytes, row.received_bytes) for row in rows] == [
+        ("Before", 0, None, None),
+        ("Before", 1, None, None),
+        ("Now", 0, 1024, 2048),
+        ("Now", 1, 2048, 1024),
+    ]
+    assert {row.why for row in rows[:2]} == {NO_COUNTERS}
+
+
 def test_a_picture_has_the_longest_spans_and_says_how_many_it_leaves_out(as_alice, alice, local):
     many = call([(SpanKind.KERNEL, GEMM, 10 * number, 1 + number % 7) for number in range(1400)])
     submission = scenes.submit(alice)
@@ -169,7 +199,7 @@ def test_kernels_that_reach_peers_are_distinguished_where_something_shows_that_t
     seen = Detection(primitive=Primitive.SM_LOAD_STORE, evidence=EvidenceSource.COMPILED, detail="LD.E.STRONG.SYS")
     submission = scenes.submit(alice)
     deliver(submission, local, timeline=Timeline(size="tiny", submission=own), primitives=(seen,))
-    assert "is in kernels that access peers directly for 50 us of 50 us" in page_of(as_alice, submission)
+    assert "is in the submission&#x27;s own kernels for 50 us of 50 us" in page_of(as_alice, submission)
 
 
 def test_on_a_gpu_profile_the_floor_stands_beside_the_split(alice):
@@ -195,6 +225,39 @@ def test_a_recorded_call_that_took_longer_than_usual_ones_is_split_without_the_d
     assert timelines.split_data(recorded)["usual_us"] == round(usual_us, 3)
 
 
+def made_call(number: int, us: int, kind: CallKind) -> CallRecord:
+    return CallRecord(
+        number=number,
+        kind=kind,
+        draw=number,
+        near=None,
+        is_reused=False,
+        is_checked=True,
+        delays_us=(0, 0),
+        done_ns=(us * 1000, us * 1000),
+        head_ns=0,
+        has_queued=True,
+        claimed_ns=(0, 0),
+        marks=("", ""),
+        max_error=None,
+    )
+
+
+def test_in_mode_profile_the_recorded_call_is_compared_with_usual_ones_on_the_hosts_clock(alice):
+    # Both hold 100 us that the judge queues around the program; the recorded call took 60 us more.
+    calls = [made_call(1, 190, CallKind.PLAIN), made_call(2, 190, CallKind.PLAIN), made_call(3, 250, CallKind.RECORDED)]
+    pauses = call([(SpanKind.KERNEL, GEMM, 0, 60), (SpanKind.KERNEL, GEMM, 90, 60)])
+    report = gpu_report(alice, "h200x2-nomc", submission=pauses, calls=calls)
+    (recorded,) = timelines.recorded_calls(report)
+    assert (recorded.usual_us, recorded.split.surplus_us) == (90, 60)
+
+
+def test_the_table_of_a_gpus_call_has_what_ran_on_the_device(alice):
+    spans = [(SpanKind.OPERATOR, "aten::mm", 0, 500), (SpanKind.KERNEL, GEMM, 10, 60)]
+    (recorded,) = timelines.recorded_calls(gpu_report(alice, "h200x2-nomc", submission=call(spans)))
+    assert [row.name for row in timelines.kernel_rows(recorded)] == [GEMM]
+
+
 def test_an_occupancy_that_the_profiler_lacks_follows_from_the_launch():
     gemm = WorkName(name=GEMM, grid=(2, 66, 1), block=(384, 1, 1), registers=168, shared_bytes=213_188)
     assert occupancy.estimate(gemm, gpu="H200") == 12 / 64
@@ -204,19 +267,26 @@ def test_an_occupancy_that_the_profiler_lacks_follows_from_the_launch():
     assert occupancy.estimate(msgspec.structs.replace(small, block=(2**31, 9, 9)), gpu="H200") is None
 
 
-def traffic(alice, profile: str, submission: CallTimeline = SUBMISSION, **links) -> list:
-    """The pairs of a report on `profile` whose links were counted so."""
+def gpu_report(
+    alice, profile: str, *, submission: CallTimeline = SUBMISSION, links: LinkTraffic | None = None, calls=()
+) -> EvaluationReport:
+    """A report in mode profile, with these calls and links at its recorded size."""
     made = scenes.report(scenes.submit(alice, profile=profile).evaluations.get())
     world_size = profiles.get(profile).world_size
-    counted = LinkTraffic(calls=2, least_bytes=1000.0, **links) if links else None
     rules = profiles.get(profile).timing_rules()
     record = Record(
-        rules=rules, sizes=(SizeRecord(size="large", payload_bytes=0, floor_us=None, calls=(), links=counted),)
+        rules=rules, sizes=(SizeRecord(size="large", payload_bytes=0, floor_us=None, calls=tuple(calls), links=links),)
     )
     timeline = Timeline(size="large", submission=submission)
-    report = msgspec.structs.replace(
+    return msgspec.structs.replace(
         made, world_size=world_size, timing=None, mode=Mode.PROFILE, record=record, timeline=timeline
     )
+
+
+def traffic(alice, profile: str, submission: CallTimeline = SUBMISSION, **links) -> list:
+    """The pairs of a report on `profile` whose links were counted so."""
+    counted = LinkTraffic(calls=2, least_bytes=1000.0, **links) if links else None
+    report = gpu_report(alice, profile, submission=submission, links=counted)
     return pair_traffic(report, timelines.recorded_calls(report)[-1])
 
 
@@ -246,6 +316,23 @@ def test_copies_that_name_both_ends_are_counted_for_their_pair_among_any_ranks(a
     moved = {(pair.sender, pair.receiver): pair.copied_bytes for pair in pairs if pair.copied_bytes}
     assert moved == {(0, 3): 12_000_000}
     assert {pair.why_not_copied for pair in pairs} == {""}
+
+
+def test_the_page_says_how_far_the_gates_lie_apart(as_alice, alice, local):
+    first, second = SUBMISSION.ranks
+    opened = msgspec.structs.replace(
+        SUBMISSION,
+        ranks=(msgspec.structs.replace(first, opened_ns=-2_000), msgspec.structs.replace(second, opened_ns=1_000)),
+    )
+    submission = scenes.submit(alice)
+    deliver(submission, local, timeline=Timeline(size="tiny", submission=opened))
+    assert "in the recording of the submission they lie 3.00 µs apart" in page_of(as_alice, submission)
+
+
+def test_a_call_that_takes_no_time_is_drawn(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    deliver(submission, local, timeline=Timeline(size="tiny", submission=call([(SpanKind.KERNEL, GEMM, 0, 0)])))
+    assert 'id="timeline"' in page_of(as_alice, submission)
 
 
 def test_a_call_without_spans_is_no_recording(as_alice, alice, local):
