@@ -43,7 +43,7 @@ from evaluator.judging import primitives
 from evaluator.judging.recompute import recompute
 from evaluator.judging.statistics import median_interval
 from portal.accounts.actions import own_author
-from portal.ranking.actions import forget
+from portal.ranking.actions import forget, order_records
 from portal.submissions.actions import store_sources
 from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, Report, Source, State, Submission, Visibility
@@ -306,6 +306,7 @@ def take(report: EvaluationReport, source: SourceBundle, *, pk: uuid.UUID) -> Ev
             evaluation=evaluation, attempt=1, node_name=evaluation.recorded_where, content=content, received_at=ended
         )
         evaluation_ended.send(EvaluationEnded(evaluation=evaluation))
+        order_records(evaluation)
     return evaluation
 
 
