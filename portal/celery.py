@@ -1,5 +1,6 @@
 """The site's Celery application: it receives messages of nodes on the `portal` queue and sends them work on theirs."""
 
+import logging
 import os
 
 from celery import Celery
@@ -22,6 +23,9 @@ def _configure(sender: Celery, **_: object) -> None:
 @setup_logging.connect
 def _leave_logging(**_: object) -> None:
     """The site's settings say how lines look; with a receiver here Celery keeps its hands off."""
+    from portal.plain_messages import RetriesInALine  # noqa: PLC0415 - Django is set up by now
+
+    logging.getLogger("celery.app.trace").addFilter(RetriesInALine())
 
 
 app.autodiscover_tasks(["portal.submissions", "portal.dispatcher"])

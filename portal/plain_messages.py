@@ -4,12 +4,17 @@ A Celery message may name further tasks to send when it has run, to any queue. T
 site's rights, so a node whose machine was taken over could give work to other nodes. Nodes send none of that.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from celery import Celery, Task
 from celery.exceptions import InvalidTaskError
 from celery.worker.strategy import default
+
+from portal.database_away import AwayLines, is_database_away
+
+_lines = AwayLines(logging.getLogger(__name__))
 
 Handler = Callable[..., None]
 
@@ -18,6 +23,36 @@ class PlainTask(Task):  # type: ignore[type-arg]  # Celery's class takes its par
     """The class of all tasks of the site's application."""
 
     Strategy = "portal.plain_messages:plain_only"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the task. In a worker, a message that met no database is dropped with a line instead of a traceback.
+
+        Nodes repeat heartbeats and progress. A report is not dropped: its task asks for another try, which is raised
+        here as Celery's own `Retry`.
+        """
+        try:
+            return self.run(*args, **kwargs)
+        except Exception as error:
+            if self.request.called_directly or not is_database_away(error):
+                raise
+            _lines.note(f"{self.name} is dropped", error)
+        return None
+
+
+class RetriesInALine(logging.Filter):
+    """Takes Celery's line for every retry without a database out of the log; a line a minute counts them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line stays."""
+        said = str(record.args.get("exc", "")) if isinstance(record.args, Mapping) else ""
+        if record.levelno > logging.INFO or not said.startswith("Retry in ") or not _is_of_the_database(said):
+            return True
+        _lines.note("reports wait", said)
+        return False
+
+
+def _is_of_the_database(said: str) -> bool:
+    return "OperationalError(" in said or "InterfaceError(" in said
 
 
 def plain_only(task: Task[Any, Any], app: Celery, consumer: Any, **options: Any) -> Handler:

@@ -108,16 +108,33 @@ TEMPLATES = [
     },
 ]
 
-DATABASES = {"default": env.db_url("PKB_DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'pkb.sqlite3'}")}
-if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
-    # Deferred transactions that read and then write fail as "locked" under concurrency; IMMEDIATE ones wait.
-    DATABASES["default"]["OPTIONS"] = {
-        "transaction_mode": "IMMEDIATE",
-        "timeout": 20,
-        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
-    }
-# A connection outlives its request, in the thread that the next request borrows. One that broke is opened again.
-DATABASES["default"] |= {"CONN_MAX_AGE": env.int("PKB_CONNECTION_SECONDS", default=600), "CONN_HEALTH_CHECKS": True}
+
+def database_settings() -> dict[str, Any]:
+    """The database that PKB_DATABASE_URL names, and how long a connection to it may wait and live."""
+    found: dict[str, Any] = env.db_url("PKB_DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'pkb.sqlite3'}")
+    if found["ENGINE"].endswith("sqlite3"):
+        # Deferred transactions that read and then write fail as "locked" under concurrency; IMMEDIATE ones wait.
+        found["OPTIONS"] = {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        }
+    else:
+        # A host that drops packets would keep a request for minutes: two for a new connection, fifteen for an open one.
+        # The address may say otherwise (`?connect_timeout=2`). A slow answer is not cut off: its host acknowledges.
+        found["OPTIONS"] = {
+            "connect_timeout": 5,
+            "tcp_user_timeout": 10_000,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 2,
+            **found.get("OPTIONS", {}),
+        }
+    # A connection outlives its request, in the thread that the next request borrows. One that broke is opened again.
+    return found | {"CONN_MAX_AGE": env.int("PKB_CONNECTION_SECONDS", default=600), "CONN_HEALTH_CHECKS": True}
+
+
+DATABASES = {"default": database_settings()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {

@@ -15,7 +15,7 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building.builder import Builder, Built, is_needed
 from evaluator.host.building.builder_process import BuildCancelled, BuildLimits
-from evaluator.host.evaluation import DEFAULT_DTYPE
+from evaluator.host.evaluation.job import DEFAULT_DTYPE
 from evaluator.host.machine import backends
 from evaluator.host.sandbox import bubblewrap, cgroups, doctor
 from evaluator.host.sandbox.bubblewrap import Confinement

@@ -20,7 +20,8 @@ from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
 from evaluator.host.clock.call_clock import GateClock
-from evaluator.host.evaluation import Evaluation
+from evaluator.host.evaluation.evaluation import Evaluation
+from evaluator.host.evaluation.report import Circumstances
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
@@ -192,10 +193,12 @@ class Judge:
             finally:
                 self._end(evaluation, hold)
             return evaluation.report(
-                started_at=started_at,
-                finished_at=_now(),
-                canaries=tuple(self._trusted.canaries),
-                driver_faults=self._health.driver_faults,
+                Circumstances(
+                    started_at=started_at,
+                    finished_at=_now(),
+                    canaries=tuple(self._trusted.canaries),
+                    driver_faults=self._health.driver_faults,
+                )
             )
 
     @property
@@ -338,7 +341,7 @@ class Judge:
         except (EvaluatorError, OSError) as error:
             self._unclean = str(error)
             self._note(evaluation, error, is_nodes=False)
-        if evaluation.awaits_proof and not self.quarantine:
+        if evaluation.findings.awaits_proof and not self.quarantine:
             self._rehearse(evaluation, hold)
         if evaluation.has_held_ranks and not self.quarantine:
             self._prove_clean(evaluation, hold)
@@ -367,7 +370,7 @@ class Judge:
             self._drop_trusted(evaluation)
             return
         try:
-            self._trusted.prove(is_full=evaluation.ended_badly)
+            self._trusted.prove(is_full=evaluation.findings.ended_badly)
         except EvaluatorError as error:
             self._note(evaluation, error, is_nodes=not hold.is_over)
             self._drop_trusted(evaluation)
@@ -391,7 +394,7 @@ class Judge:
         """Keep an error of the judge for the operator, and note it in the evaluation."""
         self._errors.append("".join(traceback.format_exception(error)))
         logger.error("evaluation %s: our error", evaluation.evaluation_id, exc_info=error)
-        evaluation.fail(error, is_nodes=is_nodes)
+        evaluation.findings.add_error(error, is_nodes=is_nodes)
 
 
 def _now() -> str:

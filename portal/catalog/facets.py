@@ -1,9 +1,11 @@
 """Finding problems by what they are: facets with counts, and search over titles, summaries and origins."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 from problems.schema import Problem
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -45,9 +47,12 @@ _ORIGIN_ENDS = re.compile(r" ?\(|, | / | and | after | style ")
 
 def origin_project(problem: Problem) -> str:
     """The project that a problem comes from, without what its origin adds about the part; NONE where none is named."""
-    if problem.origin is None:
-        return NONE
-    return _ORIGIN_ENDS.split(problem.origin, maxsplit=1)[0].removeprefix("NVIDIA ")
+    return NONE if problem.origin is None else _project(problem.origin)
+
+
+@cache
+def _project(origin: str) -> str:
+    return _ORIGIN_ENDS.split(origin, maxsplit=1)[0].removeprefix("NVIDIA ")
 
 
 def _labels(kind: type[StrEnum]) -> dict[str, str]:
@@ -78,7 +83,9 @@ def _matches(problem: Problem, facet: Facet, wanted: str) -> bool:
     return not wanted or wanted in facet.values(problem)
 
 
-def _contains(problem: Problem, words: Iterable[str]) -> bool:
+def _contains(problem: Problem, words: Sequence[str]) -> bool:
+    if not words:
+        return True
     labels = " ".join(facet.label_of(str(value)) for facet in FACETS for value in facet.values(problem))
     text = f"{problem.number} {problem.slug} {problem.title} {problem.summary} {problem.origin or ''} {labels}".lower()
     return all(word in text for word in words)
@@ -98,10 +105,10 @@ def options(problems: Sequence[Problem], facet: Facet, *, chosen: dict[str, str]
     """The values of `facet` that occur, counted among the problems that the other facets and the search leave."""
     others = {name: value for name, value in chosen.items() if name != facet.name}
     left = find(problems, chosen=others, search=search)
-    found = {str(value) for problem in left for value in facet.values(problem)}
     counted = []
-    for value in facet.labels or sorted(found, key=str.lower):
-        count = sum(value in facet.values(problem) for problem in left)
+    counts = Counter(str(value) for problem in left for value in set(facet.values(problem)))
+    for value in facet.labels or sorted(counts, key=str.lower):
+        count = counts[value]
         is_chosen = chosen.get(facet.name) == value
         if count or is_chosen:
             counted.append(Option(value=value, label=facet.label_of(value), count=count, is_chosen=is_chosen))

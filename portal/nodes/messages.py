@@ -53,8 +53,9 @@ def send_cancellation(node: str, cancellation: Cancellation) -> None:
 
 
 def _send(node: str, name: TaskName, text: str, *, expires_s: int) -> None:
+    address = address_of(work_queue(node, declared=True))
     try:
-        address = address_of(work_queue(node, declared=True))
         app.send_task(name.value, args=(text,), expires=expires_s, ignore_result=True, **address)
-    except (KombuError, OSError) as error:
+    # AttributeError: kombu asks a channel for its connection, which the broker's end has just taken from it.
+    except (KombuError, OSError, AttributeError) as error:
         raise NotSent(f"the broker did not accept {name.value} for node {node}: {error}") from error

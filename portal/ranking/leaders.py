@@ -4,14 +4,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from django.db.models import Case, OuterRef, QuerySet, Subquery, When
 
 from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware.profiles import Profile, profiles
-from portal.catalog.size_times import SizeTime, mean_utilisation
+from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.ranking.models import Board, Standing
 from portal.ranking.order import board_order
+from portal.submissions.models import recorded_mark
 from problems import registry
 from problems.schema import Problem
 
@@ -83,8 +85,8 @@ def earlier_leaders(profile: str) -> dict[str, Leader]:
         score_rule__lt=SCORE_RULE,
         author__is_active=True,
     )
-    for standing in rows.select_related("author", "evaluation").order_by("score_rule", "score_low"):
-        found[standing.problem] = _leader(standing, entries=0)
+    for row in rows.order_by("score_rule", "score_low").values(*_SHOWN):
+        found[row["problem"]] = _leader(row, entries=0)
     return found
 
 
@@ -126,36 +128,45 @@ def best_leaders(*, profile: str | None = None) -> dict[str, Leader]:
     return {slug: leader for (slug, _), leader in _leaders_of(Board.objects.filter(pk__in=chosen)).items()}
 
 
-def _best_boards(*, profile: str | None) -> dict[str, Board]:
+class _Reached(NamedTuple):
+    """A board and the lower end of its record."""
+
+    pk: int
+    problem: str
+    profile: str
+    record_low: float | None
+
+    @property
+    def low(self) -> float:
+        """The lower end of the record; 0 if there is none, or if speed does not count there."""
+        by_speed = profiles()[self.profile].is_ranked_by_speed
+        return self.record_low if by_speed and self.record_low is not None else 0.0
+
+
+def _best_boards(*, profile: str | None) -> dict[str, _Reached]:
     boards = _current_boards()
     if profile is not None:
         boards = boards.filter(profile=profile)
-    best: dict[str, Board] = {}
-    for board in boards:
+    best: dict[str, _Reached] = {}
+    # Rows instead of models: there is a board for every problem and profile.
+    for row in boards.values_list("pk", "problem", "profile", "record_low"):
+        board = _Reached(*row)
         held = best.get(board.problem)
-        if held is None or _reached(board) > _reached(held):
+        if held is None or board.low > held.low:
             best[board.problem] = board
     return best
 
 
 def _leaders_of(boards: QuerySet[Board]) -> dict[tuple[str, str], Leader]:
     practice = [name for name, chosen in profiles().items() if not chosen.is_ranked_by_speed]
-    found = list(
-        boards.annotate(
-            leader=Case(
-                When(profile__in=practice, then=_first(is_ranked_by_speed=False)),
-                default=_first(is_ranked_by_speed=True),
-            )
-        )
+    leader = Case(
+        When(profile__in=practice, then=_first(is_ranked_by_speed=False)), default=_first(is_ranked_by_speed=True)
     )
-    standings = Standing.objects.select_related("author", "evaluation").in_bulk(
-        [board.leader for board in found if board.leader]
-    )
-    return {
-        (board.problem, board.profile): _leader(standings[board.leader], entries=board.entries)
-        for board in found
-        if board.leader
-    }
+    rows = boards.annotate(leader=leader).values_list("leader", "entries")
+    entries = {standing: entries for standing, entries in rows if standing}
+    found = {row["pk"]: row for row in Standing.objects.filter(pk__in=list(entries)).values(*_SHOWN)}
+    leaders = [_leader(found[pk], entries=number) for pk, number in entries.items() if pk in found]
+    return {(leader.problem, leader.profile): leader for leader in leaders}
 
 
 def _first(*, is_ranked_by_speed: bool) -> Subquery:
@@ -169,21 +180,39 @@ def _first(*, is_ranked_by_speed: bool) -> Subquery:
     return Subquery(entries.order_by(*board_order(is_ranked_by_speed=is_ranked_by_speed)).values("pk")[:1])
 
 
-def _leader(standing: Standing, *, entries: int) -> Leader:
+_SHOWN = (
+    "pk",
+    "problem",
+    "profile",
+    "author__username",
+    "backend",
+    "score",
+    "score_low",
+    "score_high",
+    "submitted_at",
+    "sizes",
+    "primitives",
+    "evaluation__recorded_on",
+    "evaluation__recorded_where",
+)
+"""What a leader shows of its standing; whole evaluations and authors would be many times as much."""
+
+
+def _leader(row: Mapping[str, Any], *, entries: int) -> Leader:
     return Leader(
-        problem=standing.problem,
-        profile=standing.profile,
-        author=standing.author.username,
-        backend=standing.backend,
-        score=standing.score,
-        low=standing.score_low,
-        high=standing.score_high,
+        problem=row["problem"],
+        profile=row["profile"],
+        author=row["author__username"],
+        backend=row["backend"],
+        score=row["score"],
+        low=row["score_low"],
+        high=row["score_high"],
         entries=entries,
-        is_ranked_by_speed=profiles()[standing.profile].is_ranked_by_speed,
-        submitted_at=standing.submitted_at,
-        sizes=standing.size_times,
-        primitives=tuple(standing.primitives),
-        recorded=standing.evaluation.recorded,
+        is_ranked_by_speed=profiles()[row["profile"]].is_ranked_by_speed,
+        submitted_at=row["submitted_at"],
+        sizes=from_stored(row["sizes"]),
+        primitives=tuple(row["primitives"]),
+        recorded=recorded_mark(row["evaluation__recorded_on"], row["evaluation__recorded_where"]),
     )
 
 
@@ -194,7 +223,7 @@ def open_problems(*, profile: str | None = None) -> OpenProblems:
     nothing.
     """
     best = _best_boards(profile=profile)
-    unbeaten = {slug: board for slug, board in best.items() if not is_faster(_reached(board))}
+    unbeaten = {slug: board for slug, board in best.items() if not is_faster(board.low)}
     shown = [board.pk for board in unbeaten.values() if profiles()[board.profile].is_ranked_by_speed]
     closest = {slug: leader for (slug, _), leader in _leaders_of(Board.objects.filter(pk__in=shown)).items()}
     every = registry.problems()
@@ -202,12 +231,6 @@ def open_problems(*, profile: str | None = None) -> OpenProblems:
         unsolved=tuple(problem for problem in every if problem.slug not in best),
         unbeaten=tuple((problem, closest.get(problem.slug)) for problem in every if problem.slug in unbeaten),
     )
-
-
-def _reached(board: Board) -> float:
-    """The lower end of the board's record; nothing where speed does not count."""
-    by_speed = profiles()[board.profile].is_ranked_by_speed
-    return board.record_low if by_speed and board.record_low is not None else 0.0
 
 
 def profiles_by_speed() -> list[Profile]:

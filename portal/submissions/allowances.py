@@ -17,7 +17,7 @@ from evaluator.hardware import profiles
 from evaluator.judging.verdicts import FACTS
 from portal.accounts.models import Organisation, User
 from portal.refusals import Refusal
-from portal.submissions.gpu_time import expected_gpu_s, gpus_of
+from portal.submissions.gpu_time import gpus_of, usual_seconds
 from portal.submissions.hooks import EvaluationEnded, EvaluationRefunded
 from portal.submissions.models import AllowanceLimit, Evaluation, GpuUse, LimitScope, State
 from portal.submissions.priorities import REJUDGE_PRIORITY
@@ -142,16 +142,20 @@ class Price:
     at_most_gpu_s: float
 
 
-def price_of(profile: str) -> Price:
-    """What one evaluation on `profile` costs."""
-    gpus = gpus_of(profile)
-    return Price(
-        profile=profile,
-        gpus=gpus,
-        usual_gpu_s=expected_gpu_s(profile, evaluations=1) if gpus else 0.0,
-        reserved_gpu_s=reservation_gpu_s(profile),
-        at_most_gpu_s=float(settings.EVALUATION_DEADLINE_SECONDS * gpus),
-    )
+def prices_of(names: Iterable[str]) -> dict[str, Price]:
+    """What one evaluation on each of these profiles costs."""
+    gpus = {name: gpus_of(name) for name in names}
+    usual_s = usual_seconds([name for name, number in gpus.items() if number])
+    return {
+        name: Price(
+            profile=name,
+            gpus=number,
+            usual_gpu_s=usual_s[name] * number if number else 0.0,
+            reserved_gpu_s=reservation_gpu_s(name),
+            at_most_gpu_s=float(settings.EVALUATION_DEADLINE_SECONDS * number),
+        )
+        for name, number in gpus.items()
+    }
 
 
 def reservation_gpu_s(profile: str) -> float:
@@ -233,8 +237,8 @@ def forecasts(payer: Payer, names: Iterable[str], *, now: datetime) -> list[Fore
     """What one more evaluation would cost on each of these profiles, and what is left for it."""
     found = allowances_of(payer, now=now)
     return [
-        Forecast(price=price_of(name), allowances=tuple(one for one in found if one.profile in ("", name)))
-        for name in names
+        Forecast(price=price, allowances=tuple(one for one in found if one.profile in ("", name)))
+        for name, price in prices_of(names).items()
     ]
 
 

@@ -10,6 +10,8 @@ from typing import Generic, Protocol, TypeVar
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 from django.utils import timezone
 
+from portal.database_away import AwayLines
+
 AT_ONCE = 16
 """The receivers that a process serves at the same time."""
 PER_ACCOUNT = 4
@@ -50,6 +52,7 @@ class TurnSender(Generic[AnyTurn]):
         self._take_turn = take
         self._turns: dict[int, int] = {}
         self._changed = threading.Condition()
+        self._away = AwayLines(logger)
 
     @property
     def is_busy(self) -> bool:
@@ -63,7 +66,7 @@ class TurnSender(Generic[AnyTurn]):
             try:
                 self.look()
             except (DatabaseError, InterfaceError) as error:
-                logger.warning("deliveries wait, the database does not respond: %s", error)
+                self._away.note("deliveries wait", error)
             with self._changed:
                 self._changed.wait(LOOK_EVERY_S)
 
@@ -91,7 +94,7 @@ class TurnSender(Generic[AnyTurn]):
         try:
             self._take_turn(turn, timezone.now())
         except (DatabaseError, InterfaceError) as error:
-            logger.warning("a delivery waits, the database does not respond: %s", error)
+            self._away.note("a delivery waits", error)
         except Exception:
             # One receiver must not stop the deliveries to all others. Its claim expires.
             logger.exception("delivery to %s failed", turn.key)

@@ -218,6 +218,9 @@ class Load:
             return
         status, answer = answered
         with self.caller_log.lock:
+            if status == 429:  # the organisation has used its GPU time of the day, which is no fault
+                self.caller_log.counts["attempts refused with 429"] += 1
+                return
             if status != 200:
                 self.caller_log.wrong.append(f"attempts refused with {status}: {answer}")
                 return

@@ -11,7 +11,8 @@ from evaluator.contract import EvaluationReport, Mode, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.host import Judge
 from evaluator.host.clock.call_clock import CallTime, GateClock
-from evaluator.host.evaluation import Evaluation
+from evaluator.host.evaluation.evaluation import Evaluation
+from evaluator.host.evaluation.report import Circumstances
 from evaluator.host.judge import never, no_progress
 from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart
 from evaluator.host.process.hold import Hold
@@ -115,7 +116,7 @@ def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
             waiting=waiting,
             prepare_next=waiting.prepare,
         )
-        return evaluation.report(started_at="", finished_at="", canaries=(), driver_faults=None)
+        return evaluation.report(Circumstances(started_at="", finished_at="", canaries=(), driver_faults=None))
     finally:
         evaluation.close()
 

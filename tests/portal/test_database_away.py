@@ -1,13 +1,19 @@
 """Which errors of the database are worth asking again, and which are failures of ours."""
 
+import logging
+import socket
 import sqlite3
 from contextlib import closing
 
 import psycopg2
 import pytest
+from celery import Celery
+from celery.exceptions import Retry
 from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection
 
-from portal.database_away import is_database_away
+from portal import settings as settings_module
+from portal.database_away import AwayLines, is_database_away
+from portal.plain_messages import PlainTask, RetriesInALine
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
@@ -58,3 +64,84 @@ def test_a_locked_file_of_sqlite_is_a_database_that_is_away(tmp_path):
         with pytest.raises(sqlite3.OperationalError) as locked:
             second.execute("SELECT * FROM rows")
     assert is_database_away(caused(OperationalError("locked"), locked.value))
+
+
+@pytest.fixture
+def full_host():
+    """A port that answers nobody: its queue of connections is full, so packets of new ones are dropped."""
+    with socket.socket() as listening, socket.socket() as first:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        first.connect(listening.getsockname())
+        yield listening.getsockname()[1]
+
+
+def test_a_database_host_that_drops_packets_is_given_up(full_host, monkeypatch):
+    monkeypatch.setenv("PKB_DATABASE_URL", f"postgres://pkb@127.0.0.1:{full_host}/pkb?connect_timeout=2")
+    options = settings_module.database_settings()["OPTIONS"]
+    with pytest.raises(psycopg2.OperationalError, match="timeout expired") as given_up:
+        psycopg2.connect(host="127.0.0.1", port=full_host, dbname="pkb", user="pkb", **options)
+    assert is_database_away(caused(OperationalError("timeout"), given_up.value))
+
+
+def test_every_connection_to_postgresql_has_an_end_of_waiting(monkeypatch):
+    monkeypatch.setenv("PKB_DATABASE_URL", "postgres://pkb@127.0.0.1/pkb")
+    options = settings_module.database_settings()["OPTIONS"]
+    assert options["connect_timeout"] <= 10
+    assert options["tcp_user_timeout"] <= 30_000
+
+
+def test_a_minute_without_a_database_is_one_line_that_counts(caplog):
+    now = [0.0]
+    lines = AwayLines(logging.getLogger("a worker"), clock=lambda: now[0])
+    for second in range(61):
+        now[0] = float(second)
+        lines.note("reports wait", OperationalError("refused\nis it running?"))
+    first, second = caplog.messages
+    assert first == "the database does not respond, reports wait: refused"
+    assert second.endswith("(60 times since the last such line)")
+
+
+@pytest.fixture
+def worker_app():
+    return Celery("tried here", task_cls=PlainTask, set_as_current=False)
+
+
+def test_a_message_that_meets_no_database_is_dropped_without_a_traceback(worker_app, caplog):
+    @worker_app.task
+    def heartbeat():
+        raise caused(OperationalError("refused"), psycopg2.OperationalError("refused"))
+
+    assert heartbeat.apply().state == "SUCCESS"
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_failure_of_ours_in_the_worker_keeps_its_traceback(worker_app, caplog):
+    @worker_app.task
+    def heartbeat():
+        raise ValueError("5")
+
+    assert heartbeat.apply().state == "FAILURE"
+    assert any(record.exc_info for record in caplog.records)
+
+
+def test_a_report_that_meets_no_database_is_tried_again(worker_app):
+    @worker_app.task(bind=True)
+    def report(self):
+        # What Celery's autoretry_for raises in a worker.
+        raise Retry(exc=OperationalError("refused"), when=1, is_eager=True, sig=self.si())
+
+    with pytest.raises(Retry):
+        report.apply(throw=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "stays"),
+    [
+        ("Retry in 4s: OperationalError('connection refused')", False),
+        ("Retry in 4s: StorageAway('the bucket does not answer')", True),
+    ],
+)
+def test_retries_without_a_database_are_not_a_line_each(said, stays):
+    record = logging.LogRecord("celery.app.trace", logging.INFO, "", 0, "%(exc)s", ({"exc": said},), None)
+    assert RetriesInALine().filter(record) is stays

@@ -4,13 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evaluator.arena.protocol import Report
-from evaluator.contract import Backend, Finding, Mode, Verdict
+from evaluator.contract import Backend, CallRecord, Finding, Mode, RecordedWork, Verdict
 from evaluator.hardware.profiles import TimingPolicy
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.process.hold import Hold
-from evaluator.host.ranks.oracle_group import Comparison, PreparedInputs, Traces
+from evaluator.host.ranks.oracle_group import Comparison, PreparedInputs, RankCheck, Traces
 from evaluator.host.settings import JudgeSettings
+from evaluator.judging import recorded_work
 from evaluator.judging.checks import Check
+
+VALUE_VERDICTS = frozenset({Verdict.WRONG_RESULT, Verdict.NOT_FINITE})
+"""The verdicts on an output's values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +53,20 @@ class Exchange:
     delays_us: tuple[int, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The result of one call: its record, the comparisons, and the findings."""
+
+    record: CallRecord
+    checks: tuple[RankCheck, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every compared output is correct."""
+        return all(item.verdict is None for item in self.checks)
+
+
 class CallChecks:
     """Makes findings from the reports of ranks and oracle; `warn` takes those that count in ranked mode only."""
 
@@ -82,7 +100,16 @@ class CallChecks:
             f"rank {rank}: {moved} collective(s) of torch.distributed moved tensors inside solution. Only backend "
             "pytorch may use them for the problem's data"
         )
-        finding = self.finding(Verdict.FORBIDDEN, message, rank=rank)
+        return self._counted_when_ranked(self.finding(Verdict.FORBIDDEN, message, rank=rank))
+
+    def hidden(self, work: RecordedWork) -> list[Finding]:
+        """Findings from the recorded call: library collectives that torch.distributed did not start."""
+        found = recorded_work.hidden_collectives(work.works, backend=self._policy.backend)
+        if found is None or not self._policy.counts_collectives:
+            return []
+        return self._counted_when_ranked(found)
+
+    def _counted_when_ranked(self, finding: Finding) -> list[Finding]:
         if self._policy.mode is Mode.RANKED:
             return [finding]
         self._warn(finding)
@@ -112,6 +139,11 @@ class CallChecks:
             )
             if is_late or (seen is not None and seen != reported)
         ]
+
+    def unseen(self, rank: int, *, call: int) -> Finding:
+        """The finding where a rank answered and its device has not ended the call."""
+        message = f"rank {rank} answered call {call}, but its device never posted the end of the call"
+        return self.finding(Verdict.TAMPERED, message, rank=rank)
 
     def finding(self, verdict: Verdict, message: str, *, rank: int | None = None, output: str | None = None) -> Finding:
         """A finding at this size."""

@@ -2,39 +2,34 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from evaluator.contract import (
     BufferKind,
     CallKind,
-    CallRecord,
     CallTimeline,
+    Finding,
     LinkTraffic,
     RecordedWork,
     SizeRecord,
+    SizeResult,
     Stage,
 )
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import nvlink
-from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure import gpu_memory, recorded_call
-from evaluator.host.measure.call_checks import CallPolicy
+from evaluator.host.measure.call_checks import CallChecks
 from evaluator.host.measure.calls import Caller
-from evaluator.host.measure.evidence import Evidence
-from evaluator.host.measure.gpu_memory import GpuMemory
+from evaluator.host.measure.evidence import Ended, SizeEvidence
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
-from evaluator.host.measure.schedule import Legs, check_calls, full_checks, legs, timed_calls
+from evaluator.host.measure.rig import Rig
+from evaluator.host.measure.schedule import check_calls
 from evaluator.host.measure.series import Series, element_bytes, floor_us
-from evaluator.host.ranks.slot_plan import SlotPlan
-from evaluator.host.ranks.trusted_ranks import TrustedRanks
-from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.measure.series_run import SeriesRun
 from evaluator.host.sandbox import cpu_sets
-from evaluator.judging import timing
-from evaluator.judging.checks import Check
-from problems.schema import Problem, Regime
+from problems.schema import Regime
 
 _OPENING_CALLS = 3
 """Calls before the first leg. The first does one-time work; the third shows whether the program queues all work."""
@@ -46,80 +41,39 @@ begins after so many seconds."""
 _WARM_CALLS, _WARM_S = 20, 0.25
 """Calls of a submission before its first leg, and how long they may take, until libraries run at their steady speed."""
 
-_LEAST_BLOCKS = 3
-"""The least blocks of a series whose budget is spent: fewer in a second group would show no difference."""
-
-_WATCHED_EVERY = 2
-"""Reading every process and GPU takes milliseconds, so it is done in one block of so many."""
-
-_RECENT_CALLS = 5
-"""How many calls before the first leg give the time of one call."""
-
 _LOOPED_S, _MOST_LOOPED = 0.05, 100
 """About how long, and at most how often, a program runs back to back on unchanging inputs."""
 
-Stages = Callable[[Stage, str, float | None], AbstractContextManager[None]]
-"""Enters a stage of the evaluation: which stage, a description, and the fraction done."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Bare:
-    """Times of bare calls in ns: in sandbox ranks before they could read a submission, and in reference ranks."""
-
-    sandbox_ns: tuple[int, ...] = ()
-    reference_ns: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rig:
-    """What all sizes of one worker group have in common.
+class SizeOutcome:
+    """What one worker group showed at one size, however its run ended. A later group starts from it.
 
     Attributes:
-        group_number: which group of the evaluation this is, from 1.
-        bare: its times of bare calls.
-        memory: reads the GPUs' memory since before the group had a submission.
-        watch: reads the GPUs around legs of the reference.
-        first_call_s: extra time for the first call at a size.
-        regimes: by size, the regimes that calls are drawn in.
-        only: the one regime of all checked calls, where the author asked for one.
-        budget_s: how long the timed series of one size may take.
-        stages: enters a stage of the evaluation.
+        record: every call.
+        result: the checks of these calls.
+        warnings: what would be findings in ranked mode.
+        buffers: how inputs reached the ranks.
+        speed: the reference's.
+        queues: whether the submission queues all its work without waiting for the device.
+        work: what ran in the recorded call, where there was one.
+        timeline: the same on every rank.
     """
 
-    problem: Problem
-    dtype: str
-    key: bytes
-    plan: SlotPlan
-    trusted: TrustedRanks
-    group: WorkerGroup
-    group_number: int
-    bare: Bare
-    memory: GpuMemory
-    watch: SlotWatch
-    evidence: Evidence
-    policy: CallPolicy
-    draws: Iterator[int]
-    numbers: Iterator[int]
-    first_call_s: float
-    regimes: Mapping[str, Sequence[Regime]]
-    only: Regime | None
-    budget_s: float
-    stages: Stages
-
-
-@dataclass(frozen=True, kw_only=True)
-class Known:
-    """What an earlier group showed at a size."""
-
+    record: SizeRecord
+    result: SizeResult
+    warnings: tuple[Finding, ...]
+    buffers: BufferKind
     speed: SteadySpeed
     queues: bool
-    record: SizeRecord
+    work: RecordedWork | None
+    timeline: CallTimeline | None
 
 
 class SizeRun:
-    """One size, run by one worker group; `record` holds all calls so far, however the run ends."""
+    """One size, run by one worker group; `outcome` holds all calls so far, however the run ends."""
 
-    def __init__(self, rig: Rig, size: str, *, known: Known | None = None) -> None:
+    def __init__(self, rig: Rig, size: str, *, known: SizeOutcome | None = None) -> None:
         """Open the size and call the reference; few calls are enough where it is `known` from an earlier group."""
         self._rig = rig
         self._size = size
@@ -128,13 +82,14 @@ class SizeRun:
             self._opened = rig.trusted.open_size(problem=rig.problem.slug, size=size, dtype=rig.dtype, key=rig.key)
             self._clock = ReferenceClock(rig.trusted, self._opened, rig.draws)
             self._speed = self._open_reference()
-        self._at_size = rig.evidence.open_size(size, self._opened.dims)
+        payload_bytes = 0 if known is None else known.record.payload_bytes
+        self._at_size = SizeEvidence(size=size, dims=self._opened.dims, payload_bytes=payload_bytes)
+        self._checks = CallChecks(rig.policy, size=size, warn=self._at_size.warn)
         self._head_start = HeadStart() if known is None else HeadStart(waits_for_queue=known.queues, is_fixed=True)
         self._caller = Caller(
             rig.group,
             rig.trusted.oracle,
             opened=self._opened,
-            evidence=rig.evidence,
             at_size=self._at_size,
             draws=rig.draws,
             numbers=rig.numbers,
@@ -142,6 +97,7 @@ class SizeRun:
             first_call_s=rig.first_call_s,
             head_start=self._head_start,
             policy=rig.policy,
+            checks=self._checks,
         )
         self._series = Series(
             speed=self._speed,
@@ -149,17 +105,27 @@ class SizeRun:
             reference_bare_ns=rig.bare.reference_ns,
         )
         self._links: LinkTraffic | None = None
+        self._work: RecordedWork | None = None
+        self._timeline: CallTimeline | None = None
         # The first group has made the calls in regimes.
-        self._regimes = list(rig.regimes.get(size, ())) if known is None else []
+        self._regimes = tuple(rig.regimes.get(size, ())) if known is None else ()
 
-    @property
-    def buffers(self) -> BufferKind:
-        """How inputs reach the ranks."""
-        return self._opened.buffers
+    def last_regime(self) -> Regime | None:
+        """The regime of the last call; None for the inputs of timed calls."""
+        return self._caller.regime
 
-    def known(self) -> Known:
-        """What a later group can reuse."""
-        return Known(speed=self._speed, queues=self._head_start.waits_for_queue, record=self.record())
+    def outcome(self) -> SizeOutcome:
+        """Everything so far."""
+        return SizeOutcome(
+            record=self._record(),
+            result=self._at_size.result(),
+            warnings=tuple(self._at_size.warnings),
+            buffers=self._opened.buffers,
+            speed=self._speed,
+            queues=self._head_start.waits_for_queue,
+            work=self._work,
+            timeline=self._timeline,
+        )
 
     def verify(self) -> None:
         """The calls before any leg, every one compared; raises Ended and GroupTrouble."""
@@ -187,27 +153,20 @@ class SizeRun:
                 done += 1
 
     def time(self) -> None:
-        """Blocks of reference and submission until the interval is narrow or the budget is spent; raises Ended."""
+        """Time both programs side by side; raises Ended."""
         rig, series = self._rig, self._series
         series.queues = self._head_start.waits_for_queue
         series.gpus += rig.watch.read("before")
-        begun = time.monotonic()
         with cpu_sets.host_on(rig.plan.shares):
-            plan = self._legs()
-            time_candidate = self._timed_calls(plan)
-            while not self._may_stop(spent_s=time.monotonic() - begun):
-                done = len(series.candidate)
-                share = min(1.0, (time.monotonic() - begun) / rig.budget_s)
-                with rig.stages(Stage.TIMING, f"{self._size}: block {done + 1}", share):
-                    is_watched = done % _WATCHED_EVERY == 0
-                    series.run_block(
-                        plan,
-                        time_candidate=time_candidate,
-                        clock=self._clock,
-                        busy_ns=rig.group.busy_ns if is_watched and rig.policy.does(Check.IDLE) else None,
-                        watch=rig.watch if is_watched else None,
-                    )
-            self._call_in(self._regimes)
+            SeriesRun(
+                rig,
+                self._at_size,
+                series=series,
+                clock=self._clock,
+                caller=self._caller,
+                regimes=self._regimes,
+                records=self._records,
+            ).run()
         series.gpus += rig.watch.read("after")
         self.look_at_memory()
         series.processes = rig.group.count_processes()
@@ -232,8 +191,18 @@ class SizeRun:
                 call=lambda around: self._caller.call(verify=False, around=around),
             )
 
-    def record_work(self) -> tuple[RecordedWork, CallTimeline | None]:
-        """The recorded call, summed up and as a timeline; raises Ended where an output is wrong."""
+    def record_work(self) -> None:
+        """Record one call. A profiler may slow everything that runs after it, so it is the last.
+
+        Raises:
+            Ended: an output is wrong; or library collectives moved the data, where that counts.
+        """
+        self._work, self._timeline = self._recorded()
+        if found := self._checks.hidden(self._work):
+            raise Ended(found)
+
+    def _recorded(self) -> tuple[RecordedWork, CallTimeline | None]:
+        """The recorded call, summed up and as a timeline."""
         files = [recorded_call.create() for _ in range(self._rig.plan.profile.world_size)]
         try:
             with (
@@ -255,7 +224,7 @@ class SizeRun:
             for descriptor in files:
                 os.close(descriptor)
 
-    def record(self) -> SizeRecord:
+    def _record(self) -> SizeRecord:
         """Every call so far."""
         rig = self._rig
         floor = floor_us(rig.problem, self._opened.dims, rig.plan.profile, rig.dtype)
@@ -270,61 +239,10 @@ class SizeRun:
             return self._clock.open(calls=_STEADY_CALLS, seconds=_STEADY_S)
         return self._clock.open(calls=2, seconds=0.0)
 
-    def _legs(self) -> Legs:
-        rig, settings = self._rig, self._rig.plan.settings
-        if not rig.plan.profile.is_ranked_by_speed:
-            settings = replace(
-                settings, min_leg_calls=settings.practice_min_leg_calls, max_leg_calls=settings.practice_max_leg_calls
-            )
-        # The fastest call: a few slow ones, by chance or on purpose, must not decide how many are timed.
-        fastest_ns = min(call.time_ns for call in self._at_size.records[-_RECENT_CALLS:])
-        return legs(
-            self._speed.call_s,
-            self._speed.turn_s,
-            fastest_ns * 1e-9,
-            budget_s=rig.budget_s,
-            settings=settings,
-        )
-
-    def _timed_calls(self, plan: Legs) -> Callable[[], CallRecord]:
-        """Makes the next timed call, and the special call before it."""
-        rig = self._rig
-        total = 12 * plan.candidate
-        # A practice board ranks by correctness, and comparing is cheap: there every call is checked.
-        checks = (
-            full_checks(total, comparing_s=self._caller.comparing_s, settings=rig.plan.settings)
-            if rig.plan.profile.is_ranked_by_speed
-            else total
-        )
-        upcoming = timed_calls(block_calls=plan.candidate, checks=checks, policy=rig.policy, regimes=self._regimes)
-
-        def time_candidate() -> CallRecord:
-            call = next(upcoming)
-            # Before the regimes: a near call changes a few elements of the usual call that was made last.
-            if call.special is not None:
-                self._caller.call(verify=True, kind=call.special)
-            self._call_in(call.regimes)
-            return self._caller.call(verify=call.is_checked)
-
-        return time_candidate
-
-    def _call_in(self, regimes: Sequence[Regime]) -> None:
-        """Make a checked call in each of `regimes`, and drop them from the list."""
-        for regime in tuple(regimes):
-            self._regimes.remove(regime)
-            self._caller.call(verify=True, kind=CallKind.REGIME, regime=regime)
-
-    def _may_stop(self, *, spent_s: float) -> bool:
-        blocks = len(self._series.candidate)
-        wanted = self._rig.plan.settings.blocks
-        if wanted is not None:
-            return blocks >= wanted
-        if blocks < _LEAST_BLOCKS:
-            return False
-        if spent_s > self._rig.budget_s:
-            return True
-        known: Sequence[SizeRecord] = () if self._known is None else (self._known.record,)
-        return timing.may_stop([*known, self.record()], self._rig.plan.profile.timing_rules())
+    def _records(self) -> list[SizeRecord]:
+        """Every call at this size so far, those of an earlier group first."""
+        known = [] if self._known is None else [self._known.record]
+        return [*known, self._record()]
 
 
 def _per_call(loop: Callable[[int], int], times: int) -> int:

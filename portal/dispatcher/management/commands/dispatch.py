@@ -11,6 +11,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
 from portal import metrics
+from portal.database_away import AwayLines
 from portal.dispatcher.building import build_once
 from portal.dispatcher.dispatching import dispatch_once
 from portal.dispatcher.serving import end_unserved, look_at_nodes
@@ -20,7 +21,7 @@ from portal.notices.sending import due_turns, take_turn
 from portal.webhooks import delivering
 from portal.webhooks.sender import TurnSender
 
-logger = logging.getLogger(__name__)
+_away = AwayLines(logging.getLogger(__name__))
 
 SWEEP_EVERY_S = 2.0
 EXPORT_END_S = 5.0
@@ -73,6 +74,6 @@ class Command(BaseCommand):
                 build_once(timezone.now())
         except (OperationalError, InterfaceError) as error:
             # The database restarts or is busy: nothing was claimed, and the next look finds everything as it was.
-            logger.warning("the database does not respond: %s", error)
+            _away.note("nothing is sent to nodes", error)
             metrics.dispatcher_errors.inc()
         return since_sweep

@@ -1,0 +1,117 @@
+"""The findings of one evaluation, and the errors of the judge beside them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from evaluator.contract import Finding, Verdict
+from evaluator.errors import SubmissionFault
+from evaluator.host.evaluation.trouble import JudgeOutOfMemory
+from evaluator.host.measure import gpu_memory
+from evaluator.host.measure.evidence import Ended
+from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
+from evaluator.judging import verdicts
+
+_FOR_THE_AUTHOR = (
+    "the judge had an internal error while it handled this submission; its node works, and the operator has the log"
+)
+_MESSAGE_CHARACTERS = 300
+
+_MOST_MAPS = 16
+"""How many maps of wrong elements a report may hold."""
+
+_BAD_ENDS = frozenset(
+    {
+        Verdict.CRASHED,
+        Verdict.DEADLOCK,
+        Verdict.JUDGE_ERROR,
+        Verdict.JUDGE_FAILURE,
+        Verdict.OUT_OF_MEMORY,
+        Verdict.TAMPERED,
+        Verdict.TIMEOUT,
+    }
+)
+
+
+class Findings:
+    """Findings on a submission to `problem` in the order of time, and errors of the judge, which may decide too."""
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+        self._found: list[Finding] = []
+        self._afterwards: list[Finding] = []
+        self._shortage: Finding | None = None
+
+    @property
+    def all(self) -> tuple[Finding, ...]:
+        """All of them; errors of the judge after a verdict come last."""
+        return (*self._found, *self._afterwards)
+
+    @property
+    def decided(self) -> Finding:
+        """The finding that decides; JUDGE_ERROR without any."""
+        return verdicts.decide(self._found or [Finding(verdict=Verdict.JUDGE_ERROR, message=_FOR_THE_AUTHOR)])
+
+    @property
+    def ended_badly(self) -> bool:
+        """Whether a rank crashed or hung, or the judge failed."""
+        return any(finding.verdict in _BAD_ENDS for finding in self._found)
+
+    @property
+    def awaits_proof(self) -> bool:
+        """Whether an error of the judge decides so far; it becomes JUDGE_FAILURE if the node turns out to be faulty."""
+        return self._shortage is not None or self.decided.verdict is Verdict.JUDGE_ERROR
+
+    def add(self, findings: Sequence[Finding]) -> None:
+        """Keep `findings`; only the first maps of wrong elements are kept, because of their size."""
+        for finding in findings:
+            has_room = sum(known.error_map is not None for known in self._found) < _MOST_MAPS
+            self._found.append(finding if has_room else msgspec.structs.replace(finding, error_map=None))
+
+    def add_before_ranks(self, findings: Sequence[Finding]) -> None:
+        """Keep what was found before the ranks start; raises Ended where that decides."""
+        self.add(findings)
+        if verdicts.decide_before_ranks(self._found) is not None:
+            raise Ended(())
+
+    def add_fault(self, fault: SubmissionFault) -> None:
+        """Keep a fault of the submission as a finding."""
+        self.add([Finding(verdict=fault.verdict, message=fault.message)])
+
+    def add_error(self, error: Exception, *, is_nodes: bool) -> None:
+        """Note an error of the judge. An earlier verdict stays, with the error beside it.
+
+        Args:
+            error: what went wrong.
+            is_nodes: whether the node proved to be faulty; otherwise the error is attributed to the submission.
+        """
+        found = self._of(error, is_nodes=is_nodes)
+        if is_nodes and self._found and self.awaits_proof:
+            self._found, self._shortage = [found], None
+        elif self._found:
+            self._afterwards.append(found)
+        else:
+            self._found.append(found)
+            self._shortage = found if found.verdict is Verdict.UNSUPPORTED else None
+
+    def _of(self, error: Exception, *, is_nodes: bool) -> Finding:
+        """The finding for an error of the judge. A lack of memory is never charged; another try would end so too."""
+        if is_nodes:
+            return Finding(verdict=Verdict.JUDGE_FAILURE, message=_first_line(error))
+        if isinstance(error, OutOfDeviceMemory):
+            return Finding(verdict=Verdict.UNSUPPORTED, message=self._shortage_in_words(error))
+        return Finding(verdict=Verdict.JUDGE_ERROR, message=_FOR_THE_AUTHOR)
+
+    def _shortage_in_words(self, error: OutOfDeviceMemory) -> str:
+        memory = error.memory if isinstance(error, JudgeOutOfMemory) else None
+        figures = "" if memory is None else f"; {gpu_memory.in_words(memory)}"
+        return (
+            f"the judge had no memory left for inputs, expected outputs or comparisons of {self._problem} "
+            f"beside this submission. Without it the judge has enough{figures}"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    """The first line of an error. Tracebacks of trusted processes go only to the operator's log."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:_MESSAGE_CHARACTERS]

@@ -1,0 +1,108 @@
+"""The report of one evaluation, from what its stages returned."""
+
+import logging
+from dataclasses import dataclass
+
+from evaluator.contract import (
+    Canary,
+    DriverFault,
+    EvaluationReport,
+    MachineCode,
+    Record,
+    StageTime,
+    Verdict,
+)
+from evaluator.host.evaluation.findings import Findings
+from evaluator.host.evaluation.job import Job
+from evaluator.host.evaluation.outcomes import Outcomes
+from evaluator.host.machine import facts
+from evaluator.judging import kernel_code, reference_drift, throttling
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """What the judge of the slot knows of an evaluation: when it ran, and how well the node was."""
+
+    started_at: str
+    finished_at: str
+    canaries: tuple[Canary, ...]
+    driver_faults: tuple[DriverFault, ...] | None
+
+
+def written(
+    job: Job,
+    outcomes: Outcomes,
+    findings: Findings,
+    circumstances: Circumstances,
+    *,
+    stages: tuple[StageTime, ...],
+    commitment: str,
+) -> EvaluationReport:
+    """The report. A pass needs its finding; without any finding the verdict is JUDGE_ERROR."""
+    request, profile, decided = job.request, job.plan.profile, findings.decided
+    records = outcomes.records
+    return EvaluationReport(
+        evaluation_id=request.evaluation_id,
+        problem=request.problem,
+        revision=request.revision,
+        source_digest=request.source.digest,
+        backend=request.backend,
+        profile=request.profile,
+        world_size=profile.world_size,
+        mode=request.mode,
+        dtype=job.dtype,
+        verdict=decided.verdict,
+        message=decided.message,
+        findings=findings.all,
+        stages=stages,
+        sizes=outcomes.results,
+        timing=outcomes.timing if decided.verdict is Verdict.PASSED else None,
+        record=Record(rules=profile.timing_rules(), sizes=records) if records else None,
+        warnings=outcomes.warnings,
+        ranks=outcomes.ranks,
+        build=outcomes.built.result if outcomes.built is not None else None,
+        primitives=outcomes.primitives(is_on_gpus=profile.gpu is not None),
+        recorded_work=outcomes.recorded_work,
+        timeline=outcomes.timeline,
+        machine_code=_machine_code(outcomes),
+        alarms=_alarms(job, outcomes),
+        canaries=circumstances.canaries,
+        driver_faults=circumstances.driver_faults,
+        sandbox=job.plan.confinement.level,
+        buffers=outcomes.buffers,
+        commitment=commitment,
+        environment=_environment(job),
+        started_at=circumstances.started_at,
+        finished_at=circumstances.finished_at,
+    )
+
+
+def _machine_code(outcomes: Outcomes) -> MachineCode | None:
+    """The kernels of the build with source lines, those of the recorded call first."""
+    code = outcomes.built.code if outcomes.built is not None else None
+    if code is None:
+        return None
+    timeline = outcomes.timeline
+    recorded = timeline.submission.names if timeline is not None else ()
+    return kernel_code.reported(code, frozenset(name.name for name in recorded))
+
+
+def _alarms(job: Job, outcomes: Outcomes) -> tuple[str, ...]:
+    records = outcomes.records
+    found = reference_drift.alarms(records) + throttling.alarms(records, job.plan.profile.timing_rules())
+    for sentence in found:
+        logger.warning("evaluation %s: %s", job.request.evaluation_id, sentence)
+    return found
+
+
+def _environment(job: Job) -> dict[str, str]:
+    missing = "; ".join(item.name for item in job.plan.confinement.missing)
+    return {
+        **facts.environment(),
+        "judge": facts.judge_digest(),
+        "sandbox.missing": missing,
+        "attempt": str(job.request.attempt),
+        **job.plan.settings.as_record(),
+    }

@@ -1,0 +1,111 @@
+"""What ends a worker group becomes findings, with the states of its ranks."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from evaluator.contract import Finding, SandboxLevel, SizeMemory, Verdict
+from evaluator.errors import EvaluatorError, NodeTrouble
+from evaluator.host.hangs.diagnosis import findings_of, rank_states
+from evaluator.host.hangs.incidents import EvaluationCancelled, GroupTrouble, IncidentKind
+from evaluator.host.measure import gpu_memory
+from evaluator.host.measure.evidence import Ended, in_words
+from evaluator.host.measure.gpu_memory import GpuMemory
+from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
+from evaluator.host.ranks.worker_group import WorkerGroup
+from problems.schema import Regime
+
+
+class JudgeOutOfMemory(OutOfDeviceMemory):
+    """The judge lacks memory beside a submission that does not hold most of it; `memory` has both figures."""
+
+    def __init__(self, error: OutOfDeviceMemory, *, memory: SizeMemory | None) -> None:
+        super().__init__(str(error))
+        self.memory = memory
+
+
+@contextmanager
+def without_the_submission() -> Iterator[None]:
+    """Errors inside are the node's: no process involved holds anything of the submission."""
+    try:
+        yield
+    except (EvaluationCancelled, NodeTrouble):
+        raise
+    except EvaluatorError as error:
+        raise NodeTrouble(str(error)) from error
+
+
+class TroubleWatch:
+    """Blames what ends a worker group on whoever caused it.
+
+    Attributes:
+        memory: reads the GPUs' memory, once that has been read without the submission.
+    """
+
+    def __init__(self, level: SandboxLevel) -> None:
+        self._level = level
+        self.memory: GpuMemory | None = None
+
+    @contextmanager
+    def over(
+        self, group: WorkerGroup, *, size: str | None, regime: Callable[[], Regime | None] = lambda: None
+    ) -> Iterator[None]:
+        """Watch over what `group` does inside.
+
+        Args:
+            group: the worker group.
+            size: at which size, where it is at one.
+            regime: asked in the end: the regime of the last call.
+
+        Raises:
+            Ended: the group or a check of its calls ended the evaluation; with the states of the ranks.
+            JudgeOutOfMemory: the judge lacks memory, and not because of the submission.
+        """
+        try:
+            yield
+        except GroupTrouble as trouble:
+            found = self._findings_of(trouble, size=size, regime=regime())
+            raise Ended(found, ranks=rank_states(trouble.observations)) from trouble
+        except OutOfDeviceMemory as error:
+            found = [self._greed(error, size=size)]
+            raise Ended(found, ranks=rank_states(group.observe_finished())) from error
+        except Ended as ended:
+            raise Ended(ended.findings, ranks=rank_states(group.observe_finished())) from ended
+
+    def _findings_of(self, trouble: GroupTrouble, *, size: str | None, regime: Regime | None) -> list[Finding]:
+        return [
+            self._with_memory(msgspec.structs.replace(finding, message=finding.message + in_words(regime)))
+            for finding in self._blamed(findings_of(trouble, size=size), trouble)
+        ]
+
+    def _blamed(self, findings: tuple[Finding, ...], trouble: GroupTrouble) -> tuple[Finding, ...]:
+        """The findings; without a sandbox a submission can kill its launcher, which is no JUDGE_ERROR then."""
+        has_ended = any(incident.kind is IncidentKind.SANDBOX_ENDED for incident in trouble.incidents)
+        if self._level is not SandboxLevel.NONE or not has_ended:
+            return findings
+        message = "the process that started the ranks ended; without a sandbox a submission can cause that"
+        return tuple(
+            Finding(verdict=Verdict.CRASHED, message=message, size=finding.size)
+            if finding.verdict is Verdict.JUDGE_ERROR
+            else finding
+            for finding in findings
+        )
+
+    def _with_memory(self, finding: Finding) -> Finding:
+        """The finding; one about memory also says how much GPU memory judge and submission used."""
+        memory = self._look()
+        if finding.verdict is not Verdict.OUT_OF_MEMORY or memory is None:
+            return finding
+        return msgspec.structs.replace(finding, message=f"{gpu_memory.in_words(memory)}: {finding.message}")
+
+    def _greed(self, error: OutOfDeviceMemory, *, size: str | None) -> Finding:
+        """The finding where the submission left the judge no GPU memory; raises JudgeOutOfMemory otherwise."""
+        memory = self._look()
+        if memory is None or memory.submission_bytes <= gpu_memory.SUBMISSIONS_SHARE * memory.total_bytes:
+            raise JudgeOutOfMemory(error, memory=memory) from error
+        message = f"the submission left too little GPU memory for its inputs or outputs; {gpu_memory.in_words(memory)}"
+        return Finding(verdict=Verdict.OUT_OF_MEMORY, message=message, size=size)
+
+    def _look(self) -> SizeMemory | None:
+        return self.memory.look() if self.memory is not None else None
