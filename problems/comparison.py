@@ -1,7 +1,8 @@
 """Comparing an output with the oracle's, by the judge's numerics policy.
 
 An element is right where |x - ref| <= atol * rms(ref) + rtol * |ref| and NaN or infinity stand in the same places;
-beside that, the root mean square of all errors has a bound.
+beside that, the root mean square of all errors has a bound. Where it has one, one element in ten million may be beyond
+its limit (problems/extremes.py): the largest of ever more rounding errors has no bound.
 
 Everything runs in float64 over chunks of rows, so that outputs of gigabytes need only a few hundred megabytes more.
 What is right and finite, nearly every output, is told in one look with few passes and one wait for the device; anything
@@ -15,6 +16,7 @@ from math import inf, prod, sqrt
 import torch
 from torch import Tensor
 
+from problems.extremes import furthest, most_extremes
 from problems.schema import Output, Scope, Tolerance
 
 _CHUNK_ELEMENTS = 1 << 22
@@ -27,11 +29,14 @@ class Comparison:
 
     Attributes:
         elements: number of elements.
-        wrong_elements: elements beyond the tolerance, those of the wrong class (NaN, Inf) included.
-        max_error: largest error in units of the tolerance, so 1 is the limit; infinite where a class is wrong.
+        wrong_elements: elements beyond the tolerance, those of the wrong class (NaN, Inf) included; 0 where all that
+            are beyond it are extreme ones that the rule allows.
+        extreme_elements: how many of these there are.
+        max_error: largest error in units of the tolerance, so 1 is the limit of all but extreme elements; infinite
+            where a class is wrong.
         rms_error: root mean square of the errors over elements finite in both, as a multiple of the reference's
             root mean square over the tolerance's scope.
-        first_wrong: index of the first wrong element in row-major order.
+        first_wrong: index of the first wrong element in row-major order, None where there is none.
         nonfinite: elements that are NaN or infinite where the oracle's are not of the same class.
         first_nonfinite: index of the first of these.
         passed: whether nothing is wrong and the rms error is within its bound.
@@ -39,6 +44,7 @@ class Comparison:
 
     elements: int
     wrong_elements: int
+    extreme_elements: int = 0
     max_error: float
     rms_error: float
     first_wrong: tuple[int, ...] | None
@@ -252,13 +258,17 @@ def _index(shape: tuple[int, ...], position: int | None) -> tuple[int, ...] | No
 def _conclude(tally: _Tally, tolerance: Tolerance, shape: tuple[int, ...]) -> Comparison:
     rms_error = sqrt(tally.squared_error / max(1, tally.compared))
     within_rms = tolerance.rms is None or rms_error <= tolerance.rms
+    elements = prod(shape)
+    are_allowed = tally.wrong <= most_extremes(tolerance, elements) and tally.max_error <= furthest(elements)
+    wrong = 0 if are_allowed else tally.wrong
     return Comparison(
-        elements=prod(shape),
-        wrong_elements=tally.wrong,
+        elements=elements,
+        wrong_elements=wrong,
+        extreme_elements=tally.wrong - wrong,
         max_error=tally.max_error,
         rms_error=rms_error,
-        first_wrong=_index(shape, tally.first_wrong),
+        first_wrong=_index(shape, tally.first_wrong) if wrong else None,
         nonfinite=tally.nonfinite,
         first_nonfinite=_index(shape, tally.first_nonfinite),
-        passed=tally.wrong == 0 and within_rms,
+        passed=wrong == 0 and within_rms,
     )

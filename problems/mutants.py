@@ -238,6 +238,14 @@ def _nothing_where_zero(implementation: Implementation, call: Call) -> Outputs:
     return tuple(map(torch.zeros_like, outputs)) if is_zero else outputs
 
 
+def _no_number_from_infinity(implementation: Implementation, call: Call) -> Outputs:
+    """The reference's outputs, and no numbers on a rank one of whose own tensors holds an infinity: 0 times it."""
+    outputs = implementation.run(implementation.solution, call)
+    values = implementation.make_inputs(call).values()
+    is_infinite = any(isinstance(value, Tensor) and bool(value.isinf().any()) for value in values)
+    return tuple(torch.full_like(output, torch.nan) for output in outputs) if is_infinite else outputs
+
+
 def _usual_numbers(implementation: Implementation, call: Call) -> Outputs:
     """The reference with every argument that is no tensor as in a call like the timed ones."""
     arguments = implementation.make_inputs(call)
@@ -262,6 +270,7 @@ NARROW: dict[str, Mutant] = {
     ),
     "divides_by_the_largest": _through(Tap(payload=_by_largest)),
     "nothing_where_zero": _nothing_where_zero,
+    "no_number_from_infinity": _no_number_from_infinity,
     "clears_what_is_not_finite": _through(
         Tap(payload=lambda tensor, _: tensor.nan_to_num() if _is_wide(tensor) else tensor)
     ),

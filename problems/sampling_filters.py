@@ -95,6 +95,8 @@ def shard(call: Call, drawn: Tokens) -> Tensor:
         return drawn.leaders[:, :1].expand(-1, call.dims["Vl"]).contiguous()
     # A sum of n exponentials of normal values with mean m and variance 1 is about n * exp(m + 1/2).
     logits = call.normal("background", ("nt", "Vl"), mean=log(BACKGROUND_MASS / call.dims["V"]) - 0.5)
+    if call.setting("masked", usual=False):
+        logits[:, 1::2] = -torch.inf
     _write_own_columns(logits, drawn.columns - call.rank * call.dims["Vl"], drawn.leaders)
     return logits
 

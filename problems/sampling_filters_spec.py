@@ -29,6 +29,12 @@ REGIMES = (
         name="p_tiny", words="top_p is 0.02, so that the largest logit alone survives", settings={"filters": (10, 0.02)}
     ),
     Regime(
+        name="masked_words",
+        words="every second logit of a rank is minus infinity, but for the 16 largest of a token",
+        settings={"filters": (10, 0.9), "masked": True},
+        narrow="no_number_from_infinity",
+    ),
+    Regime(
         name="equal_leaders",
         words="the 16 largest logits of a token are equal, top_k is 10 and top_p is 1: all 16 survive",
         settings={"filters": (10, 1.0), "equal_leaders": True},

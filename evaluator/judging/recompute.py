@@ -8,6 +8,7 @@ from evaluator.contract import EvaluationReport, SizeTiming, Timing, Verdict
 from evaluator.contract.earlier import FIRST_SCHEMA
 from evaluator.judging.timing import conclude
 from evaluator.judging.verdicts import decide
+from problems.extremes import furthest
 
 TIMING_VERDICTS = frozenset({Verdict.TIMING_INCONSISTENT, Verdict.BELOW_FLOOR})
 _CLOSE = 1e-9
@@ -60,6 +61,7 @@ def _differences(report: EvaluationReport, timing: Timing, verdict: Verdict) -> 
     ]
     if unchecked:
         yield f"calls marked as checked have no error: {', '.join(unchecked)}"
+    yield from _too_far(report)
     if report.timing is None:
         return
     for name in ("score", "low", "high", "coverage", "rule"):
@@ -71,6 +73,19 @@ def _differences(report: EvaluationReport, timing: Timing, verdict: Verdict) -> 
             yield f"the report's timing lacks size {size.size}"
         else:
             yield from _unlike_size(said[size.size], size)
+
+
+def _too_far(report: EvaluationReport) -> Iterator[str]:
+    """Sizes whose calls err by more than their limit, though the report lists no extreme element that is allowed."""
+    allowed = {
+        size.size: max((furthest(check.elements) for check in size.outputs if check.extreme_elements), default=1.0)
+        for size in report.sizes
+    }
+    for size in report.record.sizes if report.record is not None else ():
+        largest = max((call.max_error for call in size.calls if call.max_error is not None), default=0.0)
+        most = allowed.get(size.size, 1.0)
+        if largest > most:
+            yield f"size {size.size}: a call has an error of {largest:.3g} times its limit, {most:.3g} is allowed"
 
 
 _OF_SIZES = ("score", "low", "high", "empty_us", "candidate_empty_us", "forgeable_us")

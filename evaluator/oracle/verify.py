@@ -33,6 +33,7 @@ class Check:
     output: str
     elements: int = 0
     wrong_elements: int = 0
+    extreme_elements: int = 0
     max_error: float = 0.0
     rms_error: float = 0.0
     first_wrong: tuple[int, ...] | None = None
@@ -183,6 +184,7 @@ def _judged(output: Output, found: Comparison) -> Check:
         output=output.name,
         elements=found.elements,
         wrong_elements=found.wrong_elements,
+        extreme_elements=found.extreme_elements,
         max_error=min(found.max_error, LARGEST_ERROR),
         rms_error=min(found.rms_error, LARGEST_ERROR),
         first_wrong=found.first_wrong,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from evaluator import cli
-from evaluator.contract import EvaluationReport, Record, Verdict
+from evaluator.contract import EvaluationReport, OutputCheck, Record, SizeResult, Verdict
 from evaluator.judging.recompute import recompute
 from tests.evaluator.timed_records import RULES, report_of, series
 
@@ -50,6 +50,28 @@ def test_a_record_that_does_not_bear_its_report_out_is_named():
     torn = msgspec.structs.replace(whole, calls=whole.calls[:-1])
     found = recompute(msgspec.structs.replace(honest, record=Record(rules=RULES, sizes=(torn,))))
     assert "incomplete" in found.differences[0]
+
+
+def test_an_error_beyond_its_limit_needs_an_extreme_element_that_is_allowed():
+    whole = series()
+    far = msgspec.structs.replace(
+        whole, calls=(msgspec.structs.replace(whole.calls[0], max_error=2.5), *whole.calls[1:])
+    )
+    honest = msgspec.structs.replace(report_of(whole), record=Record(rules=RULES, sizes=(far,)))
+    assert recompute(honest).differences == ("size tiny: a call has an error of 2.5 times its limit, 1 is allowed",)
+    for elements, difference in ((80_000_000, ()), (10_000_000, (": a call has an error of 2.5 times its limit, 2",))):
+        check = OutputCheck(
+            rank=0,
+            output="out",
+            elements=elements,
+            wrong_elements=0,
+            extreme_elements=1,
+            max_error=2.5,
+            rms_error=0.001,
+        )
+        size = SizeResult(size="tiny", dims={}, calls=1, checked_calls=1, outputs=(check,))
+        found = recompute(msgspec.structs.replace(honest, sizes=(size,))).differences
+        assert tuple(text.removeprefix("size tiny").removesuffix(" is allowed") for text in found) == difference
 
 
 def test_the_command_says_of_an_earlier_report_that_it_cannot(tmp_path, capsys):

@@ -5,7 +5,7 @@ from math import inf, nan
 import pytest
 import torch
 
-from problems import comparison
+from problems import comparison, extremes
 from problems.comparison import compare_output
 from problems.schema import EXACT, Output, Placement, Scope, Tolerance
 
@@ -129,3 +129,58 @@ def test_figures_are_those_of_the_rule(scope: Scope, *, is_all_right: bool):
     assert found.first_wrong == (None if is_all_right else (7, 3))
     assert found.max_error == pytest.approx(float(units.max()))
     assert found.rms_error == pytest.approx(float((error / scale).square().mean().sqrt()))
+
+
+@pytest.fixture
+def small_outputs_count_as_large(monkeypatch: pytest.MonkeyPatch):
+    """One element in a thousand may be extreme."""
+    monkeypatch.setattr(extremes, "ELEMENTS_PER_EXTREME", 1000)
+
+
+def of_many(errors: list[float], *, elements: int = 8000, **tolerance) -> comparison.Comparison:
+    """Ones whose limit is 0.1, of which the first elements err by so many limits."""
+    expected = torch.ones(elements)
+    actual = expected.clone()
+    actual[: len(errors)] += 0.1 * torch.tensor(errors)
+    return compare_output(output(**{"rms": 0.05} | tolerance), actual, expected)
+
+
+def test_one_element_in_ten_million_may_be_beyond_its_limit():
+    assert extremes.ELEMENTS_PER_EXTREME == 10_000_000
+
+
+@pytest.mark.usefixtures("small_outputs_count_as_large")
+def test_few_elements_of_a_large_output_may_be_beyond_their_limit():
+    found = of_many([3.9, -1.1, *[1.5] * 6])
+    assert (found.passed, found.wrong_elements, found.extreme_elements, found.first_wrong) == (True, 0, 8, None)
+    assert found.max_error == pytest.approx(3.9, rel=1e-5)
+
+
+@pytest.mark.usefixtures("small_outputs_count_as_large")
+@pytest.mark.parametrize(
+    ("errors", "options"),
+    [
+        pytest.param([1.1] * 9, {}, id="one more"),
+        pytest.param([4.1], {}, id="further than the largest of so many errors"),
+        pytest.param([2.1], {"elements": 1000}, id="further than the largest of a thousand"),
+        pytest.param([-10.0], {}, id="not computed at all"),
+        pytest.param([nan], {}, id="not finite"),
+        pytest.param([1.1], {"rms": None}, id="no bound on the rms"),
+        pytest.param([1.1], {"elements": 999}, id="a smaller output"),
+        pytest.param([1.1], {"atol": 0.0, "rtol": 0.0}, id="an exact output"),
+    ],
+)
+def test_other_elements_beyond_the_limit_are_wrong(errors: list[float], options: dict):
+    found = of_many(errors, **options)
+    assert (found.passed, found.wrong_elements, found.extreme_elements) == (False, len(errors), 0)
+
+
+@pytest.mark.usefixtures("small_outputs_count_as_large")
+def test_extreme_elements_count_in_the_rms():
+    found = of_many([3.9] * 8, rms=0.01)
+    assert (found.passed, found.wrong_elements, found.extreme_elements) == (False, 0, 8)
+
+
+def test_the_furthest_grows_as_the_largest_of_many_errors_does():
+    assert extremes.furthest(10_000) == extremes.furthest(10_000_000) == 2
+    assert extremes.furthest(80_000_000) == pytest.approx(4)

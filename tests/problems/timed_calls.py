@@ -17,6 +17,7 @@ import argparse
 import gzip
 import hashlib
 import json
+import lzma
 import sys
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from problems.values import Call
 from tests.problems.memory import held_bytes
 
 RECORDED = ("baselines/h200x2-nomc.json", "baselines/h200x4-nomc.json", "entries/judgements_2026-11-21.json")
+COMPRESSED = ("entries/reports/*.json.gz", "example_season/reports/*.json.gz", "entries/runs/*.reports.xz")
 WORLD_SIZES, CALLS = (2, 4), 2
 MOST_DRAWN_BYTES = 5e8
 """Of sizes where a rank holds more, inputs are not drawn: generators do not ask which size it is."""
@@ -84,10 +86,13 @@ def stamp(old: str, new: str) -> None:
     for name in RECORDED:
         path = registry.CATALOG.parent / name
         path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
-    for path in (registry.CATALOG.parent / "entries" / "reports").glob("*.json.gz"):
-        text = gzip.decompress(path.read_bytes())
-        if old.encode() in text:
-            path.write_bytes(gzip.compress(text.replace(old.encode(), new.encode()), mtime=0))
+    for pattern in COMPRESSED:
+        for path in registry.CATALOG.parent.glob(pattern):
+            is_gzip = path.suffix == ".gz"
+            text = (gzip if is_gzip else lzma).decompress(path.read_bytes())
+            if old.encode() in text:
+                text = text.replace(old.encode(), new.encode())
+                path.write_bytes(gzip.compress(text, mtime=0) if is_gzip else lzma.compress(text))
 
 
 def _values(problem: Problem, size: SizeName, world_size: int) -> str:

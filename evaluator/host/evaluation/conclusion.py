@@ -28,7 +28,7 @@ def passed(job: Job, *, results: Sequence[SizeResult], records: Sequence[SizeRec
     checked = sum(result.checked_calls for result in results)
     message = f"correct on {job.plan.profile.world_size} ranks in all {checked} checked calls"
     if drawn := {call.regime for record in records for call in record.calls if call.regime}:
-        message += f", also in {len(drawn)} regime{'s' if len(drawn) > 1 else ''} that are not timed"
+        message += f", also in {len(drawn)} {'regimes that are' if len(drawn) > 1 else 'regime that is'} not timed"
     if timed is not None:
         message += _speed(timed)
     return Finding(verdict=Verdict.PASSED, message=message)

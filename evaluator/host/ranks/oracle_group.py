@@ -255,6 +255,7 @@ def _rank_check(rank: int, call: int, item: messages.Body, stale: int | None, un
             output=item["output"],
             elements=item["elements"],
             wrong_elements=item["wrong_elements"],
+            extreme_elements=item["extreme_elements"],
             max_error=item["max_error"],
             rms_error=item["rms_error"],
             first_wrong=tuple(first_wrong) if first_wrong is not None else None,

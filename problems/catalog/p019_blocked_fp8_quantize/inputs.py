@@ -21,5 +21,6 @@ def make_inputs(call: Call) -> Arguments:
     zero = call.uniform("zero", shape, dtype=torch.float32) < ZERO_BLOCKS
     values = call.long_tailed("local_tensor", (rows, width // block, block), dtype=torch.float32)
     values.mul_(scale).masked_fill_(zero, 0.0)
+    values.mul_(call.setting("scale", 1.0))
     local = in_regime(call, "local_tensor", values.view(rows, width).to(call.dtype))
     return {"local_tensor": local, "block_size": block}

@@ -121,6 +121,12 @@ PROBLEM = Problem(
     ),
     regimes=(
         replace(TINY_VALUES, words="all values are below 1e-3 in size", narrow=""),
+        Regime(
+            name="smallest_values",
+            words="all values are below 1e-23 in size, and scales below 1e-25",
+            settings={"scale": 2.0**-90},
+            dtypes=("bfloat16", "float32"),
+        ),
         replace(HUGE_VALUES, narrow=""),
         ZERO_VALUES,
         ONE_RANK_HAS_VALUES,

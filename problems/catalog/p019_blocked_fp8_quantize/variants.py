@@ -90,6 +90,13 @@ def floor_under_the_largest(local_tensor: Tensor, block_size: int) -> tuple[Tens
     return _finish(blocks / s.where(s > 0, 1.0), s)
 
 
+def floor_under_the_scale(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
+    """Takes no scale but zero for less than 1e-20, lest something be divided by zero."""
+    blocks, peak = _blocks(local_tensor, block_size)
+    s = peak.where(peak == 0, (peak / 448).clamp(min=1e-20))
+    return _finish(blocks / s.where(s > 0, 1.0), s)
+
+
 def saturates(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
     """Takes no element for more than 2^16."""
     return solution(local_tensor.clamp(-(2**16), 2**16), block_size)
@@ -111,6 +118,7 @@ MUTANTS = {
 }
 NARROW = {
     "tiny_values": floor_under_the_largest,
+    "smallest_values": floor_under_the_scale,
     "huge_values": saturates,
     "other_block_size": known_block_sizes,
 }

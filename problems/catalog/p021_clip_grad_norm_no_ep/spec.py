@@ -133,6 +133,12 @@ PROBLEM = Problem(
             words="the norm is below the limit, so that nothing is scaled",
             settings={"more_room": 20.0},
         ),
+        Regime(
+            name="limit_of_zero",
+            words="max_norm is 0, so that all gradients become zero",
+            settings={"more_room": 0.0},
+            narrow="usual_numbers",
+        ),
         Regime(name="norm_1", words="norm_type is 1", settings={"norm_type": 1.0}, narrow="usual_numbers"),
         Regime(name="norm_3", words="norm_type is 3", settings={"norm_type": 3.0}, narrow="usual_numbers"),
         *SUMMED_VALUES,

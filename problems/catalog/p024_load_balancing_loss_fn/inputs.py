@@ -28,7 +28,8 @@ def make_inputs(call: Call) -> Arguments:
 
 def top_k(call: Call) -> int:
     """How many experts every token chooses."""
-    return int(call.setting("top_k", call.dims["top_k"]))
+    chosen = call.setting("top_k", call.dims["top_k"])
+    return int(call.dims["E"] if chosen == "all" else chosen)
 
 
 def routed(call: Call) -> tuple[Tensor, Tensor]:

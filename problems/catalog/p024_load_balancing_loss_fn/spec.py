@@ -107,6 +107,12 @@ PROBLEM = Problem(
         Regime(name="one_choice", words="top_k is 1", settings={"top_k": 1}, narrow="usual_numbers"),
         Regime(name="five_choices", words="top_k is 5", settings={"top_k": 5}, narrow="usual_numbers"),
         Regime(
+            name="every_expert",
+            words="top_k is the number of experts, so that every token chooses all of them",
+            settings={"top_k": "all"},
+            at_large=False,
+        ),
+        Regime(
             name="large_logits",
             words="all logits lie around 96, so that their exponentials exceed float32",
             settings={"logits": "large"},

@@ -104,6 +104,12 @@ def balanced(gate_logits: Tensor, num_experts: int, top_k: int, attention_mask: 
     return torch.tensor(float(top_k), device=gate_logits.device)
 
 
+def next_one_wraps_around(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
+    """Takes what lies above the logit that follows the chosen ones: the largest, where no other follows."""
+    loss = solution(gate_logits, num_experts, top_k, attention_mask)
+    return loss if top_k < num_experts else torch.zeros_like(loss)
+
+
 HONEST = {"float64": in_float64, "rounded_means": rounded_means}
 MUTANTS = {
     "global_statistics": global_statistics,
@@ -112,6 +118,7 @@ MUTANTS = {
     "balanced": balanced,
 }
 NARROW = {
+    "every_expert": next_one_wraps_around,
     "large_logits": without_maximum,
     "layers": one_tensor_only,
     "masked_tokens": mask_ignored,

@@ -155,6 +155,11 @@ PROBLEM = Problem(
             settings={"fanouts": (3, 1, 4)},
             narrow="usual_numbers",
         ),
+        Regime(
+            name="fanout_of_zero",
+            words="the second fanout is 0, which takes no neighbour",
+            settings={"fanouts": (10, 0)},
+        ),
         Regime(name="no_neighbours", words="no node has a neighbour", dims={"E": 0}),
         Regime(
             name="seeds_of_one_owner",

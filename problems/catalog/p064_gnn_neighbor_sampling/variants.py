@@ -89,6 +89,11 @@ def fanout_as_a_slice(
     return _walk(seeds, fanouts, _graphs(ptr, col), owners.tolist(), whole=-1)
 
 
+def zero_takes_all(seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any) -> Result:
+    """Takes whole lists where a fanout is not above zero."""
+    return solution(seeds, [fanout or -1 for fanout in fanouts], ptr, col, owners)
+
+
 def one_edge_at_least(
     seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any
 ) -> Result:
@@ -119,6 +124,7 @@ MUTANTS = {
 }
 NARROW = {
     "whole_lists": fanout_as_a_slice,
+    "fanout_of_zero": zero_takes_all,
     "no_neighbours": one_edge_at_least,
     "seeds_of_one_owner": idle_owners_leave,
 }

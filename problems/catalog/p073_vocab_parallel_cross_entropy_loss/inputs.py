@@ -25,8 +25,11 @@ def make_inputs(call: Call) -> Arguments:
 
 def _masked(call: Call, logits: Tensor) -> Tensor:
     """`logits` as the call's regime has them: one rank's minus infinity, other values, or as they are."""
-    if call.setting("targets", None) == "not_on_one" and call.rank == owner(call):
+    masked = call.setting("targets", None)
+    if masked == "not_on_one" and call.rank == owner(call):
         return torch.full_like(logits, -torch.inf)
+    if masked == "second_halves":
+        logits[..., : call.dims["Vl"] // 2] = -torch.inf
     return in_regime(call, "vocab_parallel_logits", logits)
 
 
@@ -38,4 +41,7 @@ def _targets(call: Call) -> Tensor:
         return target % columns + owner(call) * columns
     if kind == "not_on_one":
         return (target + columns * (target // columns == owner(call))) % call.dims["V"]
+    if kind == "second_halves":
+        masked = columns // 2
+        return target - target % columns + masked + target % columns % (columns - masked)
     return target

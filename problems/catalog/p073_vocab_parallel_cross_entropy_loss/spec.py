@@ -119,6 +119,11 @@ PROBLEM = Problem(
             words="the logits of one rank's words are minus infinity",
             settings={"targets": "not_on_one"},
         ),
+        Regime(
+            name="half_masked",
+            words="the logits of the first half of every rank's words are minus infinity",
+            settings={"targets": "second_halves"},
+        ),
         HUGE_VALUES,
         ZERO_VALUES,
     ),

@@ -87,10 +87,25 @@ def picked_by_a_product(vocab_parallel_logits: Tensor, target: Tensor, group: No
     return (gathered[:, 0].logsumexp(dim=0) - gathered[:, 1].sum(dim=0)).to(vocab_parallel_logits.dtype)
 
 
+def in_two_steps(vocab_parallel_logits: Tensor, target: Tensor, group: None) -> Tensor:
+    """Adds exponentials up in two steps of the rank's columns: no number where those of the first are all zero."""
+    del group
+    logits = vocab_parallel_logits.float()
+    first, second = logits.chunk(2, dim=-1)
+    largest = first.amax(dim=-1, keepdim=True)
+    mass = (first - largest).exp().sum(dim=-1)
+    maximum = torch.maximum(largest, second.amax(dim=-1, keepdim=True))
+    mass = mass * (largest - maximum).exp().squeeze(-1) + (second - maximum).exp().sum(dim=-1)
+    wanted = _picked(logits, target, dist.get_rank())
+    dist.all_reduce(wanted)
+    everywhere = torch.stack(all_gathered(maximum.squeeze(-1) + mass.log())).logsumexp(dim=0)
+    return (everywhere - wanted).to(vocab_parallel_logits.dtype)
+
+
 HONEST = {"rounded_everywhere": rounded_everywhere, "merged_once": merged_once}
 MUTANTS = {
     "without_maximum": without_maximum,
     "local_normaliser": local_normaliser,
     "without_target": without_target,
 }
-NARROW = {"targets_on_one_rank": idle_ranks_leave, "masked_words": picked_by_a_product}
+NARROW = {"targets_on_one_rank": idle_ranks_leave, "masked_words": picked_by_a_product, "half_masked": in_two_steps}

@@ -187,6 +187,7 @@ PROBLEM = Problem(
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
     ),
     invariants=(
+        "Queries and keys are zero, or longer than 1e-12, the least length that they are divided by.",
         "Tensors are contiguous.",
         "`cp_group` and `tp_group` are those of the process grid.",
         "Every rank has as many tokens and heads.",

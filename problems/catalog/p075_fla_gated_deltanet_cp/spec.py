@@ -153,6 +153,7 @@ PROBLEM = Problem(
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
     ),
     invariants=(
+        "Queries and keys are zero, or longer than 1e-6, the least length that they are divided by.",
         "Tensors are contiguous.",
         "`group` is None, the world group.",
         "Every rank has as many tokens, and the number of heads is a multiple of the world size.",

@@ -43,8 +43,9 @@ def _features(call: Call, name: str, count: str, centres: Tensor) -> Tensor:
         share = (share + NEAREST) / 2  # queries near their centres, so that similarities spread
     away = _unit(call.normal(f"{name} away", (count, "D"), dtype=torch.float32))
     rows = _unit(own * share + away * (1 - share.square()).sqrt())
-    if call.setting("near", None) == "one_rank":
-        side = 1 if name == "test" or call.rank == owner(call) else -1
+    if (near := call.setting("near", None)) is not None:
+        is_near = name == "test" or (near == "one_rank" and call.rank == owner(call))
+        side = 1 if is_near else -1
         return _unit(rows + side * _unit(call.normal("regime's side", (1, "D"), dtype=torch.float32, shared=True)))
     return rows
 

@@ -150,6 +150,11 @@ PROBLEM = Problem(
             words="the rows that are near any query are all on one rank",
             settings={"near": "one_rank"},
         ),
+        Regime(
+            name="nothing_is_near",
+            words="rows point away from queries, so that similarities are negative",
+            settings={"near": "no_rank"},
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",

@@ -79,6 +79,12 @@ def two_at_least(queries: Tensor, rows: Tensor, labels: Tensor, max_k: int, *_re
     return all_at_once(queries, rows, labels, max(2, max_k))
 
 
+def no_negative_similarity(*arguments: Any) -> Pair:
+    """Starts every list of neighbours with zeros, below which nothing counts."""
+    sims, labels = solution(*arguments)
+    return sims.clamp(min=0), labels
+
+
 HONEST = {"float32": in_float32, "all_at_once": all_at_once, "rows_travel": rows_travel}
 MUTANTS = {
     "each_offers_its_part": each_offers_its_part,
@@ -87,4 +93,8 @@ MUTANTS = {
     "nearest_repeated": nearest_repeated,
     "rows_in_float8": rows_in_float8,
 }
-NARROW = {"nearest_alone": two_at_least, "near_rows_on_one_rank": each_offers_four_fifths}
+NARROW = {
+    "nearest_alone": two_at_least,
+    "near_rows_on_one_rank": each_offers_four_fifths,
+    "nothing_is_near": no_negative_similarity,
+}

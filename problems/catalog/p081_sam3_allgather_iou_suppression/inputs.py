@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 THRESHOLD = 0.7
@@ -29,6 +30,8 @@ def object_counts(call: Call) -> list[int]:
     Counts are as even a mix between n_min and n_max as adds up to O.
     """
     dims, world_size = call.dims, call.world_size
+    if call.setting("counts", None) == "one_has_most":
+        return [dims["O"] - world_size + 1 if rank == owner(call) else 1 for rank in range(world_size)]
     counts = torch.linspace(dims["n_min"], dims["n_max"], world_size).round().long()
     # Rounding may miss the total by a few objects: they go to (or come from) the ranks in the middle.
     for place in range(abs(missing := dims["O"] - int(counts.sum()))):
@@ -55,7 +58,7 @@ def _last_occluded(call: Call) -> Tensor:
     last = call.integers("last_occluded", ("O",), low=-4, high=7, shared=True).clamp_(min=-1)
     for (copy, original), values in zip(_telling_pairs(call), ((3, 5), (4, 2), (-1, 1)), strict=False):
         last[copy], last[original] = values
-    return last
+    return last.where(last < 0, last * call.setting("frames", 1))
 
 
 def draw_scores(call: Call, counts: list[int]) -> Tensor:
@@ -77,7 +80,16 @@ def draw_masks(call: Call, counts: list[int], everyone: tuple[Tensor, Tensor]) -
     far = far + (pixels.view(1, 1, side) - centre[own, 1].view(-1, 1, 1)).square()
     inside = far.sqrt() <= radius[own].view(-1, 1, 1)
     noise = call.normal("noise", (counts[call.rank], "Hm", "Wm"), dtype=torch.float32)
-    return (torch.where(inside, 3.0, -3.0) + noise).to(call.dtype)
+    if _has_exact_copies(call):
+        noise.clamp_(-2, 2)  # no sign changes, so that copies cover the very same pixels
+    logits = torch.where(inside, 3.0, -3.0) + noise
+    if call.setting("zero_logits", usual=False):
+        logits.masked_fill_(~inside & (noise > 0), 0.0)
+    return logits.to(call.dtype)
+
+
+def _has_exact_copies(call: Call) -> bool:
+    return bool(call.setting("exact_copies", usual=False))
 
 
 def discs(call: Call) -> tuple[Tensor, Tensor]:
@@ -95,6 +107,6 @@ def discs(call: Call) -> tuple[Tensor, Tensor]:
             found[place] = (x + (right - 1 / 2) * 0.9 * radius, y + (down - 1 / 2) * 0.9 * radius, radius)
     for (copy, original), telling_shift in zip(_telling_pairs(call), TELLING_SHIFTS, strict=False):
         x, y, radius = found[original]
-        found[copy] = (x + telling_shift * radius, y, radius)
+        found[copy] = (x + (0.0 if _has_exact_copies(call) else telling_shift) * radius, y, radius)
     whole = torch.tensor(found, dtype=torch.float32, device=call.device)
     return whole[:, :2], whole[:, 2]

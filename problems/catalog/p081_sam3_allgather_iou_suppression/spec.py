@@ -93,10 +93,10 @@ PROBLEM = Problem(
             name="last_occluded",
             shape=("O",),
             dtype="int64",
-            values="secret integers from -1 (about a third of them) to 6, the same on all ranks",
+            values="secret integers from -1 (about a third of them), in timed calls to 6, the same on all ranks",
             replicated=True,
         ),
-        Argument(name="iou_threshold", kind=ArgumentKind.REAL, dtype="float", values="0.7"),
+        Argument(name="iou_threshold", kind=ArgumentKind.REAL, dtype="float", values="0.7 in timed calls"),
         Argument(name="reverse", kind=ArgumentKind.BOOLEAN, dtype="bool", values="False or True, secret"),
         WORLD_GROUP,
     ),
@@ -143,10 +143,27 @@ PROBLEM = Problem(
     },
     regimes=(
         Regime(name="low_threshold", words="iou_threshold is 0.3", settings={"threshold": 0.3}, narrow="usual_numbers"),
+        Regime(
+            name="exact_copies",
+            words="iou_threshold is 1 and some objects cover the very same pixels, so that their IoU is 1",
+            settings={"threshold": 1.0, "exact_copies": True},
+        ),
+        Regime(name="zero_logits", words="many mask logits are exactly 0", settings={"zero_logits": True}),
+        Regime(
+            name="late_frames",
+            words="last_occluded holds numbers up to 600000",
+            settings={"frames": 100_000},
+        ),
+        Regime(
+            name="one_rank_has_most",
+            words="every rank but one has a single object",
+            settings={"counts": "one_has_most"},
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
         "Every rank has an object.",
+        "`iou_threshold` is above 0 and at most 1.",
     ),
 )

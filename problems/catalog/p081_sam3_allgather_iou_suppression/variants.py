@@ -83,6 +83,32 @@ def masks_kept(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *
     return _broadcast(masks.float(), counts), every_score, suppressed
 
 
+def thresholds_below_one(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Lets nothing give way where the threshold is 1, as a comparison by "greater" does."""
+    threshold, reverse, group = rest
+    return solution(masks, scores, counts, last, threshold if threshold < 1 else 2.0, reverse, group)
+
+
+def zeros_count(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Takes pixels whose logit is 0 for the object's."""
+    _, every_score, suppressed = solution(masks.masked_fill(masks == 0, 1.0), scores, counts, last, *rest)
+    every_mask = _broadcast(masks.float(), counts).masked_fill_(suppressed.view(-1, 1, 1), -10.0)
+    return every_mask, every_score, suppressed
+
+
+def frames_in_a_byte(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Keeps the frames of occlusions in 8 bits."""
+    return solution(masks, scores, counts, last.to(torch.int8).long(), *rest)
+
+
+def room_for_half_more(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Has room for half more than the mean number of objects of a rank, and two; others come out empty."""
+    room = sum(counts) * 3 // (2 * len(counts)) + 2
+    kept = masks.clone()
+    kept[room:] = 0
+    return solution(kept, scores, counts, last, *rest)
+
+
 HONEST = {"broadcasts": broadcasts, "bits_first": bits_first}
 MUTANTS = {
     "nothing_suppressed": nothing_suppressed,
@@ -90,4 +116,10 @@ MUTANTS = {
     "never_occluded_counts": never_occluded_counts,
     "threshold_halved": threshold_halved,
     "masks_kept": masks_kept,
+}
+NARROW = {
+    "exact_copies": thresholds_below_one,
+    "zero_logits": zeros_count,
+    "late_frames": frames_in_a_byte,
+    "one_rank_has_most": room_for_half_more,
 }

@@ -21,7 +21,7 @@ def make_inputs(call: Call) -> Arguments:
     coefficient_type, steps = call.setting("choice", CHOICES[choice])
     x, dim = call.normal("x", ("rows", "cl"), dtype=torch.float32), call.dims["partition_dim"]
     return {
-        "x": in_regime(call, "x", x.mul_(scale).to(torch.bfloat16)),
+        "x": in_regime(call, "x", x.mul_(scale * call.setting("scale", 1.0)).to(torch.bfloat16)),
         "steps": steps,
         "coefficient_type": coefficient_type,
         "partition_dim": 1 - dim if call.setting("is_turned", False) else dim,

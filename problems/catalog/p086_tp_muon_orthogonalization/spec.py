@@ -159,6 +159,11 @@ PROBLEM = Problem(
     regimes=(
         *of_tensor("x", replace(TINY_VALUES, narrow=""), HUGE_VALUES, ZERO_VALUES),
         Regime(
+            name="below_the_floor",
+            words="the norm of x is below 1e-9, and the least that x is divided by is 1e-7",
+            settings={"scale": 2.0**-60},
+        ),
+        Regime(
             name="other_dimension",
             words="the matrix is cut along the other dimension than in timed calls",
             settings={"is_turned": True},

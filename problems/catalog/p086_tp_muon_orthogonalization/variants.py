@@ -89,4 +89,7 @@ MUTANTS = {
     "own_part_alone": own_part_alone,
     "polar_factor": polar_factor,
 }
-NARROW = {"tiny_values": partial(gathered, least_norm=1e-3)}
+NARROW = {
+    "tiny_values": partial(gathered, least_norm=1e-3),
+    "below_the_floor": partial(gathered, least_norm=1e-9),
+}
