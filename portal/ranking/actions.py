@@ -236,6 +236,20 @@ def take_quarantine(changed: QuarantineChanged) -> None:
         _renew_records(place)
 
 
+def order_records(evaluation: Evaluation) -> None:
+    """Recompute the records of a board that an entry has joined later than it was judged: they go by time."""
+    if evaluation.score_rule is None or not _passed().filter(pk=evaluation.pk).exists():
+        return
+    _renew_records(
+        {
+            "problem": evaluation.submission.problem,
+            "problem_revision": evaluation.problem_revision,
+            "profile": evaluation.profile,
+            "score_rule": evaluation.score_rule,
+        }
+    )
+
+
 def _passed() -> QuerySet[Evaluation]:
     return Evaluation.objects.filter(state=State.FINISHED, verdict="PASSED", mode="ranked")
 

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from evaluator.contract import (
     Backend,
@@ -43,7 +44,7 @@ from evaluator.judging import primitives
 from evaluator.judging.recompute import recompute
 from evaluator.judging.statistics import median_interval
 from portal.accounts.actions import own_author
-from portal.ranking.actions import forget
+from portal.ranking.actions import forget, order_records
 from portal.submissions.actions import store_sources
 from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, Report, Source, State, Submission, Visibility
@@ -263,16 +264,21 @@ class ImportOutcome:
 
 
 def add(folder: Path | None = None) -> ImportOutcome:
-    """Put every report that ships in `folder` (the problems' own unless given) on its board, once."""
+    """Put every report that ships in `folder` (the problems' own unless given) on its board, once.
+
+    An entry whose report ships at another revision since, as after an update of the site, is replaced.
+    """
     folder = folder or FOLDER
-    present = set(Evaluation.objects.filter(recorded_on__isnull=False).values_list("pk", flat=True))
+    present = dict(Evaluation.objects.filter(recorded_on__isnull=False).values_list("pk", "problem_revision"))
     added, older, kept, refused = 0, 0, 0, []
     for recorded in shipped(folder):
-        if recorded.evaluation_id in present:
+        if present.get(recorded.evaluation_id) == recorded.report.revision:
             kept += 1
             continue
         try:
-            _add(recorded, folder)
+            with transaction.atomic():
+                _delete(Evaluation.objects.filter(pk=recorded.evaluation_id))
+                _add(recorded, folder)
             added += 1
             older += recorded.is_older
         except NotRecorded as reason:
@@ -306,6 +312,7 @@ def take(report: EvaluationReport, source: SourceBundle, *, pk: uuid.UUID) -> Ev
             evaluation=evaluation, attempt=1, node_name=evaluation.recorded_where, content=content, received_at=ended
         )
         evaluation_ended.send(EvaluationEnded(evaluation=evaluation))
+        order_records(evaluation)
     return evaluation
 
 
@@ -358,7 +365,10 @@ def remove() -> int:
 
     What this site judged stays, also of the same sources.
     """
-    recorded = Evaluation.objects.filter(recorded_on__isnull=False, submission__is_attempt=False)
+    return _delete(Evaluation.objects.filter(recorded_on__isnull=False, submission__is_attempt=False))
+
+
+def _delete(recorded: QuerySet[Evaluation]) -> int:
     pks = list(recorded.values_list("pk", flat=True))
     submissions = list(recorded.values_list("submission", flat=True).distinct())
     forget(recorded)

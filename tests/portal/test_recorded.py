@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -85,6 +86,21 @@ def test_taking_them_twice_changes_nothing():
     taken = recorded.add()
     assert (taken.added, taken.kept) == (0, 8)
     assert set(Report.objects.values_list("pk", flat=True)) == before
+
+
+def test_an_update_that_ships_them_at_new_revisions_replaces_them(folder):
+    summary = folder / "judgements_2026-11-21.json"
+    present = summary.read_text()
+    held = json.loads(present)
+    for judgement in held["judgements"]:
+        judgement["revision"] = "0123456789abcdef"
+    summary.write_text(json.dumps(held))
+    before = recorded.add(folder)
+    summary.write_text(present)
+    assert recorded.add(folder) == replace(before, older=0)
+    assert recorded.add(folder).kept == before.added
+    revisions = Evaluation.objects.values_list("submission__problem", "problem_revision")
+    assert all(revision == registry.revision(problem) for problem, revision in revisions)
 
 
 def test_every_page_that_shows_one_shows_the_mark(client):

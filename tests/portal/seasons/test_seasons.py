@@ -12,6 +12,8 @@ from evaluator.contract import Verdict
 from portal.accounts import memberships
 from portal.accounts.models import User
 from portal.accounts.organisations import create_organisation
+from portal.ranking.actions import rebuild_standings
+from portal.ranking.models import Record
 from portal.ranking.queries import board
 from portal.refusals import Refusal
 from portal.seasons import actions, entering, example, queries
@@ -481,6 +483,13 @@ def test_the_example_is_judged_for_real_and_marked(client):
     page = client.get("/seasons/example-2026/").content.decode()
     assert "Nobody competed" in page
     assert client.get("/feeds/seasons/example-2026.atom").status_code == 200
+    # A practice board's only record is its first entry, whatever the order in which a folder lists its teams.
+    first = {}
+    for evaluation in Evaluation.objects.filter(score__isnull=False).order_by("-finished_at"):
+        first[evaluation.submission.problem] = evaluation.pk
+    assert dict(Record.objects.values_list("problem", "evaluation")) == first
+    rebuild_standings()
+    assert dict(Record.objects.values_list("problem", "evaluation")) == first
     assert example.remove()
     assert not Season.objects.exists()
     assert not Evaluation.objects.exists()
