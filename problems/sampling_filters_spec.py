@@ -131,7 +131,7 @@ def chunked_sizes() -> Mapping[SizeName, Size]:
         return _chunked(dims, max(world_size, dims["S"] // 4), world_size)
 
     def large(world_size: int) -> Dims:
-        dims = sized(batch=8, tokens=4096, vocabulary=LLAMA_VOCABULARY, world_size=world_size)
+        dims = sized(batch=2, tokens=4096, vocabulary=LLAMA_VOCABULARY, world_size=world_size)
         return _chunked(dims, 1024, world_size)
 
     return {
@@ -141,8 +141,8 @@ def chunked_sizes() -> Mapping[SizeName, Size]:
         SizeName.BASE: Size(dims=of_four, system="the card's size"),
         SizeName.LARGE: Size(
             dims=large,
-            system="Llama 3.1 (vocabulary 128256) in GRPO post-training: 8 sequences of 4096 "
-            "tokens, in chunks of 8192 tokens",
+            system="Llama 3.1 (vocabulary 128256) in GRPO post-training: 2 sequences of 4096 "
+            "tokens, in chunks of 2048 tokens",
         ),
     }
 

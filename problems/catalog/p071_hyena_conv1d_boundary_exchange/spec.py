@@ -25,8 +25,8 @@ _TAPS = 7
 
 
 def large(world_size: int) -> Dims:
-    """One short convolution over the whole context."""
-    return {"B": 1, "C": _HIDDEN, "L": _CONTEXT // (2 * world_size) * 2, "Kw": _TAPS}
+    """One short convolution over the context as eight ranks or more split it; fewer ranks hold a part."""
+    return {"B": 1, "C": _HIDDEN, "L": _CONTEXT // (2 * max(8, world_size)) * 2, "Kw": _TAPS}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -87,7 +87,8 @@ PROBLEM = Problem(
         ),
         SizeName.LARGE: Size(
             dims=large,
-            system="Evo 2 40B (hidden size 8192, short filters of 7 taps) over its whole context of 1048576 bases",
+            system="Evo 2 40B (hidden size 8192, short filters of 7 taps) over its context of 1048576 bases, as eight "
+            "ranks split it; fewer ranks hold a part of the context",
         ),
     },
     cost=cost,
