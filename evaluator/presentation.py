@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evaluator.contract import SCORE_RULE, EvaluationReport, RankState, SizeTiming, Timing, tells
+from evaluator.contract import SCORE_RULE, EvaluationReport, RankState, SizeTiming, Timing, is_informative
 from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.profiles import Profile
 from evaluator.host.sandbox.bubblewrap import Confinement
@@ -47,7 +47,7 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
 
 def _timing_lines(timing: Timing) -> Iterator[str]:
     """The score, and for every size the times without those of empty calls."""
-    if tells(timing.low, timing.high):
+    if is_informative(timing.low, timing.high):
         interval = f"{100 * timing.coverage:.0f} % interval {timing.low:.3f} to {timing.high:.3f}"
         yield f"speedup {timing.score:.3f} ({interval})"
     else:
@@ -61,7 +61,7 @@ def _timing_lines(timing: Timing) -> Iterator[str]:
 def _size_words(item: SizeTiming) -> Iterator[str]:
     yield f"{item.candidate.median_us:.1f} us against {item.baseline.median_us:.1f} us"
     if item.score is not None and item.low is not None and item.high is not None:
-        is_telling = tells(item.low, item.high)
+        is_telling = is_informative(item.low, item.high)
         yield f"speedup {item.score:.3f} ({item.low:.3f} to {item.high:.3f})" if is_telling else "too noisy to tell"
     if item.floor_us is not None:
         yield f"floor {item.floor_us:.1f} us"

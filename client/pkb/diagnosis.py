@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from .results import Evaluation, Finding, OutputCheck, RankState, Report, SizeTiming, Splits, tells
+from .results import Evaluation, Finding, OutputCheck, RankState, Report, SizeTiming, Splits, is_informative
 
 _HOSTS_CLOCK = 2
 """From this rule on the judge's clock takes the times; before, the ranks' own did."""
@@ -54,7 +54,7 @@ def headline(evaluation: Evaluation) -> str:
         if evaluation.score_low is not None and evaluation.score_high is not None:
             score += f" ({evaluation.score_low:.3f} to {evaluation.score_high:.3f})"
         score += " over the reference"
-        if not tells(evaluation.score_low, evaluation.score_high):
+        if not is_informative(evaluation.score_low, evaluation.score_high):
             score = ": times too noisy to tell a speedup"
     return f"{evaluation.verdict}{title}{score}"
 
@@ -132,7 +132,7 @@ def _times(report: Report) -> Iterator[str]:
         floor = f", roofline floor {size.floor_us:.1f} us" if size.floor_us is not None else ""
         mine, reference = size.candidate.median_us, size.baseline.median_us
         speedup = f", speedup {size.score:.3f} ({size.low:.3f} to {size.high:.3f})" if size.score is not None else ""
-        if not tells(size.low, size.high):
+        if not is_informative(size.low, size.high):
             speedup = ", too noisy to tell a speedup"
         yield f"- size {size.size}: submission {mine:.1f} us, reference {reference:.1f} us{speedup}{floor}"
         yield from _beside_times(size)

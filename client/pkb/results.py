@@ -176,7 +176,7 @@ class SizeTiming(Result, frozen=True, kw_only=True):
 _WIDEST = 10.0
 
 
-def tells(low: float | None, high: float | None) -> bool:
+def is_informative(low: float | None, high: float | None) -> bool:
     """Whether a speedup's interval says anything; otherwise times were too noisy. The site's pages mean the same."""
     return low is None or high is None or high <= _WIDEST * low
 

@@ -54,7 +54,7 @@ from evaluator.contract.report import (
     StageTime,
 )
 from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode, SourceBundle, SourceFile
-from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster, tells
+from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster, is_informative
 from evaluator.contract.timeline import CallTimeline, RankTimeline, Span, SpanKind, Timeline, WorkName
 
 __all__ = [
@@ -130,6 +130,6 @@ __all__ = [
     "WorkName",
     "WorkTotal",
     "is_faster",
+    "is_informative",
     "node_queue",
-    "tells",
 ]

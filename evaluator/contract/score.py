@@ -15,7 +15,7 @@ def is_faster(low: float | None, *, than: float = 1.0) -> bool:
 _WIDEST = 10.0
 
 
-def tells(low: float | None, high: float | None) -> bool:
+def is_informative(low: float | None, high: float | None) -> bool:
     """Whether a speedup's interval says anything: its ends are not more than tenfold apart.
 
     Two equal programs can differ by as much where calls take hardly longer than empty ones, as on a busy practice

@@ -20,7 +20,7 @@ from evaluator.contract import (
     Stage,
     Timing,
     Verdict,
-    tells,
+    is_informative,
 )
 from evaluator.hardware import profiles
 from evaluator.judging import driver_faults
@@ -211,7 +211,7 @@ def _block_rows(timing: Timing) -> list[tuple[str, ...]]:
 
 
 def _in_words(of: Timing | SizeTiming, ratios: Sequence[float]) -> list[str]:
-    return [f"{ratio:.3f}" if tells(of.low, of.high) else "too noisy to tell" for ratio in ratios]
+    return [f"{ratio:.3f}" if is_informative(of.low, of.high) else "too noisy to tell" for ratio in ratios]
 
 
 @dataclass(frozen=True)

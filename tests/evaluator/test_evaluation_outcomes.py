@@ -12,7 +12,7 @@ from evaluator.contract import (
 )
 from evaluator.host.evaluation.outcomes import Outcomes
 from evaluator.host.evaluation.recorded_reference import RecordedReference
-from evaluator.host.evaluation.reference_alone import Alone
+from evaluator.host.evaluation.reference_alone import TimesAlone
 from evaluator.host.measure.references import SteadySpeed
 from evaluator.host.measure.size_run import SizeOutcome
 from evaluator.judging.reading import SourceReading
@@ -82,7 +82,7 @@ def test_every_record_begins_with_what_was_seen_before_the_reveal() -> None:
         for moment in ("alone", "revealing")
     )
     outcomes = Outcomes(
-        alone={"tiny": Alone(times_ns=(5, 6), gpus=(alone,))},
+        alone={"tiny": TimesAlone(times_ns=(5, 6), gpus=(alone,))},
         revealing=(revealing,),
         sizes=[outcome(), outcome(size="base")],
     )

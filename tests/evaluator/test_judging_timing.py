@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from evaluator.contract import SCORE_RULE, SizeRecord, Verdict, tells
+from evaluator.contract import SCORE_RULE, SizeRecord, Verdict, is_informative
 from evaluator.hardware import profiles
 from evaluator.judging import timing
 from evaluator.judging.checks import Check
@@ -168,14 +168,14 @@ def test_calls_that_took_no_longer_than_empty_ones_give_no_finding_on_practice_b
     record = ended_early(series(candidate_us=500.0, reference_us=(10_000.0,) * 12), blocks=12)
     found = timing.conclude([record], rules)[0]
     assert found.score > 400
-    assert not tells(found.low, found.high)
-    assert not tells(found.sizes[0].low, found.sizes[0].high)
+    assert not is_informative(found.low, found.high)
+    assert not is_informative(found.sizes[0].low, found.sizes[0].high)
     words = report_text(msgspec.structs.replace(report_of(series()), timing=found))
     assert "times too noisy to tell a speedup" in words
     assert "tiny: 20.0 us against" in words
     assert f"{found.high:.3f}" not in words
     quiet = timing.conclude([series(candidate_us=500.0, reference_us=(1000.0,) * 12)], rules)[0]
-    assert tells(quiet.low, quiet.high)
+    assert is_informative(quiet.low, quiet.high)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_calls_that_took_no_longer_than_empty_ones_give_no_finding_on_practice_b
     [(0.9, 1.1, True), (0.5, 5.0, True), (0.5, 5.1, False), (2.0, 30.0, False), (None, None, True), (0.0, 1.0, False)],
 )
 def test_an_interval_is_too_noisy_if_its_ends_are_more_than_tenfold_apart(low, high, is_telling):
-    assert tells(low, high) is is_telling
+    assert is_informative(low, high) is is_telling
 
 
 def test_what_ranks_claim_changes_no_score():

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaluator.contract import Finding, SizeRecord, SizeResult, Timing, Verdict, tells
+from evaluator.contract import Finding, SizeRecord, SizeResult, Timing, Verdict, is_informative
 from evaluator.host.evaluation.job import Job
 from evaluator.judging import timing
 
@@ -43,6 +43,6 @@ def disagreement(findings: Sequence[Finding]) -> Finding:
 
 def _speed(timed: Timing) -> str:
     """The end of the message of a pass."""
-    if not tells(timed.low, timed.high):
+    if not is_informative(timed.low, timed.high):
         return "; its times were too noisy to tell how fast it is"
     return f"; {timed.score:.2f} times as fast as the reference"

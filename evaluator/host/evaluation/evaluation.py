@@ -24,8 +24,8 @@ from evaluator.host.evaluation.trouble import TroubleWatch, without_the_submissi
 from evaluator.host.hangs.diagnosis import rank_states
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.evidence import Ended
+from evaluator.host.measure.group_setup import GroupSetup
 from evaluator.host.measure.references import RecordedReferences
-from evaluator.host.measure.rig import Rig
 from evaluator.host.process.helper_process import HelperProcess
 from evaluator.host.process.hold import Hold
 from evaluator.host.ranks.slot_plan import SlotPlan
@@ -137,7 +137,7 @@ class Evaluation:
         before = self._reveal(is_first=number == 1)
         SizeRuns(
             job=self._job,
-            rig=self._rig(number, before, key=key, share=share),
+            setup=self._setup(number, before, key=key, share=share),
             trouble=self._trouble,
             known=self._outcomes.by_size,
             before_timing=self._ranks.wait_for_second,
@@ -156,9 +156,9 @@ class Evaluation:
             reveal.reveal(job, group, built=self._outcomes.built)
         return before
 
-    def _rig(self, number: int, before: BeforeReveal, *, key: bytes, share: float) -> Rig:
+    def _setup(self, number: int, before: BeforeReveal, *, key: bytes, share: float) -> GroupSetup:
         job = self._job
-        return Rig(
+        return GroupSetup(
             problem=job.problem,
             dtype=job.dtype,
             key=key,

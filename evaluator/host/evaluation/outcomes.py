@@ -20,7 +20,7 @@ from evaluator.contract import (
 )
 from evaluator.host.building.builder import Built
 from evaluator.host.evaluation.recorded_reference import RecordedReference
-from evaluator.host.evaluation.reference_alone import Alone
+from evaluator.host.evaluation.reference_alone import TimesAlone
 from evaluator.host.measure.evidence import joined, warn_once
 from evaluator.host.measure.size_run import SizeOutcome
 from evaluator.judging import recorded_work
@@ -48,7 +48,7 @@ class Outcomes:
     reading: SourceReading = _NOTHING_READ
     built: Built | None = None
     ranks_wait_s: float | None = None
-    alone: Mapping[str, Alone] = field(default_factory=dict)
+    alone: Mapping[str, TimesAlone] = field(default_factory=dict)
     revealing: tuple[GpuReading, ...] = ()
     sizes: list[SizeOutcome] = field(default_factory=list)
     reference: RecordedReference = field(default_factory=RecordedReference)
@@ -71,7 +71,7 @@ class Outcomes:
         return tuple(self._with_start(outcome.record) for outcome in self.sizes)
 
     def _with_start(self, record: SizeRecord) -> SizeRecord:
-        alone = self.alone.get(record.size, Alone())
+        alone = self.alone.get(record.size, TimesAlone())
         return msgspec.structs.replace(
             record, reference_alone_ns=alone.times_ns, gpus=(*alone.gpus, *self.revealing, *record.gpus)
         )

@@ -21,7 +21,7 @@ times are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alone:
+class TimesAlone:
     """The reference at a size before any rank could read the submission: times of calls in ns, and the GPUs then."""
 
     times_ns: tuple[int, ...] = ()
@@ -47,9 +47,9 @@ class ReferenceAlone:
             with self._stages.enter(Stage.STARTING, f"{size}: first calls of the reference"), without_the_submission():
                 self._opened[size] = self._first_calls(trusted, size)
 
-    def time(self, trusted: TrustedRanks) -> Mapping[str, Alone]:
+    def time(self, trusted: TrustedRanks) -> Mapping[str, TimesAlone]:
         """Times by size; none where the evaluation does not count. Raises NodeTrouble."""
-        found: dict[str, Alone] = {}
+        found: dict[str, TimesAlone] = {}
         for size in self._job.sizes if self._job.mode is Mode.RANKED else ():
             with self._stages.enter(Stage.STARTING, f"{size}: the reference alone"), without_the_submission():
                 clock = self._opened.pop(size, None) or self._first_calls(trusted, size)
@@ -64,11 +64,11 @@ class ReferenceAlone:
         clock.open(calls=_FIRST, seconds=_FIRST_S)
         return clock
 
-    def _kept_calls(self, clock: ReferenceClock) -> Alone:
+    def _kept_calls(self, clock: ReferenceClock) -> TimesAlone:
         gpus: list[GpuReading] = []
         with self._watch.around(MOMENT_ALONE, calls=_CALLS, into=gpus):
             times = tuple(clock.time().time.longest_ns for _ in range(_CALLS))
-        return Alone(times_ns=times, gpus=tuple(gpus))
+        return TimesAlone(times_ns=times, gpus=tuple(gpus))
 
 
 def rehearse(job: Job, trusted: TrustedRanks) -> None:

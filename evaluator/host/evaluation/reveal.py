@@ -10,9 +10,9 @@ from evaluator.host.evaluation.trouble import TroubleWatch, without_the_submissi
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.evidence import Ended
 from evaluator.host.measure.gpu_memory import GpuMemory
+from evaluator.host.measure.group_setup import BareCallTimes
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.references import new_opening
-from evaluator.host.measure.rig import Bare
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.judging import throttling
@@ -26,7 +26,7 @@ _BARE_CALLS, _BARE_NUMBERS = 15, 2**31
 class BeforeReveal:
     """What was measured in one worker group before it had the submission: bare calls, and the GPUs' memory."""
 
-    bare: Bare
+    bare: BareCallTimes
     memory: GpuMemory
 
 
@@ -40,7 +40,7 @@ def measure(
     """
     # A second group may have been disturbed while the first ran the submission.
     with without_the_submission() if is_first else contextlib.nullcontext():
-        bare = _bare_calls(job, group, trusted) if job.mode.is_timed else Bare()
+        bare = _bare_calls(job, group, trusted) if job.mode.is_timed else BareCallTimes()
     memory = trouble.memory = GpuMemory(job.plan.gpus, trusted)
     return BeforeReveal(bare=bare, memory=memory)
 
@@ -72,7 +72,7 @@ def reveal(job: Job, group: WorkerGroup, *, built: Built | None) -> None:
     group.import_submission(seconds=job.policy.within(job.plan.settings.import_s), cancelled=job.cancelled)
 
 
-def _bare_calls(job: Job, group: WorkerGroup, trusted: TrustedRanks) -> Bare:
+def _bare_calls(job: Job, group: WorkerGroup, trusted: TrustedRanks) -> BareCallTimes:
     """Bare calls in sandbox and reference ranks, in turn."""
     world_size = job.plan.profile.world_size
     head = HeadStart(waits_for_queue=True, is_fixed=True)
@@ -90,4 +90,4 @@ def _bare_calls(job: Job, group: WorkerGroup, trusted: TrustedRanks) -> Bare:
         for number in range(_BARE_CALLS)
     ]
     sandbox_ns, reference_ns = zip(*pairs, strict=True)
-    return Bare(sandbox_ns=sandbox_ns, reference_ns=reference_ns)
+    return BareCallTimes(sandbox_ns=sandbox_ns, reference_ns=reference_ns)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from evaluator.contract import Mode
 from evaluator.host.evaluation.job import Job
 from evaluator.host.evaluation.trouble import TroubleWatch
-from evaluator.host.measure.rig import Rig
+from evaluator.host.measure.group_setup import GroupSetup
 from evaluator.host.measure.size_run import SizeOutcome, SizeRun
 from evaluator.judging.checks import Check
 from problems.schema import Regime, SizeName
@@ -15,11 +15,11 @@ from problems.schema import Regime, SizeName
 
 @dataclass(frozen=True, kw_only=True)
 class SizeRuns:
-    """What every size of one worker group needs beside its rig.
+    """What every size of one worker group needs beside its setup.
 
     Attributes:
         job: what is judged.
-        rig: the worker group and what measures it.
+        setup: the worker group and what measures it.
         trouble: blames what ends the group.
         known: by size, what an earlier group showed.
         before_timing: called before calls are timed; no process may start during a measurement.
@@ -27,7 +27,7 @@ class SizeRuns:
     """
 
     job: Job
-    rig: Rig
+    setup: GroupSetup
     trouble: TroubleWatch
     known: Mapping[str, SizeOutcome]
     before_timing: Callable[[], None]
@@ -41,10 +41,10 @@ class SizeRuns:
             EvaluatorError: the judge failed.
         """
         for size in self.job.sizes:
-            with self.trouble.over(self.rig.group, size=size):
-                run = SizeRun(self.rig, size, known=self.known.get(size))
+            with self.trouble.over(self.setup.group, size=size):
+                run = SizeRun(self.setup, size, known=self.known.get(size))
             try:
-                with self.trouble.over(self.rig.group, size=size, regime=run.last_regime):
+                with self.trouble.over(self.setup.group, size=size, regime=run.last_regime):
                     self._make_calls(run, is_last=size == self.job.sizes[-1])
             finally:
                 # A record that ended early is evidence too.
@@ -58,7 +58,7 @@ class SizeRuns:
             run.time()
         elif self.job.mode is Mode.PROFILE:
             run.warm_up()
-        if self.rig.group_number == 1:
+        if self.setup.group_number == 1:
             self._look_closer(run, is_last=is_last)
 
     def _look_closer(self, run: SizeRun, *, is_last: bool) -> None:

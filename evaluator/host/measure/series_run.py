@@ -7,8 +7,8 @@ from dataclasses import replace
 from evaluator.contract import CallKind, CallRecord, SizeRecord, Stage
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import SizeEvidence
+from evaluator.host.measure.group_setup import GroupSetup
 from evaluator.host.measure.references import ReferenceClock
-from evaluator.host.measure.rig import Rig
 from evaluator.host.measure.schedule import Legs, TimedCall, full_checks, legs, timed_calls
 from evaluator.host.measure.series import Series
 from evaluator.judging import timing
@@ -29,7 +29,7 @@ class SeriesRun:
     """Runs blocks until the interval is narrow or the budget is spent. The series holds what was timed at any moment.
 
     Args:
-        rig: what measures, and how long the series may take.
+        setup: what measures, and how long the series may take.
         at_size: the evidence, with the calls before the first leg.
         series: takes the times.
         clock: times the reference.
@@ -40,7 +40,7 @@ class SeriesRun:
 
     def __init__(
         self,
-        rig: Rig,
+        setup: GroupSetup,
         at_size: SizeEvidence,
         *,
         series: Series,
@@ -49,7 +49,7 @@ class SeriesRun:
         regimes: Sequence[Regime],
         records: Callable[[], Sequence[SizeRecord]],
     ) -> None:
-        self._rig = rig
+        self._setup = setup
         self._at_size = at_size
         self._series = series
         self._clock = clock
@@ -63,41 +63,41 @@ class SeriesRun:
         plan = self._legs()
         upcoming = self._upcoming(plan)
         while not self._may_stop(spent_s=time.monotonic() - begun):
-            self._run_block(plan, upcoming, share=min(1.0, (time.monotonic() - begun) / self._rig.budget_s))
+            self._run_block(plan, upcoming, share=min(1.0, (time.monotonic() - begun) / self._setup.budget_s))
         self._call_in(self._regimes)
 
     def _run_block(self, plan: Legs, upcoming: Iterator[TimedCall], *, share: float) -> None:
-        rig, done = self._rig, len(self._series.candidate)
+        setup, done = self._setup, len(self._series.candidate)
         is_watched = done % _WATCHED_EVERY == 0
-        with rig.stages(Stage.TIMING, f"{self._at_size.size}: block {done + 1}", share):
+        with setup.stages(Stage.TIMING, f"{self._at_size.size}: block {done + 1}", share):
             self._series.run_block(
                 plan,
                 time_candidate=lambda: self._time_candidate(next(upcoming)),
                 clock=self._clock,
-                busy_ns=rig.group.busy_ns if is_watched and rig.policy.does(Check.IDLE) else None,
-                watch=rig.watch if is_watched else None,
+                busy_ns=setup.group.busy_ns if is_watched and setup.policy.does(Check.IDLE) else None,
+                watch=setup.watch if is_watched else None,
             )
 
     def _legs(self) -> Legs:
-        rig, settings, speed = self._rig, self._rig.plan.settings, self._series.speed
-        if not rig.plan.profile.is_ranked_by_speed:
+        setup, settings, speed = self._setup, self._setup.plan.settings, self._series.speed
+        if not setup.plan.profile.is_ranked_by_speed:
             settings = replace(
                 settings, min_leg_calls=settings.practice_min_leg_calls, max_leg_calls=settings.practice_max_leg_calls
             )
         # The fastest call: a few slow ones, by chance or on purpose, must not decide how many are timed.
         fastest_ns = min(call.time_ns for call in self._at_size.records[-_RECENT_CALLS:])
-        return legs(speed.call_s, speed.turn_s, fastest_ns * 1e-9, budget_s=rig.budget_s, settings=settings)
+        return legs(speed.call_s, speed.turn_s, fastest_ns * 1e-9, budget_s=setup.budget_s, settings=settings)
 
     def _upcoming(self, plan: Legs) -> Iterator[TimedCall]:
-        rig = self._rig
+        setup = self._setup
         total = 12 * plan.candidate
         # A practice board ranks by correctness, and comparing is cheap: there every call is checked.
         checks = (
-            full_checks(total, comparing_s=self._caller.comparing_s, settings=rig.plan.settings)
-            if rig.plan.profile.is_ranked_by_speed
+            full_checks(total, comparing_s=self._caller.comparing_s, settings=setup.plan.settings)
+            if setup.plan.profile.is_ranked_by_speed
             else total
         )
-        return timed_calls(block_calls=plan.candidate, checks=checks, policy=rig.policy, regimes=self._regimes)
+        return timed_calls(block_calls=plan.candidate, checks=checks, policy=setup.policy, regimes=self._regimes)
 
     def _time_candidate(self, call: TimedCall) -> CallRecord:
         """The next timed call, after the special call before it."""
@@ -115,11 +115,11 @@ class SeriesRun:
 
     def _may_stop(self, *, spent_s: float) -> bool:
         blocks = len(self._series.candidate)
-        wanted = self._rig.plan.settings.blocks
+        wanted = self._setup.plan.settings.blocks
         if wanted is not None:
             return blocks >= wanted
         if blocks < _LEAST_BLOCKS:
             return False
-        if spent_s > self._rig.budget_s:
+        if spent_s > self._setup.budget_s:
             return True
-        return timing.may_stop(self._records(), self._rig.plan.profile.timing_rules())
+        return timing.may_stop(self._records(), self._setup.plan.profile.timing_rules())

@@ -22,9 +22,9 @@ from evaluator.host.measure import gpu_memory, recorded_call
 from evaluator.host.measure.call_checks import CallChecks
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Ended, SizeEvidence
+from evaluator.host.measure.group_setup import GroupSetup
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
-from evaluator.host.measure.rig import Rig
 from evaluator.host.measure.schedule import check_calls
 from evaluator.host.measure.series import Series, element_bytes, floor_us
 from evaluator.host.measure.series_run import SeriesRun
@@ -73,42 +73,44 @@ class SizeOutcome:
 class SizeRun:
     """One size, run by one worker group; `outcome` holds all calls so far, however the run ends."""
 
-    def __init__(self, rig: Rig, size: str, *, known: SizeOutcome | None = None) -> None:
+    def __init__(self, setup: GroupSetup, size: str, *, known: SizeOutcome | None = None) -> None:
         """Open the size and call the reference; few calls are enough where it is `known` from an earlier group."""
-        self._rig = rig
+        self._setup = setup
         self._size = size
         self._known = known
-        with rig.stages(Stage.PREPARING, f"{size}: reference and first inputs", None):
-            self._opened = rig.trusted.open_size(problem=rig.problem.slug, size=size, dtype=rig.dtype, key=rig.key)
-            self._clock = ReferenceClock(rig.trusted, self._opened, rig.draws)
+        with setup.stages(Stage.PREPARING, f"{size}: reference and first inputs", None):
+            self._opened = setup.trusted.open_size(
+                problem=setup.problem.slug, size=size, dtype=setup.dtype, key=setup.key
+            )
+            self._clock = ReferenceClock(setup.trusted, self._opened, setup.draws)
             self._speed = self._open_reference()
         payload_bytes = 0 if known is None else known.record.payload_bytes
         self._at_size = SizeEvidence(size=size, dims=self._opened.dims, payload_bytes=payload_bytes)
-        self._checks = CallChecks(rig.policy, size=size, warn=self._at_size.warn)
+        self._checks = CallChecks(setup.policy, size=size, warn=self._at_size.warn)
         self._head_start = HeadStart() if known is None else HeadStart(waits_for_queue=known.queues, is_fixed=True)
         self._caller = Caller(
-            rig.group,
-            rig.trusted.oracle,
+            setup.group,
+            setup.trusted.oracle,
             opened=self._opened,
             at_size=self._at_size,
-            draws=rig.draws,
-            numbers=rig.numbers,
+            draws=setup.draws,
+            numbers=setup.numbers,
             reference_s=self._speed.call_s,
-            first_call_s=rig.first_call_s,
+            first_call_s=setup.first_call_s,
             head_start=self._head_start,
-            policy=rig.policy,
+            policy=setup.policy,
             checks=self._checks,
         )
         self._series = Series(
             speed=self._speed,
-            bare_ns=rig.bare.sandbox_ns,
-            reference_bare_ns=rig.bare.reference_ns,
+            bare_ns=setup.bare.sandbox_ns,
+            reference_bare_ns=setup.bare.reference_ns,
         )
         self._links: LinkTraffic | None = None
         self._work: RecordedWork | None = None
         self._timeline: CallTimeline | None = None
         # The first group has made the calls in regimes.
-        self._regimes = tuple(rig.regimes.get(size, ())) if known is None else ()
+        self._regimes = tuple(setup.regimes.get(size, ())) if known is None else ()
 
     def last_regime(self) -> Regime | None:
         """The regime of the last call; None for the inputs of timed calls."""
@@ -129,37 +131,37 @@ class SizeRun:
 
     def verify(self) -> None:
         """The calls before any leg, every one compared; raises Ended and GroupTrouble."""
-        settings, is_timed = self._rig.plan.settings, self._rig.policy.mode.is_timed
+        settings, is_timed = self._setup.plan.settings, self._setup.policy.mode.is_timed
         count = settings.check_calls if not is_timed else _OPENING_CALLS if self._known is None else 1
         # In a timed mode the regimes lie among the timed calls.
-        calls = check_calls(count, regimes=() if is_timed else self._regimes, policy=self._rig.policy)
+        calls = check_calls(count, regimes=() if is_timed else self._regimes, policy=self._setup.policy)
         for number, (kind, regime) in enumerate(calls):
-            with self._rig.stages(
+            with self._setup.stages(
                 Stage.VERIFYING, f"{self._size}: call {number + 1} of {len(calls)}", number / len(calls)
             ):
-                self._caller.call(verify=True, kind=kind, regime=regime or self._rig.only)
+                self._caller.call(verify=True, kind=kind, regime=regime or self._setup.only)
         self.look_at_memory()
 
     def look_at_memory(self) -> None:
         """Note how much memory judge and submission hold; raises EvaluatorError."""
-        self._at_size.memory = gpu_memory.most(self._at_size.memory, self._rig.memory.look())
+        self._at_size.memory = gpu_memory.most(self._at_size.memory, self._setup.memory.look())
 
     def warm_up(self) -> None:
         """Calls that only bring the program to its steady speed, as the reference had; raises Ended."""
         begun, done = time.monotonic(), 0
-        with self._rig.stages(Stage.VERIFYING, f"{self._size}: reaching a steady speed", None):
+        with self._setup.stages(Stage.VERIFYING, f"{self._size}: reaching a steady speed", None):
             while done < _WARM_CALLS and time.monotonic() - begun < _WARM_S:
                 self._caller.call(verify=False)
                 done += 1
 
     def time(self) -> None:
         """Time both programs side by side; raises Ended."""
-        rig, series = self._rig, self._series
+        setup, series = self._setup, self._series
         series.queues = self._head_start.waits_for_queue
-        series.gpus += rig.watch.read("before")
-        with cpu_sets.host_on(rig.plan.shares):
+        series.gpus += setup.watch.read("before")
+        with cpu_sets.host_on(setup.plan.shares):
             SeriesRun(
-                rig,
+                setup,
                 self._at_size,
                 series=series,
                 clock=self._clock,
@@ -167,26 +169,26 @@ class SizeRun:
                 regimes=self._regimes,
                 records=self._records,
             ).run()
-        series.gpus += rig.watch.read("after")
+        series.gpus += setup.watch.read("after")
         self.look_at_memory()
-        series.processes = rig.group.count_processes()
+        series.processes = setup.group.count_processes()
 
     def loop(self) -> None:
         """Run both programs back to back on unchanging inputs, as the published harness does. Not part of the score."""
-        if any(argument.mutable or argument.scratch for argument in self._rig.problem.arguments):
+        if any(argument.mutable or argument.scratch for argument in self._setup.problem.arguments):
             return
         times = max(2, min(_MOST_LOOPED, int(_LOOPED_S / max(self._speed.call_s, 1e-9))))
-        with self._rig.stages(Stage.TIMING, f"{self._size}: calls back to back", None):
+        with self._setup.stages(Stage.TIMING, f"{self._size}: calls back to back", None):
             self._series.looped_ns = _per_call(self._caller.loop, times)
-            self._series.reference_looped_ns = _per_call(self._rig.trusted.reference.loop, times)
+            self._series.reference_looped_ns = _per_call(self._setup.trusted.reference.loop, times)
 
     def count_links(self) -> None:
         """A few ordinary calls, around which the host reads the counters of the links."""
-        rig = self._rig
-        with rig.stages(Stage.VERIFYING, f"{self._size}: bytes on the links", None):
-            cost = rig.problem.cost(self._opened.dims, rig.plan.profile.world_size, element_bytes(rig.dtype))
+        setup = self._setup
+        with setup.stages(Stage.VERIFYING, f"{self._size}: bytes on the links", None):
+            cost = setup.problem.cost(self._opened.dims, setup.plan.profile.world_size, element_bytes(setup.dtype))
             self._links = nvlink.count(
-                rig.plan.gpus,
+                setup.plan.gpus,
                 least_bytes=cost.wire_bytes,
                 call=lambda around: self._caller.call(verify=False, around=around),
             )
@@ -203,10 +205,10 @@ class SizeRun:
 
     def _recorded(self) -> tuple[RecordedWork, CallTimeline | None]:
         """The recorded call, summed up and as a timeline."""
-        files = [recorded_call.create() for _ in range(self._rig.plan.profile.world_size)]
+        files = [recorded_call.create() for _ in range(self._setup.plan.profile.world_size)]
         try:
             with (
-                self._rig.stages(Stage.VERIFYING, f"{self._size}: recording kernels and copies", None),
+                self._setup.stages(Stage.VERIFYING, f"{self._size}: recording kernels and copies", None),
                 recorded_call.window() as seen,
             ):
                 self._caller.call(verify=True, kind=CallKind.RECORDED, recordings=files)
@@ -226,16 +228,16 @@ class SizeRun:
 
     def _record(self) -> SizeRecord:
         """Every call so far."""
-        rig = self._rig
-        floor = floor_us(rig.problem, self._opened.dims, rig.plan.profile, rig.dtype)
-        return self._series.record(self._at_size, floor_us=floor, group_number=rig.group_number, links=self._links)
+        setup = self._setup
+        floor = floor_us(setup.problem, self._opened.dims, setup.plan.profile, setup.dtype)
+        return self._series.record(self._at_size, floor_us=floor, group_number=setup.group_number, links=self._links)
 
     def _open_reference(self) -> SteadySpeed:
         """The reference's calls before the first leg: many in the first group, a few in a later one."""
         if self._known is not None:
             self._clock.reopen(self._known.speed, calls=_OPENING_CALLS)
             return self._known.speed
-        if self._rig.plan.profile.is_ranked_by_speed and self._rig.policy.mode.is_timed:
+        if self._setup.plan.profile.is_ranked_by_speed and self._setup.policy.mode.is_timed:
             return self._clock.open(calls=_STEADY_CALLS, seconds=_STEADY_S)
         return self._clock.open(calls=2, seconds=0.0)
 

@@ -164,9 +164,9 @@ def score(value: float | None) -> str:
 
 
 @register.filter
-def tells(low: float | None, high: float | None) -> bool:
+def is_informative(low: float | None, high: float | None) -> bool:
     """Whether the interval of a speedup says anything: otherwise pages say that times were too noisy."""
-    return contract.tells(low, high)
+    return contract.is_informative(low, high)
 
 
 @register.filter

@@ -109,8 +109,8 @@ PROBLEM = Problem(
         SizeName.BASE: Size(dims=fixed(M=1024, N=1024), system="three shards of 2 MiB in bfloat16"),
         SizeName.LARGE: Size(
             dims=lambda world_size: {"M": LLAMA_8B // (3 * 4096 * max(8, world_size)), "N": 4096},
-            system="the gradients of Llama 3.1 8B (8.03 billion parameters) as FSDP shards them over eight ranks; fewer "
-            "ranks hold a part of them",
+            system="the gradients of Llama 3.1 8B (8.03 billion parameters) as FSDP shards them over eight ranks; "
+            "fewer ranks hold a part of them",
         ),
     },
     cost=cost,

@@ -18,7 +18,7 @@ Stages = Callable[[Stage, str, float | None], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bare:
+class BareCallTimes:
     """Times of bare calls in ns: in sandbox ranks before they could read a submission, and in reference ranks."""
 
     sandbox_ns: tuple[int, ...] = ()
@@ -26,7 +26,7 @@ class Bare:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rig:
+class GroupSetup:
     """What all sizes of one worker group have in common.
 
     Attributes:
@@ -48,7 +48,7 @@ class Rig:
     trusted: TrustedRanks
     group: WorkerGroup
     group_number: int
-    bare: Bare
+    bare: BareCallTimes
     memory: GpuMemory
     watch: SlotWatch
     policy: CallPolicy
