@@ -59,7 +59,10 @@ HANGING = {
 while True:
     pass
 """),
-    "sleeps in the library at import": _program("ctypes.CDLL(None).sleep(3600)"),
+    "sleeps in the library at import": _program("""
+while True:
+    ctypes.CDLL(None).sleep(3600)
+"""),
     "loops in a call": _in_call("""
 while True:
     pass

@@ -1,10 +1,12 @@
 """Trusted ranks between evaluations: their replacements import ahead, and serve in their place."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import JudgeSettings
 from evaluator.host.process.spawner import Spawner
@@ -56,6 +58,22 @@ def test_a_replacement_that_has_ended_is_passed_over(kept: KeptRanks) -> None:
     ended._process.kill()  # noqa: SLF001
     ended._process.wait(timeout=30)  # noqa: SLF001
     assert kept.take() is not ended
+
+
+def test_ranks_that_do_not_start_are_replaced_once(tmp_path: Path) -> None:
+    profile, settings = profiles.get(PROFILE), JudgeSettings(profile=PROFILE, work_dir=tmp_path)
+    in_no_time = dataclasses.replace(settings, start_s=0.0)
+    to_come = [in_no_time, settings, in_no_time, in_no_time, settings]
+    with Spawner() as spawner:
+        kept = KeptRanks(lambda: TrustedRanks(profile, to_come.pop(0), spawner=spawner, work_dir=tmp_path))
+        try:
+            assert kept.take().is_alive
+            kept.drop()
+            with pytest.raises(EvaluatorError, match="0 s"):
+                kept.take()
+            assert len(to_come) == 1
+        finally:
+            kept.close()
 
 
 def test_nothing_of_them_is_left(kept: KeptRanks, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ PROGRAMS = [
     ("deadlock", Verdict.DEADLOCK, 0, "rank 0 waits in all_reduce called at solution.py:7"),
     ("deadlock_with_open_signals", Verdict.DEADLOCK, 0, "solution.py:13 (collective 1 of the call, all_reduce of"),
     ("crossed_collectives", Verdict.DEADLOCK, None, "ranks 0, 1 wait in recv called at solution.py:7"),
+    ("thread_goes_on", Verdict.TIMEOUT, 0, "beside threads that may still act"),
     ("infinite_loop", Verdict.TIMEOUT, 1, "rank 0 waits in all_reduce"),
     ("hangs_on_import", Verdict.TIMEOUT, None, "importing"),
     ("stale_cache", Verdict.STALE_OUTPUT, 0, "earlier call"),

@@ -1,17 +1,22 @@
 """Worker groups that are kept for the next evaluation and the evaluation that runs meanwhile."""
 
+import contextlib
 import dataclasses
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from evaluator.contract import Mode, Stage, Verdict
 from evaluator.host import Judge
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
+from tests.evaluator.test_faults import processes_of
 
 
 def test_nothing_is_timed_while_a_group_for_later_still_starts(tmp_path: Path) -> None:
@@ -43,6 +48,37 @@ def test_a_rank_that_ended_while_it_waited_is_nobodys_fault_and_costs_no_evaluat
             time.sleep(0.01)
         report = judge.evaluate(request_for("correct"))
     assert report.verdict is Verdict.PASSED, report.message
+
+
+@pytest.mark.parametrize("mode", [Mode.CHECK, Mode.RANKED])
+def test_groups_that_end_before_they_are_ready_are_replaced_within_the_evaluation(tmp_path: Path, mode: Mode) -> None:
+    """As where they start while an earlier program's processes still hold memory: that must not cost this one a try."""
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25, blocks=2, warm=False)
+    with Judge(settings) as judge:
+        ended: list[int] = []
+        report = judge.evaluate(request_for("correct", mode=mode), progress=_ends_groups(tmp_path, ended))
+        assert len(ended) > 2, "launchers and their ranks"
+        assert report.verdict is Verdict.PASSED, report.message
+        assert not judge.error_log
+        assert not judge.quarantine
+        assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+
+
+def test_groups_that_cannot_be_replaced_are_a_failure_of_the_node_at_once(tmp_path: Path) -> None:
+    work_dir = tmp_path / "work"
+    work_dir.mkdir()
+    with Judge(dataclasses.replace(SETTINGS, work_dir=work_dir, warm=False)) as judge:
+        ended: list[int] = []
+        strike = _ends_groups(work_dir, ended)
+
+        def look(stage: Stage, words: str, fraction: float | None) -> None:
+            strike(stage, words, fraction)
+            if ended and work_dir.exists():
+                shutil.rmtree(work_dir)
+
+        report = judge.evaluate(request_for("correct"), progress=look)
+        assert len(ended) > 2, "launchers and their ranks"
+    assert report.verdict is Verdict.JUDGE_FAILURE, report.findings
 
 
 def test_a_group_that_is_being_prepared_has_no_ranks_until_it_is_let_start(tmp_path: Path) -> None:
@@ -92,6 +128,23 @@ def test_after_a_bad_end_no_ranks_start_before_the_slot_has_proved_clean(tmp_pat
         assert report.verdict is Verdict.CRASHED, report.message
         assert seen == [[False]]
         assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+
+
+def _ends_groups(work_dir: Path, ended: list[int]) -> Callable[[Stage, str, float | None], None]:
+    """Ends all worker groups once an evaluation waits for them; the numbers of their processes come into `ended`."""
+
+    def look(_stage: Stage, words: str, _fraction: float | None) -> None:
+        if words == "waiting for the ranks" and not ended:
+            ended.extend(processes_of("arena/rank/launcher.py"))
+            for pid in ended:
+                with contextlib.suppress(ProcessLookupError):  # some end with the one before
+                    os.kill(pid, signal.SIGKILL)
+            deadline = time.monotonic() + 20
+            while any(Path(f"/proc/{pid}").exists() for pid in ended):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+
+    return look
 
 
 def _prepares_beside(judge: Judge) -> Callable[[Stage, str, float | None], None]:

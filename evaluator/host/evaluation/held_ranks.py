@@ -1,13 +1,18 @@
 """The ranks that one evaluation holds: trusted ones, and one or two worker groups."""
 
+import logging
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
 from evaluator.errors import EvaluatorError
 from evaluator.host.evaluation.job import Job
+from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
+
+logger = logging.getLogger(__name__)
 
 
 class HeldRanks:
@@ -16,8 +21,8 @@ class HeldRanks:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._trusted: TrustedRanks | None = None
-        self._group: WorkerGroup | None = None
-        self._second: WorkerGroup | None = None
+        self._start_new: Callable[[], WorkerGroup] | None = None
+        self._groups: list[WorkerGroup] = []
         self._has_waited = False
 
     @property
@@ -30,9 +35,9 @@ class HeldRanks:
     @property
     def group(self) -> WorkerGroup:
         """The present worker group; raises EvaluatorError where there is none."""
-        if self._group is None:
+        if not self._groups:
             raise EvaluatorError("there is no worker group")
-        return self._group
+        return self._groups[0]
 
     @property
     def are_taken(self) -> bool:
@@ -42,24 +47,26 @@ class HeldRanks:
     @property
     def has_second(self) -> bool:
         """Whether a second worker group is to come."""
-        return self._second is not None
+        return len(self._groups) > 1
 
     def take(self, take_trusted: Callable[[], TrustedRanks], waiting: WaitingGroups) -> None:
         """Take all ranks that the job needs, and let them start; raises EvaluatorError."""
         self._trusted = take_trusted()
-        self._group = waiting.take()
-        self._group.start_ranks()
+        self._start_new = waiting.start_new
+        self._groups.append(waiting.take())
+        self.group.start_ranks()
         if self._job.second_share:
-            self._second = waiting.take()
-            self._has_waited = self._second.has_ranks
-            self._second.start_ranks()
+            second = waiting.take()
+            self._groups.append(second)
+            self._has_waited = second.has_ranks
+            second.start_ranks()
 
     def wait_until_ready(self, waiting: WaitingGroups) -> None:
         """Return once the ranks are ready, as none may start during a measurement; raises EvaluatorError.
 
         Only a second group that had to be started just now starts while the first one imports and is verified.
         """
-        self.group.wait_until_ready(within=self._job.hold.answer, cancelled=self._job.cancelled)
+        self._make_ready(0)
         if self._has_waited:
             self.wait_for_second()
         if self._job.mode.is_timed:
@@ -67,26 +74,48 @@ class HeldRanks:
 
     def wait_for_second(self) -> None:
         """Return once the second worker group is ready, or at once where none is to come; raises EvaluatorError."""
-        if self._second is not None:
-            self._second.wait_until_ready(within=self._job.hold.answer, cancelled=self._job.cancelled)
+        if self.has_second:
+            self._make_ready(1)
 
     def change_group(self) -> None:
         """End the present worker group; the second one is the present one then. Raises EvaluatorError."""
-        first, self._group, self._second = self._group, self._second, None
-        if first is not None:
-            first.close(within=self._job.hold.killing)
-        self.group.wait_until_ready(within=self._job.hold.answer, cancelled=self._job.cancelled)
+        self._groups.pop(0).close(within=self._job.hold.killing)
+        self._make_ready(0)
 
     def stop(self) -> None:
         """Let the processes of the worker groups end, without waiting for that."""
-        for group in (self._group, self._second):
-            if group is not None:
-                group.stop()
+        for group in self._groups:
+            group.stop()
 
     def close(self) -> None:
         """End the worker groups; raises EvaluatorError where a part of one is left."""
-        held, self._group, self._second = (self._group, self._second), None, None
+        held, self._groups = self._groups, []
         with ExitStack() as stack:
             for group in held:
-                if group is not None:
-                    stack.callback(group.close, within=self._job.hold.killing)
+                stack.callback(group.close, within=self._job.hold.killing)
+
+    def _make_ready(self, number: int) -> None:
+        """Return once a worker group is ready. One that does not start is replaced, once. Raises EvaluatorError.
+
+        Its ranks may have started while those of another evaluation still held memory. That one's author must not
+        cost this one a try.
+        """
+        try:
+            self._wait_for(self._groups[number])
+        except EvaluationCancelled:
+            raise
+        except EvaluatorError as error:
+            if time.monotonic() >= self._job.hold.deadline:
+                raise
+            logger.warning("a worker group did not start, and a new one is tried: %s", error)
+            self._replace(number)
+            self._wait_for(self._groups[number])
+
+    def _wait_for(self, group: WorkerGroup) -> None:
+        group.wait_until_ready(within=self._job.hold.answer, cancelled=self._job.cancelled)
+
+    def _replace(self, number: int) -> None:
+        """End a worker group that holds nothing of the submission, then start another in its place."""
+        assert self._start_new is not None
+        self._groups.pop(number).close(within=self._job.hold.killing)
+        self._groups.insert(number, self._start_new())

@@ -1,14 +1,24 @@
-"""What GPUs did between two moments, by the driver's performance counters (NVML's GPM, on Hopper and later)."""
+"""What GPUs did between two moments, by the driver's performance counters (NVML's GPM, on Hopper and later).
+
+They serve alarms alone. So whatever goes wrong here means that nothing was read, and never ends an evaluation.
+"""
 
 import contextlib
+import logging
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from evaluator.host.machine import nvml
 
+logger = logging.getLogger(__name__)
+
 _MIB = 1024**2
+_MOST_MIB_PER_S = 1e7
+_MOST_PERCENT = 110.0
+"""More than this is no reading: 10 TB/s over PCIe, and a share of the bandwidth well above all of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +28,25 @@ class Activity:
     pcie_sent_bytes: int
     pcie_received_bytes: int
     dram_percent: int
+
+    @classmethod
+    def over(cls, seconds: float, *, sent: float, received: float, dram_percent: float) -> Self | None:
+        """The same from rates: MiB a second sent and received, and a percentage. None where one of them is none.
+
+        Over a very short time the driver may answer what is no number.
+        """
+        is_read = _is_within(_MOST_MIB_PER_S, sent, received) and _is_within(_MOST_PERCENT, dram_percent)
+        if not is_read or not _is_within(math.inf, seconds):
+            return None
+        return cls(
+            pcie_sent_bytes=int(sent * _MIB * seconds),
+            pcie_received_bytes=int(received * _MIB * seconds),
+            dram_percent=round(dram_percent),
+        )
+
+
+def _is_within(most: float, *values: float) -> bool:
+    return all(math.isfinite(value) and 0 <= value <= most for value in values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,13 +63,14 @@ class GpuCounters:
     def __init__(self, gpus: Sequence[int]) -> None:
         self._nvml: Any = None
         self._handles: dict[int, Any] = {}
+        self._held: list[Any] = []
         if not gpus:
             return
         try:
             import pynvml  # noqa: PLC0415 - only GPU nodes have it
         except ImportError:
             return
-        with contextlib.suppress(pynvml.NVMLError):
+        with _left_unread():
             pynvml.nvmlInit()
             self._nvml = pynvml
             found = {minor: handle for minor, handle in nvml.handles(pynvml) if minor in gpus}
@@ -48,40 +78,38 @@ class GpuCounters:
                 self._handles = found
 
     def close(self) -> None:
-        """Release the library."""
+        """Release the library, and what was sampled and not taken."""
+        self._free(tuple(self._held))
         library, self._nvml, self._handles = self._nvml, None, {}
         if library is not None:
-            with contextlib.suppress(library.NVMLError):
+            with _left_unread():
                 library.nvmlShutdown()
 
     def now(self) -> Moment | None:
         """The counters now; None where they cannot be read."""
         if not self._handles:
             return None
-        taken: list[Any] = []
-        try:
-            for handle in self._handles.values():
-                taken.append(self._nvml.nvmlGpmSampleAlloc())
-                self._nvml.nvmlGpmSampleGet(handle, taken[-1])
-        except self._nvml.NVMLError:
-            self._free(taken)
-            return None
-        return Moment(at=time.monotonic(), samples=tuple(taken))
+        with _left_unread():
+            samples = tuple(self._sample(handle) for handle in self._handles.values())
+            return Moment(at=time.monotonic(), samples=samples)
+        return None
 
     def since(self, first: Moment | None) -> dict[int, Activity]:
         """What each GPU did since `first`, by minor number; empty where that cannot be read."""
-        if first is None:
-            return {}
-        last = self.now()
-        try:
-            if last is None:
-                return {}
-            seconds = last.at - first.at
-            pairs = zip(self._handles, first.samples, last.samples, strict=True)
-            found = {gpu: self._between(*pair, seconds=seconds) for gpu, *pair in pairs}
-        finally:
-            self._free([*first.samples, *(last.samples if last is not None else ())])
+        last = self.now() if first is not None else None
+        found: dict[int, Activity | None] = {}
+        if first is not None and last is not None:
+            with _left_unread():
+                pairs = zip(self._handles, first.samples, last.samples, strict=True)
+                found = {gpu: self._between(*pair, seconds=last.at - first.at) for gpu, *pair in pairs}
+        self._free(tuple(self._held))
         return {gpu: activity for gpu, activity in found.items() if activity is not None}
+
+    def _sample(self, handle: Any) -> Any:
+        sample = self._nvml.nvmlGpmSampleAlloc()
+        self._held.append(sample)
+        self._nvml.nvmlGpmSampleGet(handle, sample)
+        return sample
 
     def _between(self, first: Any, last: Any, *, seconds: float) -> Activity | None:
         library = self._nvml
@@ -95,21 +123,24 @@ class GpuCounters:
         asked.sample1, asked.sample2 = first, last
         for index, metric in enumerate(wanted):
             asked.metrics[index].metricId = metric
-        try:
-            library.nvmlGpmMetricsGet(asked)
-        except library.NVMLError:
-            return None
+        library.nvmlGpmMetricsGet(asked)
         answers = [asked.metrics[index] for index in range(len(wanted))]
         if any(answer.nvmlReturn != library.NVML_SUCCESS for answer in answers):
             return None
         sent, received, dram = (answer.value for answer in answers)
-        return Activity(
-            pcie_sent_bytes=int(sent * _MIB * seconds),
-            pcie_received_bytes=int(received * _MIB * seconds),
-            dram_percent=round(dram),
-        )
+        return Activity.over(seconds, sent=sent, received=received, dram_percent=dram)
 
     def _free(self, samples: Sequence[Any]) -> None:
+        self._held.clear()
         for sample in samples:
-            with contextlib.suppress(self._nvml.NVMLError):
+            with _left_unread():
                 self._nvml.nvmlGpmSampleFree(sample)
+
+
+@contextlib.contextmanager
+def _left_unread() -> Iterator[None]:
+    """Any error inside is logged for the operator, and ends there: drivers and their library differ in what they do."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - what only serves alarms must not end an evaluation
+        logger.info("GPU performance counters could not be read: %r", error)

@@ -1,5 +1,6 @@
 """One rank's reports, parsed strictly: the record that the open command expects, or evidence of tampering."""
 
+import select
 import socket
 from collections.abc import Sequence
 
@@ -81,6 +82,13 @@ class Channel:
     def fileno(self) -> int:
         """The descriptor, for a selector."""
         return self.socket.fileno()
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether no process has the rank's end any more, whatever it sent before."""
+        poller = select.poll()
+        poller.register(self.socket, 0)
+        return any(event & select.POLLHUP for _, event in poller.poll(0))
 
     def send(self, command: Command, descriptors: Sequence[int] = ()) -> None:
         """Send one command; raises OSError where the rank has gone."""

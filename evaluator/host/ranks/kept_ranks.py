@@ -5,12 +5,15 @@ processor, and may run during a measurement.
 """
 
 import contextlib
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from evaluator.contract import Canary
 from evaluator.errors import EvaluatorError
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
+
+logger = logging.getLogger(__name__)
 
 _EVALUATIONS = 50
 """How many evaluations they serve."""
@@ -79,7 +82,7 @@ class KeptRanks:
         if ranks is None or not ranks.is_alive or self.are_spent:
             self.drop()
             ranks = self.start()
-        ranks.wait_until_ready()
+        ranks = self._ready(ranks)
         if not self._uses:
             self._try_out(ranks, is_full=True)
         self._uses += 1
@@ -108,6 +111,20 @@ class KeptRanks:
         if following is not None:
             with contextlib.suppress(EvaluatorError):
                 following.close()
+
+    def _ready(self, ranks: TrustedRanks) -> TrustedRanks:
+        """`ranks` once they are ready. If they do not start, others are started, once; raises EvaluatorError.
+
+        They may have started while something of an earlier evaluation still held memory.
+        """
+        try:
+            ranks.wait_until_ready()
+        except EvaluatorError as error:
+            logger.warning("trusted ranks did not start, and new ones are tried: %s", error)
+            self.drop()
+            ranks = self.start()
+            ranks.wait_until_ready()
+        return ranks
 
     def _try_out(self, ranks: TrustedRanks, *, is_full: bool) -> None:
         failures = ranks.oracle.try_out(is_full=is_full)

@@ -69,6 +69,12 @@ class WaitingGroups:
             group.close()
         return self._start()
 
+    def start_new(self) -> WorkerGroup:
+        """A group that never waited, and whose ranks start now; raises EvaluatorError."""
+        group = self._start()
+        group.start_ranks()
+        return group
+
     @property
     def are_starting(self) -> bool:
         """Whether the ranks of one of them are starting."""

@@ -118,12 +118,16 @@ class Worker:
         """As `location`, for a rank that has not answered: by its stack, its phase and its processor time."""
         frames = stacks.main_thread(self.stack)
         own, waiting = stacks.own_frame(frames, source=source), stacks.waits_in(frames, source=source)
+        is_busy = ticks_before is not None and self.ticks - ticks_before > _busy_ticks()
         if own is not None and waiting is not None:
-            return Standing.IN_COLLECTIVE, f"waits in {waiting} called at {stacks.words(own)}"
+            where = f"waits in {waiting} called at {stacks.words(own)}"
+            if is_busy and stacks.has_threads_that_may_act(self.stack):
+                return Standing.WORKING, f"{where}, beside threads that may still act"
+            return Standing.IN_COLLECTIVE, where
         if phase is Phase.SYNCHRONIZING:
             return Standing.ON_DEVICE, f"waits for work that call {call} left on its GPU"
         where = f"at {stacks.words(own)}" if own is not None else f"({phase.name.lower().replace('_', ' ')})"
-        if ticks_before is not None and self.ticks - ticks_before > _busy_ticks():
+        if is_busy:
             return Standing.WORKING, f"runs {where} {where_in}"
         return Standing.SLEEPING, f"sleeps {where} {where_in}"
 

@@ -71,11 +71,15 @@ class WorkerGroup:
         Raises:
             EvaluatorError: a rank did not join, or has ended since; no submission was involved.
         """
-        if self._is_ready:
-            if not self.is_alive:
-                said = self._sandbox.launcher_text
-                raise EvaluatorError(f"a sandbox rank ended before it had a submission. {said}")
-            return
+        if not self._is_ready:
+            self._join(within=within, cancelled=cancelled)
+        # A rank may have joined and ended before the host reads that it joined.
+        if not self.is_alive:
+            said = self._sandbox.launcher_text
+            raise EvaluatorError(f"a sandbox rank ended before it had a submission. {said}")
+
+    def _join(self, *, within: Callable[[float], float], cancelled: Callable[[], bool]) -> None:
+        """Let the ranks start, and wait until all have joined; raises EvaluatorError."""
         self.start_ranks()
         try:
             self._collect("starting", seconds=within(self._plan.settings.start_s), cancelled=cancelled)
@@ -293,7 +297,9 @@ class WorkerGroup:
     def is_alive(self) -> bool:
         """Whether the sandbox still runs, with every rank."""
         self._conversation.hear_exits()
-        return not self._has_ended() and all(worker.status is None for worker in self._workers)
+        return not self._has_ended() and not any(
+            worker.status is not None or worker.channel.has_hung_up for worker in self._workers
+        )
 
     @property
     def has_ranks(self) -> bool:
