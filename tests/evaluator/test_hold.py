@@ -12,7 +12,7 @@ import pytest
 
 from evaluator.contract import Assignment, EvaluationReport, SlotState, Stage, Verdict
 from evaluator.host import Judge
-from evaluator.host.process.hold import HOLD_AFTER_S, Hold
+from evaluator.host.process.hold import HOLD_AFTER_S, UNHURRIED, Hold
 from evaluator.node.slots import Slot
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
@@ -55,7 +55,8 @@ def test_an_oracle_rank_that_stands_still_does_not_hold_the_slot_for_the_five_mi
     assert report.verdict is Verdict.JUDGE_ERROR
     assert "did not answer" in judge.error_log
     assert not judge.quarantine
-    assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+    # The slot works. A busy machine may need longer than this slot's deadline to show it.
+    assert judge.evaluate(request_for("correct"), hold=UNHURRIED).verdict is Verdict.PASSED
 
 
 @pytest.fixture
