@@ -85,10 +85,10 @@ def _idle(story: Story) -> str:
 
 def _signal(story: Story, rank: RankSplit, waiting_ns: int) -> str:
     busiest = story.worst(_busy_us)
-    text = f"For {_us(waiting_ns / 1000)} of that its queued work waits for a signal, from another rank or from a host"
+    text = f"For {_us(waiting_ns / 1000)} of that its queued work waits for a signal, from another rank or a host."
     if busiest.rank == rank.rank:
-        return f"{text}."
-    return f"{text}: rank {busiest.rank}'s GPU is busy for {_us(_busy_us(busiest))}, its own for {_us(_busy_us(rank))}."
+        return text
+    return f"{text} Rank {busiest.rank}'s GPU is busy for {_us(_busy_us(busiest))}, its own for {_us(_busy_us(rank))}."
 
 
 def _busy_us(rank: RankSplit) -> float:

@@ -385,7 +385,7 @@ class TestSplit:
         found = split(call([(Kind.KERNEL, GEMM, 0, 1000)], short_one), least=least)
         assert found.advice == (
             "For 702 us of 1 ms rank 1's GPU is idle. For 600 us of that its queued work waits for a signal, from "
-            "another rank or from a host: rank 0's GPU is busy for 1 ms, its own for 298 us."
+            "another rank or a host. Rank 0's GPU is busy for 1 ms, its own for 298 us."
         )
         assert (found.largest, found.ranks[1].host_waits) == (Gap.IDLE, 1)
 
