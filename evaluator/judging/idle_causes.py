@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
 
-from evaluator.contract import RankTimeline, Span, SpanKind
-from evaluator.judging.call_parts import Interval, host_waits, united
+from evaluator.contract import RankTimeline, SpanKind
+from evaluator.judging.call_parts import Interval, clipped, host_waits, united
 
 _START_NS = 10_000
 """What lies between a launch and its work, or between two works in a queue, without anybody waiting."""
@@ -38,12 +38,12 @@ def idle_by_cause(rank: RankTimeline, window: Interval) -> dict[Idle, int]:
     a signal. Where the launch is not known, the host is.
     """
     work = sorted((span for span in rank.spans if span.kind.is_on_device), key=lambda span: span.start_ns)
-    busy = united((max(span.start_ns, window[0]), min(span.end_ns, window[1])) for span in work)
+    busy = united(clipped(((span.start_ns, span.end_ns) for span in work), window))
     found = dict.fromkeys(Idle, 0)
     if not busy:
         return found | {Idle.EDGE: window[1] - window[0]}
     found[Idle.EDGE] = busy[0][0] - window[0] + window[1] - busy[-1][1]
-    waits = host_waits(rank, window)
+    waits = united((wait.start_ns, wait.end_ns) for wait in host_waits(rank, window))
     launches = {span.flow: span for span in rank.spans if span.flow and span.kind is SpanKind.LAUNCH}
     starts = [span.start_ns for span in work]
     for (_, begin_ns), (end_ns, _) in pairwise(busy):
@@ -56,7 +56,8 @@ def idle_by_cause(rank: RankTimeline, window: Interval) -> dict[Idle, int]:
     return found
 
 
-def _of_host(waits: Sequence[Span], begin_ns: int, end_ns: int) -> Idle:
+def _of_host(waits: Sequence[Interval], begin_ns: int, end_ns: int) -> Idle:
     """Whether the host waited for the device between the end of one work and the start of the next."""
-    is_waiting = any(wait.start_ns < end_ns and wait.end_ns > begin_ns - _START_NS for wait in waits)
-    return Idle.HOST if is_waiting else Idle.LAUNCH
+    # A stranger decides how many waits there are. None overlaps another, so the last one that began ends last.
+    begun = bisect_left(waits, (end_ns, 0))
+    return Idle.HOST if begun and waits[begun - 1][1] > begin_ns - _START_NS else Idle.LAUNCH
