@@ -25,7 +25,7 @@ def regimes(tensor: str) -> tuple[Regime, ...]:
         ),
         Regime(
             name="below_the_floor",
-            words="all magnitudes are below 1e-12, the least that a scale is made of",
-            settings={"scale": 2.0**-45},
+            words="all magnitudes are so far below 1e-12, the least that a scale is made of, that every code is zero",
+            settings={"scale": 2.0**-70},
         ),
     )

@@ -7,10 +7,12 @@ from statistics import median
 
 from evaluator.contract import CallTimeline, RankTimeline, Span, SpanKind
 from evaluator.judging.call_parts import CollectiveWait, Gap, Interval, Least, Part, RankSplit, host_waits
+from evaluator.judging.idle_causes import Idle, idle_by_cause
 
 _FAR_LESS = 0.7
 """Below this share of another rank's time, a rank's own kernels hint that the other one waited."""
 _FAR_MORE, _FEW_BYTES = 1.5, 2**20
+_UNNAMED = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,10 @@ class Story:
         """The spans in which a rank's host waits for its device inside the call, before it starts more work."""
         return host_waits(self._timeline(rank), self.window)
 
+    def idle_ns(self, rank: int) -> dict[Idle, int]:
+        """How long a rank's GPU is idle, by cause."""
+        return idle_by_cause(self._timeline(rank), self.window)
+
     def name(self, span: Span) -> str:
         """The short name of a span."""
         return short(self.call.names[span.name].name)
@@ -59,18 +65,34 @@ def _idle(story: Story) -> str:
     share = f"For {_us(rank.idle_us)} of {_us(rank.call_us)}"
     if not story.is_on_device:
         return f"{share} rank {rank.rank} runs no operator: it runs Python code, or has returned."
-    waits = story.host_waits(rank.rank)
-    if waits:
+    causes = story.idle_ns(rank.rank)
+    cause = max(causes, key=lambda one: causes[one])
+    if cause is Idle.SIGNAL:
+        return f"{share} rank {rank.rank}'s GPU is idle. {_signal(story, rank, causes[cause])}"
+    if cause is Idle.HOST:
+        waits = story.host_waits(rank.rank)
         return (
             f"{share} rank {rank.rank}'s GPU is idle: its host waits for the device {_times(len(waits))} "
             f"inside the call ({story.name(waits[0])}), and starts the next work only then."
         )
-    if rank.launches > len(story.ranks):
+    if cause is Idle.LAUNCH:
         return (
             f"{share} rank {rank.rank}'s GPU is idle between {rank.launches} kernels and copies. Fewer and longer "
             "ones, or a CUDA graph, would close the gaps."
         )
     return f"{share} rank {rank.rank}'s GPU is idle: it begins later or ends earlier than the other ranks."
+
+
+def _signal(story: Story, rank: RankSplit, waiting_ns: int) -> str:
+    busiest = story.worst(_busy_us)
+    text = f"For {_us(waiting_ns / 1000)} of that its queued work waits for a signal, from another rank or a host."
+    if busiest.rank == rank.rank:
+        return text
+    return f"{text} Rank {busiest.rank}'s GPU is busy for {_us(_busy_us(busiest))}, its own for {_us(_busy_us(rank))}."
+
+
+def _busy_us(rank: RankSplit) -> float:
+    return rank.call_us - rank.idle_us - rank.wait_us
 
 
 def _wait(story: Story) -> str:
@@ -137,11 +159,14 @@ def _mixed(story: Story) -> str:
 
 def _carried(story: Story) -> str:
     """What the links carry, where it is far more than the least."""
-    least = story.least.wire_bytes if story.least is not None else 0
     carried = story.carried_bytes or 0
-    if not least or carried < _FAR_MORE * least or carried - least < _FEW_BYTES:
+    if story.least is None:
         return ""
-    return f" One rank sends {_bytes(carried)} over its links; {_bytes(least)} would do."
+    least = story.least.wire_bytes
+    if carried < _FAR_MORE * least or carried - least < _FEW_BYTES:
+        return ""
+    enough = f"{_bytes(least)} would do" if least else "the problem needs none"
+    return f" One rank sends {_bytes(carried)} over its links; {enough}."
 
 
 _SENTENCES: dict[Gap, Callable[[Story], str]] = {
@@ -160,7 +185,7 @@ def advice(story: Story, gap: Gap) -> str:
 
 def short(name: str, *, most: int = 60) -> str:
     """A kernel's name without its arguments; a long one without its middle."""
-    bare = re.sub(r"^void ", "", name).split("(")[0] or name
+    bare = _UNNAMED.sub("", name).removeprefix("void ").split("(")[0] or name
     bare = re.sub(r"<.*", "", bare) or bare
     return bare if len(bare) <= most else f"{bare[: most - 21]}...{bare[-18:]}"
 

@@ -198,11 +198,11 @@ def rank_split(
 ) -> RankSplit:
     """The shares of one rank between the ends of `window`; `part_of` says what a span is for, None: of no interest."""
     by_part = {
-        wanted: united(_clipped(((one.start_ns, one.end_ns) for one in rank.spans if part_of(one) is wanted), window))
+        wanted: united(clipped(((one.start_ns, one.end_ns) for one in rank.spans if part_of(one) is wanted), window))
         for wanted in Part
     }
     compute, in_wire, mixed = (by_part[wanted] for wanted in (Part.COMPUTE, Part.WIRE, Part.MIXED))
-    waiting = united(_clipped(((wait.start_ns, wait.end_ns) for wait in waits), window))
+    waiting = united(clipped(((wait.start_ns, wait.end_ns) for wait in waits), window))
     wire = without(in_wire, waiting)
     both_ns = length(compute) + length(wire) - length(united([*compute, *wire]))
     moving = united([*compute, *wire])
@@ -255,7 +255,8 @@ def without(intervals: Sequence[Interval], taken: Sequence[Interval]) -> list[In
     return found
 
 
-def _clipped(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
+def clipped(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
+    """What of the intervals lies inside `window`."""
     cut = ((max(start, window[0]), min(end, window[1])) for start, end in intervals)
     return [(start, end) for start, end in cut if end > start]
 

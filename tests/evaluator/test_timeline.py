@@ -29,6 +29,7 @@ from evaluator.host.measure import recorded_call
 from evaluator.host.measure.recorded_call import Window
 from evaluator.judging.call_advice import short
 from evaluator.judging.call_parts import Gap, Least, length, moved_by_kernels, united, without
+from evaluator.judging.idle_causes import Idle, idle_by_cause
 from evaluator.judging.time_split import split
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
@@ -370,6 +371,44 @@ class TestSplit:
         assert found.largest is gap
         assert words in found.advice
 
+    def test_an_idle_gpu_whose_work_is_queued_waits_for_a_signal(self):
+        """As a program does that waits in a stream for another rank's flag, after a short wait of its host."""
+        short_one = [
+            (Kind.KERNEL, GEMM, 0, 100),
+            (Kind.WAIT, SYNCHRONISE, 60, 45),
+            (Kind.LAUNCH, "cudaLaunchKernel", 180, 20, 7),
+            (Kind.LAUNCH, "cudaLaunchKernel", 205, 5, 8),
+            (Kind.KERNEL, GEMM, 202, 98, 7),
+            (Kind.KERNEL, OWN, 900, 100, 8),
+        ]
+        least = Least(arithmetic_us=600, memory_us=5, wire_us=0, wire_bytes=0, flops=1e9)
+        found = split(call([(Kind.KERNEL, GEMM, 0, 1000)], short_one), least=least)
+        assert found.advice == (
+            "For 702 us of 1 ms rank 1's GPU is idle. For 600 us of that its queued work waits for a signal, from "
+            "another rank or a host. Rank 0's GPU is busy for 1 ms, its own for 298 us."
+        )
+        assert (found.largest, found.ranks[1].host_waits) == (Gap.IDLE, 1)
+
+    @pytest.mark.parametrize(
+        ("launch", "cause"),
+        [(880, Idle.LAUNCH), (400, Idle.SIGNAL), (5, Idle.SIGNAL), (890, Idle.LAUNCH)],
+        ids=["late", "halfway", "early", "at the last moment"],
+    )
+    def test_the_launch_of_what_ends_an_idle_time_says_why_it_lasted(self, launch, cause):
+        spans = [
+            (Kind.KERNEL, GEMM, 100, 10),
+            (Kind.LAUNCH, "cudaLaunchKernel", launch, 5, 3),
+            (Kind.KERNEL, GEMM, 900, 100, 3),
+        ]
+        rank = call(spans).ranks[0]
+        causes = idle_by_cause(rank, (0, 1_200_000))
+        assert max((Idle.HOST, Idle.LAUNCH, Idle.SIGNAL), key=causes.__getitem__) is cause
+        assert causes[Idle.EDGE] == 300_000
+        assert sum(causes.values()) == 1_200_000 - 110_000
+
+    def test_a_gpu_that_did_nothing_is_idle_at_the_edge(self):
+        assert idle_by_cause(call([(Kind.WAIT, SYNCHRONISE, 0, 9)]).ranks[0], (0, 500))[Idle.EDGE] == 500
+
     def test_time_in_kernels_that_reach_peers_is_compared_with_the_whole_floor(self):
         least = Least(arithmetic_us=10, memory_us=40, wire_us=30, wire_bytes=2**20, flops=1e9)
         found = split(call([(Kind.KERNEL, OWN, 0, 90)]), primitives=[Primitive.SM_LOAD_STORE], least=least)
@@ -395,6 +434,10 @@ class TestSplit:
         told = split(own, primitives=known, least=least, carried_bytes=9 * 2**20).advice
         assert told.endswith("One rank sends 9 MiB over its links; 1 MiB would do.")
         assert "links" not in split(own, primitives=known, least=least, carried_bytes=2**20).advice
+        nothing = dataclasses.replace(least, wire_us=0, wire_bytes=0)
+        told = split(own, primitives=known, least=nothing, carried_bytes=9 * 2**20).advice
+        assert told.endswith("One rank sends 9 MiB over its links; the problem needs none.")
+        assert "links" not in split(own, primitives=known, least=nothing, carried_bytes=2**10).advice
 
     def test_another_kernel_that_is_longest_on_another_rank_is_named(self):
         own = call([(Kind.KERNEL, "wait_signal", 0, 90)], [(Kind.KERNEL, OWN, 10, 80)])
@@ -424,6 +467,8 @@ class TestSplit:
     def test_names_are_shortened_to_what_distinguishes_them(self):
         assert short(GEMM) == "cutlass::Kernel2"
         assert short(OWN) == "push_tiles"
+        unnamed = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::Opaque<2u>, 4>(Opaque*, int)"
+        assert short(unnamed) == "at::native::CatArrayBatchedCopy"
         assert len(short("x" * 300)) <= 60
 
 

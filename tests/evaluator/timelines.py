@@ -1,5 +1,7 @@
 """Recorded calls as tests need them: of two GPUs, made by hand."""
 
+from typing import Any
+
 from evaluator.contract import CallTimeline, RankTimeline, Span, SpanKind, WorkName
 
 GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16>(Params)"
@@ -9,8 +11,11 @@ PEER_COPY = "Memcpy PtoP (Device -> Device)"
 SYNCHRONISE = "cudaStreamSynchronize"
 
 
-def call(*ranks: list[tuple[SpanKind, str, int, int]], lanes: dict[SpanKind, int] | None = None) -> CallTimeline:
-    """A call of these spans (kind, name, start and duration in us) per rank, on one stream but for `lanes`."""
+def call(*ranks: list[tuple[Any, ...]], lanes: dict[SpanKind, int] | None = None) -> CallTimeline:
+    """A call of these spans per rank, on one stream but for `lanes`.
+
+    A span is its kind, name, start and duration in us, and the flow of a launch and of its work where there is one.
+    """
     where = {SpanKind.LAUNCH: 2, SpanKind.WAIT: 2, SpanKind.COLLECTIVE: 2, SpanKind.OPERATOR: 2} | (lanes or {})
     names: dict[str, int] = {}
     timelines = []
@@ -23,8 +28,9 @@ def call(*ranks: list[tuple[SpanKind, str, int, int]], lanes: dict[SpanKind, int
                 start_ns=start * 1000,
                 ns=us * 1000,
                 bytes=us * 100_000 if kind is SpanKind.COPY else 0,
+                flow=flow[0] if flow else 0,
             )
-            for kind, name, start, us in spans
+            for kind, name, start, us, *flow in spans
         )
         last = max((span.end_ns for span in made), default=0)
         timelines.append(

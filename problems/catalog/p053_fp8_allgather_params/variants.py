@@ -40,9 +40,9 @@ def codes_on_the_wire(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[T
 
 
 def by_reciprocal(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
-    """Multiplies by the reciprocal of the scale: some ties fall to the other side."""
+    """Multiplies by the reciprocal of the scale, whose floor is not rounded to bfloat16: some ties fall elsewhere."""
     updated = _shifted(flat_param_shard, amax_history)
-    scale = _scale(updated)
+    scale = updated.max().float().clamp(min=1e-12) / 448
     codes = (flat_param_shard.float() * (1 / scale)).clamp(-448, 448).to(E4M3)
     return _gathered(codes, scale, flat_param_shard.dtype), updated
 
