@@ -78,7 +78,8 @@ def each(gpus: Sequence[int], look: Callable[[Any, Any, int], _Seen]) -> tuple[_
         return ()
     try:
         return tuple(look(pynvml, handle, minor) for minor, handle in handles(pynvml) if minor in gpus)
-    except pynvml.NVMLError:
+    # The second is raised where the driver is older than the package; it is none of the first.
+    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):
         return ()
     finally:
         with contextlib.suppress(pynvml.NVMLError):
