@@ -72,6 +72,10 @@ def test_ranks_that_do_not_start_are_replaced_once(tmp_path: Path) -> None:
             with pytest.raises(EvaluatorError, match="0 s"):
                 kept.take()
             assert len(to_come) == 1
+            kept.limit(lambda seconds: min(seconds, 1.0))
+            with pytest.raises(EvaluatorError, match="0 s"):
+                kept.take()
+            assert len(to_come) == 1, "no others where the evaluation has no time left"
         finally:
             kept.close()
 

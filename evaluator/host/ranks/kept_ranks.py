@@ -18,6 +18,9 @@ logger = logging.getLogger(__name__)
 _EVALUATIONS = 50
 """How many evaluations they serve."""
 
+_STARTING_S = 5.0
+"""With less time than this left, no others are started in place of ranks that did not start."""
+
 
 class KeptRanks:
     """Provides trusted ranks that are ready and whose devices passed the canary.
@@ -113,13 +116,15 @@ class KeptRanks:
                 following.close()
 
     def _ready(self, ranks: TrustedRanks) -> TrustedRanks:
-        """`ranks` once they are ready. If they do not start, others are started, once; raises EvaluatorError.
+        """`ranks` once they are ready, or others in their place, once, if there is time; raises EvaluatorError.
 
         They may have started while something of an earlier evaluation still held memory.
         """
         try:
             ranks.wait_until_ready()
         except EvaluatorError as error:
+            if self._within is not None and self._within(_STARTING_S) < _STARTING_S:
+                raise
             logger.warning("trusted ranks did not start, and new ones are tried: %s", error)
             self.drop()
             ranks = self.start()
