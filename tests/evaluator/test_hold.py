@@ -18,7 +18,7 @@ from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
 from tests.evaluator.test_faults import processes_of
 
-DEADLINE_S = 8.0
+DEADLINE_S = 20.0
 SLACK_S = 10.0
 """For starting and ending the judge's own threads on a busy machine."""
 
