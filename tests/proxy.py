@@ -82,7 +82,11 @@ def _caddy(folder: Path, visitor: Proxied) -> Iterator[None]:
         yield
     finally:
         caddy.terminate()
-        caddy.wait(20)
+        try:
+            caddy.wait(20)
+        except subprocess.TimeoutExpired:  # it waits for live pages that are still open
+            caddy.kill()
+            caddy.wait(20)
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
