@@ -17,6 +17,7 @@ from evaluator.host.ranks.waiting_groups import WaitingGroups
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
 from tests.evaluator.test_faults import processes_of
+from tests.stack import wait_until
 
 
 def test_nothing_is_timed_while_a_group_for_later_still_starts(tmp_path: Path) -> None:
@@ -107,7 +108,8 @@ def test_a_group_that_never_had_ranks_leaves_nothing(tmp_path: Path) -> None:
         processes = waiting.processes
         assert processes
         waiting.close()
-        assert not [pid for pid in processes if Path(f"/proc/{pid}").exists()]
+        # Whoever inherits a process that was killed reaps it a moment later.
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes), what="they are gone", seconds=10)
         assert not waiting.folders
 
 
