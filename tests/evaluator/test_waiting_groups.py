@@ -109,7 +109,9 @@ def test_a_group_that_never_had_ranks_leaves_nothing(tmp_path: Path) -> None:
         assert processes
         waiting.close()
         # Whoever inherits a process that was killed reaps it a moment later.
-        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes), what="they are gone", seconds=10)
+        wait_until(
+            lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes), what="they are gone", seconds=10
+        )
         assert not waiting.folders
 
 
