@@ -26,11 +26,11 @@ class JudgeOutOfMemory(OutOfDeviceMemory):
 
 
 @contextmanager
-def without_the_submission() -> Iterator[None]:
-    """Errors inside are the node's: no process involved holds anything of the submission."""
+def without_the_submission(*, but: tuple[type[EvaluatorError], ...] = ()) -> Iterator[None]:
+    """Errors inside are the node's: no process involved holds anything of the submission. Those of `but` pass."""
     try:
         yield
-    except (EvaluationCancelled, NodeTrouble):
+    except (EvaluationCancelled, NodeTrouble, *but):
         raise
     except EvaluatorError as error:
         raise NodeTrouble(str(error)) from error

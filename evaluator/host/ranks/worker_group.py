@@ -8,10 +8,9 @@ from pathlib import Path
 from evaluator.arena import protocol
 from evaluator.arena.protocol import Command, CommandKind, Report
 from evaluator.contract import SourceBundle
-from evaluator.errors import EvaluatorError
 from evaluator.host.building.builder import Built
 from evaluator.host.clock.call_clock import CallTime, Opening, UnseenEnd
-from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind, Observation
+from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind, Observation, RanksLost
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.channel import Channel
 from evaluator.host.ranks.conversation import Answers, Conversation, StandsStill, never_stands_still
@@ -69,14 +68,14 @@ class WorkerGroup:
             cancelled: asked often.
 
         Raises:
-            EvaluatorError: a rank did not join, or has ended since; no submission was involved.
+            RanksLost: a rank did not join, or has ended since; no submission was involved.
         """
         if not self._is_ready:
             self._join(within=within, cancelled=cancelled)
         # A rank may have joined and ended before the host reads that it joined.
         if not self.is_alive:
             said = self._sandbox.launcher_text
-            raise EvaluatorError(f"a sandbox rank ended before it had a submission. {said}")
+            raise RanksLost(f"a sandbox rank ended before it had a submission. {said}")
 
     def _join(self, *, within: Callable[[float], float], cancelled: Callable[[], bool]) -> None:
         """Let the ranks start, and wait until all have joined; raises EvaluatorError."""
@@ -86,7 +85,7 @@ class WorkerGroup:
         except GroupTrouble as trouble:
             texts = [text for seen in trouble.observations for text in (seen.error, seen.log) if text]
             said = self._sandbox.launcher_text
-            raise EvaluatorError(f"the sandbox ranks did not start: {trouble} {said} {texts}") from trouble
+            raise RanksLost(f"the sandbox ranks did not start: {trouble} {said} {texts}") from trouble
         if (pid := self._workers[0].pid) is not None:
             self._sandbox.processes.hold_namespace(pid)
         self._is_ready = True
@@ -96,9 +95,19 @@ class WorkerGroup:
         self._sandbox.reveal(bundle, built=built)
 
     def import_submission(self, *, seconds: float, cancelled: Callable[[], bool]) -> None:
-        """Let every rank import solution.py; raises GroupTrouble."""
+        """Let every rank import solution.py. None begins before all have read the command.
+
+        Raises:
+            GroupTrouble: not every rank has imported it.
+            RanksLost: a rank ended before it read the command, so none has read the submission.
+        """
         self._conversation.ask([(Command(kind=CommandKind.IMPORT), ())] * len(self._workers))
-        self._collect("importing solution.py", seconds=seconds, cancelled=cancelled)
+        try:
+            self._collect("importing solution.py", seconds=seconds, cancelled=cancelled)
+        except GroupTrouble as trouble:
+            if any(worker.channel.left_unread for worker in self._workers):
+                raise RanksLost(f"a sandbox rank ended before it could read the submission: {trouble}") from trouble
+            raise
 
     def load(
         self, call: int, buffers: Sequence[Sequence[int]], *, seconds: float, cancelled: Callable[[], bool]
@@ -162,13 +171,13 @@ class WorkerGroup:
         """One bare call, while there is no submission: the overhead of a call.
 
         Raises:
-            EvaluatorError: a rank did not answer, or a device did not post the end; no submission was involved.
+            RanksLost: a rank did not answer, or a device did not post the end; no submission was involved.
         """
         command = Command(kind=CommandKind.BARE, call=call)
         try:
             return self._timed([(command, ())] * len(self._workers), opening, seconds=seconds, cancelled=cancelled)[1]
         except (UnseenEnd, GroupTrouble) as trouble:
-            raise EvaluatorError(f"sandbox ranks without a submission: {trouble}") from trouble
+            raise RanksLost(f"sandbox ranks without a submission: {trouble}") from trouble
 
     def loop(self, call: int, *, times: int, seconds: float, cancelled: Callable[[], bool]) -> int:
         """Run the submission `times` times back to back on the inputs of the last call.
