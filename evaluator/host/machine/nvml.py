@@ -1,4 +1,7 @@
-"""Reads GPUs through the driver's management library, without a context on any of them."""
+"""Reads GPUs through the driver's management library, without a context on any of them.
+
+Where the driver does not answer in time, that is as if there were no library.
+"""
 
 import contextlib
 import functools
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from evaluator.contract import GpuReading
+from evaluator.host.machine import driver_calls
 
 _REASONS = {
     0x1: "gpu_idle",
@@ -68,6 +72,13 @@ def each(gpus: Sequence[int], look: Callable[[Any, Any, int], _Seen]) -> tuple[_
     """What `look` makes of library, handle and minor number of each GPU; empty as for `read`."""
     if not gpus:
         return ()
+    try:
+        return driver_calls.ask("state of the GPUs", functools.partial(_each, gpus, look))
+    except driver_calls.DriverSilent:
+        return ()
+
+
+def _each(gpus: Sequence[int], look: Callable[[Any, Any, int], _Seen]) -> tuple[_Seen, ...]:
     try:
         import pynvml  # noqa: PLC0415 - only GPU nodes have it
     except ImportError:
