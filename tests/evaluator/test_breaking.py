@@ -10,7 +10,7 @@ import pytest
 
 from evaluator.contract import Verdict
 from evaluator.host import Judge
-from evaluator.host.process.hold import HOLD_AFTER_S
+from evaluator.host.process.hold import HOLD_AFTER_S, UNHURRIED
 from tests.evaluator.breaking_programs import EXHAUSTING, HANGING, PROGRAMS, RETURNING
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for, request_for_text
@@ -20,6 +20,7 @@ DEADLINE_S = 12.0
 SAMPLE = (
     "stops every process that it sees",
     "forks without end at import",
+    "every signal to the launcher",
     "an error that cannot be told",
     "a million tensors",
     "a tuple 100,000 deep",
@@ -52,6 +53,14 @@ def tried(slot: Judge, name: str) -> tuple[Verdict, float]:
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_program_that_tries_to_break_the_judge_gets_a_verdict_of_its_own(slot: Judge, name: str) -> None:
     tried(slot, name)
+
+
+def test_no_rank_sets_a_limit_for_its_launcher_and_each_may_lower_its_own(slot: Judge) -> None:
+    own = PROGRAMS["limits for the launcher"].replace(
+        "return _right", "resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))\n    return _right"
+    )
+    report = slot.evaluate(request_for_text(own), hold=UNHURRIED)
+    assert report.verdict is Verdict.PASSED, report.findings
 
 
 @pytest.mark.slow
