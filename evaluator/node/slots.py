@@ -20,6 +20,7 @@ from evaluator.contract import (
     SlotState,
     SlotStatus,
     Verdict,
+    request_fields,
 )
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
@@ -240,15 +241,9 @@ def failure_report(
     """A report that the judge failed, and why."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return EvaluationReport(
-        evaluation_id=request.evaluation_id,
-        problem=request.problem,
-        revision=request.revision,
-        source_digest=request.source.digest,
-        backend=request.backend,
-        profile=request.profile,
-        world_size=profiles.get(request.profile).world_size,
-        mode=request.mode,
-        dtype=request.dtype or "",
+        **request_fields(
+            request, world_size=profiles.get(request.profile).world_size, dtype=request.dtype or ""
+        ),
         verdict=verdict,
         message=message,
         started_at=now,
