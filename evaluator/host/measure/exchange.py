@@ -1,17 +1,16 @@
 """The messages of one call: its inputs go to the ranks, the gates open, the ranks answer."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from evaluator.contract import BufferKind, CallKind
 from evaluator.host.clock.call_clock import Opening, UnseenEnd
-from evaluator.host.measure.call_checks import CallChecks, CallPolicy, Exchange
+from evaluator.host.measure.call_checks import Exchange
+from evaluator.host.measure.call_setup import CallSetup
 from evaluator.host.measure.evidence import Ended
-from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, OpenedSize, OracleGroup, PreparedInputs
-from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, PreparedInputs
 
 KEY_BYTES = 32
 """The length of the key that seals a call's inputs."""
@@ -44,30 +43,19 @@ class Exchanges:
         has_called: whether there was a call; the first one may take longer.
     """
 
-    def __init__(
-        self,
-        group: WorkerGroup,
-        oracle: OracleGroup,
-        *,
-        opened: OpenedSize,
-        numbers: Iterator[int],
-        reference_s: float,
-        first_call_s: float,
-        head_start: HeadStart,
-        policy: CallPolicy,
-        checks: CallChecks,
-    ) -> None:
-        settings = policy.settings
-        self._group = group
-        self._oracle = oracle
-        self._opened = opened
-        self._numbers = numbers
-        self._first_call_s = first_call_s
-        self._head_start = head_start
-        self._policy = policy
-        self._checks = checks
-        self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
-        self.mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
+    def __init__(self, setup: CallSetup) -> None:
+        of_group = setup.group_setup
+        settings = of_group.policy.settings
+        self._group = of_group.group
+        self._oracle = of_group.trusted.oracle
+        self._numbers = of_group.numbers
+        self._first_call_s = of_group.first_call_s
+        self._policy = of_group.policy
+        self._opened = setup.opened
+        self._head_start = setup.head_start
+        self._checks = setup.checks
+        self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * setup.reference_s)
+        self.mapped = [NOTHING_MAPPED] * len(setup.opened.output_bytes)
         self.has_called = False
 
     def make(self, inputs: list[PreparedInputs], targets: list[int], manner: Manner) -> Exchange:
