@@ -106,9 +106,7 @@ class BuildAhead:
         started_at: str,
     ) -> EvaluationReport:
         return EvaluationReport(
-            **request_fields(
-                request, world_size=self._profile.world_size, dtype=request.dtype or DEFAULT_DTYPE
-            ),
+            **request_fields(request, world_size=self._profile.world_size, dtype=request.dtype or DEFAULT_DTYPE),
             verdict=decided.verdict,
             message=decided.message,
             findings=found,

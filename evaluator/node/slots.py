@@ -241,9 +241,7 @@ def failure_report(
     """A report that the judge failed, and why."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return EvaluationReport(
-        **request_fields(
-            request, world_size=profiles.get(request.profile).world_size, dtype=request.dtype or ""
-        ),
+        **request_fields(request, world_size=profiles.get(request.profile).world_size, dtype=request.dtype or ""),
         verdict=verdict,
         message=message,
         started_at=now,
