@@ -22,6 +22,7 @@ from portal.submissions import actions as submissions
 from portal.submissions import queries as submission_queries
 from portal.submissions.models import Evaluation, GpuUse, State, Submission
 from problems import registry
+from tests.evaluator import odd_archives
 from tests.portal.api.problem import problem_of
 from tests.portal.runs.rows import add, end, join, line, make_run
 
@@ -149,6 +150,21 @@ def test_a_packing_that_cannot_be_stopped_at_a_size_is_refused():
         archive.writestr("allreduce/0/solution.py", b"#" * 1_000_000)
     [parsed] = uploads.read_archive(packed)
     assert "compression method" in parsed.refusal.message
+
+
+@pytest.mark.parametrize("archive", odd_archives.UNREADABLE)
+def test_an_archive_or_a_file_of_it_that_cannot_be_read_is_refused(archive):
+    packed = io.BytesIO(odd_archives.unreadable(archive, path="allreduce/0/solution.py"))
+    with pytest.raises(Refusal) as refused:
+        _raise_refusals(uploads.read_archive(packed))
+    assert ".zip" in refused.value.remedy or "password" in refused.value.remedy
+
+
+def _raise_refusals(lines):
+    """The whole archive is refused by an exception, a file of it in its own line."""
+    for each in lines:
+        if each.refusal is not None:
+            raise each.refusal
 
 
 def test_a_file_without_a_name_is_refused_by_itself(alices, alice):
