@@ -46,7 +46,7 @@ class Exchanges:
     def __init__(self, setup: CallSetup) -> None:
         of_group = setup.group_setup
         settings = of_group.policy.settings
-        self._group = of_group.group
+        self._commands = of_group.group.commands
         self._oracle = of_group.trusted.oracle
         self._numbers = of_group.numbers
         self._first_call_s = of_group.first_call_s
@@ -75,11 +75,11 @@ class Exchanges:
         delays_us = self._delays_us(len(inputs)) if manner.kind is CallKind.SKEWED else (0,) * len(inputs)
         self._load(number, inputs, targets, limit_s=limit_s)
         if manner.recordings:
-            self._group.record(number, manner.recordings, seconds=limit_s, cancelled=self._policy.cancelled)
+            self._commands.record(number, manner.recordings, seconds=limit_s, cancelled=self._policy.cancelled)
         opening = self._opening(manner, delays_us)
         try:
             with self._oracle.watching(limit_s=limit_s) if self._is_on_device else nullcontext(), manner.around:
-                reports, time_taken = self._group.go(
+                reports, time_taken = self._commands.go(
                     number,
                     opening=opening,
                     inputs=() if self._is_on_device else [item.file for item in inputs],
@@ -97,16 +97,16 @@ class Exchanges:
     def loop(self, times: int) -> int:
         """Nanoseconds of `times` calls back to back on the last inputs; raises GroupTrouble."""
         limit_s = self._policy.within(self._limit_s * max(1, times // 10))
-        return self._group.loop(next(self._numbers), times=times, seconds=limit_s, cancelled=self._policy.cancelled)
+        return self._commands.loop(next(self._numbers), times=times, seconds=limit_s, cancelled=self._policy.cancelled)
 
     def store_again(self, number: int, targets: list[int]) -> None:
         """Let the ranks store the outputs of call `number` once more, into `targets`; raises GroupTrouble."""
         limit_s = self._policy.within(self._limit_s)
-        self._group.store(number, targets, seconds=limit_s, cancelled=self._policy.cancelled)
+        self._commands.store(number, targets, seconds=limit_s, cancelled=self._policy.cancelled)
 
     def _load(self, number: int, inputs: list[PreparedInputs], targets: list[int], *, limit_s: float) -> None:
         files = [(item.file, target, *item.areas) for item, target in zip(inputs, targets, strict=True)]
-        self._group.load(
+        self._commands.load(
             number,
             files if self._is_on_device else [(target,) for target in targets],
             seconds=limit_s,
