@@ -12,8 +12,9 @@ from pathlib import Path
 from evaluator.contract import EvaluationReport, EvaluationRequest, Finding, Stage, StageTime, request_fields
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
-from evaluator.host.building.builder import Builder, Built, is_needed
+from evaluator.host.building.builder import Builder, Built
 from evaluator.host.building.builder_process import BuildCancelled, BuildLimits
+from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.evaluation.job import DEFAULT_DTYPE
 from evaluator.host.machine import backends
 from evaluator.host.sandbox import cgroups, doctor

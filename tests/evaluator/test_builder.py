@@ -10,9 +10,10 @@ import pytest
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
 from evaluator.host.building import code_listing, detections
-from evaluator.host.building.builder import Builder, Built, is_needed
+from evaluator.host.building.builder import Builder, Built
 from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
+from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.machine.facts import sources_digest
 from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
 from evaluator.host.process.hold import HOLD_AFTER_S, UNHURRIED, Hold

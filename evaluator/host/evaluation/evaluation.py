@@ -9,7 +9,8 @@ from pathlib import Path
 
 from evaluator.contract import EvaluationReport, EvaluationRequest, Stage
 from evaluator.errors import SubmissionFault
-from evaluator.host.building.builder import Builder, is_needed
+from evaluator.host.building.builder import Builder
+from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.evaluation import conclusion, recorded_reference, reference_alone, report, reveal, source
 from evaluator.host.evaluation.findings import Findings
 from evaluator.host.evaluation.held_ranks import HeldRanks
