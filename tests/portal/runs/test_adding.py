@@ -23,7 +23,7 @@ from portal.submissions import queries as submission_queries
 from portal.submissions.models import Evaluation, GpuUse, State, Submission
 from problems import registry
 from tests.evaluator import odd_archives
-from tests.portal.api.problem import problem_of
+from tests.portal.api.problem import assert_problem
 from tests.portal.runs.rows import add, end, join, line, make_run
 
 pytestmark = pytest.mark.django_db
@@ -116,12 +116,12 @@ def test_sampling_settings_that_no_database_takes_are_refused(alices, value):
         '{"model": "m", "mode": "single_shot", "profile": "cpux2", "sampling": {"temperature": ' + value + "}}"
     )
     answer = alices.generic("POST", "/api/v1/runs/", declaration, content_type="application/json")
-    problem_of(answer, status=422, field="sampling")
+    assert_problem(answer, status=422, field="sampling")
 
 
 def test_half_a_character_is_refused_in_an_answer_that_can_be_written(alices):
     declaration = '{"model": "\\ud800", "mode": "single_shot", "profile": "cpux2"}'
-    problem_of(alices.generic("POST", "/api/v1/runs/", declaration, content_type="application/json"), status=422)
+    assert_problem(alices.generic("POST", "/api/v1/runs/", declaration, content_type="application/json"), status=422)
 
 
 def test_a_path_that_no_archive_holds_is_refused(alice):
@@ -170,7 +170,7 @@ def _raise_refusals(lines):
 def test_a_file_without_a_name_is_refused_by_itself(alices, alice):
     run = make_run(alice)
     attempt = {"problem": "allreduce", "files": {"": "x = 1"}}
-    problem_of(alices.post(f"/api/v1/runs/{run.pk}/attempts/", attempt, format="json"), status=422)
+    assert_problem(alices.post(f"/api/v1/runs/{run.pk}/attempts/", attempt, format="json"), status=422)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("allreduce/0/solution.py", line()["source"])
