@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evaluator.contract import EvaluationRequest
 from evaluator.host.building.builder_process import BuildLimitExceeded
-from evaluator.host.process.hold import Hold
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.sandbox.bubblewrap import Confinement
 
 
@@ -19,17 +19,17 @@ class BuildJob:
         request: whose source is built.
         workdir: a private folder; every step removes what it puts there.
         confinement: how its processes are confined.
-        hold: the times of the evaluation that waits for it.
+        deadlines: of the evaluation that waits for it.
         cancelled: asked often; once true, the build ends.
     """
 
     request: EvaluationRequest
     workdir: Path
     confinement: Confinement
-    hold: Hold
+    deadlines: Deadlines
     cancelled: Callable[[], bool]
 
     def refuse_late(self, doing: str) -> None:
         """Raise BuildLimitExceeded after the evaluation's deadline: a reading that was cut short proves nothing."""
-        if time.monotonic() >= self.hold.deadline:
+        if time.monotonic() >= self.deadlines.evaluation:
             raise BuildLimitExceeded(f"the time of the evaluation was used up after {doing}")

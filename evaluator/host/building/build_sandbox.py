@@ -69,7 +69,7 @@ class BuildSandbox:
                     line_for,
                     environment=variables,
                     limits=self._limits,
-                    hold=job.hold,
+                    deadlines=job.deadlines,
                     inherited=inherited,
                     cancelled=job.cancelled,
                 )

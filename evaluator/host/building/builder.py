@@ -17,8 +17,8 @@ from evaluator.host.building.build_record import BuildRecord, record_of
 from evaluator.host.building.build_sandbox import BuildSandbox
 from evaluator.host.building.builder_process import BuildLimitExceeded, BuildLimits
 from evaluator.host.building.module_reader import ModuleReader
+from evaluator.host.process.deadlines import NO_DEADLINES, Deadlines
 from evaluator.host.process.helper_process import HelperProcess
-from evaluator.host.process.hold import UNHURRIED, Hold
 from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.settings import JudgeSettings
 
@@ -79,7 +79,7 @@ class Builder:
         *,
         workdir: Path,
         sandbox: Confinement,
-        hold: Hold = UNHURRIED,
+        deadlines: Deadlines = NO_DEADLINES,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Built:
         """Build everything that the submission of `request` will ask for, or take it from the cache.
@@ -90,7 +90,7 @@ class Builder:
             request: whose source is built.
             workdir: a private folder for this evaluation; the build removes what it puts there.
             sandbox: how the builder is confined.
-            hold: the times of the evaluation that waits for this build.
+            deadlines: of the evaluation that waits for this build.
             cancelled: polled; once true, the build ends.
 
         Raises:
@@ -99,7 +99,7 @@ class Builder:
         """
         if not what_to_build.is_needed(request):
             return Built(result=BuildResult(succeeded=True, seconds=0.0, cached=False), findings=(), folder=workdir)
-        job = BuildJob(request=request, workdir=workdir, confinement=sandbox, hold=hold, cancelled=cancelled)
+        job = BuildJob(request=request, workdir=workdir, confinement=sandbox, deadlines=deadlines, cancelled=cancelled)
         started = time.monotonic()
         try:
             key = what_to_build.key(request, self._profile)

@@ -34,11 +34,13 @@ class ModuleReader:
             profile=self._profile,
             settings=self._settings,
             workdir=job.workdir,
-            hold=job.hold,
+            deadlines=job.deadlines,
         )
         with self._helper_process() as helper:
             try:
-                return detections.find(artefacts, listings, helper=helper, workdir=job.workdir, within=job.hold.step)
+                return detections.find(
+                    artefacts, listings, helper=helper, workdir=job.workdir, within=job.deadlines.step
+                )
             except HelperLimitExceeded as exceeded:
                 raise BuildLimitExceeded(f"what was built could not be read: {exceeded}") from exceeded
 
@@ -56,7 +58,7 @@ class ModuleReader:
             profile=self._profile,
             settings=self._settings,
             workdir=job.workdir,
-            hold=job.hold,
+            deadlines=job.deadlines,
         )
         job.refuse_late("listing machine code")
         return code

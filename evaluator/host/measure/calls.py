@@ -84,7 +84,7 @@ class Caller:
     def _check_whether_to_go_on(self) -> None:
         if self._policy.cancelled():
             raise EvaluationCancelled("the evaluation was cancelled")
-        if time.monotonic() > self._policy.hold.deadline:
+        if time.monotonic() > self._policy.deadlines.evaluation:
             message = f"the evaluation took longer than {self._policy.settings.evaluation_s:g} s"
             raise Ended([self._checks.finding(Verdict.TIMEOUT, message)])
 
