@@ -73,7 +73,7 @@ class HeldRanks:
         if self._has_waited:
             self.wait_for_second()
         if self._job.mode.is_timed:
-            waiting.wait_until_ready(within=self._job.hold.answer)
+            waiting.wait_until_ready(within=self._job.deadlines.answer)
 
     def wait_for_second(self) -> None:
         """Return once the second worker group is ready, or at once where none is to come; raises EvaluatorError."""
@@ -94,7 +94,7 @@ class HeldRanks:
 
     def change_group(self) -> None:
         """End the present worker group; the second one is the present one then. Raises EvaluatorError."""
-        self._groups.pop(0).close(within=self._job.hold.killing)
+        self._groups.pop(0).close(within=self._job.deadlines.killing)
         self._make_ready(0)
 
     def stop(self) -> None:
@@ -107,7 +107,7 @@ class HeldRanks:
         held, self._groups = self._groups, []
         with ExitStack() as stack:
             for group in held:
-                stack.callback(group.close, within=self._job.hold.killing)
+                stack.callback(group.close, within=self._job.deadlines.killing)
 
     def _make_ready(self, number: int) -> None:
         """Return once a worker group is ready. One that does not start is replaced, once. Raises EvaluatorError.
@@ -121,7 +121,7 @@ class HeldRanks:
             self._replace(number, lost)
 
     def _wait_for(self, group: WorkerGroup) -> None:
-        group.wait_until_ready(within=self._job.hold.answer, cancelled=self._job.cancelled)
+        group.wait_until_ready(within=self._job.deadlines.answer, cancelled=self._job.cancelled)
 
     def _replace(self, number: int, lost: RanksLost) -> None:
         """End a worker group that has read nothing of the submission; return once another is ready in its place.
@@ -130,11 +130,11 @@ class HeldRanks:
             RanksLost: there is no time for another, or it does not start.
         """
         assert self._start_new is not None
-        if time.monotonic() >= self._job.hold.deadline:
+        if time.monotonic() >= self._job.deadlines.evaluation:
             raise lost
         logger.warning("a worker group is replaced: %s", lost)
         try:
-            self._groups.pop(number).close(within=self._job.hold.killing)
+            self._groups.pop(number).close(within=self._job.deadlines.killing)
             self._groups.insert(number, self._start_new())
             self._wait_for(self._groups[number])
         except EvaluationCancelled:
