@@ -86,7 +86,7 @@ class AnswerCollector:
 
     def _look_at_memory(self) -> None:
         """Note where the kernel ended a rank, or all of the sandbox, because the group had no memory left."""
-        killed = next((worker.number for worker in self._workers if worker.was_killed), None)
+        killed = next((worker.number for worker in self._workers if worker.may_have_been_killed), None)
         has_ended = self._conversation.has_noted(IncidentKind.SANDBOX_ENDED)
         if (killed is not None or has_ended) and self._sandbox.processes.memory_kills:
             limit = self._sandbox.memory_limit
