@@ -2,19 +2,17 @@
 
 import dataclasses
 import json
-import math
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from evaluator.contract import Stage, Verdict
+from evaluator.contract import Verdict
 from evaluator.host import Judge
-from evaluator.host.process.deadlines import MOST_OVERRUN_S, NO_DEADLINES, Deadlines
+from evaluator.host.process.deadlines import MOST_OVERRUN_S, NO_DEADLINES
 from tests.evaluator.breaking_programs import EXHAUSTING, HANGING, PROGRAMS, RETURNING
 from tests.evaluator.conftest import SETTINGS
-from tests.evaluator.judging_help import request_for, request_for_text
+from tests.evaluator.judging_help import evaluate_within, request_for, request_for_text
 
 OURS = {Verdict.JUDGE_ERROR, Verdict.JUDGE_FAILURE}
 DEADLINE_S = 12.0
@@ -39,15 +37,7 @@ def slot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 def assert_it_breaks_nothing(slot: Judge, name: str) -> tuple[Verdict, float]:
     """The verdict on a program, which is the program's own and in time; and for how many seconds it held its slot."""
-    deadlines = Deadlines(math.inf)
-
-    def progress(_stage: Stage, words: str, _fraction: float | None) -> None:
-        """The time counts from here on: no program has a share in how long ranks take to start."""
-        if words == "importing solution.py":
-            deadlines.evaluation = time.monotonic() + DEADLINE_S
-
-    report = slot.evaluate(request_for_text(PROGRAMS[name]), progress=progress, deadlines=deadlines)
-    held_s = max(0.0, time.monotonic() - deadlines.evaluation + DEADLINE_S)
+    report, held_s = evaluate_within(slot, request_for_text(PROGRAMS[name]), seconds=DEADLINE_S)
     assert report.verdict not in OURS, f"{name}: {report.findings}\n{slot.error_log}"
     assert not slot.quarantine, f"{name}: {slot.quarantine}"
     assert held_s < DEADLINE_S + MOST_OVERRUN_S, f"{name} held the slot for {held_s:.0f} s"

@@ -27,7 +27,7 @@ from evaluator.node.report_size import MOST_BYTES, fitted
 from evaluator.sources import SourceError, read_source
 from tests.evaluator import fuzz_programs
 from tests.evaluator.conftest import SETTINGS
-from tests.evaluator.judging_help import request_for
+from tests.evaluator.judging_help import evaluate_within, request_for
 
 OURS = {Verdict.JUDGE_ERROR, Verdict.JUDGE_FAILURE}
 DEADLINE_S = 20.0
@@ -39,9 +39,7 @@ GPU_PROFILE = "h200x2-nomc"
 
 @pytest.fixture(scope="module")
 def slot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    settings = dataclasses.replace(
-        SETTINGS, work_dir=tmp_path_factory.mktemp("slot"), evaluation_s=DEADLINE_S, call_limit_s=3.0, import_s=6.0
-    )
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path_factory.mktemp("slot"), call_limit_s=3.0, import_s=6.0)
     with Judge(settings) as judge:
         yield judge
 
@@ -50,9 +48,7 @@ def assert_no_failure_of_ours(slot: Judge, kind: str, seed: str) -> tuple[Evalua
     """The report on one attack, whose verdict is the attack's own and in time; and for how long it held the slot."""
     source = fuzz_programs.JUDGED[kind](random.Random(seed))
     request = msgspec.structs.replace(request_for("correct"), evaluation_id=seed, source=source)
-    start = time.monotonic()
-    report = slot.evaluate(request)
-    held_s = time.monotonic() - start
+    report, held_s = evaluate_within(slot, request, seconds=DEADLINE_S)
     assert report.verdict not in OURS, f"seed {seed}: {report.findings}\n{slot.error_log}\n{source.entry}"
     assert not slot.quarantine, f"seed {seed}: {slot.quarantine}\n{source.entry}"
     assert held_s < LONGEST_HOLD_S, f"seed {seed} held the slot for {held_s:.0f} s\n{source.entry}"

@@ -156,7 +156,7 @@ def test_ranks_belong_to_a_host_user_that_no_other_judge_has(small_judge: Judge,
     if small_judge.sandbox is not SandboxLevel.FULL:
         pytest.skip("this machine gives sandboxes no user of their own")
     # Both have a worker group waiting, or are starting one.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(owners := set(_owners_of_launchers())) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert 0 not in owners
