@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from evaluator.host.sandbox import host_users
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,6 +17,11 @@ def test_a_node_that_root_starts_may_lock_the_users_of_its_sandboxes():
     drop_in = (UNITS / "pkb-node@.service.d" / "own-users.conf").read_text()
 
     assert f"ReadWritePaths={host_users._LOCKS}" in drop_in.splitlines()  # noqa: SLF001 - the folder the unit opens
+
+
+@pytest.mark.parametrize("unit", ["pkb-web.service", "pkb-worker@.service", "pkb-node@.service"])
+def test_a_stop_lets_the_first_process_end_its_children(unit):
+    assert "KillMode=mixed" in (UNITS / unit).read_text().splitlines()
 
 
 def test_a_long_migration_is_not_ended_by_the_unit_that_runs_it():
