@@ -229,10 +229,9 @@ class SubmissionBrief(CopiedFields):
 
 
 class SubmissionDetail(SubmissionBrief):
-    """A submission with its newest evaluation in full.
+    """A submission with its newest evaluation in full."""
 
-    Takes as context its evaluations, whether it was stored just now, and a LiveView.
-    """
+    # The context brings `evaluations`, the newest first, `live` of the newest, and `is_new`: stored just now.
 
     evaluations = serializers.SerializerMethodField(  # type: ignore[assignment]  # the metaclass takes it out of the class
         help_text="Every evaluation, the newest first."
