@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p029_moe_post_all2all.reference import solution
+from problems.rank_parts import exchange
 
 
 def _rows(expert_outputs: Tensor, input_splits: list[int], output_splits: list[int], counts: Tensor) -> Tensor:
@@ -17,10 +18,7 @@ def _rows(expert_outputs: Tensor, input_splits: list[int], output_splits: list[i
     received = [expert_outputs.new_empty((rows, expert_outputs.shape[1])) for rows in input_splits]
     received[me] = sent[me]
     peers = [rank for rank in range(world_size) if rank != me]
-    works = [dist.isend(sent[peer], peer) for peer in peers if output_splits[peer]]
-    works += [dist.irecv(received[peer], peer) for peer in peers if input_splits[peer]]
-    for work in works:
-        work.wait()
+    exchange(((sent[peer], peer) for peer in peers), ((received[peer], peer) for peer in peers))
     return torch.cat(received)
 
 
