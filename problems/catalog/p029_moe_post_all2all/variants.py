@@ -106,6 +106,12 @@ def failing_without_rows(expert_outputs: Tensor, routing_weights: Tensor, *rest:
     return out if len(expert_outputs) else torch.zeros_like(out)
 
 
+def renormalised(expert_outputs: Tensor, routing_weights: Tensor, *rest: Any) -> Tensor:
+    """Divides the weights of a token by their sum."""
+    weights = routing_weights.float()
+    return by_slots(expert_outputs, weights / weights.sum(dim=1, keepdim=True), *rest)
+
+
 HONEST = {"by_slots": by_slots, "last_expert_first": last_expert_first}
 MUTANTS = {
     "not_weighted": not_weighted,
@@ -114,4 +120,8 @@ MUTANTS = {
     "one_expert_per_token": one_expert_per_token,
     "weights_in_8_bits": weights_in_8_bits,
 }
-NARROW = {"one_rank_is_wanted": as_many_as_sent, "one_rank_gets_nothing": failing_without_rows}
+NARROW = {
+    "one_rank_is_wanted": as_many_as_sent,
+    "one_rank_gets_nothing": failing_without_rows,
+    "free_weights": renormalised,
+}
