@@ -33,15 +33,18 @@ VERDICT_S = 60.0
 Value = TypeVar("Value")
 
 
-def wait_until(condition: Callable[[], Value], *, what: str, seconds: float = VERDICT_S) -> Value:
-    """The first true value of `condition`; fails the test with `what` when there is none in time."""
+def wait_until(condition: Callable[[], Value], *, what: str | Callable[[], str], seconds: float = VERDICT_S) -> Value:
+    """The first true value of `condition`; fails the test with `what` when there is none in time.
+
+    A function for `what` is called only then, so that a log in it has been written up to the end.
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()
         if value:
             return value
         time.sleep(0.05)
-    raise AssertionError(f"not within {seconds:.0f} s: {what}")
+    raise AssertionError(f"not within {seconds:.0f} s: {what() if callable(what) else what}")
 
 
 class Process(NamedTuple):
@@ -169,7 +172,9 @@ class Stack:
             options += ["--bind", f"127.0.0.1:{metrics_port}"]
         self._start("web", ["-m", "gunicorn", "--config", "deploy/gunicorn.conf.py", *options])
         if is_awaited:
-            wait_until(self._answers, what=f"the site answers at {self.url}\n{self.log('web')}", seconds=START_S)
+            wait_until(
+                self._answers, what=lambda: f"the site answers at {self.url}\n{self.log('web')}", seconds=START_S
+            )
         return self.url
 
     def kill(self, name: str) -> None:

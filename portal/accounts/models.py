@@ -41,6 +41,10 @@ class User(AbstractUser):
     )
     is_unproven = False
 
+    class Meta(AbstractUser.Meta):
+        # Every board leaves closed accounts out. They are few, and without this they are looked for among all.
+        indexes = (models.Index(fields=("id",), condition=models.Q(is_active=False), name="closed_accounts"),)
+
     def __str__(self) -> str:
         return self.username
 

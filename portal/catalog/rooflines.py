@@ -351,14 +351,20 @@ def explorer_figure(chosen: Sequence[Point], *, profile: Profile, axis: Axis, wi
     """
     placed = [item for item in chosen if item.work.x(axis) > 0]
     named = _named_best(placed)
-    references = {id(item): _mark(item, axis, item.reference_us, "our reference") for item in placed}
-    bests = {id(item): _mark(item, axis, item.best_us, _author(item), label=named.get(id(item), "")) for item in placed}
+    # A problem has up to three marks at each size, and finding an address costs more than all else of a mark.
+    addresses = {slug: _problem_page(slug) for slug in {item.work.problem.slug for item in placed}}
+
+    def mark(item: Point, us: float | None, what: str, *, label: str = "") -> charts.Mark | None:
+        return _at(item.work, axis, us, what, href=addresses[item.work.problem.slug], label=label) if us else None
+
+    references = {id(item): mark(item, item.reference_us, "our reference") for item in placed}
+    bests = {id(item): mark(item, item.best_us, _author(item), label=named.get(id(item), "")) for item in placed}
     joins = [
         (reference, best)
         for item in placed
         if (reference := references[id(item)]) is not None and (best := bests[id(item)]) is not None
     ]
-    public = [_mark(item, axis, item.public_us, "public reference, public inputs") for item in placed]
+    public = [mark(item, item.public_us, "public reference, public inputs") for item in placed]
     series = [_series("public reference, public inputs", "text-faint", "diamond-ring", public, size=3)]
     series += _by_group("our reference", "ring", placed, references, size=4)
     series += _by_group("best entry", "dot", placed, bests, size=5)
@@ -434,18 +440,18 @@ def _author(item: Point) -> str:
     return f"best entry: {item.entry.author}, {item.entry.backend}" if item.entry else ""
 
 
-def _mark(item: Point, axis: Axis, us: float | None, what: str, *, label: str = "") -> charts.Mark | None:
-    return _at(item.work, axis, us, what, label=label) if us and item.work.x(axis) > 0 else None
+def _problem_page(slug: str) -> str:
+    return reverse("explorer:problem", args=[slug])
 
 
-def _at(work: Work, axis: Axis, us: float, what: str, *, href: str | None = None, label: str = "") -> charts.Mark:
+def _at(work: Work, axis: Axis, us: float, what: str, *, href: str, label: str = "") -> charts.Mark:
     share = f", {percent(work.floor.us / us)} of the roofline" if us > work.floor.us else ""
     return charts.Mark(
         x=work.x(axis),
         y=work.y(axis, us),
         name=f"{work.problem.number:02d} {work.problem.title}, {work.size}",
         detail=f"{what}: {microseconds(us)}{share}\n{flops_text(work.flops)} per rank, bound by {work.floor.bound}",
-        href=reverse("explorer:problem", args=[work.problem.slug]) if href is None else href,
+        href=href,
         label=label,
     )
 

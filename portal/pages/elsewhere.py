@@ -28,7 +28,6 @@ from portal.runs.queries import get_run, run_figures
 from problems import registry
 
 FRAME_ROWS = 20
-_BADGE_ROWS = 1000
 _MAX_AGE_S = 600
 _anybody = csp_replace({"frame-ancestors": ["*"]})
 """Frames hold no form and know no visitor, so any page may show them."""
@@ -59,8 +58,7 @@ def _kept(response: HttpResponse) -> HttpResponse:
 def badge(request: HttpRequest, slug: str, username: str) -> HttpResponse:
     """An author's place on a board as an SVG badge, or “no entry”."""
     problem, profile = get_problem(slug), _board_profile(request, slug)
-    board = queries.board(slug, profile=profile.name, limit=_BADGE_ROWS)
-    own = next((row for row in board if row.author == username), None)
+    own = queries.entry_of(slug, profile=profile.name, username=username)
     label = f"{problem.slug} on {profile.name}{', recorded' if own is not None and own.recorded else ''}"
     drawn = badge_svg(label, _standing(own, profile), tone=_tone(own))
     return _kept(HttpResponse(drawn, content_type="image/svg+xml"))

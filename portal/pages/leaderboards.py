@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
 from portal.ranking import published
-from portal.ranking.leaders import board_counts, leaders, most_used, open_problems
+from portal.ranking.leaders import board_counts, leaders, most_used, reached
 from portal.ranking.people import people_page
 from portal.ranking.queries import latest_earlier_entries, records_page
 from portal.runs.queries import board_profiles, model_board
@@ -25,11 +25,10 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     profile = profiles.get(most_used(counts))
     model_profile = profiles.get(next(iter(runs), profile.name))
     found = sorted(leaders(profile=profile.name).values(), key=lambda leader: leader.score, reverse=True)
-    still_open = open_problems()
-    total = len(registry.problems())
+    so_far = reached()
     context = {
         "profile": profile,
-        "total": total,
+        "total": len(registry.problems()),
         "models": [row for row in model_board(model_profile.name) if row.figures.is_ranked][:HEAD_ROWS] if runs else [],
         "model_profile": model_profile,
         "run_count": runs.get(model_profile.name, 0),
@@ -41,7 +40,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         "people": people_page(profile=profile.name, rows=HEAD_ROWS).rows,
         "records": records_page(rows=HEAD_ROWS).rows,
         "titles": {problem.slug: problem.title for problem in registry.problems()},
-        "solved": total - len(still_open.unsolved),
-        "beaten": total - len(still_open.unsolved) - len(still_open.unbeaten),
+        "solved": so_far.solved,
+        "beaten": so_far.beaten,
     }
     return render(request, "leaderboards.html", context)

@@ -23,7 +23,7 @@ from portal.exports.files import citation
 from portal.manual import pages as manual
 from portal.nodes.queries import online_slots
 from portal.pages.search import MAX_TEXT, search
-from portal.ranking.leaders import Leader, board_counts, leaders, most_used, open_problems
+from portal.ranking.leaders import Leader, board_counts, leaders, most_used, reached
 from portal.ranking.models import Standing
 from portal.ranking.queries import latest_earlier_entries, latest_entries
 from problems import registry
@@ -49,14 +49,13 @@ def home(request: HttpRequest) -> HttpResponse:
     counts = board_counts()
     profile = profiles()[most_used(counts)]
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
-    still_open = open_problems()
-    solved = len(titles) - len(still_open.unsolved)
+    so_far = reached()
     context = {
         "problem_count": len(titles),
         "titles": titles,
         "profile": profile,
-        "solved": solved,
-        "beaten": solved - len(still_open.unbeaten),
+        "solved": so_far.solved,
+        "beaten": so_far.beaten,
         "fastest": sorted(best.values(), key=lambda leader: leader.score, reverse=True)[:HEAD_ROWS],
         "latest": _newest(titles, has_gpus=profile.is_ranked_by_speed),
         "earlier": () if best else latest_earlier_entries(HEAD_ROWS),

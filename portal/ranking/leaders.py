@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -76,18 +76,22 @@ def board_counts() -> dict[str, int]:
 
 
 def earlier_leaders(profile: str) -> dict[str, Leader]:
-    """By problem the best entry of earlier rules on a profile: shown if the board has no entry by the current rule."""
-    current = _current()
-    found: dict[str, Leader] = {}
-    rows = Standing.objects.filter(
+    """By problem the best entry of earlier rules on a profile: shown if the board has no entry by the current rule.
+
+    That of the latest rule, if there are entries of several. By way of the boards, which are few: no index leads to the
+    standings of a profile by earlier rules.
+    """
+    boards = Board.objects.filter(
         profile=profile,
-        problem_revision__in=list(current.values()),
+        problem_revision__in=list(_current().values()),
         score_rule__lt=SCORE_RULE,
-        author__is_active=True,
+        entries__gt=0,
     )
-    for row in rows.order_by("score_rule", "score_low").values(*_SHOWN):
-        found[row["problem"]] = _leader(row, entries=0)
-    return found
+    latest = {problem: pk for pk, problem in boards.order_by("score_rule").values_list("pk", "problem")}
+    if not latest:
+        return {}
+    found = _leaders_of(Board.objects.filter(pk__in=list(latest.values())))
+    return {slug: replace(leader, entries=0) for (slug, _), leader in found.items()}
 
 
 def most_used(counts: Mapping[str, int]) -> str:
@@ -128,7 +132,7 @@ def best_leaders(*, profile: str | None = None) -> dict[str, Leader]:
     return {slug: leader for (slug, _), leader in _leaders_of(Board.objects.filter(pk__in=chosen)).items()}
 
 
-class _Reached(NamedTuple):
+class _BoardRecord(NamedTuple):
     """A board and the lower end of its record."""
 
     pk: int
@@ -143,14 +147,14 @@ class _Reached(NamedTuple):
         return self.record_low if by_speed and self.record_low is not None else 0.0
 
 
-def _best_boards(*, profile: str | None) -> dict[str, _Reached]:
+def _best_boards(*, profile: str | None) -> dict[str, _BoardRecord]:
     boards = _current_boards()
     if profile is not None:
         boards = boards.filter(profile=profile)
-    best: dict[str, _Reached] = {}
+    best: dict[str, _BoardRecord] = {}
     # Rows instead of models: there is a board for every problem and profile.
     for row in boards.values_list("pk", "problem", "profile", "record_low"):
-        board = _Reached(*row)
+        board = _BoardRecord(*row)
         held = best.get(board.problem)
         if held is None or board.low > held.low:
             best[board.problem] = board
@@ -214,6 +218,21 @@ def _leader(row: Mapping[str, Any], *, entries: int) -> Leader:
         primitives=tuple(row["primitives"]),
         recorded=recorded_mark(row["evaluation__recorded_on"], row["evaluation__recorded_where"]),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reached:
+    """How many problems somebody has solved somewhere, and of how many somebody has beaten the reference."""
+
+    solved: int
+    beaten: int
+
+
+def reached() -> Reached:
+    """What `open_problems` leaves, as numbers: one query."""
+    best = _best_boards(profile=None)
+    known = {problem.slug for problem in registry.problems()} & best.keys()
+    return Reached(solved=len(known), beaten=sum(is_faster(best[slug].low) for slug in known))
 
 
 def open_problems(*, profile: str | None = None) -> OpenProblems:

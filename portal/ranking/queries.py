@@ -13,7 +13,7 @@ from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.ranking.models import Board, Record, SizeStanding, Standing
-from portal.ranking.order import board_order
+from portal.ranking.order import beyond, board_order, reverse_of
 from portal.ranking.paging import Order, Part, part
 from portal.submissions.models import Evaluation, Visibility, recorded_mark
 from portal.submissions.queries import quarantined
@@ -121,6 +121,20 @@ def board(
     )
     entries = _read(_entries(key), key, columns=key.order, limit=limit)
     return tuple(_rows(key, entries, ahead=0, low_above=None))
+
+
+def entry_of(problem_slug: str, *, profile: str, username: str) -> BoardRow | None:
+    """An author's row of the board of a problem on a profile, with its place; None if there is no such entry.
+
+    At most two queries: the entry, and how many are ahead of it. `overlaps_above` is not looked up.
+    """
+    key = BoardKey(problem=problem_slug, profile=profile, revision=registry.revision(problem_slug))
+    entries = _entries(key)
+    own = _read(entries.filter(author__username=username), key, columns=key.order, limit=1)
+    if not own:
+        return None
+    ahead = entries.filter(beyond(reverse_of(key.order), _order(key).values(own[0]))).count()
+    return next(iter(_rows(key, own, ahead=ahead, low_above=None)))
 
 
 def board_page(key: BoardKey, *, after: str = "", before: str = "", rows: int) -> BoardPage:

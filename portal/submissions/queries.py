@@ -354,7 +354,7 @@ def accepted(mode: Mode = Mode.RANKED) -> QuerySet[Evaluation]:
     )
 
 
-REJUDGED_AMONG = 5_000
+REJUDGED_AMONG = 2_000
 """How many finished evaluations, those queued last, are compared with earlier ones."""
 
 

@@ -141,7 +141,7 @@ def main() -> None:
     if "agent" in wanted:
         with running(with_judge=True) as (stack, pkb):
             online = lambda: any(profile.slots_online for profile in pkb.profiles())  # noqa: E731
-            wait_until(online, what=f"the node is online\n{stack.log('alpha')}", seconds=START_S)
+            wait_until(online, what=lambda: f"the node is online\n{stack.log('alpha')}", seconds=START_S)
             measure_agent(pkb)
 
 

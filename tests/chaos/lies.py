@@ -42,6 +42,8 @@ class LyingOutbox(Outbox):
     def __init__(self, app: Celery, folder: Path, *, key: str, randomness: str) -> None:
         super().__init__(app, folder, key=key)
         self._draw = random.Random(randomness)
+        # Apart, so that what happens to the n-th report does not depend on how many heartbeats went before it.
+        self._draw_claims = random.Random(f"{randomness} claims")
         self._old: list[Delivery] = []
         self._seen: list[str] = []
 
@@ -86,7 +88,9 @@ class LyingOutbox(Outbox):
         super().send_status(claims)
         super().send_status(msgspec.structs.replace(status, node="node-00", slots=(), running=()))
         for name in (TaskName.RECORD_DELIVERY, TaskName.RECORD_PROGRESS, TaskName.RECORD_NODE_STATUS):
-            self._publish(name, self._draw.choice(("", "{}", "[1, 2", '{"lease": "\\u0000"}', "null")), expires_s=60.0)
+            self._publish(
+                name, self._draw_claims.choice(("", "{}", "[1, 2", '{"lease": "\\u0000"}', "null")), expires_s=60.0
+            )
         for seen in self._seen[-3:]:
             self.send_progress(Progress(evaluation_id=seen, lease=secrets.token_urlsafe(32), stage=Stage.TIMING))
 

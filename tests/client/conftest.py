@@ -48,7 +48,7 @@ def site(tmp_path_factory) -> Iterator[Site]:
         site = Site(url=stack.start_web(), token=new_token(stack, "alice", SCOPES), stack=stack)
         with Client(site.url) as anyone:
             online = lambda: [profile.name for profile in anyone.profiles() if profile.slots_online]  # noqa: E731
-            wait_until(online, what=f"the node is online\n{stack.log('alpha')}", seconds=START_S)
+            wait_until(online, what=lambda: f"the node is online\n{stack.log('alpha')}", seconds=START_S)
         yield site
 
 

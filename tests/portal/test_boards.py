@@ -8,6 +8,7 @@ from evaluator.contract import SCORE_RULE
 from portal.accounts.models import User
 from portal.dispatcher.dispatching import dispatch_once
 from portal.ranking import actions as ranking
+from portal.ranking.leaders import earlier_leaders
 from portal.ranking.models import Board, PersonStanding, Standing
 from portal.ranking.queries import BoardKey, board, earlier_entries, latest_records, profiles_with_entries
 from portal.submissions import actions
@@ -123,6 +124,15 @@ def test_entries_of_two_rules_never_stand_in_one_order(alice, bob, node, now):
     [row] = board("allreduce", profile="h200x8-nomc")
     assert (row.place, row.author, row.overlaps_above) == (1, "bob", False)
     assert earlier() == [("alice", 5.0)]
+
+
+def test_without_entries_by_the_present_rule_the_best_of_the_latest_earlier_one_is_shown(alice, bob, node, now):
+    enter(alice, node, now, low=9.0, rule=EARLIER - 1)
+    enter(alice, node, now, low=5.0, rule=EARLIER)
+    enter(bob, node, now, low=6.0, rule=EARLIER)
+    shown = earlier_leaders("h200x8-nomc")["allreduce"]
+    assert (shown.author, shown.low, shown.entries) == ("bob", 6.0, 0)
+    assert earlier_leaders("h200x8") == {}
 
 
 def test_a_worse_score_by_the_present_rule_stands_beside_a_better_one_by_the_earlier(alice, node, now):

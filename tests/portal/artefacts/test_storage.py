@@ -240,7 +240,7 @@ def test_real_processes_judge_with_a_bucket_and_the_broker_carries_no_report(ali
         nothing = dict.fromkeys(environment, "")
         stack.start_node("alpha", environment=nothing)
         evaluation = evaluation_of(submit(alice, mode="check"))
-        wait_until(lambda: _verdict(evaluation) == "PASSED", what=f"a verdict\n{stack.log('worker')}")
+        wait_until(lambda: _verdict(evaluation) == "PASSED", what=lambda: f"a verdict\n{stack.log('worker')}")
         wait_until(lambda: "Contents" not in s3.list_objects_v2(Bucket=BUCKET), what="the object is removed")
         told = stack.log("worker").split("ready.", 1)[1]
         assert "portal.record_stored" in told
@@ -255,7 +255,7 @@ def test_a_storage_that_is_away_costs_nothing_but_a_larger_message(alice, tmp_pa
     with Stack(tmp_path / "site", database_url=own_database_url(), environment=environment) as stack:
         stack.start_all()
         evaluation = evaluation_of(submit(alice, mode="check"))
-        wait_until(lambda: _verdict(evaluation) == "PASSED", what=f"a verdict\n{stack.log('alpha')}")
+        wait_until(lambda: _verdict(evaluation) == "PASSED", what=lambda: f"a verdict\n{stack.log('alpha')}")
         assert "a report goes by the broker" in stack.log("alpha")
 
 

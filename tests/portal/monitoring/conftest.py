@@ -92,7 +92,7 @@ def monitored_site(directory: Path) -> Iterator[Site]:
         answer, request_id = submit(url, token, SOLUTION)
         wait_until(
             lambda: state_of(url, token, answer["id"]) == "finished",
-            what=f"a verdict\n{stack.log('alpha')[-3000:]}\n{stack.log('worker')[-3000:]}",
+            what=lambda: f"a verdict\n{stack.log('alpha')[-3000:]}\n{stack.log('worker')[-3000:]}",
             seconds=120,
         )
         yield Site(

@@ -75,9 +75,9 @@ def lost(postgres, tmp_path):
     with Stack(tmp_path / "first", database_url=database.url) as stack:
         stack.start_all()
         [judged] = queue(stack, 1)
-        wait_until(lambda: database.states()[judged] == "finished", what=f"a verdict\n{stack.log('alpha')}")
+        wait_until(lambda: database.states()[judged] == "finished", what=lambda: f"a verdict\n{stack.log('alpha')}")
         slow, *waiting = queue(stack, 3, slow=True)
-        wait_until(lambda: database.states()[slow] == "running", what=f"work\n{stack.log('alpha')}")
+        wait_until(lambda: database.states()[slow] == "running", what=lambda: f"work\n{stack.log('alpha')}")
         done = copy("backup", tmp_path / "copies", url=database.url)
         assert done.returncode == 0, done.stderr
         for name in ("worker", "dispatcher", "alpha"):
@@ -107,7 +107,9 @@ def test_a_restored_copy_goes_on_judging_and_judges_nothing_twice(lost, postgres
         stack.start_all()
         wait_until(
             lambda: set(restored.states().values()) == {"finished"},
-            what=f"every verdict: {restored.states()}\n{stack.log('alpha')[-2000:]}\n{stack.log('dispatcher')[-2000:]}",
+            what=lambda: (
+                f"every verdict: {restored.states()}\n{stack.log('alpha')[-2000:]}\n{stack.log('dispatcher')[-2000:]}"
+            ),
             seconds=180,
         )
     after = restored.reports()

@@ -20,10 +20,10 @@ def test_a_run_is_judged_announced_and_published(stack, alice, listener):  # noq
     run = make_run(alice)
     webhooks.add_webhook(run.model.organisation, url=listener.url, events=["run.completed", "attempt.ended"], by=alice)
     add(run, line(), line(sample=1, source=WRONG, mode="check"), line("allgather", source=""))
-    wait_until(lambda: not queries.counts(run)[1], what=f"both are judged\n{stack.log('alpha')}", seconds=120)
+    wait_until(lambda: not queries.counts(run)[1], what=lambda: f"both are judged\n{stack.log('alpha')}", seconds=120)
     results = dict(run.attempts.values_list("key", "verdict"))
     assert results == {"allreduce/0/0": "PASSED", "allreduce/1/0": "WRONG_RESULT", "allgather/0/0": "IMPORT_ERROR"}
-    wait_until(lambda: len(listener.heard) >= 4, what=f"all is told\n{stack.log('dispatcher')}", seconds=30)
+    wait_until(lambda: len(listener.heard) >= 4, what=lambda: f"all is told\n{stack.log('dispatcher')}", seconds=30)
     told = [json.loads(body)["kind"] for _, body in listener.heard]
     assert sorted(told) == ["attempt.ended"] * 3 + ["run.completed"]
     actions.publish_run(run, by=alice, sources="public")
