@@ -5,9 +5,9 @@
     python -m tests.problems.error_tails [--regime first_step] [--program honest:rounded_each_step] [--size base]
         [--ranks 2] [--seeds 3] [--seconds 30] SLUG [SLUG ...]
 
-The error of an element is taken relative to the output's root mean square plus its own size, as tolerances with equal
-`atol` and `rtol` take it. Prints how many elements are off by more than each threshold, per output and seed, and the
-power with which their number falls (Hill's estimate from the elements beyond 0.1). A seed gets `--seconds` of calls.
+Errors are in limits: 1 is what a single element may be off by. Prints how many elements are off by more than each
+threshold, per output and seed, and the power with which their number falls (Hill's estimate from the elements beyond
+0.1). A seed gets `--seconds` of calls.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from problems.implementation import load
 from problems.ranks import Ranks
-from problems.schema import SizeName
+from problems.schema import SizeName, Tolerance
 from problems.trials import Trial, call_of
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
@@ -69,12 +69,13 @@ def large_errors(trial: Trial) -> dict[str, tuple[int, list[float]]]:
     program = implementation.solution if family == "reference" else implementation.honest[name]
     actual, expected = implementation.run(program, call), implementation.expected(call)
     pairs = zip(implementation.problem.outputs, actual, expected, strict=True)
-    return {output.name: (right.numel(), _large(left, right)) for output, left, right in pairs}
+    return {output.name: (right.numel(), _large(left, right, output.tolerance)) for output, left, right in pairs}
 
 
-def _large(actual: torch.Tensor, expected: torch.Tensor) -> list[float]:
+def _large(actual: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> list[float]:
     right = expected.double()
-    errors = (actual.double() - right).abs() / (right.square().mean().sqrt() + right.abs())
+    limit = tolerance.atol * right.square().mean().sqrt() + tolerance.rtol * right.abs()
+    errors = (actual.double() - right).abs() / limit
     large: list[float] = errors[errors > THRESHOLDS[0]].tolist()
     return large
 
