@@ -262,7 +262,6 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite.",
         "`group` is None, the world group.",
         "Overlaps are whole numbers of latents, and so are strides.",
         "`sr_ratio`, upsampling factors and `first_frame_as_image` are those of the size.",
