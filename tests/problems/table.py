@@ -86,9 +86,11 @@ problems whose first call is slow. The nearest to a bound, 0.84 of it, was fsdp_
 
 At `large`, on 2 H200, 23 November 2026: 0 of 711 calls of the first 24 problems that came to run were refused, with
 2.9e11 elements compared. The command was `python -m tests.problems.on_gpus --world-size 2 --size large,base,tiny
---seconds 0.8 --budget 185`. Variants of alltoall and moe_all2all_primitive hung there, because they sent without
-batches. Since then all variants send in batches, which has not run on GPUs yet. No other problem ran before time was up. For the regime `first_step` see [decision
+--seconds 0.8 --budget 185`. No other problem ran before time was up. For the regime `first_step` see [decision
 0059](decisions/0059-extremes-of-large-outputs.md).
+
+Variants of alltoall and moe_all2all_primitive hung there, because they sent without batches. Since then all variants
+send in batches, which has not run on GPUs yet.
 
 At `base`, on 2 ranks, 22 November 2026: 0 of 1,484 calls of 83 problems were refused. The command was
 `python -m tests.problems.many_regimes --size base --ranks 2 --seconds 2.5`. In 2.5 seconds, 48 of these problems had
