@@ -9,7 +9,8 @@ from pathlib import Path
 
 from evaluator.contract import EvaluationReport, EvaluationRequest, Stage
 from evaluator.errors import SubmissionFault
-from evaluator.host.building.builder import Builder, is_needed
+from evaluator.host.building.builder import Builder
+from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.evaluation import conclusion, recorded_reference, reference_alone, report, reveal, source
 from evaluator.host.evaluation.findings import Findings
 from evaluator.host.evaluation.held_ranks import HeldRanks
@@ -26,8 +27,8 @@ from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.evidence import Ended
 from evaluator.host.measure.group_setup import GroupSetup
 from evaluator.host.measure.references import RecordedReferences
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.process.helper_process import HelperProcess
-from evaluator.host.process.hold import Hold
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
@@ -51,11 +52,11 @@ class Evaluation:
         helper: HelperProcess,
         references: RecordedReferences,
         work_dir: Path,
-        hold: Hold,
+        deadlines: Deadlines,
         progress: Callable[[Stage, str, float | None], None],
         cancelled: Callable[[], bool],
     ) -> None:
-        self._job = Job(request=request, plan=plan, hold=hold, cancelled=cancelled)
+        self._job = Job(request=request, plan=plan, deadlines=deadlines, cancelled=cancelled)
         self._builder = builder
         self._helper = helper
         self._references = references

@@ -70,7 +70,7 @@ class HeldRanks:
         if self._has_waited:
             self.wait_for_second()
         if self._job.mode.is_timed:
-            waiting.wait_until_ready(within=self._job.hold.answer)
+            waiting.wait_until_ready(within=self._job.deadlines.answer)
 
     def wait_for_second(self) -> None:
         """Return once the second worker group is ready, or at once where none is to come; raises EvaluatorError."""
@@ -79,7 +79,7 @@ class HeldRanks:
 
     def change_group(self) -> None:
         """End the present worker group; the second one is the present one then. Raises EvaluatorError."""
-        self._groups.pop(0).close(within=self._job.hold.killing)
+        self._groups.pop(0).close(within=self._job.deadlines.killing)
         self._make_ready(0)
 
     def stop(self) -> None:
@@ -92,7 +92,7 @@ class HeldRanks:
         held, self._groups = self._groups, []
         with ExitStack() as stack:
             for group in held:
-                stack.callback(group.close, within=self._job.hold.killing)
+                stack.callback(group.close, within=self._job.deadlines.killing)
 
     def _make_ready(self, number: int) -> None:
         """Return once a worker group is ready. One that does not start is replaced, once. Raises EvaluatorError.
@@ -105,17 +105,17 @@ class HeldRanks:
         except EvaluationCancelled:
             raise
         except EvaluatorError as error:
-            if time.monotonic() >= self._job.hold.deadline:
+            if time.monotonic() >= self._job.deadlines.evaluation:
                 raise
             logger.warning("a worker group did not start, and a new one is tried: %s", error)
             self._replace(number)
             self._wait_for(self._groups[number])
 
     def _wait_for(self, group: WorkerGroup) -> None:
-        group.wait_until_ready(within=self._job.hold.answer, cancelled=self._job.cancelled)
+        group.wait_until_ready(within=self._job.deadlines.answer, cancelled=self._job.cancelled)
 
     def _replace(self, number: int) -> None:
         """End a worker group that holds nothing of the submission, then start another in its place."""
         assert self._start_new is not None
-        self._groups.pop(number).close(within=self._job.hold.killing)
+        self._groups.pop(number).close(within=self._job.deadlines.killing)
         self._groups.insert(number, self._start_new())

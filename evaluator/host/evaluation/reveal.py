@@ -69,7 +69,7 @@ def refuse_slow_gpus(job: Job, watch: SlotWatch, *, alone: tuple[GpuReading, ...
 def reveal(job: Job, group: WorkerGroup, *, built: Built | None) -> None:
     """Give the submission to a worker group and let every rank import it; raises GroupTrouble."""
     group.reveal(job.request.source, built=built)
-    group.import_submission(seconds=job.policy.within(job.plan.settings.import_s), cancelled=job.cancelled)
+    group.commands.import_submission(seconds=job.policy.within(job.plan.settings.import_s), cancelled=job.cancelled)
 
 
 def _bare_calls(job: Job, group: WorkerGroup, trusted: TrustedRanks) -> BareCallTimes:
@@ -79,7 +79,7 @@ def _bare_calls(job: Job, group: WorkerGroup, trusted: TrustedRanks) -> BareCall
     trusted.oracle.warm_up()
     pairs = [
         (
-            group.bare(
+            group.commands.bare(
                 _BARE_NUMBERS + number,
                 opening=new_opening(head, ranks=world_size),
                 seconds=job.plan.settings.call_limit_s,

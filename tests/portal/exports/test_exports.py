@@ -19,7 +19,7 @@ from portal.exports import files, tables
 from portal.runs import actions
 from portal.submissions.models import Submission
 from problems import registry
-from tests.portal.api.problem import problem_of
+from tests.portal.api.problem import assert_problem
 from tests.portal.runs.rows import add, end, line, make_run
 from tests.portal.test_boards import enter
 
@@ -45,7 +45,7 @@ def published(alice, node):
 
 def test_before_the_first_version_the_answer_says_when_to_come_back(anonymous):
     answer = anonymous.get(RUNS)
-    problem_of(answer, status=503)
+    assert_problem(answer, status=503)
     assert int(answer["Retry-After"]) == 60
 
 
@@ -120,7 +120,7 @@ def test_a_making_stays_although_the_clock_went_back(anonymous, published):
 def test_a_note_that_a_power_failure_emptied_is_written_anew(anonymous, exports, published):
     files.make(now=timezone.now())
     (exports / "newest.json").write_text("")
-    problem_of(anonymous.get(RUNS), status=503)
+    assert_problem(anonymous.get(RUNS), status=503)
     files.make(now=timezone.now())
     assert len(rows_of(anonymous)) == 1
 
@@ -144,7 +144,7 @@ def test_only_so_many_download_at_a_time(anonymous, alice, alices, published):
     files.make(now=timezone.now())
     held = [anonymous.get(RUNS) for _ in range(export_views.DOWNLOADS)]
     refused = alices.get(f"/api/v1/runs/{published.pk}/export/")
-    problem_of(refused, status=429)
+    assert_problem(refused, status=429)
     assert refused["Retry-After"] == "5"
     for response in held:
         assert len(list(response)) == 1
@@ -161,7 +161,7 @@ def test_somebody_without_a_token_fetches_only_so_often(anonymous, alices, publi
     for _ in range(2):
         rows_of(anonymous)
     refused = anonymous.get("/api/v1/exports/models/")
-    problem_of(refused, status=429)
+    assert_problem(refused, status=429)
     assert int(refused["Retry-After"]) > 60
     assert len(rows_of(alices)) == 1
 
