@@ -116,7 +116,7 @@ def in_score_regime(call: Call, tensor: Tensor, *, are_keys: bool = False) -> Te
 
 def common_factor(scores: str, size: int, *, are_keys: bool) -> float:
     """What a channel of queries or keys is in a regime that adds the same to all `scores` of heads of `size`."""
-    factor = (abs(_ADDED[scores]) * size**0.5) ** 0.5
+    factor: float = (abs(_ADDED[scores]) * size**0.5) ** 0.5
     return -factor if are_keys and _ADDED[scores] < 0 else factor
 
 

@@ -59,7 +59,7 @@ def second_moment(v: Tensor, g: Tensor, beta2: float, *, by_ratio: bool = False)
     return v * (beta2 + (1 - beta2) * g * g / v) if by_ratio else v * beta2 + (1 - beta2) * g * g
 
 
-def correction(beta: float, step: int, *, least: float = 0.0) -> float:
+def correction(beta: float, step: float, *, least: float = 0.0) -> float:
     """What a moment is divided by, since it began with zeros; never below `least`."""
     return max(1 - beta**step, least)
 

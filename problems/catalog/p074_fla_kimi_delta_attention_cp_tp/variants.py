@@ -184,7 +184,7 @@ def keys_divided_by_their_length(q: Tensor, k: Tensor, *rest: Any) -> Tensor:
     return solution(q, (k.float() / k.float().norm(dim=-1, keepdim=True)).to(k.dtype), *rest)
 
 
-HONEST = {
+HONEST: dict[str, Callable[..., Tensor]] = {
     "token_by_token": token_by_token,
     "states_handed_on": states_handed_on,
     "keys_rounded": keys_rounded,
