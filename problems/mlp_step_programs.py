@@ -61,7 +61,8 @@ def second_moment(v: Tensor, g: Tensor, beta2: float, *, by_ratio: bool = False)
 
 def correction(beta: float, step: float, *, least: float = 0.0) -> float:
     """What a moment is divided by, since it began with zeros; never below `least`."""
-    return max(1 - beta**step, least)
+    share: float = 1 - beta**step
+    return max(share, least)
 
 
 LEAST_CORRECTION = 0.01
