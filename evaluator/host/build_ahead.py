@@ -15,7 +15,6 @@ from evaluator.hardware.profiles import Profile
 from evaluator.host.building.builder import Builder, Built
 from evaluator.host.building.builder_process import BuildCancelled, BuildLimits
 from evaluator.host.building.what_to_build import is_needed
-from evaluator.host.evaluation.job import DEFAULT_DTYPE
 from evaluator.host.machine import backends
 from evaluator.host.sandbox import cgroups, doctor
 from evaluator.host.sandbox.cpu_sets import shares_for
@@ -107,7 +106,7 @@ class BuildAhead:
         started_at: str,
     ) -> EvaluationReport:
         return EvaluationReport(
-            **request_fields(request, world_size=self._profile.world_size, dtype=request.dtype or DEFAULT_DTYPE),
+            **request_fields(request, world_size=self._profile.world_size, dtype=request.input_dtype),
             verdict=decided.verdict,
             message=decided.message,
             findings=found,

@@ -298,8 +298,8 @@ class Judge:
 
     def _have_room(self) -> bool:
         """Whether the next ranks fit into the GPUs beside those that are ending, which allocate nothing any more."""
-        states = nvml.read(self._plan.gpus)
-        return self._health.knows_usual and all(state.total_bytes - state.used_bytes >= _ROOM_BYTES for state in states)
+        gpus = self._plan.gpus
+        return self._health.knows_usual and nvml.have_room(nvml.read(gpus), gpus=gpus, least_bytes=_ROOM_BYTES)
 
     def _own_processes(self) -> list[int]:
         """Every process of the judge between evaluations: trusted ranks, and worker groups without a submission."""

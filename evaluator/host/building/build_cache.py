@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,10 +40,14 @@ class BuildCache:
 
     def get(self, key: str) -> BuildRecord | None:
         """The record of an earlier build; raises EvaluatorError where its modules were changed on disk."""
+        try:
+            # Before it is read, so that no other slot removes it meanwhile as long unused.
+            os.utime(self.entry(key))
+        except FileNotFoundError:
+            return None
         kept = _read(self.entry(key))
         if kept is None:
             return None
-        os.utime(self.entry(key))
         return msgspec.structs.replace(kept, result=msgspec.structs.replace(kept.result, cached=True, seconds=0.0))
 
     def put(self, key: str, record: BuildRecord, artefacts: dict[str, bytes]) -> None:
@@ -79,13 +84,30 @@ class BuildCache:
         Path(file.name).replace(self.entry(key) / _CODE)
 
     def _prune(self) -> None:
-        entries = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        found = (_use(entry) for entry in self._folder.iterdir())
         total = 0
-        for number, entry in enumerate(entries):
-            total += sum(path.stat().st_size for path in entry.rglob("*") if path.is_file())
+        for number, use in enumerate(sorted((use for use in found if use is not None), reverse=True)):
+            total += use.size
             # The newest was just made and is about to be used.
             if number and (number >= _KEPT or total > self._limit_bytes):
-                shutil.rmtree(entry, ignore_errors=True)
+                shutil.rmtree(use.entry, ignore_errors=True)
+
+
+class _Use(NamedTuple):
+    """When a build was last used, how many bytes it takes, and its folder."""
+
+    at: float
+    size: int
+    entry: Path
+
+
+def _use(entry: Path) -> _Use | None:
+    """The use of a build; None where it is gone, because other slots and builders of the node remove builds, too."""
+    try:
+        size = sum(path.stat().st_size for path in entry.rglob("*") if path.is_file())
+        return _Use(entry.stat().st_mtime, size, entry)
+    except FileNotFoundError:
+        return None
 
 
 def _read(entry: Path) -> BuildRecord | None:

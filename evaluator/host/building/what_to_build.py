@@ -49,10 +49,11 @@ def kernel_arguments(request: EvaluationRequest, profile: Profile) -> list[tuple
     if not _wants_triton(request):
         return []
     problem = registry.get(request.problem)
-    dtype = request.dtype or "bfloat16"
     # Sizes of every mode, so that a later ranked evaluation needs no other build.
     sizes = request.sizes or dict.fromkeys(size for names in profile.sizes.values() for size in names)
-    found = ((size, stand_ins(problem, size, world_size=profile.world_size, dtype=dtype)) for size in sizes)
+    found = (
+        (size, stand_ins(problem, size, world_size=profile.world_size, dtype=request.input_dtype)) for size in sizes
+    )
     return [(size, arguments) for size, arguments in found if arguments is not None]
 
 

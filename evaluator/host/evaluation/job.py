@@ -14,9 +14,6 @@ from evaluator.judging.checks import Check
 from problems import registry
 from problems.schema import Problem, Regime
 
-DEFAULT_DTYPE = "bfloat16"
-"""The dtype that a problem card calls `input`."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -60,7 +57,7 @@ class Job:
     @property
     def dtype(self) -> str:
         """The dtype of the problem's inputs."""
-        return self.request.dtype or DEFAULT_DTYPE
+        return self.request.input_dtype
 
     @property
     def sizes(self) -> tuple[str, ...]:

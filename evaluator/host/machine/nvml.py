@@ -54,6 +54,11 @@ def read(gpus: Sequence[int]) -> tuple[GpuState, ...]:
     return each(gpus, state)
 
 
+def have_room(states: Sequence[GpuState], *, gpus: Sequence[int], least_bytes: int) -> bool:
+    """Whether `states` show so much free memory on every one of these GPUs. What was not read shows none."""
+    return len(states) == len(gpus) and all(state.total_bytes - state.used_bytes >= least_bytes for state in states)
+
+
 def order() -> tuple[int, ...]:
     """The minor numbers of all GPUs in the order of their bus addresses; empty where the library cannot be used."""
     return each(range(_MOST_GPUS), lambda _nvml, _handle, minor: minor)

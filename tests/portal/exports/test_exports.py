@@ -84,7 +84,7 @@ def test_the_whole_data_set_describes_itself(anonymous, published):
         assert "| leaderboards | 0 |" in card
 
 
-def test_old_makings_are_removed_and_whoever_reads_one_reads_on(anonymous, exports, published):
+def test_old_versions_are_removed_and_whoever_reads_one_reads_on(anonymous, exports, published):
     now = timezone.now()
     files.make(now=now - timedelta(hours=3))
     reading = anonymous.get(RUNS)
@@ -94,7 +94,7 @@ def test_old_makings_are_removed_and_whoever_reads_one_reads_on(anonymous, expor
     assert json.loads(b"".join(reading))["run"] == str(published.pk)
 
 
-def test_a_making_that_fails_or_is_killed_leaves_nothing_for_long(anonymous, exports, published, monkeypatch):
+def test_a_process_that_fails_or_is_killed_leaves_nothing_for_long(anonymous, exports, published, monkeypatch):
     now = timezone.now()
     files.make(now=now)
     (exports / f"{now:%Y%m%d-%H%M%S}-zzzzzzzz").mkdir()  # of one that was killed
@@ -110,7 +110,7 @@ def _disk_full(folder, **_):
     raise OSError(28, "No space left on device")
 
 
-def test_a_making_stays_although_the_clock_went_back(anonymous, published):
+def test_a_version_stays_although_the_clock_went_back(anonymous, published):
     now = timezone.now()
     for hours in (3, 2, 0):
         files.make(now=now + timedelta(hours=hours))
@@ -132,7 +132,7 @@ def test_two_processes_do_not_make_them_at_once(exports):
         assert files.make(now=timezone.now()) is None
 
 
-def test_a_making_that_takes_long_is_not_repeated_at_once(exports):
+def test_a_version_that_takes_long_is_not_repeated_at_once(exports):
     now = timezone.now()
     quick = files.ExportVersion(folder=exports, made_at=now, took_s=1)
     slow = files.ExportVersion(folder=exports, made_at=now, took_s=120)
