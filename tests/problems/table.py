@@ -85,8 +85,8 @@ problems were refused. The command was `python -m tests.problems.many_regimes --
 problems whose first call is slow. The nearest to a bound, 0.84 of it, was fsdp_step_e2e.
 
 Of the same day are 33 regimes in 21 problems. In them and in the first step of fsdp_step_e2e, 0 of 4,140 calls at
-`tiny` on 2 ranks were refused. That is 30 by each program, in 20 of the problems. On 4 ranks it was 0 of 350, and at `base` 0
-of 348, in 12 of the problems.
+`tiny` on 2 ranks were refused. That is 30 by each program, in 20 of the problems. On 4 ranks it was 0 of 350, and at
+`base` 0 of 348, in 12 of the problems.
 
 At `large`, on 2 H200, 23 November 2026: 0 of 711 calls of the first 24 problems that came to run were refused, with
 2.9e11 elements compared. The command was `python -m tests.problems.on_gpus --world-size 2 --size large,base,tiny
