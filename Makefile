@@ -38,7 +38,7 @@ check: setup-tests ## format, lint, types, import contracts, manual, templates, 
 	$(CHECK_ENV) $(VENV)/python manage.py spectacular --validate --fail-on-warn --file /dev/null
 	$(CHECK_ENV) $(VENV)/python manage.py check --fail-level WARNING
 	sh deploy/check-compose.sh
-	promtool check config deploy/monitoring/prometheus.yml
+	promtool check config deploy/monitoring/prometheus.yml deploy/monitoring/prometheus.bare.yml
 	promtool test rules deploy/monitoring/alerts_test.yml
 	$(VENV)/python deploy/kubernetes/check.py
 	$(VENV)/hadolint deploy/Dockerfile.web deploy/Dockerfile.node

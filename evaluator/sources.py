@@ -1,12 +1,12 @@
 """Reading a submission from disk: one Python file, a directory, or a zip archive."""
 
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from evaluator.contract import SourceBundle, SourceFile
 from evaluator.judging import source_paths
+from evaluator.judging.source_archives import ARCHIVE_ERRORS, can_stop_unpacking, is_folder, why_unreadable
 from evaluator.judging.source_rules import MAX_BYTES
 
 _ENDINGS = frozenset({".py", ".cu", ".cuh", ".cpp", ".h"})
@@ -54,19 +54,22 @@ def _directory(root: Path) -> Iterator[tuple[str, bytes]]:
 def _archive(path: Path) -> Iterator[tuple[str, bytes]]:
     try:
         with zipfile.ZipFile(path) as archive:
-            # `ZipInfo.is_dir` fails where a member has no name at all.
-            members = [member for member in archive.infolist() if not member.filename.endswith("/")]
-            if len(members) > _MAX_FILES or sum(member.file_size for member in members) > MAX_BYTES:
-                raise SourceError(f"{path} holds more than {_MAX_FILES} files or {MAX_BYTES // 1024} KB")
+            members = [member for member in archive.infolist() if not is_folder(member)]
+            _check_members(path, members)
             for member in members:
-                # bzip2 and LZMA unpack by the block: a hundred bytes become hundreds of megabytes before any counts.
-                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise SourceError(f"{path}: pack {member.filename!r} with deflate, or without compression")
                 yield member.filename, archive.read(member)
-    except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, SourceError):
-            raise
-        raise SourceError(f"cannot read {path} as a zip archive: {error}") from error
+    except SourceError:
+        raise
+    except ARCHIVE_ERRORS as error:
+        raise SourceError(f"cannot read {path} as a zip archive: {why_unreadable(error)}") from error
+
+
+def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    if len(members) > _MAX_FILES or sum(member.file_size for member in members) > MAX_BYTES:
+        raise SourceError(f"{path} holds more than {_MAX_FILES} files or {MAX_BYTES // 1024} KB")
+    for member in members:
+        if not can_stop_unpacking(member):
+            raise SourceError(f"{path}: pack {member.filename!r} with deflate, or without compression")
 
 
 def _decoded(name: str, raw: bytes) -> str:

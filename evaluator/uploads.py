@@ -45,11 +45,23 @@ def _write(path: Path, content: bytes, *, within: str) -> None:
         raise UploadRefused(f"{path} is not below PKB_NODE_ARTEFACT_DIR={within}")
     draft = path.with_suffix(".draft")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        # Whoever may use the folder may use what is put there: the site reads and removes it as another user.
+        mode = Path(within).stat().st_mode & 0o777
+        _make(path.parent, mode)
         draft.write_bytes(content)
+        draft.chmod(mode & 0o666)
         draft.rename(path)
     except OSError as error:
         raise UploadRefused(str(error)) from error
+
+
+def _make(folder: Path, mode: int) -> None:
+    """Make a folder and those above it that are missing, each with this mode whatever the umask is."""
+    if folder.is_dir():
+        return
+    _make(folder.parent, mode)
+    folder.mkdir(exist_ok=True)
+    folder.chmod(mode)
 
 
 def _post(upload: Upload, content: bytes) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import IO, Any
 
 import django
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
@@ -46,6 +47,17 @@ class Handler(ASGIHandler):
     def __init__(self) -> None:
         super().__init__()
         self._threads = RequestThreads(settings.WEB_REQUESTS)
+
+    def load_middleware(self, is_async: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - Django's signature
+        """Load it as synchronous code, which all of it is, with the views.
+
+        Django's handler would go back to the event loop for each view, each check before it and each rendering.
+        """
+        super().load_middleware(is_async=False)
+
+    async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
+        """The response, from middleware and view in one go in the thread of the request."""
+        return await sync_to_async(self.get_response)(request)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; 413 to a body without end, 408 to one that stops before it."""

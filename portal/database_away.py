@@ -70,4 +70,4 @@ class RetriesInALine(logging.Filter):
 
 
 def _is_of_the_database(said: str) -> bool:
-    return "OperationalError(" in said or "InterfaceError(" in said
+    return any(f": {name}(" in said for name in ("OperationalError", "InterfaceError", "DatabaseError"))

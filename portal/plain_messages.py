@@ -12,7 +12,7 @@ from celery import Celery, Task
 from celery.exceptions import InvalidTaskError
 from celery.worker.strategy import default
 
-from portal.database_away import AwayLines, is_database_away
+from portal.database_away import RETRY_AFTER_S, AwayLines, is_database_away
 
 _lines = AwayLines(logging.getLogger(__name__))
 
@@ -27,14 +27,17 @@ class PlainTask(Task):  # type: ignore[type-arg]  # Celery's class takes its par
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task. In a worker, a message that met no database is dropped with a line instead of a traceback.
 
-        Nodes repeat heartbeats and progress. A report is not dropped: its task asks for another try, which is raised
-        here as Celery's own `Retry`.
+        Nodes repeat heartbeats and progress. A report is not dropped: its task has `autoretry_for`, which raises
+        Celery's own `Retry`. Classes cannot name a connection that broke in the middle of an answer (psycopg2's plain
+        `DatabaseError`). Such a report gets another try here.
         """
         try:
             return self.run(*args, **kwargs)
         except Exception as error:
             if self.request.called_directly or not is_database_away(error):
                 raise
+            if getattr(self, "autoretry_for", ()):
+                raise self.retry(exc=error, countdown=RETRY_AFTER_S) from error
             _lines.note(f"{self.name} is dropped", error)
         return None
 

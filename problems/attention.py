@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from problems.copying import picking
+from problems.regime_values import LARGEST
 from problems.values import Call
 
 _SCORES = 1 << 22
@@ -23,8 +24,8 @@ _OUTLIER = 12.0
 
 _OUTLIER_OUTPUTS = 4
 
-_LARGE_SCORE = 150.0
-"""What a regime adds to all scores, at the default scale: more than the exponential of a float32 bears."""
+_ADDED = {"large": 150.0, "negative": -250.0}
+"""What regimes add to all scores, at the default scale: exponentials of float32 overflow, or are all zero."""
 
 
 _ALONE = 512.0
@@ -100,11 +101,40 @@ def draw_scale(call: Call, size: int) -> float | None:
     return None if coin < 1 / 2 else size**-0.5 * (0.75 + 0.5 * factor)
 
 
-def with_large_scores(call: Call, tensor: Tensor) -> Tensor:
-    """Queries or keys (..., size); in a regime with one channel alike in all of them, which makes every score large."""
-    if call.setting("scores", None) == "large":
-        tensor[..., 0] = (_LARGE_SCORE * tensor.shape[-1] ** 0.5) ** 0.5
+def in_score_regime(call: Call, tensor: Tensor, *, are_keys: bool = False) -> Tensor:
+    """Queries or keys (..., size) as the call's regime has them.
+
+    One channel is alike in all of them and adds the same to every score; or keys are so much longer, and queries so
+    much shorter, that scores are what they usually are.
+    """
+    if (scores := call.setting("scores", None)) is not None:
+        tensor[..., 0] = common_factor(scores, tensor.shape[-1], are_keys=are_keys)
+    if call.setting("keys", None) == "huge":
+        tensor *= LARGEST if are_keys else 1 / LARGEST
     return tensor
+
+
+def common_factor(scores: str, size: int, *, are_keys: bool) -> float:
+    """What a channel of queries or keys is in a regime that adds the same to all `scores` of heads of `size`."""
+    factor: float = (abs(_ADDED[scores]) * size**0.5) ** 0.5
+    return -factor if are_keys and _ADDED[scores] < 0 else factor
+
+
+def with_negative_scores(call: Call, w_qkv: Tensor, *, heads: int) -> Tensor:
+    """`w_qkv` of a layer; in a regime such that the last channel of tokens, 1 in all, lowers every score."""
+    if (scores := call.setting("scores", None)) is not None:
+        by_part = w_qkv.view(3, heads, -1, w_qkv.shape[1])
+        by_part[:2, :, 0] = 0.0
+        for part, are_keys in enumerate((False, True)):
+            by_part[part, :, 0, -1] = common_factor(scores, by_part.shape[2], are_keys=are_keys)
+    return w_qkv
+
+
+def with_ones(call: Call, tokens: Tensor) -> Tensor:
+    """`tokens` (B, n, D); in the regime of `with_negative_scores` with 1 in the last channel."""
+    if call.setting("scores", None) is not None:
+        tokens[..., -1] = 1.0
+    return tokens
 
 
 def layer(

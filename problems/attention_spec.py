@@ -33,6 +33,30 @@ LARGE_SCORES = Regime(
     settings={"scores": "large"},
 )
 
+NEGATIVE_SCORES = Regime(
+    name="negative_scores",
+    words="all scores are below -150: their exponentials are zero in float32 unless the true maximum is subtracted",
+    settings={"scores": "negative"},
+)
+
+HUGE_KEYS = Regime(
+    name="huge_keys",
+    words="keys are around ten million, beyond the range of float16, and queries as much smaller",
+    settings={"keys": "huge"},
+    dtypes=("bfloat16", "float32"),
+    narrow="in_float16",
+)
+
+MORE_HEADS = Regime(
+    name="more_heads",
+    words="there are twice as many heads, of half the size, as in timed calls of this size",
+    settings={"times_heads": 2},
+    narrow="usual_numbers",
+)
+
+SCORES = "Scores lie between -1000 and 1000."
+"""An invariant: masks and first maxima may be numbers beyond."""
+
 
 def least_exchange(ranks: int, *, by_keys: int = 2, by_queries: int = 2) -> float:
     """The fewest blocks that a rank moves one way, on average over the ranks; a block is one tensor of its shard.

@@ -39,6 +39,8 @@ def data(call: Call) -> tuple[Tensor, Tensor]:
     targets = call.normal("y_local", ("chunk", "d_out"), dtype=torch.float32)
     targets += call.normal("target centre", (1, "d_out"), std=0.3, dtype=torch.float32)
     samples, targets = (features * scales).to(call.dtype), targets.to(call.dtype)
+    if _is_at_the_kink(call):
+        samples[: len(samples) // 2] = 0.0
     if call.setting("values", "") == "one_rank":
         samples = in_regime(call, "X_local", samples)
     return samples, in_regime(call, "y_local", targets)
@@ -53,10 +55,15 @@ def parameters(call: Call, *, shared: bool = False) -> list[Tensor]:
     inner, outer = (call.dims[name] ** -0.5 for name in ("d_in", "hidden"))
     return [
         call.long_tailed("W1", SHAPES["W1"], std=inner, shared=shared),
-        call.normal("b1", SHAPES["b1"], std=0.2 * inner, shared=shared),
+        call.normal("b1", SHAPES["b1"], std=0.0 if _is_at_the_kink(call) else 0.2 * inner, shared=shared),
         _last(call, "W2", call.long_tailed("W2", SHAPES["W2"], std=outer, shared=shared)),
         _last(call, "b2", call.normal("b2", SHAPES["b2"], std=0.2 * inner, shared=shared)),
     ]
+
+
+def _is_at_the_kink(call: Call) -> bool:
+    """Whether zeros go into relu in this call."""
+    return bool(call.setting("samples", "") == "half_zero")
 
 
 def _last(call: Call, name: str, parameter: Tensor) -> Tensor:

@@ -16,11 +16,14 @@ def mean(vector: Tensor) -> Tensor:
     return vector / dist.get_world_size()
 
 
-def backward(X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> Tensor:
-    """The flat gradient of the rank's loss, by hand."""
-    hidden = torch.addmm(b1, X, W1.T).relu()
+def backward(
+    X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor, *, passes_at_zero: bool = False
+) -> Tensor:
+    """The flat gradient of the rank's loss, by hand; `passes_at_zero` takes the derivative of relu at 0 for 1."""
+    before = torch.addmm(b1, X, W1.T)
+    hidden = before.relu()
     from_output = (hidden @ W2.T + b2 - y) * (2 / y.numel())
-    from_hidden = (from_output @ W2) * (hidden > 0)
+    from_hidden = (from_output @ W2) * (before >= 0 if passes_at_zero else before > 0)
     parts = [from_hidden.T @ X, from_hidden.sum(0), from_output.T @ hidden, from_output.sum(0)]
     return torch.cat([part.reshape(-1) for part in parts])
 
@@ -54,6 +57,16 @@ def through_float16(gradient: Tensor) -> Tensor:
 def second_moment(v: Tensor, g: Tensor, beta2: float, *, by_ratio: bool = False) -> Tensor:
     """The new second moment; `by_ratio` takes the gradient's square as a multiple of the old one."""
     return v * (beta2 + (1 - beta2) * g * g / v) if by_ratio else v * beta2 + (1 - beta2) * g * g
+
+
+def correction(beta: float, step: float, *, least: float = 0.0) -> float:
+    """What a moment is divided by, since it began with zeros; never below `least`."""
+    share: float = 1 - beta**step
+    return max(share, least)
+
+
+LEAST_CORRECTION = 0.01
+"""What programs that fear a division by zero may take for the least; timed calls have none below 0.05."""
 
 
 def seven_steps_at_most(program: Callable[..., Any]) -> Callable[..., Any]:

@@ -43,6 +43,12 @@ NUMBERS_OF_ADAM = (
         words="step is 100000, beta1 is 0.6 and beta2 is 0.95",
         settings={"step": 100_000, "beta1": 0.6, "beta2": 0.95},
     ),
+    # Beside it a learning rate that shows, unlike that of the default numbers.
+    Regime(
+        name="default_decays",
+        words="beta1 is 0.9, beta2 is 0.999 and eps is 1e-8, while lr is as in timed calls",
+        settings={"beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
+    ),
     Regime(
         name="default_numbers",
         words="lr is 0.001, beta1 is 0.9, beta2 is 0.999 and eps is 1e-8",
@@ -54,7 +60,13 @@ NUMBERS_OF_ADAM = (
 FIRST_STEP = Regime(
     name="first_step", words="step is 1 and all moments are zero", settings={"step": 1, "moments": "zero"}
 )
+AT_THE_KINK = Regime(
+    name="at_the_kink",
+    words="half of each rank's samples and all of b1 are zero, where the derivative of relu counts as 0",
+    settings={"samples": "half_zero"},
+)
 REGIMES = (
+    AT_THE_KINK,
     Regime(
         name="tiny_gradients",
         words="targets, the last layer and moments are below 1e-5 in size, and so are gradients",

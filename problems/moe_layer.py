@@ -5,7 +5,7 @@ network for all its experts, in one problem with low-rank adapters. Sizes are M 
 `num_experts`, `top_k`, `inter_dim` and, with adapters, `lora_r`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -146,10 +146,11 @@ def _linear(call: Call, name: str, outputs: str, inputs: str) -> Module:
     weight = call.normal(f"{name} weight", (outputs, inputs), std=call.dims[inputs] ** -0.5, dtype=torch.float32)
     if outputs == "N":
         weight *= _channels(call, "output outliers").unsqueeze(1)
-    weight *= _size(call, outputs)
+    size = _size(call, name)
+    weight *= size
     if not call.setting("projection_biases", usual=True):
         return linear(weight.to(call.dtype))
-    return linear(weight.to(call.dtype), call.normal(f"{name} bias", (outputs,), std=0.3 * _size(call, outputs)))
+    return linear(weight.to(call.dtype), call.normal(f"{name} bias", (outputs,), std=0.3 * size))
 
 
 def _copying(call: Call, name: str, outputs: str, inputs: str) -> Module:
@@ -161,9 +162,9 @@ def _copying(call: Call, name: str, outputs: str, inputs: str) -> Module:
     return linear(weight / _OPEN if name == "down_proj" else weight, bias)
 
 
-def _size(call: Call, outputs: str) -> float:
-    """By what a regime multiplies what makes the layer's output, and so that output; 1 for all else."""
-    return magnitude(call) if outputs == "N" else 1.0
+def _size(call: Call, name: str) -> float:
+    """By what a regime multiplies the projection called `name`: what makes the output, or the gates; else 1."""
+    return {"down_proj": magnitude(call), "gate_proj": float(call.setting("gates", 1.0))}.get(name, 1.0)
 
 
 def _adapters(call: Call) -> dict[str, Tensor]:
@@ -175,7 +176,7 @@ def _adapters(call: Call) -> dict[str, Tensor]:
         narrow = call.normal(f"lora_{name}_A", ("lora_r", inputs), std=call.dims[inputs] ** -0.5)
         adapters[f"lora_{name}_A"] = narrow
         adapters[f"lora_{name}_B"] = call.normal(
-            f"lora_{name}_B", (outputs, "lora_r"), std=0.5 * call.dims["lora_r"] ** -0.5 * _size(call, outputs)
+            f"lora_{name}_B", (outputs, "lora_r"), std=0.5 * call.dims["lora_r"] ** -0.5 * _size(call, f"{name}_proj")
         )
         if copies(call):
             adapters[f"lora_{name}_B"].zero_()
@@ -203,9 +204,14 @@ def expected(call: Call, *, owners: int) -> tuple[Tensor, ...]:
     return (out,)
 
 
-def expert(rows: Tensor, arguments: Mapping[str, Any]) -> Tensor:
+def silu(gate: Tensor) -> Tensor:
+    """SiLU in place."""
+    return nn.functional.silu(gate, inplace=True)
+
+
+def expert(rows: Tensor, arguments: Mapping[str, Any], *, activation: Callable[[Tensor], Tensor] = silu) -> Tensor:
     """What the rank with these arguments makes of token rows (n, N), in the dtype of `rows`."""
-    gate = nn.functional.silu(project(rows, arguments, "gate"), inplace=True)
+    gate = activation(project(rows, arguments, "gate"))
     return project(gate.mul_(project(rows, arguments, "up")), arguments, "down")
 
 

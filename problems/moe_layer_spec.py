@@ -111,6 +111,11 @@ _REGIMES = (
         settings={"tokens": "none_on_one_rank"},
     ),
     Regime(
+        name="large_gates",
+        words="what gate_proj makes is 128 times as large as in timed calls: its exponentials overflow float32",
+        settings={"gates": 128.0},
+    ),
+    Regime(
         name="zero_tokens",
         words="all tokens are zero",
         settings={"tokens": "zero"},
@@ -123,6 +128,7 @@ ONE_CHOICE = Regime(name="one_choice", words="top_k is 1", settings={"top_k": 1}
 
 INVARIANTS = (
     "Tensors are contiguous, and ask for no gradient.",
+    "Values are finite.",
     "`group` is None.",
     "The router is the same on all ranks, and no choice of experts is a close one.",
     "The networks of all ranks have the same shapes.",

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from problems.moe_layer import expert
+from problems.moe_layer import expert, silu
 from problems.rank_parts import all_gathered
 
 Group = dist.ProcessGroup | None
@@ -32,6 +32,7 @@ class Twist:
         per_owner: how many experts an owner is taken to have; None for what `num_experts` says.
         weighs_without_bias: whether probabilities count where the router has no bias.
         makes_biases: whether modules made anew keep the bias that they are born with where none is given.
+        activation: what stands for SiLU.
         stops_at_idle: whether the round over owners, from the own place on, ends at the first that nobody chose.
     """
 
@@ -42,6 +43,7 @@ class Twist:
     weighs_without_bias: bool = True
     makes_biases: bool = False
     stops_at_idle: bool = False
+    activation: Callable[[Tensor], Tensor] = silu
 
 
 def _route(tokens: Tensor, arguments: Mapping[str, Any], owners: int, twist: Twist) -> tuple[Tensor, Tensor]:
@@ -56,11 +58,19 @@ def _route(tokens: Tensor, arguments: Mapping[str, Any], owners: int, twist: Twi
     return twist.weights(weights), twist.places(experts // per_owner, owners)
 
 
-def _add(out: Tensor, tokens: Tensor, network: Mapping[str, Any], weights: Tensor, is_owned: Tensor) -> None:
+def _add(
+    out: Tensor,
+    tokens: Tensor,
+    network: Mapping[str, Any],
+    weights: Tensor,
+    is_owned: Tensor,
+    *,
+    activation: Callable[[Tensor], Tensor],
+) -> None:
     """Add to `out` what one owner makes of its rows."""
     rows = is_owned.any(dim=1).nonzero().squeeze(1)
     share = (weights * is_owned).sum(dim=1)[rows].unsqueeze(1)
-    out[rows] += share * expert(tokens[rows], network).float()
+    out[rows] += share * expert(tokens[rows], network, activation=activation).float()
 
 
 def _networks(arguments: Mapping[str, Any], group: Group, twist: Twist) -> list[Mapping[str, Any]]:
@@ -124,7 +134,7 @@ def networks_moved(names: Sequence[str], group_of: GroupOf, twist: Twist = Twist
         weights, places = _route(tokens, arguments, len(networks), twist)
         out = torch.zeros_like(tokens)
         for place in _round(places, len(networks), group, twist):
-            _add(out, tokens, networks[place], weights, places == place)
+            _add(out, tokens, networks[place], weights, places == place, activation=twist.activation)
         return out.to(arguments["hidden_states"].dtype)
 
     return program
@@ -141,7 +151,7 @@ def tokens_moved(names: Sequence[str], group_of: GroupOf, twist: Twist = Twist()
         tokens = torch.cat(shares)
         weights, places = _route(tokens, arguments, owners, twist)
         out = torch.zeros_like(tokens, dtype=torch.float32)
-        _add(out, tokens, arguments, weights, places == me)
+        _add(out, tokens, arguments, weights, places == me, activation=twist.activation)
         dist.all_reduce(out, group=group)
         own: Tensor = out.split([len(share) for share in shares])[me]
         return own.to(tokens.dtype)
@@ -178,9 +188,15 @@ def narrow(names: Sequence[str], group_of: GroupOf, *, per_owner: Callable[[int]
         "no_projection_biases": Twist(makes_biases=True),
         "more_experts": Twist(per_owner=per_owner),
         "same_experts": Twist(stops_at_idle=True),
+        "large_gates": Twist(activation=_by_exponentials),
     }
     programs = {name: networks_moved(names, group_of, twist) for name, twist in twists.items()}
     return programs | {"one_rank_has_no_tokens": _one_token_at_least(networks_moved(names, group_of))}
+
+
+def _by_exponentials(gate: Tensor) -> Tensor:
+    """SiLU by a quotient of exponentials: no number where they overflow."""
+    return gate * (gate.exp() / (1 + gate.exp()))
 
 
 def _one_token_at_least(program: Program) -> Program:

@@ -9,8 +9,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.mlp_step_programs import (
+    LEAST_CORRECTION,
     as_it_is,
     backward,
+    correction,
     cut,
     flushed,
     gathered,
@@ -34,6 +36,8 @@ def train(
     shift: int = 0,
     bent: Callable[[Tensor], Tensor] = as_it_is,
     by_ratio: bool = False,
+    least_correction: float = 0.0,
+    passes_at_zero: bool = False,
 ) -> tuple[Tensor, ...]:
     """The whole step, written out, in `width`; the other arguments make it wrong."""
     parameters, (m, v), (lr, beta1, beta2, eps, step) = rest[:4], rest[4:6], rest[6:]
@@ -41,7 +45,7 @@ def train(
     flat = torch.cat([parameter.reshape(-1) for parameter in parameters])
     dist.broadcast(flat, 0)
     wide = [parameter.to(width) for parameter in cut(flat, shapes)]
-    gradient = bent(backward(X.to(width), y.to(width), *wide)) * scale
+    gradient = bent(backward(X.to(width), y.to(width), *wide, passes_at_zero=passes_at_zero)) * scale
     gradient = mean(gradient) if reduces else gradient
     place = (dist.get_rank() + shift) % dist.get_world_size()
     g, w = (vector.chunk(dist.get_world_size())[place].to(width) for vector in (gradient, flat))
@@ -49,7 +53,8 @@ def train(
         m.to(width) * keeps_moments * beta1 + (1 - beta1) * g,
         second_moment(v.to(width) * keeps_moments, g, beta2, by_ratio=by_ratio),
     )
-    first, second = 1 - beta1**step, 1 - beta2**step if is_corrected else 1
+    first = correction(beta1, step)
+    second = correction(beta2, step, least=least_correction) if is_corrected else 1
     w = w - lr * updates * (m / first / ((v / second).sqrt() + eps))
     return (*cut(gathered(w.to(X.dtype)), shapes), m.to(X.dtype), v.to(X.dtype))
 
@@ -90,4 +95,6 @@ NARROW = {
     "huge_gradients": partial(train, bent=through_float16),
     "first_step": partial(train, by_ratio=True),
     "late_step": seven_steps_at_most(train),
+    "at_the_kink": partial(train, passes_at_zero=True),
+    "default_decays": partial(train, least_correction=LEAST_CORRECTION),
 }

@@ -52,6 +52,7 @@ from evaluator.contract.report import (
     SandboxLevel,
     Stage,
     StageTime,
+    request_fields,
 )
 from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode, SourceBundle, SourceFile
 from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster, is_informative
@@ -132,4 +133,5 @@ __all__ = [
     "is_faster",
     "is_informative",
     "node_queue",
+    "request_fields",
 ]

@@ -1,7 +1,7 @@
 """What a judge says of an evaluation."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Self, TypedDict
 
 import msgspec
 
@@ -11,7 +11,7 @@ from evaluator.contract.hardware_paths import Detection, RecordedWork
 from evaluator.contract.machine_code import MachineCode
 from evaluator.contract.message import Message
 from evaluator.contract.record import Record
-from evaluator.contract.request import Backend, EarlierTry, Mode
+from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode
 from evaluator.contract.score import Timing
 from evaluator.contract.timeline import Timeline
 
@@ -121,6 +121,41 @@ class DriverFault(Message, frozen=True, kw_only=True):
     xid: int
     count: int = 1
     noticed_at: str = ""
+
+
+class RequestFields(TypedDict):
+    """The fields of a report that say what was asked for, and of which hardware."""
+
+    evaluation_id: str
+    problem: str
+    revision: str
+    source_digest: str
+    backend: Backend
+    profile: str
+    world_size: int
+    mode: Mode
+    dtype: str
+
+
+def request_fields(request: EvaluationRequest, *, world_size: int, dtype: str) -> RequestFields:
+    """What every report on `request` repeats of it: `EvaluationReport(**request_fields(...), verdict=..., ...)`.
+
+    Args:
+        request: what is reported on.
+        world_size: of the request's profile.
+        dtype: of the problem's inputs; "" where nobody has looked, and the request leaves it to the card.
+    """
+    return RequestFields(
+        evaluation_id=request.evaluation_id,
+        problem=request.problem,
+        revision=request.revision,
+        source_digest=request.source.digest,
+        backend=request.backend,
+        profile=request.profile,
+        world_size=world_size,
+        mode=request.mode,
+        dtype=dtype,
+    )
 
 
 class EvaluationReport(Message, frozen=True, kw_only=True):

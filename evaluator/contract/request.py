@@ -90,6 +90,10 @@ class EarlierTry(Message, frozen=True, kw_only=True):
     reason: str
 
 
+_CARDS_DTYPE = "bfloat16"
+"""The dtype that a problem card calls `input`."""
+
+
 class EvaluationRequest(Message, frozen=True, kw_only=True):
     """Everything a judge needs to know about one evaluation.
 
@@ -110,6 +114,11 @@ class EvaluationRequest(Message, frozen=True, kw_only=True):
     attempt: int = 1
     earlier: tuple[EarlierTry, ...] = ()
     regime: str = ""
+
+    @property
+    def input_dtype(self) -> str:
+        """The dtype of the problem's inputs: the one asked for, else the card's."""
+        return self.dtype or _CARDS_DTYPE
 
     def __post_init__(self) -> None:
         if self.regime and self.mode is not Mode.CHECK:

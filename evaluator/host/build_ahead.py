@@ -9,12 +9,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evaluator.contract import EvaluationReport, EvaluationRequest, Finding, Stage, StageTime
+from evaluator.contract import EvaluationReport, EvaluationRequest, Finding, Stage, StageTime, request_fields
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
-from evaluator.host.building.builder import Builder, Built, is_needed
+from evaluator.host.building.builder import Builder, Built
 from evaluator.host.building.builder_process import BuildCancelled, BuildLimits
-from evaluator.host.evaluation.job import DEFAULT_DTYPE
+from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.machine import backends
 from evaluator.host.sandbox import cgroups, doctor
 from evaluator.host.sandbox.cpu_sets import shares_for
@@ -106,15 +106,7 @@ class BuildAhead:
         started_at: str,
     ) -> EvaluationReport:
         return EvaluationReport(
-            evaluation_id=request.evaluation_id,
-            problem=request.problem,
-            revision=request.revision,
-            source_digest=request.source.digest,
-            backend=request.backend,
-            profile=request.profile,
-            world_size=self._profile.world_size,
-            mode=request.mode,
-            dtype=request.dtype or DEFAULT_DTYPE,
+            **request_fields(request, world_size=self._profile.world_size, dtype=request.input_dtype),
             verdict=decided.verdict,
             message=decided.message,
             findings=found,

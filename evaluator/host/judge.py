@@ -21,8 +21,8 @@ from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
 from evaluator.host.measure.references import RecordedReferences
 from evaluator.host.other_world_size import OtherWorldSize
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.process.helper_process import HelperProcess
-from evaluator.host.process.hold import Hold
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.kept_ranks import KeptRanks
 from evaluator.host.ranks.slot_plan import SlotPlan
@@ -135,7 +135,7 @@ class Judge:
         *,
         progress: ReportProgress = no_progress,
         cancelled: Callable[[], bool] = never,
-        hold: Hold | None = None,
+        deadlines: Deadlines | None = None,
     ) -> EvaluationReport:
         """Judge one submission.
 
@@ -143,7 +143,7 @@ class Judge:
             request: what to judge; its profile must be this slot's.
             progress: called at every stage with stage, detail, and fraction or None.
             cancelled: polled; once true, the evaluation ends and cleans up.
-            hold: when it should be over; None for the slot's `evaluation_s` from now.
+            deadlines: when it should be over; None for the slot's `evaluation_s` from now.
 
         Returns:
             The report. An error of the judge is a verdict, never an exception. It is JUDGE_FAILURE where the node
@@ -154,19 +154,24 @@ class Judge:
             EvaluationCancelled: `cancelled()` became true.
         """
         with self._turn:
-            held = hold or Hold(time.monotonic() + self.settings.evaluation_s)
-            report = self._evaluate(request, progress=progress, cancelled=cancelled, hold=held)
+            deadlines = deadlines or Deadlines(time.monotonic() + self.settings.evaluation_s)
+            report = self._evaluate(request, progress=progress, cancelled=cancelled, deadlines=deadlines)
             if not self._other.applies_to(request, report):
                 return report
-            report = self._other.check(request, report, progress=progress, cancelled=cancelled, hold=held)
+            report = self._other.check(request, report, progress=progress, cancelled=cancelled, deadlines=deadlines)
             self._proofs.keep_log(self._other.error_log)
             return report
 
     def _evaluate(
-        self, request: EvaluationRequest, *, progress: ReportProgress, cancelled: Callable[[], bool], hold: Hold
+        self,
+        request: EvaluationRequest,
+        *,
+        progress: ReportProgress,
+        cancelled: Callable[[], bool],
+        deadlines: Deadlines,
     ) -> EvaluationReport:
         """Judge on the ranks of this slot's profile."""
-        with self._health.watching(), self._limited(hold):
+        with self._health.watching(), self._limited(deadlines):
             evaluation = Evaluation(
                 request,
                 plan=self._plan,
@@ -174,7 +179,7 @@ class Judge:
                 helper=self._helper,
                 references=self._references,
                 work_dir=self._work_dir,
-                hold=hold,
+                deadlines=deadlines,
                 progress=progress,
                 cancelled=cancelled,
             )
@@ -193,7 +198,7 @@ class Judge:
                 self._proofs.note(evaluation, error, is_nodes=not evaluation.is_in_play)
                 self._proofs.drop_trusted(evaluation)
             finally:
-                self._end(evaluation, hold)
+                self._end(evaluation, deadlines)
             return evaluation.report(
                 Circumstances(
                     started_at=started_at,
@@ -263,17 +268,17 @@ class Judge:
             logger.warning("ranks for the next evaluation could not be started: %s", error)
 
     @contextlib.contextmanager
-    def _limited(self, hold: Hold) -> Iterator[None]:
+    def _limited(self, deadlines: Deadlines) -> Iterator[None]:
         """Have trusted ranks answer in time, whatever an evaluation does; afterwards they may take their time again."""
-        self._trusted.limit(hold.answer)
+        self._trusted.limit(deadlines.answer)
         try:
             yield
         finally:
             self._trusted.limit(None)
 
-    def _end(self, evaluation: Evaluation, hold: Hold) -> None:
+    def _end(self, evaluation: Evaluation, deadlines: Deadlines) -> None:
         """Clean up after an evaluation; meanwhile, or afterwards, let the next one's ranks start."""
-        self._trusted.limit(hold.ending)
+        self._trusted.limit(deadlines.ending)
         evaluation.stop()
         if evaluation.findings.ended_well and not self.quarantine and self._have_room():
             self._waiting.start_prepared()
@@ -282,9 +287,9 @@ class Judge:
         except (EvaluatorError, OSError) as error:
             self._proofs.quarantine_for(evaluation, error)
         if evaluation.findings.awaits_proof and not self.quarantine:
-            self._proofs.rehearse(evaluation, hold)
+            self._proofs.rehearse(evaluation, deadlines)
         if evaluation.has_held_ranks and not self.quarantine:
-            self._proofs.prove_clean(evaluation, hold)
+            self._proofs.prove_clean(evaluation, deadlines)
         if (evaluation.has_stuck_ranks or self._trusted.are_spent) and not self.quarantine:
             self._proofs.drop_trusted(evaluation)
             self._keep_waiting(self._trusted.start)
@@ -293,8 +298,8 @@ class Judge:
 
     def _have_room(self) -> bool:
         """Whether the next ranks fit into the GPUs beside those that are ending, which allocate nothing any more."""
-        states = nvml.read(self._plan.gpus)
-        return self._health.knows_usual and all(state.total_bytes - state.used_bytes >= _ROOM_BYTES for state in states)
+        gpus = self._plan.gpus
+        return self._health.knows_usual and nvml.have_room(nvml.read(gpus), gpus=gpus, least_bytes=_ROOM_BYTES)
 
     def _own_processes(self) -> list[int]:
         """Every process of the judge between evaluations: trusted ranks, and worker groups without a submission."""

@@ -10,7 +10,7 @@ import msgspec
 from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, Stage, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
-from evaluator.host.process.hold import Hold
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import world_sizes
 from problems import registry
@@ -33,7 +33,7 @@ class OtherJudge(Protocol):
         *,
         progress: Callable[[Stage, str, float | None], None],
         cancelled: Callable[[], bool],
-        hold: Hold,
+        deadlines: Deadlines,
     ) -> EvaluationReport:
         """Judge one submission."""
 
@@ -74,7 +74,7 @@ class OtherWorldSize:
         *,
         progress: Callable[[Stage, str, float | None], None],
         cancelled: Callable[[], bool],
-        hold: Hold,
+        deadlines: Deadlines,
     ) -> EvaluationReport:
         """`report`, which passed, joined with the result on the other number of ranks.
 
@@ -83,7 +83,7 @@ class OtherWorldSize:
         """
         self.error_log = ""
         ranks = profiles.get(self._name).world_size
-        if time.monotonic() >= hold.deadline:
+        if time.monotonic() >= deadlines.evaluation:
             return world_sizes.unseen(report, world_size=ranks, why="the time of the evaluation was used up")
         try:
             judge = self._ready_judge()
@@ -93,7 +93,7 @@ class OtherWorldSize:
             msgspec.structs.replace(request, profile=self._name),
             progress=lambda stage, detail, fraction: progress(stage, f"on {ranks} ranks: {detail}", fraction),
             cancelled=cancelled,
-            hold=hold,
+            deadlines=deadlines,
         )
         self.error_log = judge.error_log
         return world_sizes.combined(report, second)

@@ -6,7 +6,7 @@ import traceback
 from evaluator.errors import EvaluatorError
 from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.machine.health import Health
-from evaluator.host.process.hold import Hold
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.kept_ranks import KeptRanks
 
 logger = logging.getLogger(__name__)
@@ -70,12 +70,12 @@ class SlotProofs:
         except EvaluatorError as error:
             self.quarantine_for(evaluation, error)
 
-    def prove_clean(self, evaluation: Evaluation, hold: Hold) -> None:
+    def prove_clean(self, evaluation: Evaluation, deadlines: Deadlines) -> None:
         """After an evaluation that used ranks: check that nothing of it is left, and that the devices work.
 
         Leftovers do not prove that the node was faulty before; the driver and the canary do.
         """
-        self._unclean = "; ".join(self._health.leftovers(within=hold.ending))
+        self._unclean = "; ".join(self._health.leftovers(within=deadlines.ending))
         if self._unclean:
             self.note(evaluation, EvaluatorError(self._unclean), is_nodes=self._health.is_driver_ill)
             self.drop_trusted(evaluation)
@@ -83,20 +83,20 @@ class SlotProofs:
         try:
             self._trusted.prove(is_full=evaluation.findings.ended_badly)
         except EvaluatorError as error:
-            self.note(evaluation, error, is_nodes=not hold.is_over)
+            self.note(evaluation, error, is_nodes=not deadlines.is_over)
             self.drop_trusted(evaluation)
 
-    def rehearse(self, evaluation: Evaluation, hold: Hold) -> None:
+    def rehearse(self, evaluation: Evaluation, deadlines: Deadlines) -> None:
         """After an error of the judge: can this node judge the problem without the submission? If not, it is faulty.
 
         New trusted ranks run the canary and a call of the reference at every size. A lack of resources in that, such as
         memory, is never attributed to the submission. Where the time is used up, nothing is proved.
         """
         self.drop_trusted(evaluation)
-        if self.quarantine or hold.is_over:
+        if self.quarantine or deadlines.is_over:
             return
         try:
             evaluation.rehearse(self._trusted.take())
         except Exception as error:  # noqa: BLE001 - no submission is left that could cause it
-            self.note(evaluation, error, is_nodes=not hold.is_over)
+            self.note(evaluation, error, is_nodes=not deadlines.is_over)
             self.drop_trusted(evaluation)

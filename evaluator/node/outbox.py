@@ -7,6 +7,7 @@ import os
 import threading
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from celery import Celery
@@ -68,9 +69,18 @@ class Outbox:
         """Keep a report until it is sent; when this returns, it survives the end of this process.
 
         A report that is too large loses parts of its evidence, and says so. With `upload` it is uploaded, and a message
-        names it; if that fails, it goes by the broker.
+        names it; if that fails, it goes by the broker. If the folder takes nothing, it goes by the broker at once.
+
+        Raises:
+            OSError: neither folder nor broker took it.
         """
-        self._keep(fitted(delivery).to_json(), upload)
+        text = fitted(delivery).to_json()
+        try:
+            self._keep(text, upload)
+        except OSError as error:
+            logger.warning("the spool folder %s takes no report: %s", self._folder, error)
+            if not self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None):
+                raise
 
     def waiting(self) -> list[float]:
         """When each report that is not sent yet was written, in seconds since the epoch."""
@@ -82,6 +92,17 @@ class Outbox:
 
     def _keep(self, text: str, upload: Upload | None = None) -> None:
         path = self._folder / f"{uuid.uuid4().hex}.json"
+        try:
+            self._write(path, text, upload)
+        except OSError:
+            # Of a full disk, half a report takes what space there is.
+            for part in (".upload", ".draft"):
+                with suppress(OSError):
+                    path.with_suffix(part).unlink()
+            raise
+        self._wake.set()
+
+    def _write(self, path: Path, text: str, upload: Upload | None) -> None:
         if upload is not None:
             # Before the report, which is looked for.
             path.with_suffix(".upload").write_text(upload.to_json(), encoding="utf-8")
@@ -91,7 +112,6 @@ class Outbox:
             file.flush()
             os.fsync(file.fileno())
         draft.rename(path)
-        self._wake.set()
 
     def _run(self) -> None:
         while True:

@@ -20,13 +20,14 @@ from evaluator.contract import (
     SlotState,
     SlotStatus,
     Verdict,
+    request_fields,
 )
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import Judge
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.judge import ReportProgress
-from evaluator.host.process.hold import HOLD_AFTER_S
+from evaluator.host.process.deadlines import MOST_OVERRUN_S
 from problems import registry
 
 logger = logging.getLogger(__name__)
@@ -42,10 +43,10 @@ class Slot:
         *,
         make_judge: Callable[[str], Judge],
         changed: Callable[[], None],
-        hold_after_s: float = HOLD_AFTER_S + 5.0,
+        most_overrun_s: float = MOST_OVERRUN_S + 5.0,
     ) -> None:
-        """Make it; `hold_after_s` after an evaluation's deadline a judge that has not ended it is given up."""
-        self._hold_after_s = hold_after_s
+        """Make it; `most_overrun_s` after an evaluation's deadline a judge that has not ended it is given up."""
+        self._most_overrun_s = most_overrun_s
         self.index = index
         self.profile = profile
         self._make_judge = make_judge
@@ -136,7 +137,7 @@ class Slot:
         Raises:
             JudgeStuck: it has not ended within its deadline and the time after it.
         """
-        limit_s = judge.settings.evaluation_s + self._hold_after_s
+        limit_s = judge.settings.evaluation_s + self._most_overrun_s
         done: Future[EvaluationReport] = Future()
 
         def evaluate() -> None:
@@ -240,15 +241,7 @@ def failure_report(
     """A report that the judge failed, and why."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return EvaluationReport(
-        evaluation_id=request.evaluation_id,
-        problem=request.problem,
-        revision=request.revision,
-        source_digest=request.source.digest,
-        backend=request.backend,
-        profile=request.profile,
-        world_size=profiles.get(request.profile).world_size,
-        mode=request.mode,
-        dtype=request.dtype or "",
+        **request_fields(request, world_size=profiles.get(request.profile).world_size, dtype=request.dtype or ""),
         verdict=verdict,
         message=message,
         started_at=now,

@@ -164,6 +164,23 @@ def _mapped(check: Check, call: Call, output: Output, actual: Tensor, expected: 
     return replace(check, error_map=drawn, message=message if check.message else None)
 
 
+def _what_is_wrong(output: Output, found: Comparison) -> str:
+    """Which bound values exceed: that of single elements, or that of all errors together."""
+    largest = f"largest error {min(found.max_error, LARGEST_ERROR):.3g} times the limit"
+    rms_error, bound = min(found.rms_error, LARGEST_ERROR), output.tolerance.rms
+    if not found.wrong_elements and bound is not None and rms_error > bound:
+        extremes = f", {found.extreme_elements} beyond it as allowed" if found.extreme_elements else ""
+        return (
+            f"an rms error of {rms_error:.3g}, and {bound:.3g} is allowed: too much over all {found.elements} elements "
+            f"together ({largest}{extremes})"
+        )
+    first = f", the first at {list(found.first_wrong)}" if found.first_wrong is not None else ""
+    return (
+        f"{found.wrong_elements} of {found.elements} elements beyond the tolerance ({largest}, rms error "
+        f"{rms_error:.3g}){first}"
+    )
+
+
 def _judged(output: Output, found: Comparison) -> Check:
     verdict, message = None, None
     if found.nonfinite:
@@ -174,12 +191,7 @@ def _judged(output: Output, found: Comparison) -> Check:
         )
     elif not found.passed:
         verdict = Verdict.WRONG_RESULT
-        message = (
-            f"output {output.name!r} has {found.wrong_elements} of {found.elements} elements beyond the tolerance "
-            f"(largest error {min(found.max_error, LARGEST_ERROR):.3g} times the limit, rms error "
-            f"{min(found.rms_error, LARGEST_ERROR):.3g})"
-            + (f", the first at {list(found.first_wrong)}" if found.first_wrong is not None else "")
-        )
+        message = f"output {output.name!r} has {_what_is_wrong(output, found)}"
     return Check(
         output=output.name,
         elements=found.elements,

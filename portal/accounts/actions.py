@@ -7,13 +7,15 @@ from datetime import timedelta
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, transaction
+from django.db.models import CharField, IntegerField
 from django.utils import timezone
 
 from portal.accounts import sign_up_codes
 from portal.accounts.models import ApiToken, TokenScope, User
 from portal.accounts.names import OWN_AUTHOR, check_name, name_taken
 from portal.accounts.operators import as_proven
+from portal.kept_statements import Given, KeptStatement
 from portal.refusals import Refusal
 
 TOKEN_PREFIX = "pkb_"  # noqa: S105 - marks our tokens for secret scanners, is not one
@@ -138,6 +140,22 @@ def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days:
     return token, secret
 
 
+def lock_account(user: User) -> None:
+    """Lock the user's row until the transaction ends, so that no other request passes the checks that count rows.
+
+    Raises:
+        TransactionManagementError: no transaction is open, so that nothing would be locked.
+        User.DoesNotExist: the account is gone.
+    """
+    if not connection.in_atomic_block:
+        raise transaction.TransactionManagementError(f"the row of {user} was to be locked outside a transaction")
+    if _LOCK.row(pk=user.pk) is None:
+        raise User.DoesNotExist
+
+
+_LOCK = KeptStatement(lambda: User.objects.select_for_update().filter(pk=Given("pk", IntegerField())).values_list("pk"))
+
+
 def revoke_token(token: ApiToken) -> None:
     """End a token's life now; revoking twice changes nothing."""
     ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
@@ -151,7 +169,7 @@ def authenticate(secret: str) -> ApiToken:
         Refusal: the token is unknown, revoked or expired, or its owner's account is closed (401 each).
     """
     now = timezone.now()
-    token = ApiToken.objects.select_related("user").filter(digest=_digest(secret)).first()
+    token = _token_with(_digest(secret))
     if token is None:
         raise _unauthorized(
             "", "The token is unknown.", "Check it for missing characters, or create a new one on your account page."
@@ -169,6 +187,27 @@ def authenticate(secret: str) -> ApiToken:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     as_proven(token.user)
     return token
+
+
+def _token_with(digest: str) -> ApiToken | None:
+    """The token of this digest with its user, as every call of the API needs them."""
+    row = _TOKEN.row(digest=digest)
+    if row is None:
+        return None
+    token = ApiToken.from_db(DEFAULT_DB_ALIAS, _TOKEN_COLUMNS, row[: len(_TOKEN_COLUMNS)])
+    token.user = User.from_db(DEFAULT_DB_ALIAS, _USER_COLUMNS, row[len(_TOKEN_COLUMNS) :])
+    return token
+
+
+_TOKEN_COLUMNS = [field.attname for field in ApiToken._meta.concrete_fields]  # noqa: SLF001 - Django documents it
+_USER_COLUMNS = [field.attname for field in User._meta.concrete_fields]  # noqa: SLF001 - as above
+_TOKEN = KeptStatement(
+    lambda: (
+        ApiToken.objects.filter(digest=Given("digest", CharField()))
+        .order_by()
+        .values_list(*_TOKEN_COLUMNS, *(f"user__{name}" for name in _USER_COLUMNS))
+    )
+)
 
 
 def _digest(secret: str) -> str:

@@ -1,5 +1,6 @@
 """Fields that several answers share."""
 
+import copy
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
@@ -17,6 +18,24 @@ SCORE_RULE_HELP = "The timing rule of the score. Scores of different rules are n
 def values_of(members: Iterable[StrEnum]) -> list[str]:
     """The values of an enum, as a choice takes them."""
     return [member.value for member in members]
+
+
+class CopiedFields(serializers.Serializer[Any]):
+    """A serializer whose plain fields are copied for each use.
+
+    REST framework constructs every field anew instead, which takes longer than all else that a serializer does.
+    """
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Fields to bind; those that hold others, which know them as their parent, are still constructed."""
+        return {
+            name: copy.deepcopy(field) if _holds_others(field) else copy.copy(field)
+            for name, field in self._declared_fields.items()
+        }
+
+
+def _holds_others(field: object) -> bool:
+    return isinstance(field, serializers.BaseSerializer) or hasattr(field, "child")
 
 
 @extend_schema_field({"oneOf": [{"enum": values_of(Verdict)}, {"type": "null"}]})

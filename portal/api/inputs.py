@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from evaluator.contract import Backend, Mode, Primitive, SourceBundle, Verdict
-from portal.api.fields import values_of
+from portal.api.fields import CopiedFields, values_of
 from portal.submissions import uploads
 from portal.submissions.models import State, Visibility
 from problems.schema import SizeName
@@ -79,7 +79,7 @@ class Choice(serializers.ChoiceField):
         return data
 
 
-class Strict(serializers.Serializer[Any]):
+class Strict(CopiedFields):
     """A serializer that refuses names it does not know."""
 
     unknown_code = "unknown_field"

@@ -10,7 +10,7 @@ from rest_framework.reverse import reverse
 
 from evaluator.contract import Backend, Mode, Stage
 from evaluator.judging.call_parts import Gap
-from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, VerdictField, values_of
+from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, CopiedFields, VerdictField, values_of
 from portal.api.season_views import SubmissionSeason
 from portal.seasons.queries import entries_from
 from portal.submissions import timelines
@@ -19,7 +19,7 @@ from portal.submissions.presentation import verdict_facts
 from portal.submissions.queries import quarantine_of
 
 
-class EvaluationBrief(serializers.Serializer[Evaluation]):
+class EvaluationBrief(CopiedFields):
     """One evaluation of a submission on a profile."""
 
     id = serializers.UUIDField()
@@ -60,7 +60,7 @@ class EvaluationBrief(serializers.Serializer[Evaluation]):
         return reverse("api:evaluation", args=ids, request=self.context["request"])
 
 
-class StageOutput(serializers.Serializer[Evaluation]):
+class StageOutput(CopiedFields):
     """What the judge is doing."""
 
     name = serializers.ChoiceField(choices=values_of(Stage), source="stage")
@@ -69,7 +69,7 @@ class StageOutput(serializers.Serializer[Evaluation]):
     since = serializers.DateTimeField(allow_null=True, source="stage_since")
 
 
-class PlaceOutput(serializers.Serializer[Any]):
+class PlaceOutput(CopiedFields):
     """The queue position of an evaluation."""
 
     ahead = serializers.IntegerField(help_text="Evaluations ahead of it.")
@@ -213,7 +213,7 @@ class QuarantineOutput(serializers.Serializer[Any]):
     at = serializers.DateTimeField(help_text="Since when.")
 
 
-class SubmissionBrief(serializers.Serializer[Submission]):
+class SubmissionBrief(CopiedFields):
     """A submission as a list shows it."""
 
     id = serializers.UUIDField()
@@ -231,15 +231,26 @@ class SubmissionBrief(serializers.Serializer[Submission]):
 class SubmissionDetail(SubmissionBrief):
     """A submission with its newest evaluation in full."""
 
+    # The context brings `evaluations`, the newest first, `live` of the newest, and `is_new`: stored just now.
+
+    evaluations = serializers.SerializerMethodField(  # type: ignore[assignment]  # the metaclass takes it out of the class
+        help_text="Every evaluation, the newest first."
+    )
     quarantine = serializers.SerializerMethodField(help_text="Null unless operators removed it from the boards.")
 
     evaluation = serializers.SerializerMethodField(help_text="The newest evaluation in full.")
     seasons = serializers.SerializerMethodField(help_text="The seasons that it is an entry of, and whether it counts.")
 
+    @extend_schema_field(EvaluationBrief(many=True))
+    def get_evaluations(self, _submission: Submission) -> Any:
+        """All of them, as the view has them."""
+        return EvaluationBrief(self.context["evaluations"], many=True, context=self.context).data
+
     @extend_schema_field(QuarantineOutput(allow_null=True))
     def get_quarantine(self, submission: Submission) -> Any:
         """The quarantine in force."""
-        found = quarantine_of(submission)
+        # What was stored just now is in none.
+        found = None if self.context["is_new"] else quarantine_of(submission)
         return QuarantineOutput(found).data if found else None
 
     @extend_schema_field(EvaluationDetail)
@@ -250,7 +261,7 @@ class SubmissionDetail(SubmissionBrief):
     @extend_schema_field(SubmissionSeason(many=True))
     def get_seasons(self, submission: Submission) -> Any:
         """Those in which its author is in a team."""
-        return SubmissionSeason(entries_from(submission), many=True).data
+        return SubmissionSeason(entries_from(submission, self.context["evaluations"]), many=True).data
 
 
 class FileOutput(serializers.Serializer[Any]):

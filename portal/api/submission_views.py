@@ -3,7 +3,7 @@
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -114,7 +114,7 @@ class Submissions(Endpoint):
         values = self.body()
         key = inputs.idempotency_key(request)
         with _input_names(file=next(name for name in ("source", "files", "file") if name in values)):
-            submission = actions.create_submission(
+            submitted = actions.create_submission(
                 caller(request),
                 files=inputs.bundle_of(values),
                 idempotency_key=key,
@@ -123,7 +123,7 @@ class Submissions(Endpoint):
                     for name in ("problem", "backend", "profile", "mode", "size", "visibility", "note", "node_owner")
                 },
             )
-        body = _detail(request, submission)
+        body = _detail(request, submitted.submission, submitted.evaluations, is_new=submitted.is_new)
         return Response(body, status=201, headers={"Location": body["url"]})
 
 
@@ -140,18 +140,26 @@ def _selected(user: Any, wanted: dict[str, Any]) -> QuerySet[Submission]:
     return chosen.filter(Exists(newest))
 
 
-def _detail(request: Request, submission: Submission, live: queries.LiveView | None = None) -> dict[str, Any]:
-    live = live or queries.live_view(queries.load_evaluations(submission))
-    return dict(SubmissionDetail(submission, context={"request": request, "live": live}).data)
+def _detail(
+    request: Request,
+    submission: Submission,
+    evaluations: Sequence[Evaluation],
+    live: queries.LiveView | None = None,
+    *,
+    is_new: bool = False,
+) -> dict[str, Any]:
+    live = live or queries.live_view(evaluations[0])
+    context = {"request": request, "live": live, "evaluations": evaluations, "is_new": is_new}
+    return dict(SubmissionDetail(submission, context=context).data)
 
 
 def _evaluation_detail(request: Request, live: queries.LiveView) -> dict[str, Any]:
     return dict(EvaluationDetail(live.evaluation, context={"request": request, "live": live}).data)
 
 
-def _tag(submission: Submission, live: queries.LiveView) -> str:
+def _tag(submission: Submission, evaluations: Iterable[Evaluation], live: queries.LiveView) -> str:
     """The entity tag of a submission or evaluation as it now is; an earlier evaluation may still be under way."""
-    others = (f"{other.pk} {other.state} {other.verdict}" for other in submission.evaluations.all())
+    others = (f"{other.pk} {other.state} {other.verdict}" for other in evaluations)
     parts = (submission.visibility, submission.note, str(live.evaluation.pk), live.version, *others)
     return f'"{hashlib.sha256("|".join(parts).encode()).hexdigest()[:32]}"'
 
@@ -180,8 +188,10 @@ class SingleSubmission(SubmissionEndpoint):
         """A submission with stage, queue position or report of its newest evaluation. Poll it with If-None-Match."""
         submission = queries.get_submission(viewer(request), submission_id)
         require_readable(request, submission)
-        live = queries.live_view(queries.load_evaluations(submission))
-        return _unless_held(request, _tag(submission, live), lambda: _detail(request, submission, live))
+        evaluations = queries.evaluations_of(submission)
+        live = queries.live_view(evaluations[0])
+        tag = _tag(submission, evaluations, live)
+        return _unless_held(request, tag, lambda: _detail(request, submission, evaluations, live))
 
     @operation("readSource", "Read a submission's source", One(SourceOutput))
     def source(self, request: Request, submission_id: uuid.UUID) -> SourceBundle:
@@ -198,8 +208,9 @@ class SingleSubmission(SubmissionEndpoint):
         """Cancel the newest evaluation; the node that works on it stops."""
         user = caller(request)
         submission = queries.get_submission(user, submission_id)
-        actions.cancel_evaluation(queries.load_evaluations(submission), by=user)
-        return Response(_detail(request, submission))
+        evaluations = queries.evaluations_of(submission)
+        actions.cancel_evaluation(evaluations[0], by=user)
+        return Response(_detail(request, submission, evaluations))
 
 
 class Evaluations(SubmissionEndpoint):
@@ -235,7 +246,8 @@ class Evaluations(SubmissionEndpoint):
             raise Http404
         require_readable(request, evaluation.submission)
         live = queries.live_view(evaluation)
-        return _unless_held(request, _tag(evaluation.submission, live), lambda: _evaluation_detail(request, live))
+        tag = _tag(evaluation.submission, queries.evaluations_of(evaluation.submission), live)
+        return _unless_held(request, tag, lambda: _evaluation_detail(request, live))
 
     @operation("readTrace", "Read the timeline of a recorded call", Files("application/json"))
     def trace(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponse:

@@ -1,8 +1,9 @@
 """What an operator has switched for a problem."""
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, SlugField
 
 from portal.catalog.models import ProblemSwitch
+from portal.kept_statements import Given, KeptStatement
 from portal.refusals import Refusal
 from problems import registry
 from problems.schema import Problem
@@ -10,12 +11,22 @@ from problems.schema import Problem
 
 def switch(slug: str) -> ProblemSwitch:
     """The switches of the problem `slug`; an unsaved open one where the operator never touched it."""
-    return ProblemSwitch.objects.filter(pk=slug).first() or ProblemSwitch(slug=slug)
+    found = _SWITCH.row(slug=slug)
+    return ProblemSwitch(slug=slug) if found is None else ProblemSwitch(**dict(zip(_SWITCHES, found, strict=True)))
+
+
+_SWITCHES = ("slug", "is_open", "is_paused", "note")
+_SWITCH = KeptStatement(lambda: ProblemSwitch.objects.filter(slug=Given("slug", SlugField())).values_list(*_SWITCHES))
 
 
 def paused_slugs() -> QuerySet[ProblemSwitch, str]:
     """The slugs of the problems whose submissions wait until the operator resumes judging; part of larger queries."""
-    return ProblemSwitch.objects.filter(is_paused=True).order_by().values_list("slug", flat=True)
+    return paused_problems().values_list("slug", flat=True)
+
+
+def paused_problems() -> QuerySet[ProblemSwitch]:
+    """The switches of those problems, in no order."""
+    return ProblemSwitch.objects.filter(is_paused=True).order_by()
 
 
 def get_problem(slug: str) -> Problem:

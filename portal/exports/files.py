@@ -1,6 +1,6 @@
 """The files of public data: made regularly in the dispatcher's process, and served unchanged by web processes.
 
-So an anonymous download costs what reading a file costs, whatever the size of the site, and all files of one making
+So an anonymous download costs what reading a file costs, whatever the size of the site, and all files of one version
 fit together. The folder `settings.EXPORT_DIR` has to be the same for dispatchers and web processes.
 """
 
@@ -59,7 +59,7 @@ class ExportVersion:
 
 
 def newest() -> ExportVersion | None:
-    """The last making that was finished; None as well where its note cannot be read, as after a power failure."""
+    """The last version that was finished; None as well where its note cannot be read, as after a power failure."""
     try:
         noted = json.loads((settings.EXPORT_DIR / _NEWEST).read_text())
         made_at = datetime.fromisoformat(noted["made_at"])
@@ -69,15 +69,15 @@ def newest() -> ExportVersion | None:
 
 
 def opened(name: str) -> tuple[IO[bytes], datetime]:
-    """A file of the last making, opened, and as of when it is.
+    """A file of the last version, opened, and as of when it is.
 
     Raises:
         Refusal: nothing has been made yet (503).
     """
-    making = newest()
+    version = newest()
     try:
-        if making is not None:
-            return (making.folder / name).open("rb"), making.made_at
+        if version is not None:
+            return (version.folder / name).open("rb"), version.made_at
     except FileNotFoundError:
         _log.warning("%s is not in %s", name, settings.EXPORT_DIR)
     raise Refusal(
@@ -103,12 +103,12 @@ def make(*, now: datetime) -> ExportVersion | None:
         folder.chmod(0o755)
         try:
             _write_all(folder, now=now)
-            making = ExportVersion(folder=folder, made_at=now, took_s=round(time.monotonic() - began, 3))
-            _note(making)
+            version = ExportVersion(folder=folder, made_at=now, took_s=round(time.monotonic() - began, 3))
+            _note(version)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # a full disk is not to stay full
             raise
-    return making
+    return version
 
 
 @contextmanager
@@ -183,21 +183,21 @@ def _problems() -> Iterator[dict[str, Any]]:
         }
 
 
-def _note(making: ExportVersion) -> None:
+def _note(version: ExportVersion) -> None:
     # Written next to its path and then moved: readers find the old one or the new one.
     beside = settings.EXPORT_DIR / f"{_NEWEST}.new"
-    noted = {"folder": making.folder.name, "made_at": making.made_at.isoformat(), "took_s": making.took_s}
+    noted = {"folder": version.folder.name, "made_at": version.made_at.isoformat(), "took_s": version.took_s}
     beside.write_text(json.dumps(noted))
     beside.replace(settings.EXPORT_DIR / _NEWEST)
 
 
-def _remove_others(making: ExportVersion | None) -> None:
-    """Remove every folder but that of `making`: older ones, and what a making left behind that was killed.
+def _remove_others(version: ExportVersion | None) -> None:
+    """Remove every folder but that of `version`: older ones, and what a killed process left behind.
 
-    So each making is kept till the one after the next begins: whoever had found its address reads on.
+    So each version is kept until the one after the next begins: whoever had found its address reads on.
     """
     for folder in settings.EXPORT_DIR.iterdir():
-        if folder.is_dir() and (making is None or folder != making.folder):
+        if folder.is_dir() and (version is None or folder != version.folder):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -218,8 +218,8 @@ def keep_exports_fresh(stop: threading.Event) -> None:
 
 
 def _is_due() -> bool:
-    making = newest()
-    if making is not None and timezone.now() < making.due_at:
+    version = newest()
+    if version is not None and timezone.now() < version.due_at:
         return False
     settings.EXPORT_DIR.mkdir(parents=True, exist_ok=True)
     with only_one() as is_ours:

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from django.core.exceptions import RequestDataTooBig, TooManyFilesSent
+from django.conf import settings
+from django.core.exceptions import DisallowedHost, RequestDataTooBig, TooManyFilesSent
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -53,6 +54,8 @@ def refusal_page(request: HttpRequest, refusal: Refusal) -> HttpResponse:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """400, or 413 where the request was simply too large."""
+    if isinstance(exception, DisallowedHost):
+        return _wrong_host()
     if isinstance(exception, RequestDataTooBig | TooManyFilesSent):
         return _page(
             request,
@@ -68,6 +71,18 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
         message="The request could not be understood.",
         remedy="Go back, reload the page and try again.",
     )
+
+
+def _wrong_host() -> HttpResponse:
+    # Rendered without the request: links of a page would name its host, which is refused again.
+    context = {
+        "status_code": 400,
+        "title": "Bad request",
+        "message": "This site does not answer to the name in the request.",
+        "remedy": f"Open {settings.SITE_URL}. Whoever operates the site lists its names in PKB_ALLOWED_HOSTS.",
+        "request_id": logs.current("request_id"),
+    }
+    return _page_without_database("errors/error.html", context, status=400)
 
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:  # noqa: ARG001 - Django's signature

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 from django.db import transaction
+from django.db.models import QuerySet
 
 from evaluator.contract import Backend, ContractError, EvaluationReport, Message, Mode, SourceBundle, Verdict
 from evaluator.judging.recompute import recompute
@@ -73,7 +74,7 @@ class RecordedRun(Message, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOutcome:
-    """What an import came to: new runs, and why others, or reports of them, were refused."""
+    """What an import came to: new and replaced runs, and why others, or reports of them, were refused."""
 
     added: int
     refused: tuple[str, ...]
@@ -208,20 +209,41 @@ def shipped(folder: Path) -> Iterator[tuple[str, RecordedRun, dict[str, Evaluati
 def add(folder: Path | None = None) -> ImportOutcome:
     """Put every recorded run in `folder` (the problems' own unless given) on the model board, once.
 
+    A run that ships with other judgements since, as after an update of the site, is replaced. One that an operator has
+    decided on stays as it is.
+
     A report that contradicts its run or its own calls is named and left out: its program counts as not judged yet.
     """
     added, refused = 0, []
     for name, run, reports in shipped(folder or FOLDER):
-        if Run.objects.filter(pk=uuid.UUID(run.id)).exists():
+        if _stays(run, reports):
             continue
         refused += [f"{name}: {reason}" for reason in _add(run, reports)]
         added += 1
     return ImportOutcome(added=added, refused=tuple(refused))
 
 
+def _stays(recorded: RecordedRun, reports: Mapping[str, EvaluationReport]) -> bool:
+    """Whether the run is on this site with the judgements that ship, was judged here, or has an operator's decision."""
+    run = Run.objects.filter(pk=uuid.UUID(recorded.id)).first()
+    if run is None:
+        return False
+    if run.recorded_on is None or run.decisions.exists():
+        return True
+    rows = run.attempts.exclude(evaluation=None).values_list("evaluation", "evaluation__problem_revision")
+    held = {(str(pk), revision) for pk, revision in rows}
+    # Most runs ship without a report that is refused. Only where these differ is every report computed again.
+    return held == _judgements(reports) or held == _judgements(dict(_agreeing(recorded, reports, [])))
+
+
+def _judgements(reports: Mapping[str, EvaluationReport]) -> set[tuple[str, str]]:
+    return {(evaluation, report.revision) for evaluation, report in reports.items()}
+
+
 @transaction.atomic
 def _add(recorded: RecordedRun, reports: Mapping[str, EvaluationReport]) -> list[str]:
-    """One run with everything; returns why some of its reports were refused."""
+    """One run with everything, in place of an earlier one; returns why some of its reports were refused."""
+    _delete(Run.objects.filter(pk=uuid.UUID(recorded.id)))
     refused: list[str] = []
     good = dict(_agreeing(recorded, reports, refused))
     ended = max((datetime.fromisoformat(report.finished_at) for report in good.values()), default=None)
@@ -355,19 +377,24 @@ def remove() -> int:
     """Take every recorded run away, with all that came with it; returns how many there were."""
     runs = Run.objects.filter(recorded_on__isnull=False)
     number = runs.count()
-    attempts = Attempt.objects.filter(run__in=runs)
-    submissions = list(attempts.exclude(submission=None).values_list("submission", flat=True))
-    RunEvent.objects.filter(run__in=runs).delete()
-    attempts.delete()
     for run in runs:
         run.decisions.all().delete()
-    runs.delete()
-    Report.objects.filter(evaluation__submission__in=submissions).delete()
-    Evaluation.objects.filter(submission__in=submissions).delete()
-    Submission.objects.filter(pk__in=submissions).delete()
-    Source.objects.filter(size_bytes=0, bundle__files=[], submissions__isnull=True).delete()
+    _delete(runs)
     organisation = Organisation.objects.filter(slug=ORGANISATION)
     for model in [model for one in organisation for model in one.models.filter(runs__isnull=True)]:
         model.delete()
     organisation.filter(models__isnull=True, memberships__isnull=True).delete()
     return number
+
+
+def _delete(runs: QuerySet[Run]) -> None:
+    """Delete runs without decisions, with their attempts, reports and sources; their models stay."""
+    attempts = Attempt.objects.filter(run__in=runs)
+    submissions = list(attempts.exclude(submission=None).values_list("submission", flat=True))
+    RunEvent.objects.filter(run__in=runs).delete()
+    attempts.delete()
+    runs.delete()
+    Report.objects.filter(evaluation__submission__in=submissions).delete()
+    Evaluation.objects.filter(submission__in=submissions).delete()
+    Submission.objects.filter(pk__in=submissions).delete()
+    Source.objects.filter(size_bytes=0, bundle__files=[], submissions__isnull=True).delete()

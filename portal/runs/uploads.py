@@ -16,6 +16,7 @@ from typing import IO, Any
 from django.conf import settings
 
 from evaluator.contract import Backend, Mode, SourceBundle, Verdict
+from evaluator.judging.source_archives import ARCHIVE_ERRORS, is_folder
 from portal.refusals import Refusal
 from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
 from portal.submissions import uploads
@@ -141,7 +142,7 @@ def opened(stream: IO[bytes], *, name: str) -> zipfile.ZipFile:
     """The archive that `stream` holds; raises Refusal."""
     try:
         return zipfile.ZipFile(stream)
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, ValueError, OSError) as error:
+    except ARCHIVE_ERRORS as error:
         raise _refusal(
             "file", name, "This is not a readable .zip file.", "Pack it again as an ordinary .zip."
         ) from error
@@ -152,9 +153,7 @@ def members_of(archive: zipfile.ZipFile, *, name: str) -> list[zipfile.ZipInfo]:
     members = [
         member
         for member in archive.infolist()
-        if not uploads.is_folder(member)
-        and "__MACOSX" not in member.filename
-        and not member.filename.endswith(".DS_Store")
+        if not is_folder(member) and "__MACOSX" not in member.filename and not member.filename.endswith(".DS_Store")
     ]
     if len(members) > MAX_ARCHIVED_FILES:
         message = f"The archive holds {len(members)} files."
@@ -169,8 +168,7 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     try:
         with archive.open(member) as opened_member:
             return opened_member.read(limit)
-    except Exception as error:
-        # zlib.error, lzma.LZMAError, BadZipFile and RuntimeError (encrypted) have no common base below Exception.
+    except ARCHIVE_ERRORS as error:
         message = "This file of the archive is damaged or encrypted."
         raise _refusal("path", member.filename, message, "Pack it again without a password.") from error
 

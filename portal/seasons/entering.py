@@ -5,11 +5,11 @@ from typing import NoReturn
 
 from django.db import IntegrityError, transaction
 
-from evaluator.contract import Mode
 from portal.accounts.models import Membership, Organisation, User
 from portal.accounts.organisations import require_owner
 from portal.refusals import Refusal
 from portal.seasons.models import Entry, Phase, Season, Team, TeamMember
+from portal.seasons.queries import may_enter
 from portal.submissions.models import Evaluation
 
 
@@ -108,7 +108,7 @@ def note_entry(evaluation: Evaluation) -> None:
     comes later is noted with the reason why it does not count, and goes to the ordinary board.
     """
     submission = evaluation.submission
-    if evaluation.mode != Mode.RANKED.value or submission.is_attempt or evaluation.node_owner_id is not None:
+    if not may_enter(submission, evaluation):
         return
     parts = TeamMember.objects.filter(
         user=submission.author_id,

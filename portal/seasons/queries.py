@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, UUIDField
 
-from evaluator.contract import Verdict
+from evaluator.contract import Mode, Verdict
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
+from portal.kept_statements import Given, KeptStatement
 from portal.refusals import Refusal
 from portal.seasons import scoring
 from portal.seasons.models import Entry, Season, Team, TeamMember
@@ -214,11 +215,28 @@ def entries_of(team: Team, *, limit: int = 100) -> list[Entry]:
     return list(chosen[:limit])
 
 
-def entries_from(submission: Submission) -> list[Entry]:
-    """The entries that a submission's evaluations made, the last one first."""
-    # Most submissions have none: what an entry belongs to is read once there is one, and not joined beforehand.
+def entries_from(submission: Submission, evaluations: Iterable[Evaluation] | None = None) -> list[Entry]:
+    """The entries that a submission's evaluations, where known `evaluations`, made, the last one first."""
+    # Most submissions have none: the rest is read only where there is one.
+    if evaluations is not None and not any(may_enter(submission, each) for each in evaluations):
+        return []
+    if _FIRST_ENTRY.row(submission=submission.pk) is None:
+        return []
     chosen = Entry.objects.filter(evaluation__submission=submission).prefetch_related("season", "team", "evaluation")
     return list(chosen.order_by("-entered_at", "season__slug"))
+
+
+_FIRST_ENTRY = KeptStatement(
+    lambda: (
+        Entry.objects.filter(evaluation__submission=Given("submission", UUIDField())).order_by().values_list("pk")[:1]
+    )
+)
+
+
+def may_enter(submission: Submission, evaluation: Evaluation) -> bool:
+    """Whether an evaluation is of the kind that becomes an entry: ranked, on the site's own nodes, of no run."""
+    is_own = not submission.is_attempt and evaluation.node_owner_id is None
+    return is_own and evaluation.mode == Mode.RANKED.value
 
 
 def seasons_for(user: User, *, problem: str, now: datetime) -> list[TeamMember]:

@@ -8,19 +8,22 @@ that by the time used, or by nothing if the fault was ours. Practice profiles ha
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
 
 from django.conf import settings
-from django.db.models import Min, Q, QuerySet, Sum
+from django.db.models import DateTimeField, Expression, IntegerField, Min, Q, QuerySet, SlugField, Sum
 
 from evaluator.contract import Verdict
 from evaluator.hardware import profiles
 from evaluator.judging.verdicts import FACTS
 from portal.accounts.models import Organisation, User
+from portal.kept_statements import Given, KeptStatement
 from portal.refusals import Refusal
 from portal.submissions.gpu_time import gpus_of, usual_seconds
 from portal.submissions.hooks import EvaluationEnded, EvaluationRefunded
 from portal.submissions.models import AllowanceLimit, Evaluation, GpuUse, LimitScope, State
-from portal.submissions.priorities import REJUDGE_PRIORITY
+from portal.submissions.waiting import Waiting, waiting_of
 
 DAY = timedelta(days=1)
 _SOON_S = 60
@@ -41,9 +44,26 @@ class Payer:
     @property
     def key(self) -> str:
         """The value of `Evaluation.payer`."""
-        if self.organisation is None:
-            return f"account-{self.account.pk}" if self.account else ""
-        return f"sponsor-{self.account.pk}" if self.account else f"organisation-{self.organisation.pk}"
+        return f"{self.kind}-{self.pk}"
+
+    @property
+    def kind(self) -> str:
+        """What pays: an account, a sponsor's account or an organisation."""
+        if self.account is None:
+            return "organisation"
+        return "account" if self.organisation is None else "sponsor"
+
+    @property
+    def pk(self) -> int:
+        """Of the account or organisation."""
+        payer = self.account or self.organisation
+        assert payer is not None
+        return payer.pk
+
+    @property
+    def uses(self) -> QuerySet[GpuUse]:
+        """What counts against the allowance."""
+        return GpuUse.objects.filter(_uses(self.kind, self.pk))
 
     @property
     def words(self) -> str:
@@ -51,13 +71,6 @@ class Payer:
         if self.organisation is None:
             return "You"
         return f"{self.account}'s organisations together" if self.account else str(self.organisation)
-
-    @property
-    def uses(self) -> QuerySet[GpuUse]:
-        """What counts against the allowance."""
-        if self.account is None:
-            return GpuUse.objects.filter(organisation=self.organisation, account=None)
-        return GpuUse.objects.filter(account=self.account, organisation__isnull=self.organisation is None)
 
     def new_until(self, now: datetime) -> datetime | None:
         """Until when the account behind it counts as new; None where it does not."""
@@ -165,14 +178,15 @@ def reservation_gpu_s(profile: str) -> float:
 
 def allowances_of(payer: Payer, *, now: datetime) -> list[Allowance]:
     """All allowances of a payer: over all profiles together first, then of each profile that has limits of its own."""
-    limits = _limits(payer, now)
+    limits, waiting = _limits(payer, now), waiting_of(payer.key)
     named = [name for name in profiles.profiles() if name in limits]
-    return [_allowance(payer, limits[name], now) for name in ("", *named)]
+    return [_allowance(payer, limits[name], waiting, now) for name in ("", *named)]
 
 
-def allowances_for(payer: Payer, profile: str, *, now: datetime) -> list[Allowance]:
-    """The allowances that apply to an evaluation on `profile`."""
-    return [found for found in allowances_of(payer, now=now) if found.profile in ("", profile)]
+def allowances_for(payer: Payer, profile: str, *, now: datetime, waiting: Waiting | None = None) -> list[Allowance]:
+    """The allowances for an evaluation on `profile`; `waiting` is what the payer has in the queue, where known."""
+    limits, known = _limits(payer, now), waiting or waiting_of(payer.key)
+    return [_allowance(payer, limits[name], known, now) for name in ("", profile) if name in limits]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,14 +270,16 @@ def _limits(payer: Payer, now: datetime) -> dict[str, _Limit]:
     new_until = payer.new_until(now)
     scopes = _scopes(payer, is_new=new_until is not None)
     found = {"": _by_settings(payer, new_until)}
-    rows = AllowanceLimit.objects.filter(_named(payer)).filter(scope__in=scopes)
-    for row in sorted(rows, key=lambda row: -scopes.index(row.scope)):
-        found[row.profile] = _Limit(
-            profile=row.profile,
-            gpu_s=row.gpu_seconds_per_day,
-            queued=row.queued_at_most,
-            new_until=new_until if row.scope == LimitScope.NEW_ACCOUNTS else None,
-            reason=row.reason,
+    whose = payer.account if payer.organisation is None else payer.organisation
+    statement = _LIMITS_OF_ACCOUNTS if payer.organisation is None else _LIMITS_OF_ORGANISATIONS
+    rows = [row for row in statement.rows(whose=whose and whose.pk) if row[0] in scopes]
+    for scope, profile, gpu_s, queued, reason in sorted(rows, key=lambda row: -scopes.index(row[0])):
+        found[profile] = _Limit(
+            profile=profile,
+            gpu_s=gpu_s,
+            queued=queued,
+            new_until=new_until if scope == LimitScope.NEW_ACCOUNTS else None,
+            reason=reason,
         )
     return found
 
@@ -276,9 +292,15 @@ def _scopes(payer: Payer, *, is_new: bool) -> list[str]:
     return [LimitScope.ORGANISATION.value, *new, LimitScope.ORGANISATIONS.value]
 
 
-def _named(payer: Payer) -> Q:
-    many = Q(account=None, organisation=None)
-    return many | (Q(account=payer.account) if payer.organisation is None else Q(organisation=payer.organisation))
+def _limits_naming(one: Q) -> QuerySet[AllowanceLimit, Any]:
+    """The limits of many accounts or organisations, and those that name `one`."""
+    rows = AllowanceLimit.objects.filter(Q(account=None, organisation=None) | one)
+    return rows.values_list("scope", "profile", "gpu_seconds_per_day", "queued_at_most", "reason")
+
+
+_WHOSE = Given("whose", IntegerField())
+_LIMITS_OF_ACCOUNTS = KeptStatement(lambda: _limits_naming(Q(account=_WHOSE)))
+_LIMITS_OF_ORGANISATIONS = KeptStatement(lambda: _limits_naming(Q(organisation=_WHOSE)))
 
 
 def _by_settings(payer: Payer, new_until: datetime | None) -> _Limit:
@@ -291,36 +313,49 @@ def _by_settings(payer: Payer, new_until: datetime | None) -> _Limit:
     return _Limit(profile="", gpu_s=gpu_s, queued=queued, new_until=new_until)
 
 
-def _allowance(payer: Payer, limit: _Limit, now: datetime) -> Allowance:
-    uses, queued = payer.uses, _in_queue(payer)
-    if limit.profile:
-        uses, queued = uses.filter(evaluation__profile=limit.profile), queued.filter(profile=limit.profile)
-    reserved, charged = Q(used_gpu_s=None), Q(used_gpu_s__gt=0, at__gt=now - DAY)
-    found = uses.filter(reserved | charged).aggregate(
-        used=Sum("used_gpu_s"),
-        reserved=Sum("reserved_gpu_s", filter=reserved),
-        oldest=Min("at", filter=Q(used_gpu_s__gt=0)),
-    )
+def _allowance(payer: Payer, limit: _Limit, waiting: Waiting, now: datetime) -> Allowance:
+    statement = _used(payer.kind, is_on_profile=bool(limit.profile))
+    found = statement.row(whose=payer.pk, since=now - DAY, profile=limit.profile)
+    _, used, reserved, oldest = found if found is not None else (payer.pk, None, None, None)
     return Allowance(
         profile=limit.profile,
         limit_gpu_s=limit.gpu_s,
-        used_gpu_s=found["used"] or 0.0,
-        reserved_gpu_s=found["reserved"] or 0.0,
-        next_release_at=found["oldest"] + DAY if found["oldest"] else None,
-        queued=queued.count(),
+        used_gpu_s=used or 0.0,
+        reserved_gpu_s=reserved or 0.0,
+        next_release_at=oldest + DAY if oldest else None,
+        queued=waiting.counted(limit.profile),
         queued_at_most=limit.queued,
         new_until=limit.new_until,
         reason=limit.reason,
     )
 
 
-def _in_queue(payer: Payer) -> QuerySet[Evaluation]:
-    """The payer's unfinished evaluations; an operator's rejudges do not count."""
-    own = Evaluation.objects.filter(state__in=State.unfinished(), payer=payer.key)
-    return own.exclude(priority=REJUDGE_PRIORITY)
+@cache
+def _used(kind: str, *, is_on_profile: bool) -> KeptStatement:
+    """Used since a moment, reserved now, and when the oldest of it was used: of a payer, and perhaps on one profile."""
+    return KeptStatement(lambda: _summed(kind, Given("profile", SlugField()) if is_on_profile else None))
 
 
-def require_allowance(payer: Payer, profile: str, *, now: datetime, is_guests: bool = False) -> None:
+def _summed(kind: str, profile: Expression | None) -> QuerySet[GpuUse, Any]:
+    uses = _uses(kind, _WHOSE)
+    if profile is not None:
+        uses = uses & Q(evaluation__profile=profile)
+    reserved, charged = Q(used_gpu_s=None), Q(used_gpu_s__gt=0, at__gt=Given("since", DateTimeField()))
+    rows = GpuUse.objects.filter(uses & (reserved | charged)).order_by()
+    return rows.values_list("organisation" if kind == "organisation" else "account").annotate(
+        used=Sum("used_gpu_s"),
+        reserved=Sum("reserved_gpu_s", filter=reserved),
+        oldest=Min("at", filter=Q(used_gpu_s__gt=0)),
+    )
+
+
+def _uses(kind: str, whose: int | Expression) -> Q:
+    if kind == "organisation":
+        return Q(account=None, organisation=whose)
+    return Q(account=whose, organisation__isnull=kind == "account")
+
+
+def require_allowance(payer: Payer, profile: str, *, waiting: Waiting, now: datetime, is_guests: bool = False) -> None:
     """Refuse one more evaluation on `profile` that does not fit; runs while the payer's row is locked.
 
     With `is_guests` a guest node judges it: that costs the site no GPU time, and only the queue has limits.
@@ -329,7 +364,7 @@ def require_allowance(payer: Payer, profile: str, *, now: datetime, is_guests: b
         Refusal: nothing is allowed there (403), or not before some of it has come back (429).
     """
     each = 0.0 if is_guests else reservation_gpu_s(profile)
-    for allowance in allowances_for(payer, profile, now=now):
+    for allowance in allowances_for(payer, profile, now=now, waiting=waiting):
         if allowance.judgements(each) == 0:
             raise refusal(payer, allowance, profile, now=now)
 

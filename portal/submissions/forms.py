@@ -82,7 +82,7 @@ class SubmissionForm(EvaluateForm):
         """
         try:
             files = self._bundle()
-            return actions.create_submission(
+            submitted = actions.create_submission(
                 author,
                 problem=problem,
                 backend=self.cleaned_data["backend"],
@@ -97,7 +97,8 @@ class SubmissionForm(EvaluateForm):
             )
         except Refusal as refusal:
             self.refuse(refusal)
-        return None
+            return None
+        return submitted.submission
 
     status = 422
 

@@ -14,7 +14,9 @@ from evaluator.contract import (
     ClockKind,
     EvaluationReport,
     Mode,
+    OutputCheck,
     Record,
+    SizeResult,
     SizeTiming,
     SourceBundle,
     Stage,
@@ -233,13 +235,21 @@ def _findings(report: EvaluationReport) -> dict[str, Any]:
     return {
         "rank_numbers": range(report.world_size),
         "error_maps": error_maps(report),
-        "checks": [(size, check) for size in report.sizes for check in size.outputs],
+        "checks": [(size, check, _is_correct(report, size, check)) for size in report.sizes for check in size.outputs],
         "largest_error": max((check.max_error for size in report.sizes for check in size.outputs), default=0.0),
         "has_rank_story": report.verdict is not Verdict.PASSED or any(rank.stack or rank.log for rank in report.ranks),
         **_environment(report),
         **_evidence(report),
         **_timeline(report),
     }
+
+
+def _is_correct(report: EvaluationReport, size: SizeResult, check: OutputCheck) -> bool:
+    """Whether an output is within its bounds. That of all errors together (rms) is known from findings alone."""
+    wrong = [found for found in report.findings if found.verdict is Verdict.WRONG_RESULT]
+    return check.is_within and (size.size, check.rank, check.output) not in [
+        (found.size, found.rank, found.output) for found in wrong
+    ]
 
 
 def _timeline(report: EvaluationReport) -> dict[str, Any]:

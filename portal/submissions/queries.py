@@ -1,20 +1,37 @@
 """Shared reads of submissions: who may see what, the order of the queue, and what a live page shows."""
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
+from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery, prefetch_related_objects
+from django.db.models import (
+    CharField,
+    Count,
+    DateTimeField,
+    Exists,
+    Expression,
+    F,
+    IntegerField,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Subquery,
+    UUIDField,
+)
 from django.urls import reverse
 
 from evaluator.contract import Backend, EarlierTry, EvaluationReport, Mode, SourceBundle, Stage, Verdict
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
-from portal.catalog.queries import paused_slugs, switch
+from portal.catalog.queries import paused_problems, paused_slugs
+from portal.kept_statements import Given, KeptStatement
 from portal.nodes.models import Node
-from portal.nodes.queries import online_slots
+from portal.nodes.queries import count_online_slots
 from portal.refusals import Refusal
 from portal.submissions.models import (
     Evaluation,
@@ -91,7 +108,14 @@ def quarantined() -> QuerySet[Quarantine]:
 
 def quarantine_of(submission: Submission) -> Quarantine | None:
     """The quarantine of `submission` that is in force; None where it is in none."""
-    return quarantined().filter(submission=submission).first()
+    # Few submissions ever were in one: whether this one is costs no more than an index's page.
+    is_in_one = _IS_QUARANTINED.row(submission=submission.pk) is not None
+    return quarantined().filter(submission=submission).first() if is_in_one else None
+
+
+_IS_QUARANTINED = KeptStatement(
+    lambda: quarantined().filter(submission=Given("submission", UUIDField())).order_by().values_list("pk")
+)
 
 
 def get_flaggable(viewer: User, submission_id: uuid.UUID) -> Submission:
@@ -153,14 +177,9 @@ def latest_evaluation(submission: Submission) -> Evaluation | None:
     return submission.evaluations.select_related("node", "node_owner").order_by("-queued_at").first()
 
 
-def load_evaluations(submission: Submission) -> Evaluation:
-    """Load the evaluations of `submission` and their nodes in one query, as serializers want them; the newest."""
-    prefetch_related_objects(
-        [submission],
-        Prefetch("evaluations", Evaluation.objects.select_related("node", "node_owner").order_by("-queued_at")),
-    )
-    # An action stores a submission and its first evaluation together.
-    return submission.evaluations.all()[0]
+def evaluations_of(submission: Submission) -> tuple[Evaluation, ...]:
+    """Every evaluation of `submission` with its node, the newest first; at least one, which is stored with it."""
+    return tuple(submission.evaluations.select_related("node", "node_owner").order_by("-queued_at"))
 
 
 def get_evaluation(viewer: Viewer, evaluation_id: uuid.UUID | str) -> Evaluation:
@@ -223,12 +242,13 @@ def build_order(profile: str, *, owner_id: int | None = None) -> QuerySet[Evalua
     return waiting.exclude(submission__backend=Backend.PYTORCH.value)
 
 
-def _waiting(profile: str, owner_id: int | None) -> QuerySet[Evaluation]:
-    return (
-        Evaluation.objects.filter(profile=profile, node_owner=owner_id, state__in=WAITING)
-        .exclude(submission__problem__in=paused_slugs())
-        .exclude(profile__in=ProfileSwitch.objects.filter(is_paused=True).values("profile"))
-    )
+def _waiting(profile: str | Expression, owner_id: int | Expression | None) -> QuerySet[Evaluation]:
+    waiting = _waiting_or_paused(profile, owner_id).exclude(submission__problem__in=paused_slugs())
+    return waiting.exclude(profile__in=ProfileSwitch.objects.filter(is_paused=True).values("profile"))
+
+
+def _waiting_or_paused(profile: str | Expression, owner_id: int | Expression | None) -> QuerySet[Evaluation]:
+    return Evaluation.objects.filter(profile=profile, node_owner=owner_id, state__in=WAITING)
 
 
 def paused_profiles() -> dict[str, str]:
@@ -255,43 +275,76 @@ class QueuePosition:
     pause_reason: str = ""
 
 
-def _goes_before(evaluation: Evaluation) -> Q:
-    """What `queue_order` puts before `evaluation`."""
-    earlier = Q(queued_at__lt=evaluation.queued_at) | Q(queued_at=evaluation.queued_at, pk__lt=evaluation.pk)
-    before = Q(turn__lt=evaluation.turn) | (Q(turn=evaluation.turn) & earlier)
-    return Q(priority__gt=evaluation.priority) | (Q(priority=evaluation.priority) & before)
-
-
 def position_in_queue(evaluation: Evaluation) -> QueuePosition | None:
     """The queue position of an evaluation that waits for a slot; None once it has one."""
     if evaluation.state not in WAITING:
         return None
-    before = _goes_before(evaluation)
-    # The database counts, and once: a run puts hundreds of evaluations into the queue, and everybody in it asks.
-    counted = _waiting(evaluation.profile, evaluation.node_owner_id).aggregate(
-        total=Count("pk"), ahead=Count("pk", filter=before), itself=Count("pk", filter=Q(pk=evaluation.pk))
-    )
-    is_paused = not counted["itself"]
-    ahead = counted["total" if is_paused else "ahead"]
-    slots = online_slots(profile=evaluation.profile, owner_id=evaluation.node_owner_id).count()
+    paused_problems = dict(_PAUSED_PROBLEMS.rows())
+    problem = paused_problems.get(evaluation.submission.problem)
+    queue = next((note for (note,) in _PAUSE_OF_A_PROFILE.rows(profile=evaluation.profile)), None)
+    is_paused = problem is not None or queue is not None
+    # Nothing of a paused queue is next.
+    total, before = _counts(evaluation, has_paused=bool(paused_problems)) if queue is None else (0, 0)
+    ahead = total if is_paused else before
+    slots = count_online_slots(profile=evaluation.profile, owner_id=evaluation.node_owner_id)
     will_not_move = is_paused or evaluation.unable_since is not None
     return QueuePosition(
         ahead=ahead,
-        total=counted["total"],
+        total=total,
         expected_wait_s=None if will_not_move else _expected_wait_s(evaluation, ahead=ahead, slots=slots),
         is_paused=is_paused,
         has_node=slots > 0,
         unable_since=evaluation.unable_since,
-        pause_reason=_pause_reason(evaluation) if is_paused else "",
+        pause_reason=" ".join(note.strip() for note in (problem, queue) if note and note.strip()),
     )
 
 
-def _pause_reason(evaluation: Evaluation) -> str:
-    """What the operator noted where they paused the problem, or the queue of the profile."""
-    problem = switch(evaluation.submission.problem)
-    queue = ProfileSwitch.objects.filter(pk=evaluation.profile, is_paused=True).first()
-    notes = (problem.note if problem.is_paused else "", queue.note if queue is not None else "")
-    return " ".join(note.strip() for note in notes if note.strip())
+class _QueueStatement:
+    """A kept statement about the queue of an evaluation, which is its profile's at the site's nodes or a guest's."""
+
+    def __init__(self, query: Callable[[Expression, Expression | None], QuerySet[Evaluation, Any]]) -> None:
+        profile, owner = Given("profile", CharField()), Given("owner", IntegerField())
+        self._of_the_site = KeptStatement(lambda: query(profile, None))
+        self._of_guests = KeptStatement(lambda: query(profile, owner))
+
+    def rows(self, evaluation: Evaluation, **values: Any) -> list[Any]:
+        """The rows of the queue of `evaluation`."""
+        statement = self._of_the_site if evaluation.node_owner_id is None else self._of_guests
+        return statement.rows(profile=evaluation.profile, owner=evaluation.node_owner_id, **values)
+
+
+def _counts(evaluation: Evaluation, *, has_paused: bool) -> tuple[int, int]:
+    """How many wait in the queue of `evaluation`, and how many of them go before it."""
+    # Problems are seldom paused, and to count without them reads the submission of everything that waits.
+    statement = _COUNTED_WITHOUT_PAUSED if has_paused else _COUNTED
+    values = {name: getattr(evaluation, name) for name in ("priority", "turn", "queued_at", "id")}
+    return next(((total, ahead) for _, total, ahead in statement.rows(evaluation, **values)), (0, 0))
+
+
+def _counted(waiting: QuerySet[Evaluation]) -> QuerySet[Evaluation, Any]:
+    counts = {"total": Count("pk"), "ahead": Count("pk", filter=_goes_before())}
+    return waiting.order_by().values_list("profile").annotate(**counts)
+
+
+_PAUSE_OF_A_PROFILE = KeptStatement(
+    lambda: ProfileSwitch.objects.filter(is_paused=True, profile=Given("profile", CharField())).values_list("note")
+)
+_PAUSED_PROBLEMS = KeptStatement(lambda: paused_problems().values_list("slug", "note"))
+# The database counts, and once: a run puts hundreds of evaluations into the queue, and everybody in it asks.
+_COUNTED = _QueueStatement(lambda profile, owner: _counted(_waiting_or_paused(profile, owner)))
+_COUNTED_WITHOUT_PAUSED = _QueueStatement(lambda profile, owner: _counted(_waiting(profile, owner)))
+
+
+def _goes_before() -> Q:
+    """What `queue_order` puts before an evaluation of this priority, turn, time and id."""
+    queued_at, turn, priority = (
+        Given("queued_at", DateTimeField()),
+        Given("turn", IntegerField()),
+        Given("priority", IntegerField()),
+    )
+    earlier = Q(queued_at__lt=queued_at) | Q(queued_at=queued_at, pk__lt=Given("id", UUIDField()))
+    before = Q(turn__lt=turn) | (Q(turn=turn) & earlier)
+    return Q(priority__gt=priority) | (Q(priority=priority) & before)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,7 +449,7 @@ def _poll_after_s(state: str) -> int | None:
     return 5 if state == State.QUEUED else 2
 
 
-def _recent(profile: str, owner_id: int | None) -> QuerySet[Evaluation]:
+def _recent(profile: str | Expression, owner_id: int | Expression | None) -> QuerySet[Evaluation]:
     """The evaluations of `profile` that finished lately in a slot of one owner's nodes; None for the site's.
 
     In the order of the queue's index: there may be millions. What a compiler ended was in none: it begins and ends at
@@ -411,13 +464,25 @@ def _recent(profile: str, owner_id: int | None) -> QuerySet[Evaluation]:
 def _expected_wait_s(evaluation: Evaluation, *, ahead: int, slots: int) -> float | None:
     if not slots:
         return None
-    times = _recent(evaluation.profile, evaluation.node_owner_id).values_list("started_at", "finished_at")[:_RECENT]
-    durations = [(end - start).total_seconds() for start, end in times if start is not None and end is not None]
+    times = _RECENT_TIMES.rows(evaluation)
+    durations: list[float] = [(end - start).total_seconds() for start, end in times if end is not None]
     if not durations:
         return None
-    beside = Evaluation.objects.filter(profile=evaluation.profile, node_owner=evaluation.node_owner_id)
-    running = beside.filter(state__in=IN_PROGRESS).count()
+    running: int = next((number for _, number in _RUNNING.rows(evaluation)), 0)
     return median(durations) * (ahead + running) / slots
+
+
+_RECENT_TIMES = _QueueStatement(
+    lambda profile, owner: _recent(profile, owner).values_list("started_at", "finished_at")[:_RECENT]
+)
+_RUNNING = _QueueStatement(
+    lambda profile, owner: (
+        Evaluation.objects.filter(profile=profile, node_owner=owner, state__in=IN_PROGRESS)
+        .order_by()
+        .values_list("profile")
+        .annotate(running=Count("pk"))
+    )
+)
 
 
 def expected_stage_seconds(evaluation: Evaluation) -> dict[Stage, float]:

@@ -153,17 +153,19 @@ def _usual_us(report: EvaluationReport, timeline: Timeline) -> tuple[float | Non
     return max(0.0, usual_ns / 1000), None
 
 
-def beside_each_other(reports: Mapping[str, EvaluationReport]) -> list[Recorded]:
-    """The submissions' calls of several reports under the titles given.
-
-    The last report decides which compare: those of another profile or size are left out.
-    """
+def comparable(reports: Mapping[str, EvaluationReport]) -> dict[str, EvaluationReport]:
+    """The reports whose calls were recorded on the profile and at the size of the last one."""
     last = list(reports.values())[-1]
-    found = [
-        (title, _submission(report))
+    return {
+        title: report
         for title, report in reports.items()
         if (report.profile, _size(report)) == (last.profile, _size(last))
-    ]
+    }
+
+
+def beside_each_other(reports: Mapping[str, EvaluationReport]) -> list[Recorded]:
+    """The submissions' calls of several reports under the titles given, as far as they are `comparable`."""
+    found = [(title, _submission(report)) for title, report in comparable(reports).items()]
     return [replace(call, title=title) for title, call in found if call is not None]
 
 

@@ -4,21 +4,24 @@ Every evaluation gets the number of its turn when it is queued, and the queue is
 queueing). A payer with nothing queued starts at the turn that is being judged; others continue from their last one.
 """
 
-from django.db.models import Max
+from django.db.models import CharField
 
-from portal.submissions.models import Evaluation, ProfileQueue, State
+from portal.kept_statements import Given, KeptStatement
+from portal.submissions.models import Evaluation, ProfileQueue
+from portal.submissions.waiting import Waiting
 
 
-def first_turn(*, payer: str, profile: str, priority: int) -> int:
-    """The turn of the next evaluation that `payer` queues; further ones take the turns after it.
+def first_turn(waiting: Waiting, *, profile: str, priority: int) -> int:
+    """The turn of the next evaluation of the payer who has `waiting` in the queue; further ones take those after it.
 
     Runs while the payer's row is locked, so that two requests do not take the same turn.
     """
-    waiting = Evaluation.objects.filter(state__in=State.unfinished())
-    own = waiting.filter(payer=payer, profile=profile, priority=priority)
-    last = own.aggregate(last=Max("turn"))["last"]
-    judged: int = ProfileQueue.objects.filter(profile=profile).values_list("turn", flat=True).first() or 0
+    last = waiting.last_turn(profile=profile, priority=priority)
+    judged: int = next((turn for (turn,) in _JUDGED.rows(profile=profile)), 0)
     return judged if last is None else max(judged, last + 1)
+
+
+_JUDGED = KeptStatement(lambda: ProfileQueue.objects.filter(profile=Given("profile", CharField())).values_list("turn"))
 
 
 def note_turn(evaluation: Evaluation) -> None:

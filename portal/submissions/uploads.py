@@ -3,7 +3,6 @@
 import io
 import stat
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
@@ -11,6 +10,7 @@ from django.conf import settings
 
 from evaluator.contract import SourceBundle, SourceFile
 from evaluator.judging import source_paths
+from evaluator.judging.source_archives import ARCHIVE_ERRORS, can_stop_unpacking, is_folder, why_unreadable
 from evaluator.judging.source_paths import MAX_PATH_BYTES
 from portal.refusals import Refusal
 
@@ -89,10 +89,9 @@ def _bundle_from_zip(name: str, content: bytes) -> SourceBundle:
             members = [member for member in archive.infolist() if not is_folder(member)]
             _check_members(name, members)
             files = _read_members(name, archive, members)
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, ValueError) as error:
-        raise _refusal(name, f"The archive cannot be read: {error}.", "Pack it again as an ordinary .zip.") from error
-    except (zlib.error, RuntimeError) as error:  # zipfile says RuntimeError of an encrypted file
-        raise _refusal(name, "The archive is damaged or encrypted.", "Pack it again without a password.") from error
+    except ARCHIVE_ERRORS as error:
+        message = f"The archive cannot be read: {why_unreadable(error)}."
+        raise _refusal(name, message, "Pack it again as an ordinary .zip, without a password.") from error
     if SourceBundle.ENTRY not in {file.path for file in files}:
         raise _refusal(
             name, "The archive has no solution.py at its root.", "Put solution.py at the top, outside any folder."
@@ -100,15 +99,9 @@ def _bundle_from_zip(name: str, content: bytes) -> SourceBundle:
     return SourceBundle(files=tuple(sorted(files, key=lambda file: file.path)))
 
 
-def is_folder(member: zipfile.ZipInfo) -> bool:
-    """Whether an entry of an archive is a folder; `ZipInfo.is_dir` fails where it has no name at all."""
-    return member.filename.endswith("/")
-
-
 def check_packing(member: zipfile.ZipInfo) -> None:
     """Refuse a file of an archive that is packed in a way whose unpacking cannot be stopped at a size."""
-    # Python unpacks bzip2 and LZMA by the block: a hundred bytes become hundreds of megabytes before one is counted.
-    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+    if not can_stop_unpacking(member):
         raise _refusal(
             member.filename,
             "This file uses a compression method that the site does not accept.",

@@ -252,7 +252,8 @@ def _recorded(reports: Mapping[str, EvaluationReport]) -> dict[str, Any]:
     calls = timelines.recorded_calls(only) if len(reports) == 1 else timelines.beside_each_other(reports)
     if not calls:
         return {}
-    return {"recorded_calls": calls, "timeline_picture": timelines.picture(calls), "links": link_rows(reports)}
+    links = link_rows(timelines.comparable(reports))
+    return {"recorded_calls": calls, "timeline_picture": timelines.picture(calls), "links": links}
 
 
 def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any]:

@@ -58,7 +58,7 @@ for number in range({evaluations}):
         author=user, problem="allreduce", profile="cpux2", backend="pytorch", mode="check",
         files=bundle_from_text(f"# {{number}}\\n" + source), visibility="public",
     )
-    print("submission", made.pk)
+    print("submission", made.submission.pk)
 """
 _JUDGE = """
 import time

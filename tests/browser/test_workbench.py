@@ -1,4 +1,4 @@
-"""The author's desk: the verdict comes below the editor, marks its line, and nothing that was written is lost."""
+"""The submit page: the verdict comes below the editor, marks its line, and nothing that was written is lost."""
 
 from playwright.sync_api import Page, expect
 

@@ -104,3 +104,18 @@ def test_every_variable_in_the_manifests_is_one_that_is_read():
     known = set(re.findall(r"^#?(PKB_\w+)=", (ROOT / "deploy" / "env.example").read_text(), re.MULTILINE))
     named = {name for path in KUBERNETES.glob("*.yaml") for name in re.findall(r"\bPKB_[A-Z_]+", path.read_text())}
     assert named - known == set()
+
+
+def test_applying_the_manifests_again_leaves_the_number_of_nodes_to_keda():
+    assert "replicas" not in the("StatefulSet", "gpu-h200x8")["spec"]
+
+
+def test_what_a_node_reaches_in_the_namespace_lets_nodes_in():
+    [broker_rule] = the("NetworkPolicy", "broker-for-site-and-nodes")["spec"]["podSelector"]["matchExpressions"]
+    reached = {
+        target["podSelector"]["matchLabels"]["app"]
+        for rule in the("NetworkPolicy", "nodes-reach-the-broker")["spec"]["egress"]
+        for target in rule["to"]
+        if "podSelector" in target
+    }
+    assert reached == set(broker_rule["values"]) == {"broker", "artefacts"}

@@ -86,17 +86,17 @@ def test_python_finds_its_module_or_file(rest: tuple[str, ...]) -> None:
     if rest[0] == "-m":
         assert importlib.util.find_spec(rest[1]) is not None
     elif rest[0] == "manage.py":
-        check_management(rest[1:])
+        assert_is_a_management_command(rest[1:])
     elif not is_placeholder(rest[0]) and not rest[0].startswith("-"):
         assert (ROOT / rest[0]).is_file()
 
 
 @pytest.mark.parametrize("rest", shown("manage.py"))
 def test_management_commands_exist_with_their_options(rest: tuple[str, ...]) -> None:
-    check_management(rest)
+    assert_is_a_management_command(rest)
 
 
-def check_management(rest: tuple[str, ...]) -> None:
+def assert_is_a_management_command(rest: tuple[str, ...]) -> None:
     name = rest[0]
     if is_placeholder(name):
         return
@@ -155,7 +155,7 @@ def test_compose_has_the_services_and_profiles(rest: tuple[str, ...]) -> None:
     named = [word.partition("=")[0] for word in rest[verb + 1 :] if not word.startswith("-")]
     assert set(named if rest[verb] in {"up", "build"} else named[:1]) <= set(services())
     if "manage.py" in named:
-        check_management(tuple(named[named.index("manage.py") + 1 :]))
+        assert_is_a_management_command(tuple(named[named.index("manage.py") + 1 :]))
     for file in [word for word in named if word.endswith(".py")]:
         assert (ROOT / file).is_file()
 

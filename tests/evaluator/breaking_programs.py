@@ -228,6 +228,25 @@ for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, signal.SIGCONT, s
             pass
 return _right(tensor)
 """),
+    "every signal to the launcher": _in_call("""
+for number in range(1, 65):
+    if number != signal.SIGKILL:
+        try:
+            os.kill(1, number)
+        except OSError:
+            pass
+return _right(tensor)
+"""),
+    "limits for the launcher": _in_call("""
+import resource
+for kind in (resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_STACK):
+    try:
+        resource.prlimit(1, kind, (0, 0))
+    except PermissionError:
+        continue
+    raise RuntimeError('the launcher has another limit')
+return _right(tensor)
+"""),
     "names of processes with control characters": _in_call("""
 ctypes.CDLL(None).prctl(15, b'\\x1b[2J\\n) R 1\\xff', 0, 0, 0)
 threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()

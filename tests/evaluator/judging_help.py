@@ -1,8 +1,12 @@
 """Requests for tests that judge the small programs in `submissions/`."""
 
+import math
+import time
 from pathlib import Path
 
-from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile
+from evaluator.contract import Backend, EvaluationReport, EvaluationRequest, Mode, SourceBundle, SourceFile, Stage
+from evaluator.host import Judge
+from evaluator.host.process.deadlines import Deadlines
 from problems import registry
 
 SUBMISSIONS = Path(__file__).parent / "submissions"
@@ -25,3 +29,18 @@ def request_for_text(text: str, *, mode: Mode = Mode.CHECK, problem: str = "allr
         profile="cpux2",
         mode=mode,
     )
+
+
+def evaluate_within(judge: Judge, request: EvaluationRequest, *, seconds: float) -> tuple[EvaluationReport, float]:
+    """The report, and for how many seconds from the import on the evaluation held its slot; 0 without an import.
+
+    Its deadline comes `seconds` after the import begins. How long ranks take to start on a busy machine does not count.
+    """
+    deadlines = Deadlines(math.inf)
+
+    def progress(_stage: Stage, words: str, _fraction: float | None) -> None:
+        if words == "importing solution.py":
+            deadlines.evaluation = time.monotonic() + seconds
+
+    report = judge.evaluate(request, progress=progress, deadlines=deadlines)
+    return report, max(0.0, time.monotonic() - deadlines.evaluation + seconds)

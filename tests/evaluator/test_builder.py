@@ -10,12 +10,13 @@ import pytest
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
 from evaluator.host.building import code_listing, detections
-from evaluator.host.building.builder import Builder, Built, is_needed
+from evaluator.host.building.builder import Builder, Built
 from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
+from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.machine.facts import sources_digest
+from evaluator.host.process.deadlines import MOST_OVERRUN_S, NO_DEADLINES, Deadlines
 from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
-from evaluator.host.process.hold import HOLD_AFTER_S, UNHURRIED, Hold
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
@@ -46,7 +47,9 @@ def confinement(settings, tmp_path_factory):
 
 @pytest.fixture
 def build(settings, confinement, tmp_path):
-    def build(files: dict[str, str] | str, *, limits: BuildLimits | None = None, hold: Hold = UNHURRIED) -> Built:
+    def build(
+        files: dict[str, str] | str, *, limits: BuildLimits | None = None, deadlines: Deadlines = NO_DEADLINES
+    ) -> Built:
         if isinstance(files, str):
             files = {"solution.py": files}
         bundle = SourceBundle(files=tuple(SourceFile(path=path, text=text) for path, text in sorted(files.items())))
@@ -54,7 +57,9 @@ def build(settings, confinement, tmp_path):
             evaluation_id="e1", problem="allgather", revision="r", source=bundle, backend=Backend.CUDA,
             profile=PROFILE, mode=Mode.CHECK,
         )  # fmt: skip
-        return Builder(settings, limits=limits).build(request, workdir=tmp_path, sandbox=confinement, hold=hold)
+        return Builder(settings, limits=limits).build(
+            request, workdir=tmp_path, sandbox=confinement, deadlines=deadlines
+        )
 
     return build
 
@@ -192,9 +197,9 @@ ENDLESS = {
 
 @pytest.mark.parametrize("what", ENDLESS)
 def test_a_build_ends_with_the_evaluation_that_waits_for_it(build, tmp_path, what):
-    hold = Hold(time.monotonic() + 3)
-    built = build(HEADER + ENDLESS[what] + "def solution(tensor):\n    return tensor\n", hold=hold)
-    assert time.monotonic() < hold.deadline + HOLD_AFTER_S
+    deadlines = Deadlines(time.monotonic() + 3)
+    built = build(HEADER + ENDLESS[what] + "def solution(tensor):\n    return tensor\n", deadlines=deadlines)
+    assert time.monotonic() < deadlines.evaluation + MOST_OVERRUN_S
     # A process that ends by itself has built nothing, which is left to the ranks.
     assert built.findings or what in ("memory in place of time", "a process that stopped itself")
     assert {finding.verdict for finding in built.findings} <= {Verdict.LIMIT_EXCEEDED, Verdict.COMPILE_ERROR}
@@ -203,7 +208,7 @@ def test_a_build_ends_with_the_evaluation_that_waits_for_it(build, tmp_path, wha
 
 def test_what_is_ready_only_after_the_deadline_is_not_kept(build):
     source = FORGED + "send(b'%032x/m.so' % 77, bytes(1_000_000))\nos._exit(0)\n"
-    late = build(source, hold=Hold(time.monotonic()))
+    late = build(source, deadlines=Deadlines(time.monotonic()))
     assert [finding.verdict for finding in late.findings] == [Verdict.LIMIT_EXCEEDED]
     assert not build(source).result.cached, "a reading that was cut short is made again"
 

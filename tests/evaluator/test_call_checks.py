@@ -9,7 +9,7 @@ from evaluator.contract import Backend, Finding, Mode, Verdict
 from evaluator.hardware import profiles
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.measure.call_checks import CallChecks, CallPolicy, Exchange
-from evaluator.host.process.hold import Hold
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.oracle_group import Comparison, PreparedInputs, Traces
 from evaluator.judging.checks import Check
 from tests.evaluator.conftest import SETTINGS
@@ -30,7 +30,7 @@ def checks(
         settings=dataclasses.replace(SETTINGS, without=frozenset({off} if off else ())),
         backend=backend,
         mode=mode,
-        hold=Hold(0.0),
+        deadlines=Deadlines(0.0),
         cancelled=lambda: False,
     )
     return CallChecks(policy, size="tiny", warn=(warned if warned is not None else []).append)

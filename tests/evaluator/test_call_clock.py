@@ -15,7 +15,7 @@ from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.evaluation.report import Circumstances
 from evaluator.host.judge import never, no_progress
 from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart
-from evaluator.host.process.hold import Hold
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
@@ -105,7 +105,7 @@ def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
     evaluation = Evaluation(
         request_for("correct", mode=mode),
         plan=plan,
-        hold=Hold(time.monotonic() + judge.settings.evaluation_s),
+        deadlines=Deadlines(time.monotonic() + judge.settings.evaluation_s),
         progress=no_progress,
         cancelled=never,
         **private,

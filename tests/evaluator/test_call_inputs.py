@@ -11,7 +11,7 @@ from evaluator.hardware import profiles
 from evaluator.host.measure import outputs
 from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.schedule import Legs, check_kinds, legs, timed_calls
-from evaluator.host.process.hold import Hold
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.judging.checks import Check
 from evaluator.oracle import traces
 from evaluator.oracle.near_call import NearCall
@@ -80,7 +80,7 @@ def policy() -> CallPolicy:
         settings=SETTINGS,
         backend=Backend.PYTORCH,
         mode=Mode.RANKED,
-        hold=Hold(0.0),
+        deadlines=Deadlines(0.0),
         cancelled=lambda: False,
     )
 

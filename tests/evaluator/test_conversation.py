@@ -186,6 +186,36 @@ def test_a_sandbox_that_ends_after_its_ranks_is_no_incident_of_its_own(ranks, co
     assert set(kinds(conversation)) == {IncidentKind.EXITED}
 
 
+def test_a_launcher_that_ended_before_it_read_that_its_ranks_may_start_is_no_error_of_its_own(ranks, conversation):
+    ranks.exits_host.send(b"f")
+    ranks.exits.close()
+
+    conversation.hear_exits()
+
+    assert conversation.incidents == ()
+
+
+def test_the_kernel_says_who_ended_before_it_read_its_command(ranks, conversation):
+    ready(ranks)
+    collect(conversation)
+    ranks.ends[0].close()  # before the command
+    conversation.ask([(Command(kind=CommandKind.IMPORT), ())] * 2)
+    ranks.ends[1].close()  # with the command in its queue
+    collect(conversation)
+    assert [worker.channel.left_unread for worker in ranks.workers] == [True, True]
+
+
+def test_a_rank_that_has_read_its_command_did_not_leave_it_unread(ranks, conversation):
+    ready(ranks)
+    collect(conversation)
+    conversation.ask([(Command(kind=CommandKind.IMPORT), ())] * 2)
+    for end in ranks.ends:
+        end.recv(4096)
+        end.close()
+    collect(conversation)
+    assert [worker.channel.left_unread for worker in ranks.workers] == [False, False]
+
+
 @pytest.mark.parametrize("packet", [b"x", b"x" * 40, protocol.EXIT.pack(protocol.EXIT_MAGIC, 7, 0)])
 def test_exits_of_another_form_or_of_no_rank_are_passed_over(ranks, conversation, packet):
     ranks.exits.send(packet)

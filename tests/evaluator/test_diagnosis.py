@@ -98,6 +98,19 @@ def test_an_extension_that_was_called_with_other_types_says_which_it_takes() -> 
     assert "Invoked with" not in finding.message
 
 
+@pytest.mark.parametrize(
+    ("elsewhere", "has_reason"), [("rendezvous", True), ("barrier", False)], ids=["in one line", "in two operations"]
+)
+def test_ranks_that_all_wait_in_a_rendezvous_read_what_numbers_them(elsewhere: str, *, has_reason: bool) -> None:
+    observations = tuple(
+        seen(rank, Standing.IN_COLLECTIVE, f"waits in {operation} called at solution.py:9 (its GPU 0 % busy)")
+        for rank, operation in enumerate(("rendezvous", elsewhere))
+    )
+    (finding,) = findings_of(GroupTrouble((OVERDUE,), observations, doing="call 1", limit_s=40.0), size="base")
+    assert finding.verdict is Verdict.DEADLOCK
+    assert ("in the same order" in finding.message) is has_reason
+
+
 def test_message_names_the_exception_of_a_traceback_with_a_long_message() -> None:
     text = "Traceback (most recent call last):\n  File x\nRuntimeError: CUDA error: busy\nCompile with `X`.\n\n"
     (finding,) = findings_of(trouble([raised(0, 1.0, text)], Standing.FAILED, ALIVE), size="tiny")

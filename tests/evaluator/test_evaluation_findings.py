@@ -24,9 +24,16 @@ def verdicts(findings: Findings) -> list[Verdict]:
     return [finding.verdict for finding in findings.all]
 
 
-def test_without_any_finding_the_judge_has_failed(findings: Findings) -> None:
+def test_without_any_finding_the_verdict_is_an_error_of_the_judge(findings: Findings) -> None:
     assert findings.decided.verdict is Verdict.JUDGE_ERROR
-    assert findings.awaits_proof
+
+
+def test_a_cancelled_evaluation_has_no_error_to_prove_and_is_examined_like_one_that_ended_badly(
+    findings: Findings,
+) -> None:
+    assert not findings.awaits_proof
+    assert findings.ended_badly
+    assert not findings.ended_well
 
 
 def test_an_error_of_the_judge_decides_where_nothing_was_found_and_the_author_reads_no_traceback(

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from evaluator.arena import protocol
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES, Command, CommandKind, Failure, Report, ReportKind
 from evaluator.contract import ContractError, EvaluationReport, Finding, Mode, RankState, Verdict
-from evaluator.host.building import builder, builder_process
+from evaluator.host.building import builder_process
+from evaluator.host.building.build_record import record_of
 from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.hangs.stacks import native
@@ -244,7 +245,7 @@ FRAMES = st.lists(
 def test_any_bytes_of_a_builder_give_files_of_the_fixed_form_or_none(parts: list[bytes]) -> None:
     sent = builder_process._parse(b"".join(parts), BuildLimits())  # noqa: SLF001 - the parser itself is what is tried
     assert set(sent.artefacts) <= {NAME, KERNEL}
-    assert builder._judge(sent, seconds=1.0, found=()).result.artefacts.keys() <= {NAME, KERNEL}  # noqa: SLF001
+    assert record_of(sent, seconds=1.0, primitives=()).result.artefacts.keys() <= {NAME, KERNEL}
 
 
 OUTCOME = {
@@ -264,7 +265,7 @@ def test_any_claim_of_a_builder_becomes_a_record_that_can_be_shown(seed: int, sa
     chance = random.Random(seed)
     value = mutated(OUTCOME, chance) if seed % 3 else OUTCOME
     sent = builder_process.Sent(result=json.dumps(value).encode(), said=said.decode(errors="replace"))
-    record = builder._judge(sent, seconds=1.0, found=())  # noqa: SLF001
+    record = record_of(sent, seconds=1.0, primitives=())
     text = record.to_json()
     assert "\\u0000" not in text
     assert "\\u001b" not in text
@@ -274,9 +275,7 @@ def test_any_claim_of_a_builder_becomes_a_record_that_can_be_shown(seed: int, sa
 def test_names_of_extensions_are_kept_without_control_characters() -> None:
     [extension] = OUTCOME["extensions"]
     value = OUTCOME | {"extensions": [extension | {"name": "\x1b[31mred", "file": "solution\x1b.py"}]}
-    record = builder._judge(  # noqa: SLF001
-        builder_process.Sent(result=json.dumps(value).encode(), said=""), seconds=1.0, found=()
-    )
+    record = record_of(builder_process.Sent(result=json.dumps(value).encode(), said=""), seconds=1.0, primitives=())
     assert record.origins == {"[31mred": ("solution.py", 9)}
 
 

@@ -27,7 +27,7 @@ from evaluator.node.report_size import MOST_BYTES, fitted
 from evaluator.sources import SourceError, read_source
 from tests.evaluator import fuzz_programs
 from tests.evaluator.conftest import SETTINGS
-from tests.evaluator.judging_help import request_for
+from tests.evaluator.judging_help import evaluate_within, request_for
 
 OURS = {Verdict.JUDGE_ERROR, Verdict.JUDGE_FAILURE}
 DEADLINE_S = 20.0
@@ -39,20 +39,16 @@ GPU_PROFILE = "h200x2-nomc"
 
 @pytest.fixture(scope="module")
 def slot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    settings = dataclasses.replace(
-        SETTINGS, work_dir=tmp_path_factory.mktemp("slot"), evaluation_s=DEADLINE_S, call_limit_s=3.0, import_s=6.0
-    )
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path_factory.mktemp("slot"), call_limit_s=3.0, import_s=6.0)
     with Judge(settings) as judge:
         yield judge
 
 
-def judged(slot: Judge, kind: str, seed: str) -> tuple[EvaluationReport, float]:
-    """What becomes of one attack, and for how long it held the slot."""
+def assert_no_failure_of_ours(slot: Judge, kind: str, seed: str) -> tuple[EvaluationReport, float]:
+    """The report on one attack, whose verdict is the attack's own and in time; and for how long it held the slot."""
     source = fuzz_programs.JUDGED[kind](random.Random(seed))
     request = msgspec.structs.replace(request_for("correct"), evaluation_id=seed, source=source)
-    start = time.monotonic()
-    report = slot.evaluate(request)
-    held_s = time.monotonic() - start
+    report, held_s = evaluate_within(slot, request, seconds=DEADLINE_S)
     assert report.verdict not in OURS, f"seed {seed}: {report.findings}\n{slot.error_log}\n{source.entry}"
     assert not slot.quarantine, f"seed {seed}: {slot.quarantine}\n{source.entry}"
     assert held_s < LONGEST_HOLD_S, f"seed {seed} held the slot for {held_s:.0f} s\n{source.entry}"
@@ -68,7 +64,7 @@ def as_the_site_gets_it(report: EvaluationReport, seed: str) -> EvaluationReport
 
 @pytest.mark.parametrize("kind", sorted(fuzz_programs.JUDGED))
 def test_an_attack_of_each_kind_is_no_failure_of_ours(slot: Judge, kind: str) -> None:
-    judged(slot, kind, f"{kind} first {SEED}")
+    assert_no_failure_of_ours(slot, kind, f"{kind} first {SEED}")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -94,7 +90,7 @@ def test_an_archive_that_unpacks_by_the_block_is_refused_before_it_does(tmp_path
 
 
 def test_builds_end_with_something_to_show(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    try_builds(tmp_path, tmp_path_factory, count=3)
+    assert_builds_end(tmp_path, tmp_path_factory, count=3)
 
 
 @pytest.mark.slow
@@ -108,18 +104,19 @@ def test_ten_minutes_of_attacks_are_no_failure_of_ours(
     while time.monotonic() < end:
         for kind in fuzz_programs.JUDGED:
             seed = f"{kind} {number} {SEED}"
-            report, held_s = judged(slot, kind, seed)
+            report, held_s = assert_no_failure_of_ours(slot, kind, seed)
             seen[kind, report.verdict.value] += 1
             longest = max(longest, (held_s, seed))
         number += 1
-    builds = try_builds(tmp_path, tmp_path_factory, count=20)
+    builds = assert_builds_end(tmp_path, tmp_path_factory, count=20)
     assert slot.evaluate(request_for("correct")).verdict is Verdict.PASSED
     with capsys.disabled():
         rows = json.dumps({f"{kind} {verdict}": count for (kind, verdict), count in sorted(seen.items())}, indent=1)
         print(f"\n{sum(seen.values())} attacks, {builds} builds; longest hold {longest}\n{rows}")  # noqa: T201
 
 
-def try_builds(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, *, count: int) -> int:
+def assert_builds_end(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, *, count: int) -> int:
+    """Build `count` odd programs: each result can be shown, and nothing stays in the work directory."""
     profile, private = profiles.get(GPU_PROFILE), tmp_path_factory.mktemp("survey")
     bubblewrap.write_private(private)
     settings = JudgeSettings(profile=GPU_PROFILE)

@@ -12,6 +12,7 @@ import pytest
 
 from evaluator.contract import Assignment, EvaluationReport, SlotState, Verdict
 from evaluator.host import Judge
+from evaluator.host.machine import nvml
 from evaluator.host.machine.health import on_gpu
 from evaluator.host.machine.nvml import GpuState
 from evaluator.host.process import procfs
@@ -104,7 +105,7 @@ ctypes.CDLL(None).pthread_exit(None)
 def test_a_process_whose_first_thread_has_ended_is_left_over() -> None:
     command = ["setpriv", "--reuid", str(NOBODYS), "--clear-groups", "/usr/bin/python3", "-c", THREAD]
     with subprocess.Popen(command) as left:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while "State:\tZ" not in Path(f"/proc/{left.pid}/status").read_text(encoding="utf-8"):
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -134,6 +135,28 @@ def test_what_is_on_a_gpu_speaks_against_it_only_where_the_driver_names_our_own(
     state = GpuState(index=3, busy_percent=0, total_bytes=140 * 10**9, used_bytes=used, processes=named)
     found = " ".join(on_gpu(state, ours={1, 2}, unowned_before=GB))
     assert (words in found) if words else not found
+
+
+def gpu(index: int, *, free: int) -> GpuState:
+    return GpuState(index=index, busy_percent=0, total_bytes=140 * GB, used_bytes=140 * GB - free, processes={})
+
+
+@pytest.mark.parametrize(
+    ("states", "gpus", "is_room"),
+    [
+        ([gpu(2, free=5 * GB), gpu(3, free=4 * GB)], (2, 3), True),
+        ([gpu(2, free=5 * GB), gpu(3, free=4 * GB - 1)], (2, 3), False),
+        ([gpu(2, free=5 * GB)], (2, 3), False),
+        # The driver's library cannot be used.
+        ([], (2, 3), False),
+        # CPU ranks.
+        ([], (), True),
+    ],
+)
+def test_gpus_whose_memory_cannot_be_read_have_no_room(
+    states: list[GpuState], gpus: tuple[int, ...], *, is_room: bool
+) -> None:
+    assert nvml.have_room(states, gpus=gpus, least_bytes=4 * GB) is is_room
 
 
 CANARY = """

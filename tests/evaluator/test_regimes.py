@@ -10,7 +10,7 @@ from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
 from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.schedule import check_calls, timed_calls
-from evaluator.host.process.hold import Hold
+from evaluator.host.process.deadlines import Deadlines
 from problems import registry
 from tests.evaluator.judging_help import request_for, request_for_text
 
@@ -85,7 +85,7 @@ def policy():
         settings=JudgeSettings(profile="cpux2"),
         backend=Backend.PYTORCH,
         mode=Mode.RANKED,
-        hold=Hold(0.0),
+        deadlines=Deadlines(0.0),
         cancelled=lambda: False,
     )
 

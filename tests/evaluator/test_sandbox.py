@@ -103,6 +103,33 @@ def test_using_everything_up_ends_at_a_limit_and_harms_nobody(small_judge: Judge
     assert small_judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 
+FILLS_MEMORY = """import os
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    files = []
+    if dist.get_rank() == 1:
+        while True:
+            files.append(os.memfd_create("x"))
+            os.write(files[-1], bytes(1 << 24))
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out
+"""
+
+
+def test_memory_in_files_of_a_rank_is_its_sandboxs_and_the_author_reads_that_it_ran_out(small_judge: Judge) -> None:
+    """The kernel takes long to free what a rank held: its channel is closed before anybody knows how it ended."""
+    if not cgroups.find().limits_hold:
+        pytest.skip("this machine gives sandboxes no memory limit of their own")
+    report = small_judge.evaluate(request_for_text(FILLS_MEMORY))
+    assert report.verdict is Verdict.OUT_OF_MEMORY, report.findings
+    assert "no memory left" in report.message
+    assert small_judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+
+
 def test_sources_cannot_be_placed_outside_their_folder(small_judge: Judge) -> None:
     request = request_for("correct")
     outside = SourceFile(path="../../planted.py", text="x = 1\n")
@@ -129,7 +156,7 @@ def test_ranks_belong_to_a_host_user_that_no_other_judge_has(small_judge: Judge,
     if small_judge.sandbox is not SandboxLevel.FULL:
         pytest.skip("this machine gives sandboxes no user of their own")
     # Both have a worker group waiting, or are starting one.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(owners := set(_owners_of_launchers())) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert 0 not in owners

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -92,8 +92,16 @@ def test_program_gets_its_verdict(
     assert group_directories(work_dir) <= 1  # the next worker group's
 
 
-def test_a_deadlock_is_found_long_before_a_deadline_and_shows_where_each_rank_waits(judged: Judged) -> None:
-    report = judged("deadlock")
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    """A judge whose calls may take so long that no busy machine reaches their limit."""
+    work_dir = tmp_path_factory.mktemp("patient")
+    with Judge(dataclasses.replace(SETTINGS, work_dir=work_dir, call_limit_s=90.0, warm=False)) as judge:
+        yield judge
+
+
+def test_a_deadlock_is_found_long_before_a_deadline_and_shows_where_each_rank_waits(patient: Judge) -> None:
+    report = patient.evaluate(request_for("deadlock"))
     assert " hung, and no rank was running" in report.message
     assert "(collective 1 of the call, all_reduce of bfloat16[" in report.message
     assert "rank 1 waits at the end of call 1 (no collective in the call)" in report.message
@@ -107,9 +115,9 @@ def test_a_deadlock_is_found_long_before_a_deadline_and_shows_where_each_rank_wa
     assert "c10d::" not in report.ranks[0].log
 
 
-def test_a_sleeping_rank_is_slow_and_not_deadlocked(judge: Judge) -> None:
+def test_a_sleeping_rank_is_slow_and_not_deadlocked(patient: Judge) -> None:
     """Longer than the host's patience, with its peer in a collective and nobody at work."""
-    report = judge.evaluate(
+    report = patient.evaluate(
         request_for_text(
             "import time\n\nimport torch.distributed as dist\n\nslept = []\n\n\ndef solution(tensor):\n"
             "    out = tensor.clone()\n    if dist.get_rank() == 1 and not slept:\n"
@@ -203,9 +211,12 @@ def test_cancelled_evaluation_ends_and_the_next_one_passes(judge: Judge, work_di
     def is_cancelled() -> bool:
         return Stage.VERIFYING in asked
 
+    judge.evaluate(request_for("correct"))
+    trusted = judge._trusted.processes  # noqa: SLF001 - starting others would hold the slot for seconds
     with pytest.raises(EvaluationCancelled):
         judge.evaluate(request_for("deadlock"), progress=lambda stage, *_: asked.append(stage), cancelled=is_cancelled)
     assert group_directories(work_dir) <= 1
+    assert judge._trusted.processes == trusted  # noqa: SLF001
     assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 

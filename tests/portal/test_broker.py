@@ -135,6 +135,22 @@ def test_a_report_waits_on_disk_until_the_broker_takes_it_and_survives_a_new_pro
     assert messages_in(broker) == 1
 
 
+def test_a_report_that_the_disk_does_not_take_goes_by_the_broker_at_once(tmp_path, caplog):
+    spool = tmp_path / "spool"
+    outbox = Outbox(node_app("filesystem://", tmp_path / "broker"), spool, key="a key")
+    # As with a full disk, nothing can be written there.
+    spool.rmdir()
+    spool.write_text("a file where the spool folder should be")
+    outbox.deliver(a_delivery())
+    assert messages_in(tmp_path / "broker") == 1
+    assert f"the spool folder {spool} takes no report" in caplog.text
+
+    closed = Outbox(node_app(CLOSED_PORT, tmp_path), tmp_path / "other", key="a key")
+    (tmp_path / "other").rmdir()
+    with pytest.raises(FileNotFoundError):
+        closed.deliver(a_delivery())
+
+
 @pytest.fixture
 def narrow_broker(tmp_path):
     """A Redis that takes no message of more than a megabyte."""

@@ -8,7 +8,6 @@ from contextlib import closing
 import psycopg2
 import pytest
 from celery import Celery
-from celery.exceptions import Retry
 from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection
 
 from portal import settings as settings_module
@@ -125,20 +124,32 @@ def test_a_failure_of_ours_in_the_worker_keeps_its_traceback(worker_app, caplog)
     assert any(record.exc_info for record in caplog.records)
 
 
-def test_a_report_that_meets_no_database_is_tried_again(worker_app):
-    @worker_app.task(bind=True)
-    def report(self):
-        # What Celery's autoretry_for raises in a worker.
-        raise Retry(exc=OperationalError("refused"), when=1, is_eager=True, sig=self.si())
+@pytest.mark.parametrize(
+    "error",
+    [
+        caused(OperationalError("refused"), psycopg2.OperationalError("refused")),
+        caused(DatabaseError("lost"), psycopg2.DatabaseError("no message from the libpq")),
+    ],
+    ids=["a refused connection", "one that broke in the middle of an answer"],
+)
+def test_a_report_that_meets_no_database_is_tried_again(worker_app, error):
+    tries = []
 
-    with pytest.raises(Retry):
-        report.apply(throw=True)
+    @worker_app.task(autoretry_for=(OperationalError, InterfaceError), max_retries=None)
+    def report():
+        tries.append(1)
+        if len(tries) == 1:
+            raise error
+
+    report.apply()
+    assert len(tries) == 2
 
 
 @pytest.mark.parametrize(
     ("said", "stays"),
     [
         ("Retry in 4s: OperationalError('connection refused')", False),
+        ("Retry in 10s: DatabaseError('no message from the libpq')", False),
         ("Retry in 4s: StorageUnavailable('the bucket does not answer')", True),
     ],
 )

@@ -40,7 +40,8 @@ def bent(text: str, chance: random.Random) -> str:
     return changed[: chance.randrange(len(changed) + 1)] if chance.random() < 0.2 else changed
 
 
-def try_messages(evaluation: Evaluation, *, times: int, seed: int) -> None:
+def assert_messages_change_nothing_else(evaluation: Evaluation, *, times: int, seed: int) -> None:
+    """After each of `times` malformed messages the evaluation has ended, is queued again, or goes on as before."""
     chance = random.Random(seed)
     lease = evaluation.lease
     told = Progress(evaluation_id=str(evaluation.pk), lease=lease, stage=Stage.TIMING, detail="block 3").to_json()
@@ -68,16 +69,19 @@ def try_messages(evaluation: Evaluation, *, times: int, seed: int) -> None:
             evaluation.node_id, evaluation.slot_index, evaluation.attempt = Slot.objects.get().node_id, 0, 1
             evaluation.save()
             Report.objects.all().delete()
+        else:
+            assert evaluation.state in {State.LEASED, State.RUNNING}
+            assert evaluation.lease == lease
 
 
 def test_malformed_messages_change_nothing_or_what_they_say(leased):
-    try_messages(leased, times=60, seed=7)
+    assert_messages_change_nothing_else(leased, times=60, seed=7)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_malformed_messages_thousands_of_times(leased, seed):
-    try_messages(leased, times=500, seed=seed)
+    assert_messages_change_nothing_else(leased, times=500, seed=seed)
 
 
 def test_a_nul_in_what_a_submission_printed_does_not_cost_the_report(leased):

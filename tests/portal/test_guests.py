@@ -226,7 +226,7 @@ def held(alice, node, now):
     return leased(evaluation_of(submit(alice)), now)
 
 
-def refused(evaluation, caplog, words):
+def assert_refused(evaluation, caplog, words):
     evaluation.refresh_from_db()
     assert evaluation.state == State.LEASED
     assert not Report.objects.exists()
@@ -236,17 +236,17 @@ def refused(evaluation, caplog, words):
 def test_a_report_on_another_nodes_lease_is_refused_even_in_its_name(held, guest, guest_key, caplog):
     for name in ("acme-1", "alpha"):
         tasks.record_delivery(delivery_of(held, node=name, low=99.0).to_json(), guest_key)
-    refused(held, caplog, "without the key of node alpha")
+    assert_refused(held, caplog, "without the key of node alpha")
 
 
 def test_a_report_without_a_key_is_refused(held, caplog):
     tasks.record_delivery(delivery_of(held, node="alpha").to_json())
-    refused(held, caplog, "without the key of node alpha")
+    assert_refused(held, caplog, "without the key of node alpha")
 
 
 def test_a_report_under_a_guessed_lease_is_refused(held, guest_key, caplog):
     tasks.record_delivery(delivery_of(held, node="acme-1", lease="guessed").to_json(), guest_key)
-    refused(held, caplog, "without a lease that is held")
+    assert_refused(held, caplog, "without a lease that is held")
 
 
 def test_a_report_on_another_profile_problem_or_source_is_refused(held, caplog):
@@ -255,13 +255,13 @@ def test_a_report_on_another_profile_problem_or_source_is_refused(held, caplog):
     for changes in ({"profile": "h200x8-nomc"}, {"problem": "allgather"}, {"source_digest": "0" * 64}):
         forged = msgspec.structs.replace(delivery, report=msgspec.structs.replace(delivery.report, **changes))
         tasks.record_delivery(forged.to_json(), NODE_KEY)
-    refused(held, caplog, "has no valid lease; ignored")
+    assert_refused(held, caplog, "has no valid lease; ignored")
 
 
 def test_progress_keeps_no_other_nodes_lease_alive(held, guest, guest_key, caplog):
     progress = Progress(evaluation_id=str(held.pk), lease=held.lease, stage=Stage.TIMING)
     tasks.record_progress(progress.to_json(), guest_key)
-    refused(held, caplog, "without the key of node alpha")
+    assert_refused(held, caplog, "without the key of node alpha")
     tasks.record_progress(progress.to_json(), NODE_KEY)
     held.refresh_from_db()
     assert held.state == State.RUNNING
@@ -290,7 +290,7 @@ def test_a_new_key_voids_the_old_one(alice, guest, guest_key, now, caplog):
     new = nodes.replace_key("acme-1")
     assert not record_heartbeat(status_of("acme-1", guest_key), now)
     tasks.record_delivery(delivery_of(evaluation, node="acme-1").to_json(), guest_key)
-    refused(evaluation, caplog, "without the key of node acme-1")
+    assert_refused(evaluation, caplog, "without the key of node acme-1")
     tasks.record_delivery(delivery_of(evaluation, node="acme-1").to_json(), new)
     evaluation.refresh_from_db()
     assert evaluation.verdict == Verdict.PASSED

@@ -9,6 +9,7 @@ import pytest
 
 from portal.refusals import Refusal
 from portal.submissions.uploads import bundle_from_files, bundle_from_text, bundle_from_upload
+from tests.evaluator import odd_archives
 
 SOLUTION = "def solution(tensor):\n    return tensor\n"
 LIMIT = 512 * 1024
@@ -149,6 +150,11 @@ def test_damaged_contents_are_refused():
     content = bytearray(packed(("solution.py", SOLUTION * 50)))
     content[60:70] = b"\xff" * 10
     assert refused("a.zip", bytes(content)).status == 422
+
+
+@pytest.mark.parametrize("archive", odd_archives.UNREADABLE)
+def test_an_archive_that_cannot_be_read_is_refused(archive):
+    assert refused("a.zip", odd_archives.unreadable(archive)).status == 422
 
 
 @pytest.mark.parametrize("name", ["a.py", "a.zip"])

@@ -217,7 +217,7 @@ def note_errors(found, where, pairs, *, key, index):
         rms = item.rms_error / output.tolerance.rms if output.tolerance.rms else 0.0
         largest = min(max(item.max_error, rms), 1e9)
         found["elements"] += item.elements
-        found["beyond"] += item.wrong_elements
+        found["beyond"] += item.wrong_elements + item.extreme_elements
         if largest > found["worst"]:
             found["worst"], found["at"] = largest, f"{where}, {output.name}"
         if not item.passed:

@@ -46,6 +46,8 @@ def main() -> None:
     if not os.read(settings["exits"], 1):
         return  # the host has gone, or needs no ranks
     children = {_fork(rank, settings): rank["rank"] for rank in settings["ranks"]}
+    # The kernel keeps from this process the signals of its ranks for which it has no handler. Libraries install some.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     for rank in settings["ranks"]:
         for name in ("channel", "status_page", "log"):
             os.close(rank[name])

@@ -212,6 +212,8 @@ class Shim:
 
     def _import(self, _command: Command, _descriptors: list[int]) -> None:
         self._status_page.note(Phase.IMPORTING)
+        # None runs the submission before all have the command: what ends a rank earlier is no submission.
+        self._barrier.wait()
         _take_built_kernels()
         path = Path(self._setup.source) / "solution.py"
         sys.path.insert(0, self._setup.source)

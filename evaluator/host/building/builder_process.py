@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluator.errors import EvaluatorError, NodeTrouble
-from evaluator.host.process.hold import Hold
+from evaluator.host.process.deadlines import Deadlines
 
 _FRAME = struct.Struct("<4sIQ")
 _MODULE, _KERNEL = r"[0-9a-f]{32}/[A-Za-z_]\w{0,127}\.so", r"triton/[A-Z2-7]{52}/[A-Za-z_][\w.-]{0,191}"
@@ -90,7 +90,7 @@ def run(
     *,
     environment: Mapping[str, str],
     limits: BuildLimits,
-    hold: Hold,
+    deadlines: Deadlines,
     inherited: Sequence[int] = (),
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Sent:
@@ -102,7 +102,7 @@ def run(
         inherited: further descriptors for the process.
         cancelled: polled; once true, the build ends.
         limits: the process's session is killed when it has sent everything, sent too much, or taken too long.
-        hold: the times of the evaluation that waits for this build.
+        deadlines: of the evaluation that waits for this build.
 
     Raises:
         BuildCancelled: `cancelled()` became true.
@@ -126,9 +126,9 @@ def run(
     finally:
         os.close(output)
     try:
-        raw, said = _drain(process, reading, limits, hold, cancelled)
+        raw, said = _drain(process, reading, limits, deadlines, cancelled)
     finally:
-        _end(process, hold)
+        _end(process, deadlines)
         os.close(reading)
     sent = _parse(raw, limits)
     if len(sent.result or b"") > limits.result_bytes:
@@ -138,11 +138,15 @@ def run(
 
 
 def _drain(
-    process: subprocess.Popen[bytes], reading: int, limits: BuildLimits, hold: Hold, cancelled: Callable[[], bool]
+    process: subprocess.Popen[bytes],
+    reading: int,
+    limits: BuildLimits,
+    deadlines: Deadlines,
+    cancelled: Callable[[], bool],
 ) -> tuple[bytes, bytes]:
     """Read frames and output to their ends; only the head of the output is kept."""
     assert process.stdout is not None
-    seconds = hold.step(limits.seconds)
+    seconds = deadlines.step(limits.seconds)
     deadline = time.monotonic() + seconds
     raw, said = bytearray(), bytearray()
     with selectors.DefaultSelector() as selector:
@@ -166,11 +170,11 @@ def _drain(
     return bytes(raw), bytes(said)
 
 
-def _end(process: subprocess.Popen[bytes], hold: Hold) -> None:
+def _end(process: subprocess.Popen[bytes], deadlines: Deadlines) -> None:
     """Kill the builder's session; inside bubblewrap its whole process namespace goes with it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    seconds = hold.killing(_END_S)
+    seconds = deadlines.killing(_END_S)
     try:
         process.wait(timeout=seconds)
     except subprocess.TimeoutExpired as error:

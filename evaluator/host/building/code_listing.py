@@ -14,7 +14,7 @@ from evaluator.contract import Instruction, KernelCode, MachineCode, SourceBundl
 from evaluator.contract.machine_code import MOST_UNPACKED_BYTES, pack
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building import disassembly
-from evaluator.host.process.hold import UNHURRIED, Hold
+from evaluator.host.process.deadlines import NO_DEADLINES, Deadlines
 from evaluator.host.process.logs import clean
 from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.settings import JudgeSettings
@@ -123,7 +123,7 @@ def machine_code(
     profile: Profile,
     settings: JudgeSettings,
     workdir: Path,
-    hold: Hold = UNHURRIED,
+    deadlines: Deadlines = NO_DEADLINES,
 ) -> MachineCode:
     """The kernels in `artefacts` with the source line of every instruction, as far as a minute and 24 MB go.
 
@@ -134,13 +134,13 @@ def machine_code(
         profile: the slot's.
         settings: the slot's.
         workdir: a private folder; what is put there is removed.
-        hold: the times of the evaluation that waits for the listing.
+        deadlines: of the evaluation that waits for the listing.
     """
     tool = disassembly.tool()
     if tool is None:
         return MachineCode(note="this node has no cuobjdump")
     kernels: list[KernelCode] = []
-    deadline, room = time.monotonic() + hold.step(_LONGEST_S), _MOST_BYTES
+    deadline, room = time.monotonic() + deadlines.step(_LONGEST_S), _MOST_BYTES
     unread = 0
     for path, content in artefacts.items():
         if not path.endswith(disassembly.MODULES):
@@ -156,7 +156,7 @@ def machine_code(
                 settings=settings,
                 seconds=deadline - time.monotonic(),
                 most_bytes=2 * room,
-                hold=hold,
+                deadlines=deadlines,
             )
         if text is None:
             unread += 1

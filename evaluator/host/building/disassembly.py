@@ -15,7 +15,7 @@ from pathlib import Path
 from evaluator.contract import SandboxLevel
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host.process.hold import UNHURRIED, Hold
+from evaluator.host.process.deadlines import NO_DEADLINES, Deadlines
 from evaluator.host.sandbox.bubblewrap import Confinement, command, environment, write_private
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import primitives
@@ -76,7 +76,7 @@ def listings(
     profile: Profile,
     settings: JudgeSettings,
     workdir: Path,
-    hold: Hold = UNHURRIED,
+    deadlines: Deadlines = NO_DEADLINES,
 ) -> Iterator[tuple[str, str]]:
     """Name and disassembly (SASS, and PTX where there is some) of every module that can be read in time.
 
@@ -89,10 +89,10 @@ def listings(
         profile: the slot's.
         settings: the slot's.
         workdir: a private folder; what is put there is removed.
-        hold: the times of the evaluation that waits for the listings.
+        deadlines: of the evaluation that waits for the listings.
     """
     found = tool()
-    deadline, room = time.monotonic() + hold.step(_LONGEST_S), _MOST_BYTES
+    deadline, room = time.monotonic() + deadlines.step(_LONGEST_S), _MOST_BYTES
     for path, content in artefacts.items():
         if not path.endswith(MODULES):
             continue
@@ -107,7 +107,7 @@ def listings(
                     settings=settings,
                     seconds=deadline - time.monotonic(),
                     most_bytes=room,
-                    hold=hold,
+                    deadlines=deadlines,
                 )
             room -= len(code or "")
         beside = _ptx_beside(path, artefacts, most_bytes=room)
@@ -134,7 +134,7 @@ def output_of(
     settings: JudgeSettings,
     seconds: float,
     most_bytes: int,
-    hold: Hold = UNHURRIED,
+    deadlines: Deadlines = NO_DEADLINES,
 ) -> str | None:
     """What `program` (Python's text, then its first arguments) prints about `module`, whose path comes next.
 
@@ -154,12 +154,18 @@ def output_of(
     )
     variables = environment(profile, home=str(module.private)) if bare else {}
     return _listing(
-        line, private=module.private, variables=variables, seconds=seconds, most_bytes=most_bytes, hold=hold
+        line, private=module.private, variables=variables, seconds=seconds, most_bytes=most_bytes, deadlines=deadlines
     )
 
 
 def _listing(
-    line: Sequence[str], *, private: Path, variables: Mapping[str, str], seconds: float, most_bytes: int, hold: Hold
+    line: Sequence[str],
+    *,
+    private: Path,
+    variables: Mapping[str, str],
+    seconds: float,
+    most_bytes: int,
+    deadlines: Deadlines,
 ) -> str | None:
     """What the command prints; None where it fails or exceeds its time, size or memory."""
     with tempfile.TemporaryFile(dir=private) as output:
@@ -179,16 +185,16 @@ def _listing(
             # Kill its whole session: a first process may have started others.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            _wait_for_the_end(process, hold)
+            _wait_for_the_end(process, deadlines)
         if code != 0:
             return None
         output.seek(0)
         return output.read(most_bytes).decode(errors="replace")
 
 
-def _wait_for_the_end(process: subprocess.Popen[bytes], hold: Hold) -> None:
+def _wait_for_the_end(process: subprocess.Popen[bytes], deadlines: Deadlines) -> None:
     try:
-        process.wait(timeout=hold.killing(_END_S))
+        process.wait(timeout=deadlines.killing(_END_S))
     except subprocess.TimeoutExpired as error:
         raise EvaluatorError("a program that reads machine code still runs after it was killed") from error
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evaluator.contract import EvaluationReport, EvaluationRequest, Stage
-from evaluator.errors import SubmissionFault
-from evaluator.host.building.builder import Builder, is_needed
+from evaluator.errors import NodeTrouble, SubmissionFault
+from evaluator.host.building.builder import Builder
+from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.evaluation import conclusion, recorded_reference, reference_alone, report, reveal, source
 from evaluator.host.evaluation.findings import Findings
 from evaluator.host.evaluation.held_ranks import HeldRanks
@@ -22,15 +23,17 @@ from evaluator.host.evaluation.sizes import SizeRuns, drawn_regimes
 from evaluator.host.evaluation.stage_times import StageTimes
 from evaluator.host.evaluation.trouble import TroubleWatch, without_the_submission
 from evaluator.host.hangs.diagnosis import rank_states
+from evaluator.host.hangs.incidents import RanksLost
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.evidence import Ended
 from evaluator.host.measure.group_setup import GroupSetup
 from evaluator.host.measure.references import RecordedReferences
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.process.helper_process import HelperProcess
-from evaluator.host.process.hold import Hold
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
+from evaluator.host.ranks.worker_group import WorkerGroup
 
 
 class Evaluation:
@@ -51,11 +54,11 @@ class Evaluation:
         helper: HelperProcess,
         references: RecordedReferences,
         work_dir: Path,
-        hold: Hold,
+        deadlines: Deadlines,
         progress: Callable[[Stage, str, float | None], None],
         cancelled: Callable[[], bool],
     ) -> None:
-        self._job = Job(request=request, plan=plan, hold=hold, cancelled=cancelled)
+        self._job = Job(request=request, plan=plan, deadlines=deadlines, cancelled=cancelled)
         self._builder = builder
         self._helper = helper
         self._references = references
@@ -145,8 +148,18 @@ class Evaluation:
         ).run()
 
     def _reveal(self, *, is_first: bool) -> BeforeReveal:
-        job, group = self._job, self._ranks.group
-        with self._stages.enter(Stage.STARTING, "importing solution.py"), self._trouble.over(group, size=None):
+        """Give the submission to the present group; raises NodeTrouble where no group lives until it can read it."""
+        with self._stages.enter(Stage.STARTING, "importing solution.py"):
+            try:
+                return self._ranks.reveal_to_present(lambda group: self._reveal_to(group, is_first=is_first))
+            except RanksLost as lost:
+                if is_first:
+                    raise NodeTrouble(str(lost)) from lost
+                raise  # a second group may have been disturbed while the first ran the submission
+
+    def _reveal_to(self, group: WorkerGroup, *, is_first: bool) -> BeforeReveal:
+        job = self._job
+        with self._trouble.over(group, size=None):
             before = reveal.measure(
                 job, group=group, trusted=self._ranks.trusted, trouble=self._trouble, is_first=is_first
             )

@@ -54,13 +54,13 @@ class Findings:
 
     @property
     def ended_badly(self) -> bool:
-        """Whether a rank crashed or hung, or the judge failed."""
-        return any(finding.verdict in _BAD_ENDS for finding in self._found)
+        """Whether a rank crashed or hung, the judge failed, or nothing says how it ended, as after a cancellation."""
+        return not self._found or any(finding.verdict in _BAD_ENDS for finding in self._found)
 
     @property
     def awaits_proof(self) -> bool:
         """Whether an error of the judge decides so far; it becomes JUDGE_FAILURE if the node turns out to be faulty."""
-        return self._shortage is not None or self.decided.verdict is Verdict.JUDGE_ERROR
+        return bool(self._found) and (self._shortage is not None or self.decided.verdict is Verdict.JUDGE_ERROR)
 
     @property
     def ended_well(self) -> bool:

@@ -4,15 +4,18 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import TypeVar
 
 from evaluator.errors import EvaluatorError
 from evaluator.host.evaluation.job import Job
-from evaluator.host.hangs.incidents import EvaluationCancelled
+from evaluator.host.hangs.incidents import EvaluationCancelled, RanksLost
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
 
 logger = logging.getLogger(__name__)
+
+_Revealed = TypeVar("_Revealed")
 
 
 class HeldRanks:
@@ -70,16 +73,28 @@ class HeldRanks:
         if self._has_waited:
             self.wait_for_second()
         if self._job.mode.is_timed:
-            waiting.wait_until_ready(within=self._job.hold.answer)
+            waiting.wait_until_ready(within=self._job.deadlines.answer)
 
     def wait_for_second(self) -> None:
         """Return once the second worker group is ready, or at once where none is to come; raises EvaluatorError."""
         if self.has_second:
             self._make_ready(1)
 
+    def reveal_to_present(self, reveal: Callable[[WorkerGroup], _Revealed]) -> _Revealed:
+        """What `reveal` returns for the present worker group. One whose ranks are lost in it is replaced, once.
+
+        Raises:
+            RanksLost: those of the other one, too, or there is none.
+        """
+        try:
+            return reveal(self.group)
+        except RanksLost as lost:
+            self._replace(0, lost)
+            return reveal(self.group)
+
     def change_group(self) -> None:
         """End the present worker group; the second one is the present one then. Raises EvaluatorError."""
-        self._groups.pop(0).close(within=self._job.hold.killing)
+        self._groups.pop(0).close(within=self._job.deadlines.killing)
         self._make_ready(0)
 
     def stop(self) -> None:
@@ -92,7 +107,7 @@ class HeldRanks:
         held, self._groups = self._groups, []
         with ExitStack() as stack:
             for group in held:
-                stack.callback(group.close, within=self._job.hold.killing)
+                stack.callback(group.close, within=self._job.deadlines.killing)
 
     def _make_ready(self, number: int) -> None:
         """Return once a worker group is ready. One that does not start is replaced, once. Raises EvaluatorError.
@@ -102,20 +117,27 @@ class HeldRanks:
         """
         try:
             self._wait_for(self._groups[number])
-        except EvaluationCancelled:
-            raise
-        except EvaluatorError as error:
-            if time.monotonic() >= self._job.hold.deadline:
-                raise
-            logger.warning("a worker group did not start, and a new one is tried: %s", error)
-            self._replace(number)
-            self._wait_for(self._groups[number])
+        except RanksLost as lost:
+            self._replace(number, lost)
 
     def _wait_for(self, group: WorkerGroup) -> None:
-        group.wait_until_ready(within=self._job.hold.answer, cancelled=self._job.cancelled)
+        group.wait_until_ready(within=self._job.deadlines.answer, cancelled=self._job.cancelled)
 
-    def _replace(self, number: int) -> None:
-        """End a worker group that holds nothing of the submission, then start another in its place."""
+    def _replace(self, number: int, lost: RanksLost) -> None:
+        """End a worker group that has read nothing of the submission; return once another is ready in its place.
+
+        Raises:
+            RanksLost: there is no time for another, or it does not start.
+        """
         assert self._start_new is not None
-        self._groups.pop(number).close(within=self._job.hold.killing)
-        self._groups.insert(number, self._start_new())
+        if time.monotonic() >= self._job.deadlines.evaluation:
+            raise lost
+        logger.warning("a worker group is replaced: %s", lost)
+        try:
+            self._groups.pop(number).close(within=self._job.deadlines.killing)
+            self._groups.insert(number, self._start_new())
+            self._wait_for(self._groups[number])
+        except EvaluationCancelled:
+            raise
+        except (EvaluatorError, OSError) as error:
+            raise RanksLost(str(error)) from error

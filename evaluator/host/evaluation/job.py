@@ -8,14 +8,11 @@ from evaluator.contract import Backend, EvaluationRequest, Mode
 from evaluator.errors import NodeTrouble
 from evaluator.host.building.builder import Built
 from evaluator.host.measure.call_checks import CallPolicy
-from evaluator.host.process.hold import Hold
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.judging.checks import Check
 from problems import registry
 from problems.schema import Problem, Regime
-
-DEFAULT_DTYPE = "bfloat16"
-"""The dtype that a problem card calls `input`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +22,13 @@ class Job:
     Attributes:
         request: what to judge.
         plan: the slot's profile, settings and confinement.
-        hold: until when.
+        deadlines: until when it may take its time, and until when it must be over.
         cancelled: asked often; once true, the evaluation ends.
     """
 
     request: EvaluationRequest
     plan: SlotPlan
-    hold: Hold
+    deadlines: Deadlines
     cancelled: Callable[[], bool]
 
     def check(self) -> None:
@@ -60,7 +57,7 @@ class Job:
     @property
     def dtype(self) -> str:
         """The dtype of the problem's inputs."""
-        return self.request.dtype or DEFAULT_DTYPE
+        return self.request.input_dtype
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -75,7 +72,7 @@ class Job:
             settings=self.plan.settings,
             backend=self.request.backend,
             mode=self.mode,
-            hold=self.hold,
+            deadlines=self.deadlines,
             cancelled=self.cancelled,
         )
 

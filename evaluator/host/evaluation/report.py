@@ -11,6 +11,7 @@ from evaluator.contract import (
     Record,
     StageTime,
     Verdict,
+    request_fields,
 )
 from evaluator.host.evaluation.findings import Findings
 from evaluator.host.evaluation.job import Job
@@ -41,18 +42,10 @@ def written(
     commitment: str,
 ) -> EvaluationReport:
     """The report. A pass needs its finding; without any finding the verdict is JUDGE_ERROR."""
-    request, profile, decided = job.request, job.plan.profile, findings.decided
+    profile, decided = job.plan.profile, findings.decided
     records = outcomes.records
     return EvaluationReport(
-        evaluation_id=request.evaluation_id,
-        problem=request.problem,
-        revision=request.revision,
-        source_digest=request.source.digest,
-        backend=request.backend,
-        profile=request.profile,
-        world_size=profile.world_size,
-        mode=request.mode,
-        dtype=job.dtype,
+        **request_fields(job.request, world_size=profile.world_size, dtype=job.dtype),
         verdict=decided.verdict,
         message=decided.message,
         findings=findings.all,

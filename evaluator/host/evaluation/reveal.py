@@ -7,6 +7,7 @@ from evaluator.contract import MOMENT_REVEALING, GpuReading
 from evaluator.host.building.builder import Built
 from evaluator.host.evaluation.job import Job
 from evaluator.host.evaluation.trouble import TroubleWatch, without_the_submission
+from evaluator.host.hangs.incidents import RanksLost
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.evidence import Ended
 from evaluator.host.measure.gpu_memory import GpuMemory
@@ -36,10 +37,11 @@ def measure(
     """Measure what a submission could disturb later.
 
     Raises:
-        EvaluatorError: the ranks failed; NodeTrouble in the first group, as no submission has run then.
+        RanksLost: ranks of the group ended.
+        EvaluatorError: trusted ranks failed; NodeTrouble in the first group, as no submission has run then.
     """
     # A second group may have been disturbed while the first ran the submission.
-    with without_the_submission() if is_first else contextlib.nullcontext():
+    with without_the_submission(but=(RanksLost,)) if is_first else contextlib.nullcontext():
         bare = _bare_calls(job, group, trusted) if job.mode.is_timed else BareCallTimes()
     memory = trouble.memory = GpuMemory(job.plan.gpus, trusted)
     return BeforeReveal(bare=bare, memory=memory)
@@ -67,9 +69,9 @@ def refuse_slow_gpus(job: Job, watch: SlotWatch, *, alone: tuple[GpuReading, ...
 
 
 def reveal(job: Job, group: WorkerGroup, *, built: Built | None) -> None:
-    """Give the submission to a worker group and let every rank import it; raises GroupTrouble."""
+    """Give the submission to a worker group and let every rank import it; raises GroupTrouble and RanksLost."""
     group.reveal(job.request.source, built=built)
-    group.import_submission(seconds=job.policy.within(job.plan.settings.import_s), cancelled=job.cancelled)
+    group.commands.import_submission(seconds=job.policy.within(job.plan.settings.import_s), cancelled=job.cancelled)
 
 
 def _bare_calls(job: Job, group: WorkerGroup, trusted: TrustedRanks) -> BareCallTimes:
@@ -79,7 +81,7 @@ def _bare_calls(job: Job, group: WorkerGroup, trusted: TrustedRanks) -> BareCall
     trusted.oracle.warm_up()
     pairs = [
         (
-            group.bare(
+            group.commands.bare(
                 _BARE_NUMBERS + number,
                 opening=new_opening(head, ranks=world_size),
                 seconds=job.plan.settings.call_limit_s,

@@ -39,7 +39,11 @@ def compile_ahead(job: Job, builder: Builder, *, work_dir: Path) -> Built:
     """Compile what the submission will ask for, before it occupies ranks; raises EvaluatorError."""
     try:
         built = builder.build(
-            job.request, workdir=work_dir, sandbox=job.plan.confinement, hold=job.hold, cancelled=job.cancelled
+            job.request,
+            workdir=work_dir,
+            sandbox=job.plan.confinement,
+            deadlines=job.deadlines,
+            cancelled=job.cancelled,
         )
     except BuildCancelled as cancelled:
         raise EvaluationCancelled(str(cancelled)) from cancelled

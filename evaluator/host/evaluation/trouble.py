@@ -26,11 +26,12 @@ class JudgeOutOfMemory(OutOfDeviceMemory):
 
 
 @contextmanager
-def without_the_submission() -> Iterator[None]:
-    """Errors inside are the node's: no process involved holds anything of the submission."""
+def without_the_submission(*, but: tuple[type[EvaluatorError], ...] = ()) -> Iterator[None]:
+    """Errors inside are the node's: no process involved holds anything of the submission. Those of `but` pass."""
+    passing: tuple[type[EvaluatorError], ...] = (EvaluationCancelled, NodeTrouble, *but)
     try:
         yield
-    except (EvaluationCancelled, NodeTrouble):
+    except passing:
         raise
     except EvaluatorError as error:
         raise NodeTrouble(str(error)) from error

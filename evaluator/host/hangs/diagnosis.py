@@ -24,6 +24,13 @@ _FAULT_WORDS = (
     "device-side assert",
     "illegal instruction",
 )
+_IN_RENDEZVOUS = "waits in rendezvous "
+_IN_ONE_ORDER = (
+    ". torch numbers the rendezvous of a process across all its groups, so every rank has to make them "
+    "in the same order"
+)
+"""Why ranks wait for each other in the same line: PyTorch's issue 196082. Symmetric memory is made by a rendezvous."""
+
 _ITS = re.compile(r"\bits\b")
 _HEADLINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration|Group)\b.*", re.MULTILINE)
 _ANNOUNCED_CHARACTERS = 400
@@ -175,6 +182,8 @@ def _overdue(trouble: GroupTrouble, size: str | None) -> Finding:
         else (f"took longer than {trouble.limit_s:.3g} s")
     )
     message = f"{trouble.doing} {what}: {locations}"
+    if verdict is Verdict.DEADLOCK and all(seen.location.startswith(_IN_RENDEZVOUS) for seen in trouble.observations):
+        message += _IN_ONE_ORDER
     return Finding(verdict=verdict, message=message, rank=named.rank, size=size)
 
 

@@ -73,5 +73,9 @@ class GroupTrouble(Exception):
         self.limit_s = limit_s
 
 
+class RanksLost(EvaluatorError):
+    """Ranks of a worker group did not start, or ended before one of them could read the submission."""
+
+
 class EvaluationCancelled(EvaluatorError):
     """The site no longer wants this evaluation."""

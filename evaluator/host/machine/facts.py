@@ -12,11 +12,13 @@ from importlib import metadata
 from pathlib import Path
 
 from evaluator.hardware import profiles
-from evaluator.host.machine import gpus
+from evaluator.host.machine import driver_calls, gpus
 
 _GIB = 1024**3
 _ABSENT = "not installed"
 _NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
+_SMI_S = 0.8 * driver_calls.LIMIT_S
+"""How long the driver's tool may take. It is killed then, and given up where even that does not end it."""
 _DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -89,7 +91,13 @@ def _smi(field: str) -> list[str]:
     if tool is None:
         return []
     query = [tool, f"--query-gpu={field}", "--format=csv,noheader"]
-    done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
+    try:
+        done = driver_calls.ask(
+            f"{field} of the GPUs, by {tool}",
+            lambda: subprocess.run(query, capture_output=True, text=True, timeout=_SMI_S, check=False),  # noqa: S603
+        )
+    except (driver_calls.DriverSilent, subprocess.TimeoutExpired):
+        return []
     return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
 
 

@@ -4,6 +4,7 @@ They serve alarms alone. So whatever goes wrong here means that nothing was read
 """
 
 import contextlib
+import functools
 import logging
 import math
 import time
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from evaluator.host.machine import nvml
+from evaluator.host.machine import driver_calls, nvml
 
 logger = logging.getLogger(__name__)
 
@@ -71,11 +72,9 @@ class GpuCounters:
         except ImportError:
             return
         with _left_unread():
-            pynvml.nvmlInit()
+            driver_calls.ask("the library of the performance counters", pynvml.nvmlInit)
             self._nvml = pynvml
-            found = {minor: handle for minor, handle in nvml.handles(pynvml) if minor in gpus}
-            if all(pynvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice for handle in found.values()):
-                self._handles = found
+            self._handles = driver_calls.ask("the performance counters", lambda: _with_counters(pynvml, gpus))
 
     def close(self) -> None:
         """Release the library, and what was sampled and not taken."""
@@ -83,14 +82,15 @@ class GpuCounters:
         library, self._nvml, self._handles = self._nvml, None, {}
         if library is not None:
             with _left_unread():
-                library.nvmlShutdown()
+                driver_calls.ask("the end of the library", library.nvmlShutdown)
 
     def now(self) -> Moment | None:
         """The counters now; None where they cannot be read."""
         if not self._handles:
             return None
         with _left_unread():
-            samples = tuple(self._sample(handle) for handle in self._handles.values())
+            samples = driver_calls.ask("a sample of the performance counters", self._sampled)
+            self._held.extend(samples)
             return Moment(at=time.monotonic(), samples=samples)
         return None
 
@@ -100,16 +100,27 @@ class GpuCounters:
         found: dict[int, Activity | None] = {}
         if first is not None and last is not None:
             with _left_unread():
-                pairs = zip(self._handles, first.samples, last.samples, strict=True)
-                found = {gpu: self._between(*pair, seconds=last.at - first.at) for gpu, *pair in pairs}
+                found = driver_calls.ask(
+                    "what the performance counters counted", functools.partial(self._activities, first, last)
+                )
         self._free(tuple(self._held))
         return {gpu: activity for gpu, activity in found.items() if activity is not None}
 
-    def _sample(self, handle: Any) -> Any:
-        sample = self._nvml.nvmlGpmSampleAlloc()
-        self._held.append(sample)
-        self._nvml.nvmlGpmSampleGet(handle, sample)
-        return sample
+    def _sampled(self) -> tuple[Any, ...]:
+        """A sample of every GPU; where one cannot be taken, none is kept."""
+        samples = []
+        try:
+            for handle in self._handles.values():
+                samples.append(self._nvml.nvmlGpmSampleAlloc())
+                self._nvml.nvmlGpmSampleGet(handle, samples[-1])
+        except Exception:
+            self._release(samples)
+            raise
+        return tuple(samples)
+
+    def _activities(self, first: Moment, last: Moment) -> dict[int, Activity | None]:
+        pairs = zip(self._handles, first.samples, last.samples, strict=True)
+        return {gpu: self._between(*pair, seconds=last.at - first.at) for gpu, *pair in pairs}
 
     def _between(self, first: Any, last: Any, *, seconds: float) -> Activity | None:
         library = self._nvml
@@ -132,9 +143,21 @@ class GpuCounters:
 
     def _free(self, samples: Sequence[Any]) -> None:
         self._held.clear()
+        if samples:
+            with _left_unread():
+                driver_calls.ask("the end of samples", lambda: self._release(samples))
+
+    def _release(self, samples: Sequence[Any]) -> None:
         for sample in samples:
             with _left_unread():
                 self._nvml.nvmlGpmSampleFree(sample)
+
+
+def _with_counters(pynvml: Any, gpus: Sequence[int]) -> dict[int, Any]:
+    """The handles of the GPUs by minor number; none unless all of them have counters."""
+    found = {minor: handle for minor, handle in nvml.handles(pynvml) if minor in gpus}
+    has_all = all(pynvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice for handle in found.values())
+    return found if has_all else {}
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host.machine import nvml
+from evaluator.host.machine import driver_calls, nvml
 
 CHOICE = "PKB_NODE_GPUS"
 """The environment variable with the minor numbers of the GPUs that a node may use, for two nodes on one machine."""
@@ -39,11 +39,14 @@ def environment(profile: Profile) -> dict[str, str]:
     A sandbox has no other device nodes, so CUDA counts only the profile's GPUs there.
 
     Raises:
-        EvaluatorError: there are too few GPUs, or the driver does not list one of them.
+        EvaluatorError: there are too few GPUs, the driver does not list one of them, or it does not answer.
     """
     if profile.device != "cuda" or not os.environ.get(CHOICE, "").strip():
         return {}
-    order = nvml.order() or everywhere()
+    order = nvml.order()
+    if not order and (silence := driver_calls.silence()):
+        raise EvaluatorError(f"{silence}, so nobody can know which GPUs {CHOICE} means")
+    order = order or everywhere()
     chosen = gpus_for(profile)
     if unknown := set(chosen) - set(order):
         raise EvaluatorError(f"the driver does not list GPU {min(unknown)}, which {CHOICE} names")

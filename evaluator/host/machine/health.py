@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from evaluator.contract import DriverFault
-from evaluator.host.machine import nvml, xid
+from evaluator.host.machine import driver_calls, nvml, xid
 from evaluator.host.machine.nvml import GpuState
 from evaluator.host.machine.xid import Watch
 from evaluator.host.process import procfs
@@ -91,9 +91,10 @@ class Health:
 
     def note_usual(self) -> None:
         """Note once how much GPU memory has no owner, at a moment when no rank starts or ends."""
-        for state in nvml.read(self._gpus):
+        states = nvml.read(self._gpus)
+        for state in states:
             self._unowned.setdefault(state.index, state.unowned_bytes)
-        self.knows_usual = True
+        self.knows_usual = self.knows_usual or len(states) == len(self._gpus)
 
     def _look_at_driver(self) -> None:
         self._watch.look()
@@ -106,7 +107,10 @@ class Health:
             yield f"processes {left} of the sandbox's user {self._user} still run"
         if folders := sorted({path.name for path in self._work_dir.glob("group-*")} - self._kept()):
             yield f"the folders {folders} of ended sandboxes still exist"
-        for state in nvml.read(self._gpus):
+        states = nvml.read(self._gpus)
+        if self._gpus and (silence := driver_calls.silence()):
+            yield f"{silence}, so nobody can know what uses GPUs {', '.join(map(str, self._gpus))}"
+        for state in states:
             before = self._unowned.setdefault(state.index, state.unowned_bytes)
             yield from on_gpu(state, ours=ours, unowned_before=before)
 

@@ -4,9 +4,10 @@ import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from evaluator.contract import LinkTraffic
+from evaluator.host.machine import driver_calls
 from evaluator.judging import link_traffic
 
 _ALL_LINKS = 0xFFFFFFFF
@@ -14,6 +15,8 @@ _UNIT = 1024
 """The counters count whole KiB of payload."""
 
 _CALLS = 2
+
+_Answer = TypeVar("_Answer")
 
 
 class LinksUnavailable(Exception):
@@ -48,31 +51,38 @@ class Links:
             (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _ALL_LINKS),
             (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, _ALL_LINKS),
         ]
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
-            raise LinksUnavailable(f"the driver's management library cannot be used: {error}") from error
-        try:
-            self._handles = self._find(gpus)
-            self.read()
-        except LinksUnavailable:
-            self.close()
-            raise
+        self._handles = _asked("counters of the links", lambda: self._open(gpus))
 
     def read(self) -> tuple[Carried, ...]:
         """The bytes of every GPU until now, in the order of their numbers; raises LinksUnavailable."""
-        return tuple(self._read(handle) for handle in self._handles)
+        return _asked("bytes on the links", lambda: tuple(self._read(handle) for handle in self._handles))
 
     def close(self) -> None:
         """Release the library."""
-        with contextlib.suppress(self._nvml.NVMLError):
-            self._nvml.nvmlShutdown()
+        with contextlib.suppress(self._nvml.NVMLError, LinksUnavailable):
+            _asked("the end of the library", self._nvml.nvmlShutdown)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _open(self, gpus: Sequence[int]) -> list[Any]:
+        """The handles of the GPUs, whose counters can be read."""
+        try:
+            self._nvml.nvmlInit()
+        except self._nvml.NVMLError as error:
+            raise LinksUnavailable(f"the driver's management library cannot be used: {error}") from error
+        try:
+            found = self._find(gpus)
+            for handle in found:
+                self._read(handle)
+        except LinksUnavailable:
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
+            raise
+        return found
 
     def _find(self, gpus: Sequence[int]) -> list[Any]:
         nvml = self._nvml
@@ -95,6 +105,14 @@ class Links:
             if value.nvmlReturn != nvml.NVML_SUCCESS:
                 raise LinksUnavailable(f"the driver gives no link counter: {nvml.nvmlErrorString(value.nvmlReturn)}")
         return Carried(sent=sent.value.ullVal * _UNIT, received=received.value.ullVal * _UNIT)
+
+
+def _asked(what: str, call: Callable[[], _Answer]) -> _Answer:
+    """What the driver answers; raises LinksUnavailable where it does not answer in time."""
+    try:
+        return driver_calls.ask(what, call)
+    except driver_calls.DriverSilent as silent:
+        raise LinksUnavailable(str(silent)) from silent
 
 
 class _Around:

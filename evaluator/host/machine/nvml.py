@@ -1,4 +1,7 @@
-"""Reads GPUs through the driver's management library, without a context on any of them."""
+"""Reads GPUs through the driver's management library, without a context on any of them.
+
+Where the driver does not answer in time, that is as if there were no library.
+"""
 
 import contextlib
 import functools
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from evaluator.contract import GpuReading
+from evaluator.host.machine import driver_calls
 
 _REASONS = {
     0x1: "gpu_idle",
@@ -54,6 +58,11 @@ def read(gpus: Sequence[int]) -> tuple[GpuState, ...]:
     return each(gpus, state)
 
 
+def have_room(states: Sequence[GpuState], *, gpus: Sequence[int], least_bytes: int) -> bool:
+    """Whether `states` show so much free memory on every one of these GPUs. What was not read shows none."""
+    return len(states) == len(gpus) and all(state.total_bytes - state.used_bytes >= least_bytes for state in states)
+
+
 def order() -> tuple[int, ...]:
     """The minor numbers of all GPUs in the order of their bus addresses; empty where the library cannot be used."""
     return each(range(_MOST_GPUS), lambda _nvml, _handle, minor: minor)
@@ -68,6 +77,13 @@ def each(gpus: Sequence[int], look: Callable[[Any, Any, int], _Seen]) -> tuple[_
     """What `look` makes of library, handle and minor number of each GPU; empty as for `read`."""
     if not gpus:
         return ()
+    try:
+        return driver_calls.ask("state of the GPUs", functools.partial(_each, gpus, look))
+    except driver_calls.DriverSilent:
+        return ()
+
+
+def _each(gpus: Sequence[int], look: Callable[[Any, Any, int], _Seen]) -> tuple[_Seen, ...]:
     try:
         import pynvml  # noqa: PLC0415 - only GPU nodes have it
     except ImportError:

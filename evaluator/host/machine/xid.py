@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evaluator.contract import DriverFault
+from evaluator.host.machine import driver_calls
 from evaluator.host.machine.nvml import handles
 
 _MOST_EVENTS = 4096
@@ -57,46 +58,69 @@ class Watch:
             import pynvml  # noqa: PLC0415 - only GPU nodes have it
         except ImportError:
             return
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError:
-            return
-        try:
-            self._events = pynvml.nvmlEventSetCreate()
-            for minor, handle in handles(pynvml):
-                if minor in gpus:
-                    pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._events)
-        except pynvml.NVMLError:
-            # Events of some GPUs would read as "no fault on the others", so none are reported.
-            self._let_go(pynvml)
-        else:
+        with contextlib.suppress(driver_calls.DriverSilent):
+            self._events = driver_calls.ask("a watch over faults", lambda: _registered(pynvml, gpus))
+        if self._events is not None:
             self._nvml = pynvml
 
     def close(self) -> None:
         """Read once more and end the watch; `faults` can still be read."""
         self.look()
-        if self._events is not None:
-            self._let_go(self._nvml)
+        events, self._events = self._events, None
+        if events is not None:
+            with contextlib.suppress(driver_calls.DriverSilent):
+                driver_calls.ask("the end of a watch over faults", lambda: _let_go(self._nvml, events))
 
     def _take(self) -> None:
-        nvml = self._nvml
+        nvml, events = self._nvml, self._events
+        try:
+            found = driver_calls.ask("faults", lambda: _taken(nvml, events))
+        except driver_calls.DriverSilent:
+            # What it has reported stays. Whether there was more cannot be known.
+            self._nvml = self._events = None
+            return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        for _ in range(_MOST_EVENTS):
-            try:
-                event = nvml.nvmlEventSetWait_v2(self._events, 0)
-                gpu = int(nvml.nvmlDeviceGetMinorNumber(event.device))
-            except nvml.NVMLError:
-                # No event is left, or the device is gone: earlier events are kept, and the canary shows the rest.
-                return
-            self.note(gpu, int(event.eventData), noticed_at=now)
+        for gpu, fault in found:
+            self.note(gpu, fault, noticed_at=now)
 
-    def _let_go(self, nvml: Any) -> None:
-        events, self._events = self._events, None
-        with contextlib.suppress(nvml.NVMLError):
-            if events is not None:
-                nvml.nvmlEventSetFree(events)
-        with contextlib.suppress(nvml.NVMLError):
-            nvml.nvmlShutdown()
+
+def _registered(nvml: Any, gpus: Sequence[int]) -> Any:
+    """A set of events for the faults of these GPUs; None where one of them cannot be watched.
+
+    Events of some GPUs would read as "no fault on the others", so none are reported then.
+    """
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return None
+    events = None
+    try:
+        events = nvml.nvmlEventSetCreate()
+        for minor, handle in handles(nvml):
+            if minor in gpus:
+                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+    except nvml.NVMLError:
+        _let_go(nvml, events)
+        return None
+    return events
+
+
+def _taken(nvml: Any, events: Any) -> list[tuple[int, int]]:
+    """The events by now, as GPU and fault. Where the device is gone, the canary shows the rest."""
+    found: list[tuple[int, int]] = []
+    with contextlib.suppress(nvml.NVMLError):
+        while len(found) < _MOST_EVENTS:
+            event = nvml.nvmlEventSetWait_v2(events, 0)
+            found.append((int(nvml.nvmlDeviceGetMinorNumber(event.device)), int(event.eventData)))
+    return found
+
+
+def _let_go(nvml: Any, events: Any) -> None:
+    with contextlib.suppress(nvml.NVMLError):
+        if events is not None:
+            nvml.nvmlEventSetFree(events)
+    with contextlib.suppress(nvml.NVMLError):
+        nvml.nvmlShutdown()
 
 
 @contextlib.contextmanager

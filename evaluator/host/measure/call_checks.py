@@ -7,7 +7,7 @@ from evaluator.arena.protocol import Report
 from evaluator.contract import Backend, CallRecord, Finding, Mode, RecordedWork, Verdict
 from evaluator.hardware.profiles import TimingPolicy
 from evaluator.host.clock.call_clock import CallTime
-from evaluator.host.process.hold import Hold
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.oracle_group import Comparison, PreparedInputs, RankCheck, Traces
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import recorded_work
@@ -25,12 +25,12 @@ class CallPolicy:
     settings: JudgeSettings
     backend: Backend
     mode: Mode
-    hold: Hold
+    deadlines: Deadlines
     cancelled: Callable[[], bool]
 
     def within(self, seconds: float) -> float:
         """`seconds`, or less where the evaluation's deadline comes sooner."""
-        return self.hold.step(seconds)
+        return self.deadlines.step(seconds)
 
     def does(self, check: Check) -> bool:
         """Whether `check` is not switched off."""

@@ -8,9 +8,10 @@ from statistics import median
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.contract import BufferKind, Verdict
 from evaluator.host.measure import outputs
-from evaluator.host.measure.call_checks import VALUE_VERDICTS, CallChecks, CallPolicy
-from evaluator.host.measure.evidence import Ended, SizeEvidence
-from evaluator.host.ranks.oracle_group import Comparison, Draw, OpenedSize, OracleGroup, RankCheck
+from evaluator.host.measure.call_checks import VALUE_VERDICTS
+from evaluator.host.measure.call_setup import CallSetup
+from evaluator.host.measure.evidence import Ended
+from evaluator.host.ranks.oracle_group import Comparison, Draw, RankCheck
 from evaluator.judging.checks import Check
 
 _REMEMBERED = 3
@@ -31,20 +32,12 @@ class CallOutputs:
         earlier: the draws with which stale outputs are compared.
     """
 
-    def __init__(
-        self,
-        oracle: OracleGroup,
-        *,
-        opened: OpenedSize,
-        at_size: SizeEvidence,
-        policy: CallPolicy,
-        checks: CallChecks,
-    ) -> None:
-        self._oracle = oracle
-        self._opened = opened
-        self._at_size = at_size
-        self._policy = policy
-        self._checks = checks
+    def __init__(self, setup: CallSetup) -> None:
+        self._oracle = setup.group_setup.trusted.oracle
+        self._policy = setup.group_setup.policy
+        self._opened = setup.opened
+        self._at_size = setup.at_size
+        self._checks = setup.checks
         self._comparisons_s: list[float] = []
         self.earlier: list[Draw] = []
 

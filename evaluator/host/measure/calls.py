@@ -2,20 +2,19 @@
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from evaluator.contract import CallKind, CallRecord, Finding, Verdict
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.measure import outputs
-from evaluator.host.measure.call_checks import CallChecks, CallPolicy, Exchange, Outcome
+from evaluator.host.measure.call_checks import Exchange, Outcome
 from evaluator.host.measure.call_outputs import CallOutputs
-from evaluator.host.measure.evidence import Ended, SizeEvidence
+from evaluator.host.measure.call_setup import CallSetup
+from evaluator.host.measure.evidence import Ended
 from evaluator.host.measure.exchange import KEY_BYTES, Exchanges, Manner
-from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.wrong_outputs import WhyWrong, wrong_values
-from evaluator.host.ranks.oracle_group import Comparison, Draw, OpenedSize, OracleGroup
-from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.ranks.oracle_group import Comparison, Draw
 from evaluator.judging.checks import Check
 from evaluator.oracle.messages import Reader
 from problems.schema import Regime
@@ -28,41 +27,17 @@ class Caller:
         regime: of the call that is being made, or was made last; None for the inputs of timed calls.
     """
 
-    def __init__(
-        self,
-        group: WorkerGroup,
-        oracle: OracleGroup,
-        *,
-        opened: OpenedSize,
-        at_size: SizeEvidence,
-        draws: Iterator[int],
-        numbers: Iterator[int],
-        reference_s: float,
-        first_call_s: float,
-        head_start: HeadStart,
-        policy: CallPolicy,
-        checks: CallChecks,
-    ) -> None:
-        self._oracle = oracle
-        self._opened = opened
-        self._at_size = at_size
-        self._draws = draws
-        self._policy = policy
-        self._checks = checks
+    def __init__(self, setup: CallSetup) -> None:
+        self._oracle = setup.group_setup.trusted.oracle
+        self._draws = setup.group_setup.draws
+        self._policy = setup.group_setup.policy
+        self._opened = setup.opened
+        self._at_size = setup.at_size
+        self._checks = setup.checks
         self.regime: Regime | None = None
-        self._exchanges = Exchanges(
-            group,
-            oracle,
-            opened=opened,
-            numbers=numbers,
-            reference_s=reference_s,
-            first_call_s=first_call_s,
-            head_start=head_start,
-            policy=policy,
-            checks=checks,
-        )
-        self._outputs = CallOutputs(oracle, opened=opened, at_size=at_size, policy=policy, checks=checks)
-        self._why_wrong = WhyWrong(self._exchanges, self._outputs, checks=checks, again=self._repeat)
+        self._exchanges = Exchanges(setup)
+        self._outputs = CallOutputs(setup)
+        self._why_wrong = WhyWrong(self._exchanges, self._outputs, checks=setup.checks, again=self._repeat)
 
     @property
     def comparing_s(self) -> float:
@@ -109,7 +84,7 @@ class Caller:
     def _check_whether_to_go_on(self) -> None:
         if self._policy.cancelled():
             raise EvaluationCancelled("the evaluation was cancelled")
-        if time.monotonic() > self._policy.hold.deadline:
+        if time.monotonic() > self._policy.deadlines.evaluation:
             message = f"the evaluation took longer than {self._policy.settings.evaluation_s:g} s"
             raise Ended([self._checks.finding(Verdict.TIMEOUT, message)])
 

@@ -1,17 +1,16 @@
 """The messages of one call: its inputs go to the ranks, the gates open, the ranks answer."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from evaluator.contract import BufferKind, CallKind
 from evaluator.host.clock.call_clock import Opening, UnseenEnd
-from evaluator.host.measure.call_checks import CallChecks, CallPolicy, Exchange
+from evaluator.host.measure.call_checks import Exchange
+from evaluator.host.measure.call_setup import CallSetup
 from evaluator.host.measure.evidence import Ended
-from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, OpenedSize, OracleGroup, PreparedInputs
-from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, PreparedInputs
 
 KEY_BYTES = 32
 """The length of the key that seals a call's inputs."""
@@ -44,30 +43,19 @@ class Exchanges:
         has_called: whether there was a call; the first one may take longer.
     """
 
-    def __init__(
-        self,
-        group: WorkerGroup,
-        oracle: OracleGroup,
-        *,
-        opened: OpenedSize,
-        numbers: Iterator[int],
-        reference_s: float,
-        first_call_s: float,
-        head_start: HeadStart,
-        policy: CallPolicy,
-        checks: CallChecks,
-    ) -> None:
-        settings = policy.settings
-        self._group = group
-        self._oracle = oracle
-        self._opened = opened
-        self._numbers = numbers
-        self._first_call_s = first_call_s
-        self._head_start = head_start
-        self._policy = policy
-        self._checks = checks
-        self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
-        self.mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
+    def __init__(self, setup: CallSetup) -> None:
+        of_group = setup.group_setup
+        settings = of_group.policy.settings
+        self._commands = of_group.group.commands
+        self._oracle = of_group.trusted.oracle
+        self._numbers = of_group.numbers
+        self._first_call_s = of_group.first_call_s
+        self._policy = of_group.policy
+        self._opened = setup.opened
+        self._head_start = setup.head_start
+        self._checks = setup.checks
+        self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * setup.reference_s)
+        self.mapped = [NOTHING_MAPPED] * len(setup.opened.output_bytes)
         self.has_called = False
 
     def make(self, inputs: list[PreparedInputs], targets: list[int], manner: Manner) -> Exchange:
@@ -87,11 +75,11 @@ class Exchanges:
         delays_us = self._delays_us(len(inputs)) if manner.kind is CallKind.SKEWED else (0,) * len(inputs)
         self._load(number, inputs, targets, limit_s=limit_s)
         if manner.recordings:
-            self._group.record(number, manner.recordings, seconds=limit_s, cancelled=self._policy.cancelled)
+            self._commands.record(number, manner.recordings, seconds=limit_s, cancelled=self._policy.cancelled)
         opening = self._opening(manner, delays_us)
         try:
             with self._oracle.watching(limit_s=limit_s) if self._is_on_device else nullcontext(), manner.around:
-                reports, time_taken = self._group.go(
+                reports, time_taken = self._commands.go(
                     number,
                     opening=opening,
                     inputs=() if self._is_on_device else [item.file for item in inputs],
@@ -109,16 +97,16 @@ class Exchanges:
     def loop(self, times: int) -> int:
         """Nanoseconds of `times` calls back to back on the last inputs; raises GroupTrouble."""
         limit_s = self._policy.within(self._limit_s * max(1, times // 10))
-        return self._group.loop(next(self._numbers), times=times, seconds=limit_s, cancelled=self._policy.cancelled)
+        return self._commands.loop(next(self._numbers), times=times, seconds=limit_s, cancelled=self._policy.cancelled)
 
     def store_again(self, number: int, targets: list[int]) -> None:
         """Let the ranks store the outputs of call `number` once more, into `targets`; raises GroupTrouble."""
         limit_s = self._policy.within(self._limit_s)
-        self._group.store(number, targets, seconds=limit_s, cancelled=self._policy.cancelled)
+        self._commands.store(number, targets, seconds=limit_s, cancelled=self._policy.cancelled)
 
     def _load(self, number: int, inputs: list[PreparedInputs], targets: list[int], *, limit_s: float) -> None:
         files = [(item.file, target, *item.areas) for item, target in zip(inputs, targets, strict=True)]
-        self._group.load(
+        self._commands.load(
             number,
             files if self._is_on_device else [(target,) for target in targets],
             seconds=limit_s,

@@ -20,6 +20,7 @@ from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import nvlink
 from evaluator.host.measure import gpu_memory, recorded_call
 from evaluator.host.measure.call_checks import CallChecks
+from evaluator.host.measure.call_setup import CallSetup
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Ended, SizeEvidence
 from evaluator.host.measure.group_setup import GroupSetup
@@ -89,17 +90,14 @@ class SizeRun:
         self._checks = CallChecks(setup.policy, size=size, warn=self._at_size.warn)
         self._head_start = HeadStart() if known is None else HeadStart(waits_for_queue=known.queues, is_fixed=True)
         self._caller = Caller(
-            setup.group,
-            setup.trusted.oracle,
-            opened=self._opened,
-            at_size=self._at_size,
-            draws=setup.draws,
-            numbers=setup.numbers,
-            reference_s=self._speed.call_s,
-            first_call_s=setup.first_call_s,
-            head_start=self._head_start,
-            policy=setup.policy,
-            checks=self._checks,
+            CallSetup(
+                group_setup=setup,
+                opened=self._opened,
+                at_size=self._at_size,
+                checks=self._checks,
+                head_start=self._head_start,
+                reference_s=self._speed.call_s,
+            )
         )
         self._series = Series(
             speed=self._speed,

@@ -71,10 +71,15 @@ class Expectation:
 
 
 class Channel:
-    """The host's end of one rank's socket."""
+    """The host's end of one rank's socket.
+
+    Attributes:
+        left_unread: whether the rank's end was closed before the rank had read the last command. The kernel says so.
+    """
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
+        self.left_unread = False
         self.expectation = Expectation()
         end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         end.settimeout(5.0)
@@ -93,7 +98,11 @@ class Channel:
     def send(self, command: Command, descriptors: Sequence[int] = ()) -> None:
         """Send one command; raises OSError where the rank has gone."""
         self.expectation.ask(command)
-        socket.send_fds(self.socket, [command.pack()], list(descriptors))
+        try:
+            socket.send_fds(self.socket, [command.pack()], list(descriptors))
+        except ConnectionError:
+            self.left_unread = True
+            raise
 
     def receive(self) -> tuple[bytes, int | None]:
         """One packet (empty once the rank has closed its end) and the sender's process id, from the kernel.
@@ -103,6 +112,8 @@ class Channel:
         try:
             packet, ancillary, _flags, _address = self.socket.recvmsg(_LONGEST_PACKET, socket.CMSG_LEN(12))
         except ConnectionError:
+            # The kernel tells an end that was closed with messages in its queue from any other.
+            self.left_unread = True
             return b"", None
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:

@@ -181,7 +181,10 @@ class Conversation:
             reports[worker.number] = report
 
     def _hear_exit(self) -> None:
-        packet = self._exits.recv(protocol.EXIT.size + 1)
+        try:
+            packet = self._exits.recv(protocol.EXIT.size + 1)
+        except ConnectionError:  # the launcher has ended before it read that its ranks may start
+            packet = b""
         if not packet:
             self._selector.unregister(self._exits)
             return

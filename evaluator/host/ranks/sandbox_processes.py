@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-from evaluator.errors import EvaluatorError
+from evaluator.host.hangs.incidents import RanksLost
 from evaluator.host.process import procfs
 from evaluator.host.sandbox.cgroups import Group
 
@@ -32,14 +32,14 @@ class SandboxProcesses:
         """Remember the PID namespace of `pid`, and keep it open, because the kernel reuses freed numbers.
 
         Raises:
-            EvaluatorError: it cannot be opened, so processes left in it could not be found.
+            RanksLost: it cannot be opened, so processes left in it could not be found.
         """
         if self._marker is not None:
             return
         try:
             self._namespace_held = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise EvaluatorError(f"the sandbox's process namespace cannot be watched: {error}") from error
+            raise RanksLost(f"the sandbox's process namespace cannot be watched: {error}") from error
         self._namespace = procfs.namespace_of(pid)
 
     @property

@@ -29,7 +29,7 @@ _OFFSET_ARGUMENTS = 16
 _NEW_NAMESPACES = 0x7E020080
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET and NEWTIME."""
 
-_CLONE, _CLONE3, _SOCKET = 56, 435, 41
+_CLONE, _CLONE3, _SOCKET, _PRLIMIT = 56, 435, 41, 302
 _AF_NETLINK, _AF_PACKET, _AF_VSOCK = 16, 17, 40
 
 REFUSED = {
@@ -92,7 +92,7 @@ def program() -> bytes:
     for number in REFUSED.values():
         lines += [_line(_IF_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
     lines += [_line(_IF_EQUAL, _CLONE3, 0, 1), _refuse(errno.ENOSYS)]
-    lines += _clone() + _socket() + [_line(_RETURN, _ALLOW)]
+    lines += _clone() + _prlimit() + _socket() + [_line(_RETURN, _ALLOW)]
     return b"".join(lines)
 
 
@@ -110,6 +110,17 @@ def _clone() -> list[bytes]:
         _line(_IF_EQUAL, _CLONE, 0, 4),
         _line(_LOAD, _OFFSET_ARGUMENTS),
         _line(_IF_ANY_BIT, _NEW_NAMESPACES, 0, 1),
+        _refuse(errno.EPERM),
+        _line(_RETURN, _ALLOW),
+    ]
+
+
+def _prlimit() -> list[bytes]:
+    """prlimit, unless it names another process: the launcher has the user of its ranks."""
+    return [
+        _line(_IF_EQUAL, _PRLIMIT, 0, 4),
+        _line(_LOAD, _OFFSET_ARGUMENTS),
+        _line(_IF_EQUAL, 0, 1, 0),
         _refuse(errno.EPERM),
         _line(_RETURN, _ALLOW),
     ]

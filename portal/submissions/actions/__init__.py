@@ -11,6 +11,7 @@ from portal.submissions.actions.attempts import (
 from portal.submissions.actions.moderating import flag, lift_quarantine, quarantine, resolve_flags
 from portal.submissions.actions.recording import record_delivery, record_progress
 from portal.submissions.actions.submitting import (
+    Submitted,
     cancel_evaluation,
     create_submission,
     open_sources,
@@ -19,6 +20,7 @@ from portal.submissions.actions.submitting import (
 )
 
 __all__ = [
+    "Submitted",
     "cancel_evaluation",
     "confirm_here",
     "create_submission",

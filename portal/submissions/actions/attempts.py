@@ -15,6 +15,7 @@ from portal.submissions.hooks import EvaluationRefunded, evaluation_refunded
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from portal.submissions.priorities import REJUDGE_PRIORITY
 from portal.submissions.turns import first_turn
+from portal.submissions.waiting import waiting_of
 from problems import registry
 
 
@@ -56,7 +57,7 @@ def submit_attempts(
     What may be judged at all was decided by the caller, who holds the payer's lock; nothing is refused here.
     """
     with transaction.atomic():
-        turn = first_turn(payer=payer.key, profile=profile, priority=priority)
+        turn = first_turn(waiting_of(payer.key), profile=profile, priority=priority)
         sources = store_sources(attempt.files for attempt in wanted)
         submissions = Submission.objects.bulk_create(
             Submission(
@@ -139,7 +140,8 @@ def _take_turn(turns: dict[tuple[str, str], int], evaluation: Evaluation) -> int
     """The next turn of the payer of `evaluation` among what is judged again; `turns` remembers those given out."""
     place = (evaluation.payer, evaluation.profile)
     if place not in turns:
-        turns[place] = first_turn(payer=evaluation.payer, profile=evaluation.profile, priority=REJUDGE_PRIORITY)
+        waiting = waiting_of(evaluation.payer)
+        turns[place] = first_turn(waiting, profile=evaluation.profile, priority=REJUDGE_PRIORITY)
     turns[place] += 1
     return turns[place] - 1
 

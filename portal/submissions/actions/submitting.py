@@ -3,10 +3,12 @@
 import json
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NoReturn
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import CharField
 from django.urls import reverse
 from django.utils import timezone
 
@@ -16,8 +18,10 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.source_rules import check_source
 from portal import metrics
+from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
+from portal.kept_statements import Given, KeptStatement
 from portal.nodes import messages
 from portal.nodes.queries import guests_for
 from portal.refusals import Refusal
@@ -28,10 +32,20 @@ from portal.submissions.hooks import EvaluationEnded, EvaluationQueued, evaluati
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from portal.submissions.priorities import REJUDGE_PRIORITY
 from portal.submissions.turns import first_turn
+from portal.submissions.waiting import waiting_of
 from problems import registry
 from problems.schema import Problem
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitted:
+    """A submission as it is stored, with its evaluations, the newest first; an earlier one's key was repeated."""
+
+    submission: Submission
+    evaluations: tuple[Evaluation, ...]
+    is_new: bool
 
 
 def create_submission(
@@ -47,7 +61,7 @@ def create_submission(
     idempotency_key: str | None = None,
     node_owner: str = "",
     size: str = "",
-) -> Submission:
+) -> Submitted:
     """Store a submission and queue its first evaluation, or change nothing.
 
     The same request with the same `idempotency_key` gives the same submission again, without a second evaluation. The
@@ -61,43 +75,28 @@ def create_submission(
             the author has none there (403). The key was used with another problem, backend, profile, mode, size,
             visibility or source (409).
     """
-    spec = catalog.get_problem(problem)
-    chosen = _judgeable(spec, backend=backend, profile=profile, mode=mode, size=size)
-    owner = _node_owner(node_owner, profile=chosen.name)
-    _check_choice("visibility", visibility, Visibility.values)
-    _check_source(files, spec, backend=Backend(backend), profile=chosen, mode=Mode(mode))
+    asked = _Asked(
+        problem=problem,
+        backend=backend,
+        profile=profile,
+        mode=mode,
+        size=size,
+        visibility=visibility,
+        node_owner=node_owner,
+        files=files,
+    )
+    owner = _check_judgeable(asked)
     with transaction.atomic():
-        # The author's row is locked so that two requests at once cannot both pass the checks that count rows. The
-        # other database, SQLite, allows one writing transaction at a time anyway.
-        payer = payer_of_author(User.objects.select_for_update().get(pk=author.pk))
-        earlier = _submission_with_key(
-            author,
-            idempotency_key,
-            problem=problem,
-            backend=backend,
-            profile=chosen.name,
-            mode=mode,
-            files=files,
-            visibility=visibility,
-            node_owner=node_owner,
-            size=size,
-        )
+        payer = _locked_payer(author)
+        earlier = _submitted_with_key(author, idempotency_key, asked)
         if earlier is not None:
             return earlier
         _check_open(problem)
-        require_allowance(payer, chosen.name, now=timezone.now(), is_guests=owner is not None)
-        source = Source.objects.defer("bundle").filter(digest=files.digest, size_bytes__gt=0).first()
-        if source is None:
-            source = _stored(files)
-        else:
-            _check_not_quarantined(author, problem=problem, source=source)
-            _check_not_waiting(
-                author, problem=problem, backend=backend, profile=profile, mode=mode, size=size, source=source
-            )
+        turn = _turn_if_allowed(payer, profile=profile, priority=0, owner=owner)
         submission = Submission.objects.create(
             author=author,
             problem=problem,
-            source=source,
+            source=_source_for(author, asked),
             backend=backend,
             visibility=visibility,
             asked_visibility=visibility,
@@ -105,11 +104,39 @@ def create_submission(
             idempotency_key=idempotency_key or None,
         )
         queued = _queue(
-            submission, payer=payer, profile=chosen.name, mode=Mode(mode), size=size, priority=0, node_owner=owner
+            submission, payer=payer, turn=turn, profile=profile, mode=mode, size=size, priority=0, node_owner=owner
         )
     with logs.about(**queued.facts):
-        logger.info("submitted to %s on %s", problem, chosen.name)
-    return submission
+        logger.info("submitted to %s on %s", problem, profile)
+    return Submitted(submission=submission, evaluations=(queued,), is_new=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What a request for a submission asks for, in its own words: all that a repeated request has to repeat."""
+
+    problem: str
+    backend: str
+    profile: str
+    mode: str
+    size: str
+    visibility: str
+    node_owner: str
+    files: SourceBundle
+
+    @property
+    def compared(self) -> dict[str, str]:
+        """What a second request under the same key has to share with the first."""
+        return {
+            "problem": self.problem,
+            "backend": self.backend,
+            "profile": self.profile,
+            "mode": self.mode,
+            "size": self.size,
+            "visibility": self.visibility,
+            "source": self.files.digest,
+            "node_owner": self.node_owner,
+        }
 
 
 def queue_evaluation(
@@ -121,14 +148,14 @@ def queue_evaluation(
         Refusal: as in `create_submission`.
     """
     spec = catalog.get_problem(submission.problem)
-    chosen = _judgeable(spec, backend=submission.backend, profile=profile, mode=mode, size=size)
-    owner = _node_owner(node_owner, profile=chosen.name)
+    _judgeable(spec, backend=submission.backend, profile=profile, mode=mode, size=size)
+    owner = _node_owner(node_owner, profile=profile)
     _refuse_attempt(submission, remedy="Ask the operator to judge it again. Its run counts the newest result.")
     _check_not_quarantined(submission.author, problem=submission.problem, source=submission.source)
     with transaction.atomic():
-        payer = payer_of_author(User.objects.select_for_update().get(pk=submission.author_id))
+        payer = _locked_payer(submission.author)
         _check_open(submission.problem)
-        require_allowance(payer, chosen.name, now=timezone.now(), is_guests=owner is not None)
+        turn = _turn_if_allowed(payer, profile=profile, priority=priority, owner=owner)
         unfinished = submission.evaluations.filter(state__in=State.unfinished())
         waiting = unfinished.filter(profile=profile, mode=mode, size=size, node_owner=owner).first()
         if waiting is not None:
@@ -136,8 +163,9 @@ def queue_evaluation(
         return _queue(
             submission,
             payer=payer,
-            profile=chosen.name,
-            mode=Mode(mode),
+            turn=turn,
+            profile=profile,
+            mode=mode,
             size=size,
             priority=priority,
             node_owner=owner,
@@ -222,6 +250,48 @@ def open_sources(submission_ids: Iterable[object], *, opened_by: str) -> int:
     closed = chosen.exclude(visibility=Visibility.PUBLIC).count()
     chosen.update(visibility=Visibility.PUBLIC, opened_by=opened_by[:120])
     return closed
+
+
+def _check_judgeable(asked: _Asked) -> Organisation | None:
+    """Refuse what needs no look at other submissions; whose nodes are asked for, None for the site's own."""
+    spec = catalog.get_problem(asked.problem)
+    profile = _judgeable(spec, backend=asked.backend, profile=asked.profile, mode=asked.mode, size=asked.size)
+    owner = _node_owner(asked.node_owner, profile=profile.name)
+    _check_choice("visibility", asked.visibility, Visibility.values)
+    _check_source(asked.files, spec, backend=Backend(asked.backend), profile=profile, mode=Mode(asked.mode))
+    return owner
+
+
+def _locked_payer(author: User) -> Payer:
+    """The author as the payer, whose row is locked so that two requests at once cannot both pass the checks that count.
+
+    The other database, SQLite, allows one writing transaction at a time anyway.
+    """
+    lock_account(author)
+    return payer_of_author(author)
+
+
+def _turn_if_allowed(payer: Payer, *, profile: str, priority: int, owner: Organisation | None) -> int:
+    """The turn of one more evaluation; raises Refusal where the payer's allowances have no room for it."""
+    waiting = waiting_of(payer.key)
+    require_allowance(payer, profile, waiting=waiting, now=timezone.now(), is_guests=owner is not None)
+    return first_turn(waiting, profile=profile, priority=priority)
+
+
+def _source_for(author: User, asked: _Asked) -> Source:
+    """The stored source; raises Refusal where the same one is in quarantine or waits already."""
+    if _KEPT_SOURCE.row(digest=asked.files.digest) is None:
+        return _stored(asked.files)
+    source = Source.objects.defer("bundle").get(digest=asked.files.digest)
+    _check_not_quarantined(author, problem=asked.problem, source=source)
+    _check_not_waiting(author, asked, source=source)
+    return source
+
+
+_KEPT_SOURCE = KeptStatement(
+    # One of size 0 was published elsewhere, and this site has only its digest.
+    lambda: Source.objects.filter(digest=Given("digest", CharField()), size_bytes__gt=0).values_list("pk")
+)
 
 
 def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str, size: str) -> Profile:
@@ -348,9 +418,7 @@ def _check_not_quarantined(author: User, *, problem: str, source: Source) -> Non
         )
 
 
-def _check_not_waiting(
-    author: User, *, problem: str, backend: str, profile: str, mode: str, size: str, source: Source
-) -> None:
+def _check_not_waiting(author: User, asked: _Asked, *, source: Source) -> None:
     waiting = (
         # An operator's rejudge goes last and was not requested by the author: it does not count against their limit.
         Evaluation.objects.filter(state__in=State.unfinished())
@@ -358,12 +426,12 @@ def _check_not_waiting(
         .filter(
             submission__author=author,
             submission__is_attempt=False,
-            submission__problem=problem,
-            submission__backend=backend,
+            submission__problem=asked.problem,
+            submission__backend=asked.backend,
             submission__source=source,
-            profile=profile,
-            mode=mode,
-            size=size,
+            profile=asked.profile,
+            mode=asked.mode,
+            size=asked.size,
         )
         .first()
     )
@@ -382,19 +450,8 @@ def _refuse_double(waiting: Evaluation) -> NoReturn:
     )
 
 
-def _submission_with_key(
-    author: User,
-    key: str | None,
-    *,
-    problem: str,
-    backend: str,
-    profile: str,
-    mode: str,
-    files: SourceBundle,
-    visibility: str,
-    node_owner: str,
-    size: str,
-) -> Submission | None:
+def _submitted_with_key(author: User, key: str | None, asked: _Asked) -> Submitted | None:
+    """What the same request stored before; raises Refusal where another request used the key."""
     if not key:
         return None
     if len(key) > 100:
@@ -404,30 +461,23 @@ def _submission_with_key(
     earlier = Submission.objects.select_related("source").filter(author=author, idempotency_key=key).first()
     if earlier is None:
         return None
+    evaluations = queries.evaluations_of(earlier)
     # Further evaluations may be of another profile or mode; the first is what the request asked for.
-    first = earlier.evaluations.select_related("node_owner").order_by("queued_at")[0]
+    first = evaluations[-1]
     held = {
         "problem": earlier.problem,
         "backend": earlier.backend,
         "profile": first.profile,
         "mode": first.mode,
         "size": first.size,
-        "visibility": earlier.asked_visibility or visibility,
+        "visibility": earlier.asked_visibility or asked.visibility,
         "source": earlier.source.digest,
         "node_owner": first.node_owner.slug if first.node_owner else "",
     }
-    came = {
-        "problem": problem,
-        "backend": backend,
-        "profile": profile,
-        "mode": mode,
-        "size": size,
-        "visibility": visibility,
-        "source": files.digest,
-        "node_owner": node_owner,
-    }
-    check_same_request(field="idempotency_key", key=key, what="submission", pk=earlier.pk, came=came, held=held)
-    return earlier
+    check_same_request(
+        field="idempotency_key", key=key, what="submission", pk=earlier.pk, came=asked.compared, held=held
+    )
+    return Submitted(submission=earlier, evaluations=evaluations, is_new=False)
 
 
 def _stored(files: SourceBundle) -> Source:
@@ -451,8 +501,9 @@ def _queue(
     submission: Submission,
     *,
     payer: Payer,
+    turn: int,
     profile: str,
-    mode: Mode,
+    mode: str,
     size: str,
     priority: int,
     node_owner: Organisation | None,
@@ -461,15 +512,15 @@ def _queue(
         submission=submission,
         problem_revision=registry.revision(submission.problem),
         profile=profile,
-        mode=mode.value,
+        mode=mode,
         size=size,
         priority=priority,
         node_owner=node_owner,
         request_id=logs.current("request_id"),
         payer=payer.key,
-        turn=first_turn(payer=payer.key, profile=profile, priority=priority),
+        turn=turn,
     )
     reserve(payer, [evaluation])
-    transaction.on_commit(lambda: metrics.queued.labels(profile, mode.value).inc())
+    transaction.on_commit(lambda: metrics.queued.labels(profile, mode).inc())
     evaluation_queued.send(EvaluationQueued(evaluation=evaluation))
     return evaluation

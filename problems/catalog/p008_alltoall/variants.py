@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.rank_parts import all_gathered
+from problems.rank_parts import all_gathered, exchange
 
 
 def point_to_point(tensor: Tensor) -> Tensor:
@@ -13,10 +13,7 @@ def point_to_point(tensor: Tensor) -> Tensor:
     tensor, out = tensor.contiguous(), torch.empty_like(tensor)
     out[me] = tensor[me]
     peers = [rank for rank in range(world_size) if rank != me]
-    sends = [dist.isend(tensor[peer], peer) for peer in peers]
-    receives = [dist.irecv(out[peer], peer) for peer in peers]
-    for work in (*sends, *receives):
-        work.wait()
+    exchange(((tensor[peer], peer) for peer in peers), ((out[peer], peer) for peer in peers))
     return out
 
 

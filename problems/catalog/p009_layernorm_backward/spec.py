@@ -86,5 +86,5 @@ PROBLEM = Problem(
             "bfloat16 numbers, so that the sums have no rounding error",
         ),
     ),
-    invariants=("Tensors are contiguous.",),
+    invariants=("Tensors are contiguous.", "Values are finite."),
 )

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.rank_parts import all_gathered
+from problems.rank_parts import all_gathered, exchange
 
 
 def in_float32(A_local: Tensor, B: Tensor) -> Tensor:
@@ -21,10 +21,7 @@ def shard_by_shard(A_local: Tensor, B: Tensor) -> Tensor:
     C = shard.float() @ blocks[rank]
     for step in range(1, world_size):
         received = torch.empty_like(shard)
-        work = dist.isend(shard, (rank + 1) % world_size)
-        dist.recv(received, (rank - 1) % world_size)
-        if work is not None:
-            work.wait()
+        exchange([(shard, (rank + 1) % world_size)], [(received, (rank - 1) % world_size)])
         shard = received
         C += shard.float() @ blocks[(rank - step) % world_size]
     return C.to(A_local.dtype)

@@ -22,5 +22,21 @@ def make_inputs(call: Call) -> Arguments:
     values = call.long_tailed("local_tensor", (rows, width // block, block), dtype=torch.float32)
     values.mul_(scale).masked_fill_(zero, 0.0)
     values.mul_(call.setting("scale", 1.0))
+    if call.setting("halves", usual=False):
+        values = _halves(call, (rows, width // block, block))
     local = in_regime(call, "local_tensor", values.view(rows, width).to(call.dtype))
     return {"local_tensor": local, "block_size": block}
+
+
+def _halves(call: Call, shape: tuple[int, int, int]) -> torch.Tensor:
+    """Blocks whose scale is a power of two: one element of 448 in front, and else numbers half-way between two codes.
+
+    Codes have 4 significant bits, so that these have 5, the last of them set; an eighth lies between subnormal codes.
+    """
+    significand = 2 * call.integers("regime's significands", shape, low=8, high=16).float() + 1
+    exponent = call.integers("regime's exponents", shape, low=-10, high=4).float()
+    is_small = call.uniform("regime's subnormals", shape, dtype=torch.float32) < 1 / 8
+    halves = torch.where(is_small, (significand - 16) * 2.0**-10, significand * exponent.exp2())
+    halves *= 2 * call.integers("regime's signs", shape, low=0, high=2) - 1
+    halves[..., 0] = 448.0
+    return halves * call.integers("regime's sizes", (*shape[:2], 1), low=-10, high=7).float().exp2_()

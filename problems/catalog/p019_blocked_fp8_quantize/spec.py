@@ -21,6 +21,12 @@ from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 BLOCK = 128
 
+_NO_OTHER_CODE = Tolerance(
+    atol=1e-6,
+    rtol=1e-6,
+    calibration="no rounding error: quotients are exact, and neighbouring codes differ by a sixteenth at least",
+)
+
 
 def _dims(world_size: int, *, rows: int, width: int, block: int = BLOCK) -> Dims:
     return {"M": rows, "WM": rows * world_size, "N": width, "NB": width // block, "block_size": block}
@@ -130,6 +136,12 @@ PROBLEM = Problem(
         replace(HUGE_VALUES, narrow=""),
         ZERO_VALUES,
         ONE_RANK_HAS_VALUES,
+        Regime(
+            name="halves",
+            words="scales are powers of two, and all values but the largest of a block lie half-way between two codes",
+            settings={"halves": True},
+            tolerances={"y": _NO_OTHER_CODE},
+        ),
         Regime(
             name="other_block_size",
             words="block_size is 64",

@@ -42,11 +42,13 @@ def by_inverse_scale(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Ten
 
 
 def rounded_up(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
-    """An approximate division whose quotients are one unit in the last place too large."""
+    """An approximate division whose quotients are one unit in the last place too large, where they are not exact."""
     blocks, peak = _blocks(local_tensor, block_size)
     s = peak / 448
-    quotient = blocks / s.where(s > 0, 1.0)
-    return _finish(quotient.nextafter(quotient.sign() * torch.inf).where(quotient != 0, 0.0), s)
+    divisor = s.where(s > 0, 1.0)
+    quotient = blocks / divisor
+    is_exact = quotient.double() * divisor.double() == blocks.double()
+    return _finish(torch.where(is_exact, quotient, quotient.nextafter(quotient.sign() * torch.inf)), s)
 
 
 def one_scale_per_row(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
@@ -81,6 +83,15 @@ def through_e5m2(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]
     blocks, peak = _blocks(local_tensor, block_size)
     s = peak / 448
     return _finish((blocks / s.where(s > 0, 1.0)).to(torch.float8_e5m2).float(), s)
+
+
+def halves_away_from_zero(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
+    """A conversion written by hand that adds half a code before it cuts: halves go away from zero."""
+    blocks, peak = _blocks(local_tensor, block_size)
+    s = peak / 448
+    quotient = blocks / s.where(s > 0, 1.0)
+    code = (quotient.abs().clamp(min=2.0**-6).log2().floor() - 3).exp2()
+    return _finish(quotient.sign() * (quotient.abs() / code + 0.5).floor() * code, s)
 
 
 def floor_under_the_largest(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
@@ -120,5 +131,6 @@ NARROW = {
     "tiny_values": floor_under_the_largest,
     "smallest_values": floor_under_the_scale,
     "huge_values": saturates,
+    "halves": halves_away_from_zero,
     "other_block_size": known_block_sizes,
 }

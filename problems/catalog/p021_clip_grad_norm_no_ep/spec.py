@@ -146,6 +146,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite, and `max_norm` is not negative.",
         "`fsdp_group` is the world group.",
         "There are three gradients, none of them None.",
         "`norm_type` is finite.",

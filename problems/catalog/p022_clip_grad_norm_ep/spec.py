@@ -192,6 +192,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite, and `max_norm` is not negative.",
         "Each list holds one gradient, which is not None.",
         "`norm_type` is finite.",
         "`ep_size` and the groups follow from size and world size.",

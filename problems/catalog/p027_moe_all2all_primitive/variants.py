@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import exchange
+
 Sizes = list[int] | Tensor | None
 
 
@@ -44,10 +46,7 @@ def point_to_point(local_tensor: Tensor, input_split_sizes: Sizes, output_split_
     received = [local_tensor.new_empty((rows, local_tensor.shape[1])) for rows in output_split_sizes]
     received[me] = pieces[me]
     peers = [rank for rank in range(dist.get_world_size()) if rank != me]
-    works = [dist.isend(pieces[peer].contiguous(), peer) for peer in peers if input_split_sizes[peer]]
-    works += [dist.irecv(received[peer], peer) for peer in peers if output_split_sizes[peer]]
-    for work in works:
-        work.wait()
+    exchange(((pieces[peer].contiguous(), peer) for peer in peers), ((received[peer], peer) for peer in peers))
     return torch.cat(received)
 
 

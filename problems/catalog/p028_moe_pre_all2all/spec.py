@@ -165,6 +165,6 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous, splits are lists.",
         "`group` is None, the world group.",
-        "Every token chooses `topk` different experts.",
+        "Every token chooses `topk` different experts, and all ranks have equally many tokens.",
     ),
 )

@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p028_moe_pre_all2all.reference import solution
+from problems.rank_parts import exchange
 
 Dispatched = tuple[Tensor, Tensor, Tensor, torch.Size]
 
@@ -25,10 +26,7 @@ def _received(
     received = [hidden_states.new_empty((rows, hidden_states.shape[1])) for rows in output_splits]
     received[me] = sent[me]
     peers = [rank for rank in range(dist.get_world_size()) if rank != me]
-    works = [dist.isend(sent[peer].contiguous(), peer) for peer in peers if input_splits[peer]]
-    works += [dist.irecv(received[peer], peer) for peer in peers if output_splits[peer]]
-    for work in works:
-        work.wait()
+    exchange(((sent[peer].contiguous(), peer) for peer in peers), ((received[peer], peer) for peer in peers))
     return received
 
 

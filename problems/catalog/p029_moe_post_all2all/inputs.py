@@ -45,4 +45,4 @@ def routing_weights(call: Call) -> Tensor:
     drawn = call.normal("routing_weights", ("M", "topk"), dtype=torch.float32)
     if call.setting("one_expert_counts", usual=False):
         return torch.zeros_like(drawn, dtype=call.dtype).scatter_(1, drawn.argmax(dim=1, keepdim=True), 1)
-    return drawn.softmax(dim=1).to(call.dtype)
+    return (drawn if call.setting("free_weights", usual=False) else drawn.softmax(dim=1)).to(call.dtype)

@@ -182,6 +182,11 @@ PROBLEM = Problem(
             at_large=False,
         ),
         Regime(
+            name="free_weights",
+            words="the weights of a token do not add up to 1, and some are negative",
+            settings={"free_weights": True},
+        ),
+        Regime(
             name="one_expert_counts",
             words="one of a token's weights is 1 and the others are 0, so that the sum has no rounding error",
             settings={"one_expert_counts": True},
@@ -192,7 +197,8 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, splits are lists.",
+        "Values are finite.",
         "`group` is None, the world group.",
-        "Every token chooses `topk` different experts.",
+        "Every token chooses `topk` different experts, and all ranks have equally many tokens.",
     ),
 )

@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p029_moe_post_all2all.reference import solution
+from problems.rank_parts import exchange
 
 
 def _rows(expert_outputs: Tensor, input_splits: list[int], output_splits: list[int], counts: Tensor) -> Tensor:
@@ -17,10 +18,7 @@ def _rows(expert_outputs: Tensor, input_splits: list[int], output_splits: list[i
     received = [expert_outputs.new_empty((rows, expert_outputs.shape[1])) for rows in input_splits]
     received[me] = sent[me]
     peers = [rank for rank in range(world_size) if rank != me]
-    works = [dist.isend(sent[peer], peer) for peer in peers if output_splits[peer]]
-    works += [dist.irecv(received[peer], peer) for peer in peers if input_splits[peer]]
-    for work in works:
-        work.wait()
+    exchange(((sent[peer], peer) for peer in peers), ((received[peer], peer) for peer in peers))
     return torch.cat(received)
 
 
@@ -108,6 +106,12 @@ def failing_without_rows(expert_outputs: Tensor, routing_weights: Tensor, *rest:
     return out if len(expert_outputs) else torch.zeros_like(out)
 
 
+def renormalised(expert_outputs: Tensor, routing_weights: Tensor, *rest: Any) -> Tensor:
+    """Divides the weights of a token by their sum."""
+    weights = routing_weights.float()
+    return by_slots(expert_outputs, weights / weights.sum(dim=1, keepdim=True), *rest)
+
+
 HONEST = {"by_slots": by_slots, "last_expert_first": last_expert_first}
 MUTANTS = {
     "not_weighted": not_weighted,
@@ -116,4 +120,8 @@ MUTANTS = {
     "one_expert_per_token": one_expert_per_token,
     "weights_in_8_bits": weights_in_8_bits,
 }
-NARROW = {"one_rank_is_wanted": as_many_as_sent, "one_rank_gets_nothing": failing_without_rows}
+NARROW = {
+    "one_rank_is_wanted": as_many_as_sent,
+    "one_rank_gets_nothing": failing_without_rows,
+    "free_weights": renormalised,
+}

@@ -115,6 +115,7 @@ PROBLEM = Problem(
     regimes=(*SUMMED_VALUES, exact_sums(*_SHAPES, *_WRITTEN)),
     invariants=(
         "The three tensors are contiguous.",
+        "Values are finite.",
         "`group` is None, the world group.",
     ),
 )

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.rank_parts import all_gathered
+from problems.rank_parts import all_gathered, exchange
 
 
 def gathered(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Tensor:
@@ -22,9 +22,7 @@ def point_to_point(x: Tensor, scatter_dim: int, gather_dim: int, group: None) ->
     pieces = [piece.contiguous() for piece in x.chunk(world_size, dim=scatter_dim)]
     received = [pieces[me] if rank == me else torch.empty_like(pieces[me]) for rank in range(world_size)]
     peers = [rank for rank in range(world_size) if rank != me]
-    works = [dist.isend(pieces[peer], peer) for peer in peers] + [dist.irecv(received[peer], peer) for peer in peers]
-    for work in works:
-        work.wait()
+    exchange(((pieces[peer], peer) for peer in peers), ((received[peer], peer) for peer in peers))
     return torch.cat(received, dim=gather_dim)
 
 

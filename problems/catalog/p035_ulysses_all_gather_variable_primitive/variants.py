@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.rank_parts import all_gathered
+from problems.rank_parts import all_gathered, exchange
 
 
 def _shapes(x: Tensor) -> list[torch.Size]:
@@ -35,9 +35,7 @@ def point_to_point(x: Tensor, gather_dim: int, group: None) -> Tensor:
     me = dist.get_rank()
     shares = [x if rank == me else x.new_empty(shape) for rank, shape in enumerate(_shapes(x))]
     peers = [rank for rank in range(len(shares)) if rank != me]
-    works = [dist.isend(x.contiguous(), peer) for peer in peers] + [dist.irecv(shares[peer], peer) for peer in peers]
-    for work in works:
-        work.wait()
+    exchange(((x.contiguous(), peer) for peer in peers), ((shares[peer], peer) for peer in peers))
     return torch.cat(shares, dim=gather_dim)
 
 

@@ -1,5 +1,7 @@
 """Arguments of one rank for one call."""
 
+from math import copysign
+
 import torch
 
 from problems.copying import copies, odd_values, picking
@@ -15,6 +17,8 @@ def make_inputs(call: Call) -> Arguments:
     """
     if copies(call):
         return _copying(call)
+    if call.setting("scores", None) is not None:
+        return _alike(call)
     hidden = call.dims["H"]
     queries = call.normal("queries", ("H", "H"), std=2 * hidden**-0.5, dtype=torch.float32, shared=True)
     keys = call.normal("keys", ("H", "H"), std=hidden**-0.5, dtype=torch.float32, shared=True)
@@ -41,6 +45,23 @@ def _copying(call: Call) -> Arguments:
         "hidden_states": odd_values(call, "hidden_states", ("B", "S_local", "H")),
         "w_qkv": torch.cat([torch.zeros_like(keys), keys, values]),
         "w_o": picking(call, "w_o", ("H", "H"), shared=True),
+        **_choices(call),
+    }
+
+
+def _alike(call: Call) -> Arguments:
+    """Queries and keys are the same for all heads and positions, so that every score is the number of the regime."""
+    heads, hidden, score = number_of_heads(call), call.dims["H"], call.setting("scores", 0.0)
+    factor = (abs(score) * (hidden // heads) ** 0.5) ** 0.5
+    tokens = call.normal("hidden_states", ("B", "S_local", "H"))
+    tokens[..., -1] = 1.0
+    queries, keys = torch.zeros(2, hidden, hidden, dtype=call.dtype, device=call.device)
+    queries[:: hidden // heads, -1], keys[:: hidden // heads, -1] = factor, copysign(factor, score)
+    values = call.normal("values", ("H", "H"), std=hidden**-0.5, shared=True)
+    return {
+        "hidden_states": tokens,
+        "w_qkv": torch.cat([queries, keys, values]),
+        "w_o": call.normal("w_o", ("H", "H"), std=hidden**-0.5, shared=True),
         **_choices(call),
     }
 

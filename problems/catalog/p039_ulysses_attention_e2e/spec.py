@@ -1,5 +1,6 @@
 """An attention layer under Ulysses sequence parallelism, described."""
 
+from problems import attention_spec as attention
 from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.schema import (
     WORLD_GROUP,
@@ -28,9 +29,9 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """
     tokens, hidden = dims["B"] * dims["S_local"], dims["H"]
     heads = dims["num_heads"] // world_size
-    attention = 4 * tokens * world_size * heads * heads * (hidden // dims["num_heads"])
+    scores = 4 * tokens * world_size * heads * heads * (hidden // dims["num_heads"])
     return Cost(
-        flops={"matmul": 8 * tokens * hidden * hidden + attention},
+        flops={"matmul": 8 * tokens * hidden * hidden + scores},
         memory_bytes=element_bytes * (2 * tokens * hidden + 4 * hidden * hidden),
         wire_bytes=0,
         reference_wire_bytes=4 * (world_size - 1) / world_size * tokens * hidden * element_bytes,
@@ -144,11 +145,16 @@ PROBLEM = Problem(
             settings={"causal": True},
             narrow="usual_numbers",
         ),
+        attention.MORE_HEADS,
         Regime(
-            name="more_heads",
-            words="there are twice as many heads, of half the size, as in timed calls of this size",
-            settings={"times_heads": 2},
-            narrow="usual_numbers",
+            name="large_scores",
+            words="all scores are 256: their exponentials overflow float32 unless a maximum is subtracted",
+            settings={"scores": 256.0},
+        ),
+        Regime(
+            name="negative_scores",
+            words="all scores are -256: their exponentials are zero unless the true maximum is subtracted",
+            settings={"scores": -256.0},
         ),
         *of_tensor("the value rows of w_qkv", TINY_VALUES, HUGE_VALUES),
         *of_tensor("hidden_states", ZERO_VALUES),
@@ -156,6 +162,8 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
+        attention.SCORES,
         "`num_heads` is a multiple of the number of ranks.",
         "`group` is None, the world group.",
         "Both weights are the same on all ranks.",

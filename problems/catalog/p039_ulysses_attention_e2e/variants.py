@@ -1,5 +1,7 @@
 """Programs that must pass and programs that must fail."""
 
+from functools import partial
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -100,6 +102,27 @@ def queries_of_unit_length(
     return (mixed.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
 
 
+def with_own_softmax(
+    hidden_states: Tensor,
+    w_qkv: Tensor,
+    w_o: Tensor,
+    group: None,
+    num_heads: int,
+    causal: bool,
+    *,
+    least_maximum: float | None = None,
+) -> Tensor:
+    """Exponentials of scores as they are, in float32; with `least_maximum`, of scores less a maximum from there on."""
+    del group
+    q, k, v = _project(hidden_states, w_qkv, num_heads, dist.get_world_size())
+    scores = _scores(q, k, causal=causal)
+    if least_maximum is not None:
+        scores = scores - scores.amax(dim=-1, keepdim=True).clamp(min=least_maximum)
+    weights = scores.exp()
+    mixed = weights / weights.sum(dim=-1, keepdim=True) @ v
+    return (mixed.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
+
+
 HONEST = {"local": local, "gathered": gathered, "rounded_everywhere": rounded_everywhere}
 MUTANTS = {
     "over_positions": over_positions,
@@ -107,4 +130,8 @@ MUTANTS = {
     "values_only": values_only,
     "unscaled": unscaled,
 }
-NARROW = {"copied_values": queries_of_unit_length}
+NARROW = {
+    "copied_values": queries_of_unit_length,
+    "large_scores": with_own_softmax,
+    "negative_scores": partial(with_own_softmax, least_maximum=0.0),
+}

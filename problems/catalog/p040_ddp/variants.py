@@ -8,7 +8,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.mlp_step_programs import as_it_is, flushed, second_moment, seven_steps_at_most, through_float16
+from problems.mlp_step_programs import (
+    LEAST_CORRECTION,
+    as_it_is,
+    backward,
+    correction,
+    cut,
+    flushed,
+    second_moment,
+    seven_steps_at_most,
+    through_float16,
+)
 from problems.rank_parts import all_gathered
 
 Reduce = Callable[[Tensor], Tensor]
@@ -25,14 +35,6 @@ def _gathered(vector: Tensor) -> Tensor:
     return torch.stack(all_gathered(vector)[::-1]).float().mean(dim=0).to(vector.dtype)
 
 
-def _backward(X: Tensor, y: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> list[Tensor]:
-    """The gradient of the rank's loss, by hand."""
-    hidden = torch.addmm(b1, X, W1.T).relu()
-    from_output = (hidden @ W2.T + b2 - y) * (2 / y.numel())
-    from_hidden = (from_output @ W2) * (hidden > 0)
-    return [from_hidden.T @ X, from_hidden.sum(0), from_output.T @ hidden, from_output.sum(0)]
-
-
 def train(
     X: Tensor,
     y: Tensor,
@@ -44,6 +46,8 @@ def train(
     broadcasts: bool = True,
     bent: Callable[[Tensor], Tensor] = as_it_is,
     by_ratio: bool = False,
+    least_correction: float = 0.0,
+    passes_at_zero: bool = False,
 ) -> tuple[Tensor, ...]:
     """The whole step, written out, in `width`; the other arguments make it wrong."""
     state, (lr, beta1, beta2, eps, step) = [tensor.clone() for tensor in rest[:12]], rest[12:]
@@ -51,12 +55,14 @@ def train(
         if broadcasts or place < 4:
             dist.broadcast(tensor, 0)
     wide = [tensor.to(width) * counts[place // 4] for place, tensor in enumerate(state)]
-    gradients = [reduce(bent(part).contiguous()) for part in _backward(X.to(width), y.to(width), *wide[:4])]
+    flat = backward(X.to(width), y.to(width), *wide[:4], passes_at_zero=passes_at_zero)
+    gradients = [reduce(bent(part).contiguous()) for part in cut(flat, [tensor.shape for tensor in wide[:4]])]
     ws, ms, vs = [], [], []
     for w, m, v, g in zip(wide[:4], wide[4:8], wide[8:], gradients, strict=True):
         ms.append(m * beta1 + (1 - beta1) * g)
         vs.append(second_moment(v, g, beta2, by_ratio=by_ratio))
-        first, second = 1 - beta1**step, 1 - beta2**step if is_corrected else 1
+        first = correction(beta1, step)
+        second = correction(beta2, step, least=least_correction) if is_corrected else 1
         ws.append(w - lr * (ms[-1] / first / ((vs[-1] / second).sqrt() + eps)))
     return tuple(tensor.to(X.dtype) for tensor in (*ws, *ms, *vs))
 
@@ -94,4 +100,6 @@ NARROW = {
     "huge_gradients": partial(train, bent=through_float16),
     "first_step": partial(train, by_ratio=True),
     "late_step": seven_steps_at_most(train),
+    "at_the_kink": partial(train, passes_at_zero=True),
+    "default_decays": partial(train, least_correction=LEAST_CORRECTION),
 }

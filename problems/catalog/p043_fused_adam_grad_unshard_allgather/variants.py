@@ -7,7 +7,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.mlp_step_programs import as_it_is, flushed, second_moment, seven_steps_at_most, through_float16
+from problems.mlp_step_programs import (
+    LEAST_CORRECTION,
+    as_it_is,
+    correction,
+    flushed,
+    second_moment,
+    seven_steps_at_most,
+    through_float16,
+)
 
 
 def _gather(shard: Tensor) -> Tensor:
@@ -35,13 +43,14 @@ def updated(
     has_epsilon: bool = True,
     bent: Callable[[Tensor], Tensor] = as_it_is,
     by_ratio: bool = False,
+    least_correction: float = 0.0,
 ) -> Tensor:
     """The step written out in `width`; the other arguments make it wrong."""
     dtype = w.dtype
     g, w, m, v = (tensor.to(width) for tensor in (bent(g), w, m * keeps_moments, v * keeps_moments))
     m = m * beta1 + (1 - beta1) * g
     v = second_moment(v, g, beta2, by_ratio=by_ratio)
-    v = v / (1 - beta2**step) if is_corrected else v
+    v = v / correction(beta2, step, least=least_correction) if is_corrected else v
     eps = eps if has_epsilon else 0.0
     root = v.sqrt() + eps
     return _gather((w - lr * (m / (1 - beta1**step) / root)).to(dtype))
@@ -85,4 +94,5 @@ NARROW = {
     "zero_gradients": partial(updated, by_ratio=True),
     "first_step": partial(updated, by_ratio=True),
     "late_step": seven_steps_at_most(updated),
+    "default_decays": partial(updated, least_correction=LEAST_CORRECTION),
 }

@@ -30,5 +30,14 @@ def make_inputs(call: Call) -> Arguments:
     zero = call.uniform("zero", (blocks, 1), dtype=torch.float32) < ZERO_BLOCKS
     values.mul_(scale).masked_fill_(zero, 0.0)
     values.mul_(call.setting("scale", 1.0))
+    if call.setting("halves", usual=False):
+        values = _halves(call, blocks, block)
     flat_grad = in_regime(call, "flat_grad", values.flatten()[:length].to(call.dtype))
     return {"flat_grad": flat_grad, "block_size": block}
+
+
+def _halves(call: Call, blocks: int, block: int) -> torch.Tensor:
+    """Blocks (blocks, block) whose step is a power of two, each with 127 steps in front and else halves of steps."""
+    steps = call.integers("regime's steps", (blocks, block), low=-16, high=16).float() + 0.5
+    steps[:, 0] = 127.0
+    return steps * call.integers("regime's sizes", (blocks, 1), low=-3, high=4).float().exp2_()

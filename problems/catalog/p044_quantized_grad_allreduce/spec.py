@@ -113,6 +113,11 @@ PROBLEM = Problem(
             settings={"scale": 2.0**-36},
         ),
         Regime(
+            name="halves",
+            words="steps are powers of two, and all values but the largest of a block lie half-way between two levels",
+            settings={"halves": True},
+        ),
+        Regime(
             name="other_block_size",
             words="block_size is 48 and the last block is incomplete",
             dims={"n_el": 1000, "block_size": 48},

@@ -111,6 +111,14 @@ def zero_blocks_unguarded(flat_grad: Tensor, block_size: int) -> Tensor:
     return _mean((blocks / step).round() * step, flat_grad)
 
 
+def halves_away_from_zero(flat_grad: Tensor, block_size: int) -> Tensor:
+    """Rounds halves away from zero, as the function `round` of C does."""
+    blocks = _blocks(flat_grad, block_size)
+    step = _step(blocks)
+    quotient = blocks / step
+    return _mean(quotient.sign() * (quotient.abs() + 0.5).floor() * step, flat_grad)
+
+
 def floor_under_zero_alone(flat_grad: Tensor, block_size: int) -> Tensor:
     """The floor in place of a largest magnitude of zero, and of no other."""
     blocks = _blocks(flat_grad, block_size)
@@ -140,4 +148,8 @@ MUTANTS = {
     "quantised_after_the_mean": quantised_after_the_mean,
     "zero_blocks_unguarded": zero_blocks_unguarded,
 }
-NARROW = {"below_the_floor": floor_under_zero_alone, "other_block_size": known_block_sizes}
+NARROW = {
+    "below_the_floor": floor_under_zero_alone,
+    "halves": halves_away_from_zero,
+    "other_block_size": known_block_sizes,
+}

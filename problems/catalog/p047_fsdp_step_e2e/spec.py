@@ -37,6 +37,20 @@ FIRST_MOMENT = replace(
     "0.038. The other outputs alone are less far apart, but a program has to pass in all of them.",
 )
 
+# Without moments, all of an update follows from the gradient's own rounding.
+FIRST_STEP = replace(
+    mlp.FIRST_STEP,
+    tolerances={
+        "flat_param_shard": replace(
+            TOLERANCE,
+            atol=0.3,
+            calibration="2026-11-23, CPU, torch 2.13, gloo, bfloat16, base, 2 ranks, three seeds. Of 35 million "
+            "elements of a program that rounds each step, one erred by 1.13 times 0.15 of the parameters' size. An "
+            "output of base has too few elements for extreme ones. The rms decides, as in the other calls.",
+        )
+    },
+)
+
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Two products forward, three backward (no gradient of the input); the optimizer touches the rank's shard once.
@@ -119,7 +133,7 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        *mlp.REGIMES,
+        *(FIRST_STEP if regime is mlp.FIRST_STEP else regime for regime in mlp.REGIMES),
         Regime(name="no_decay", words="weight_decay is 0", settings={"weight_decay": 0.0}, narrow="usual_numbers"),
         mlp.no_learning("flat_param_shard", narrow="usual_numbers"),
     ),

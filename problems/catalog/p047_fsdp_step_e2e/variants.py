@@ -9,8 +9,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.mlp_step_programs import (
+    LEAST_CORRECTION,
     as_it_is,
     backward,
+    correction,
     cut,
     flushed,
     gathered,
@@ -38,18 +40,20 @@ def train(
     decays: float = 1.0,
     bent: Callable[[Tensor], Tensor] = as_it_is,
     by_ratio: bool = False,
+    least_correction: float = 0.0,
+    passes_at_zero: bool = False,
 ) -> tuple[Tensor, ...]:
     """The whole step, written out, in `width`; the other arguments make it wrong."""
     lr, beta1, beta2, eps, weight_decay, step = numbers
     wide = [parameter.to(width) for parameter in cut(gathered(shard), [torch.Size(shape) for shape in shapes])]
-    gradient = bent(backward(X.to(width), y.to(width), *wide)) * scale
+    gradient = bent(backward(X.to(width), y.to(width), *wide, passes_at_zero=passes_at_zero)) * scale
     gradient = mean(gradient) if reduces else gradient
     place = (dist.get_rank() + shift) % dist.get_world_size()
     g = gradient.chunk(dist.get_world_size())[place].to(width)
     w, m, v = (tensor.to(width) for tensor in (shard, m * keeps_moments, v * keeps_moments))
     m, v = m * beta1 + (1 - beta1) * g, second_moment(v, g, beta2, by_ratio=by_ratio)
-    second = 1 - beta2**step if is_corrected else 1
-    update = m / (1 - beta1**step) / ((v / second).sqrt() + eps)
+    second = correction(beta2, step, least=least_correction) if is_corrected else 1
+    update = m / correction(beta1, step) / ((v / second).sqrt() + eps)
     w = w - lr * update - lr * weight_decay * decays * w
     return tuple(tensor.to(X.dtype) for tensor in (w, m, v))
 
@@ -94,4 +98,6 @@ NARROW = {
     "huge_gradients": partial(train, bent=through_float16),
     "first_step": partial(train, by_ratio=True),
     "late_step": seven_steps_at_most(train),
+    "at_the_kink": partial(train, passes_at_zero=True),
+    "default_decays": partial(train, least_correction=LEAST_CORRECTION),
 }

@@ -20,7 +20,7 @@ def make_inputs(call: Call) -> Arguments:
     q = call.normal("q", _SHAPE, dtype=torch.float32).mul_(sharpness).to(call.dtype)
     k, v = keys_and_values(call)
     return {
-        "q": attention.with_large_scores(call, q),
+        "q": attention.in_score_regime(call, q),
         "k": k,
         "v": v,
         "softmax_scale": attention.draw_scale(call, call.dims["head_dim"]),
@@ -34,4 +34,4 @@ def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
     k, v = call.normal("k", _SHAPE), call.long_tailed("v", _SHAPE)
     if call.setting("values", None) == "zero":
         k = torch.zeros_like(k)
-    return attention.with_large_scores(call, k), in_regime(call, "v", v)
+    return attention.in_score_regime(call, k, are_keys=True), in_regime(call, "v", v)

@@ -135,12 +135,16 @@ PROBLEM = Problem(
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
         attention.LARGE_SCORES,
+        attention.NEGATIVE_SCORES,
+        attention.HUGE_KEYS,
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
         *of_tensor("k and v", ZERO_VALUES),
     ),
     invariants=(
         "Tensors are contiguous, and all of one shape on all ranks.",
         "`softmax_scale` is None or positive.",
+        "Values are finite.",
+        attention.SCORES,
         "`group` is None, the world group.",
     ),
 )

@@ -104,6 +104,19 @@ def without_maximum(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None
     return torch.einsum("bhqk,bkhd->bqhd", weights / weights.sum(dim=-1, keepdim=True), _gather(v)).to(q.dtype)
 
 
+def maximum_from_zero(
+    q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None, causal: bool, group: None
+) -> Tensor:
+    """Starts the running maximum at zero, so that no smaller one is found."""
+    del causal, group
+    keys = _gather(k)
+    queries = dist.get_rank() * q.shape[1] + torch.arange(q.shape[1])
+    scores = torch.einsum("bqhd,bkhd->bhqk", q.float(), keys) * _scale(q, softmax_scale)
+    scores.masked_fill_(torch.arange(keys.shape[1]) > queries.unsqueeze(1), -torch.inf)
+    weights = (scores - scores.amax(dim=-1, keepdim=True).clamp(min=0.0)).exp()
+    return torch.einsum("bhqk,bkhd->bqhd", weights / weights.sum(dim=-1, keepdim=True), _gather(v)).to(q.dtype)
+
+
 HONEST = {"gathered": gathered, "merged_in_float64": merged_in_float64}
 MUTANTS = {
     "without_scale": without_scale,
@@ -112,4 +125,4 @@ MUTANTS = {
     "averaged_blocks": averaged_blocks,
     "first_rank_skipped": first_rank_skipped,
 }
-NARROW = {"flat_scale": bounded_scale, "large_scores": without_maximum}
+NARROW = {"flat_scale": bounded_scale, "large_scores": without_maximum, "negative_scores": maximum_from_zero}

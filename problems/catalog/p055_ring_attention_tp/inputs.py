@@ -19,7 +19,7 @@ def make_inputs(call: Call) -> Arguments:
         "hidden_states": hidden_states(call, context=context),
         "w_qkv": w_qkv,
         "w_o": w_o,
-        "num_heads": call.dims["num_heads"],
+        "num_heads": number_of_heads(call),
         "softmax_scale": softmax_scale(call),
         "causal": call.setting("causal", usual=True),
         "tp_group": contiguous(call.rank, world_size=call.world_size, group_size=tensors),
@@ -32,18 +32,18 @@ def hidden_states(call: Call, *, context: int) -> Tensor:
     drawn = call.normal(f"positions of context rank {context}", ("B", "S_local", "D"), shared=True)
     if copies(call):
         return attention.marked(drawn, None if context else odd_values(call, "regime's first", ("B", "D"), shared=True))
-    return torch.zeros_like(drawn) if call.setting("values", None) == "zero" else drawn
+    return torch.zeros_like(drawn) if call.setting("values", None) == "zero" else attention.with_ones(call, drawn)
 
 
 def weights(call: Call, *, tensor: int) -> tuple[Tensor, Tensor]:
     """`w_qkv` (3*features, D) and `w_o` (D, features) of a tensor rank."""
-    heads = call.dims["num_heads"] // call.dims["tp_size"]
+    heads = number_of_heads(call) // call.dims["tp_size"]
     if copies(call):
         return _copying_weights(call, tensor=tensor, heads=heads)
     w_qkv, w_o = attention.draw_layer(
         call, f"tensor rank {tensor}", hidden=call.dims["D"], heads=heads, size=call.dims["features"] // heads
     )
-    return w_qkv, w_o * magnitude(call)
+    return attention.with_negative_scores(call, w_qkv, heads=heads), w_o * magnitude(call)
 
 
 def _copying_weights(call: Call, *, tensor: int, heads: int) -> tuple[Tensor, Tensor]:
@@ -56,4 +56,9 @@ def _copying_weights(call: Call, *, tensor: int, heads: int) -> tuple[Tensor, Te
 
 def softmax_scale(call: Call) -> float | None:
     """The scale that the call asks for, if it asks for one."""
-    return attention.draw_scale(call, call.dims["D"] // call.dims["num_heads"])
+    return attention.draw_scale(call, call.dims["D"] // number_of_heads(call))
+
+
+def number_of_heads(call: Call) -> int:
+    """As many as the size has; in a regime twice as many."""
+    return call.dims["num_heads"] * int(call.setting("times_heads", 1))

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems import attention
-from problems.catalog.p055_ring_attention_tp.inputs import hidden_states, softmax_scale, weights
+from problems.catalog.p055_ring_attention_tp.inputs import hidden_states, number_of_heads, softmax_scale, weights
 from problems.values import Call
 
 
@@ -19,6 +19,6 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     out = torch.zeros(call.shape(("B", "S_local", "D")), dtype=torch.float64, device=call.device)
     for tensor in range(tensors):
         w_qkv, w_o = weights(call, tensor=tensor)
-        heads = call.dims["num_heads"] // tensors
+        heads = number_of_heads(call) // tensors
         out += attention.layer(tokens, w_qkv, w_o, heads=heads, scale=scale, asking=asking, causal=causal)
     return (out,)

@@ -159,6 +159,8 @@ PROBLEM = Problem(
     regimes=(
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
+        attention.NEGATIVE_SCORES,
+        attention.MORE_HEADS,
         *of_tensor("w_o", TINY_VALUES, HUGE_VALUES),
         *of_tensor("hidden_states", ZERO_VALUES),
         copied_values("out", words="every position attends to the first alone and both weights pick one element each"),
@@ -166,6 +168,9 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous.",
         "`softmax_scale` is None or positive.",
+        "Values are finite.",
+        attention.SCORES,
+        "The hidden size is the number of heads times their size.",
         "Groups are as described: pairs of neighbours, and every second rank.",
         "Heads are as many on both ranks of a pair; there are as many key heads as query heads.",
     ),

@@ -1,15 +1,18 @@
 """Programs that must pass and programs that must fail."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.attention_programs import softmax_from_zero
 from problems.catalog.p055_ring_attention_tp.reference import solution as _reference
 from problems.rank_parts import all_gathered
 
 Group = dist.ProcessGroup
+Softmax = Callable[[Tensor], Tensor]
 
 
 class _Arguments(NamedTuple):
@@ -30,8 +33,21 @@ def _gathered(tensor: Tensor, group: Group) -> Tensor:
     return torch.cat(all_gathered(tensor, group), dim=1)
 
 
+def _softmax(scores: Tensor) -> Tensor:
+    """Weights of keys; none where a position sees no key."""
+    return scores.softmax(dim=-1).nan_to_num(0.0)
+
+
 def _context(
-    hidden: Tensor, w_qkv: Tensor, heads: int, scale: float | None, *, causal: bool, own: slice, unseen: int = 0
+    hidden: Tensor,
+    w_qkv: Tensor,
+    heads: int,
+    scale: float | None,
+    *,
+    causal: bool,
+    own: slice,
+    unseen: int = 0,
+    softmax: Softmax = _softmax,
 ) -> Tensor:
     """Heads' results (B, S_local, features) in float32 at the positions `own`.
 
@@ -42,11 +58,11 @@ def _context(
     scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
     positions = torch.arange(length)
     is_hidden = (causal & (positions > positions.unsqueeze(1))) | (positions < unseen)
-    weights = scores.masked_fill(is_hidden, -torch.inf).softmax(dim=-1).nan_to_num(0.0)
+    weights = softmax(scores.masked_fill(is_hidden, -torch.inf))
     return (weights @ v).transpose(1, 2).flatten(2)[:, own]
 
 
-def _own_context(call: _Arguments, *, unseen_part: int = 0) -> Tensor:
+def _own_context(call: _Arguments, *, unseen_part: int = 0, softmax: Softmax = _softmax) -> Tensor:
     """The results of the rank's heads at its positions, from gathered hidden states.
 
     Where `unseen_part` is n, the first n-th of the sequence is hidden from everyone.
@@ -56,7 +72,17 @@ def _own_context(call: _Arguments, *, unseen_part: int = 0) -> Tensor:
     own = slice(start, start + call.hidden_states.shape[1])
     unseen = hidden.shape[1] // unseen_part if unseen_part else 0
     heads = call.num_heads // dist.get_world_size(call.tp_group)
-    return _context(hidden, call.w_qkv, heads, call.softmax_scale, causal=call.causal, own=own, unseen=unseen)
+    return _context(
+        hidden, call.w_qkv, heads, call.softmax_scale, causal=call.causal, own=own, unseen=unseen, softmax=softmax
+    )
+
+
+def maximum_from_zero(*arguments: Any) -> Tensor:
+    """Starts the running maximum of scores at zero, so that no smaller one is found."""
+    call = _Arguments(*arguments)
+    out = _own_context(call, softmax=softmax_from_zero) @ call.w_o.float().T
+    dist.all_reduce(out, group=call.tp_group)
+    return out.to(call.hidden_states.dtype)
 
 
 def hidden_states_gathered(*arguments: Any) -> Tensor:
@@ -114,4 +140,4 @@ MUTANTS = {
     "half_the_scale": half_the_scale,
     "averaged": averaged,
 }
-NARROW = {"flat_scale": bounded_scale}
+NARROW = {"flat_scale": bounded_scale, "negative_scores": maximum_from_zero}

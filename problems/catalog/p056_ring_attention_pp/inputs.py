@@ -21,7 +21,7 @@ def make_inputs(call: Call) -> Arguments:
         "hidden_states": hidden_states(call),
         "w_qkv": w_qkv,
         "w_o": w_o,
-        "num_heads": call.dims["num_heads"],
+        "num_heads": number_of_heads(call),
         "softmax_scale": softmax_scale(call),
         "causal": call.setting("causal", usual=True),
         "cp_group": contiguous(call.rank, world_size=call.world_size, group_size=contexts),
@@ -35,7 +35,7 @@ def hidden_states(call: Call) -> Tensor:
     if copies(call):
         is_first = call.rank % call.dims["cp_size"] == 0
         return attention.marked(drawn, odd_values(call, "regime's first", ("B", "D")) if is_first else None)
-    return torch.zeros_like(drawn) if call.setting("values", None) == "zero" else drawn
+    return torch.zeros_like(drawn) if call.setting("values", None) == "zero" else attention.with_ones(call, drawn)
 
 
 def weights(call: Call, *, stage: int) -> tuple[Tensor, Tensor]:
@@ -43,16 +43,21 @@ def weights(call: Call, *, stage: int) -> tuple[Tensor, Tensor]:
 
     Where a regime makes the first stage's output large or small, later queries and keys are what they usually are.
     """
-    hidden, heads = call.dims["D"], call.dims["num_heads"]
+    hidden, heads = call.dims["D"], number_of_heads(call)
     if copies(call):
         return attention.copying_layer(call, f"stage {stage}", hidden=hidden, heads=heads, size=hidden // heads)
     w_qkv, w_o = attention.draw_layer(call, f"stage {stage}", hidden=hidden, heads=heads, size=hidden // heads)
     if stage == 0:
-        return w_qkv, w_o * magnitude(call)
+        return attention.with_negative_scores(call, w_qkv, heads=heads), w_o * magnitude(call)
     w_qkv[: 2 * hidden] /= magnitude(call)
     return w_qkv, w_o
 
 
 def softmax_scale(call: Call) -> float | None:
     """The scale that the call asks for, if it asks for one."""
-    return attention.draw_scale(call, call.dims["D"] // call.dims["num_heads"])
+    return attention.draw_scale(call, call.dims["D"] // number_of_heads(call))
+
+
+def number_of_heads(call: Call) -> int:
+    """As many as the size has; in a regime twice as many."""
+    return call.dims["num_heads"] * int(call.setting("times_heads", 1))

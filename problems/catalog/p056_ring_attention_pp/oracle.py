@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems import attention
-from problems.catalog.p056_ring_attention_pp.inputs import hidden_states, softmax_scale, weights
+from problems.catalog.p056_ring_attention_pp.inputs import hidden_states, number_of_heads, softmax_scale, weights
 from problems.values import Call
 
 
@@ -18,6 +18,6 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     for stage in range(own_stage + 1):
         w_qkv, w_o = weights(call, stage=stage)
         asking = own if stage == own_stage else every
-        heads = call.dims["num_heads"]
+        heads = number_of_heads(call)
         tokens = attention.layer(tokens, w_qkv, w_o, heads=heads, scale=scale, asking=asking, causal=causal)
     return (tokens,)

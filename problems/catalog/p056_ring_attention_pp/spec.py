@@ -1,5 +1,7 @@
 """Two pipeline stages of attention, each over a context group, described."""
 
+from dataclasses import replace
+
 from problems import attention_spec as attention
 from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.schema import (
@@ -143,6 +145,8 @@ PROBLEM = Problem(
     regimes=(
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
+        replace(attention.NEGATIVE_SCORES, words=f"in the first stage, {attention.NEGATIVE_SCORES.words}"),
+        attention.MORE_HEADS,
         *of_tensor("the first stage's output", TINY_VALUES, HUGE_VALUES),
         *of_tensor("hidden_states", ZERO_VALUES),
         copied_values(
@@ -152,6 +156,9 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous.",
         "`softmax_scale` is None or positive.",
+        "Values are finite.",
+        attention.SCORES,
+        "The hidden size is the number of heads times their size.",
         "Groups are as described, and there are two stages.",
         "There are as many key heads as query heads.",
     ),

@@ -1,15 +1,18 @@
 """Programs that must pass and programs that must fail."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.attention_programs import softmax_from_zero
 from problems.catalog.p056_ring_attention_pp.reference import solution as _reference
 from problems.rank_parts import all_gathered
 
 Group = dist.ProcessGroup
+Softmax = Callable[[Tensor], Tensor]
 
 
 class _Arguments(NamedTuple):
@@ -30,7 +33,21 @@ def _gathered(tensor: Tensor, group: Group) -> Tensor:
     return torch.cat(all_gathered(tensor, group), dim=1)
 
 
-def _layer(call: _Arguments, tokens: Tensor, w_qkv: Tensor, w_o: Tensor, *, first: int, unseen: int = 0) -> Tensor:
+def _softmax(scores: Tensor) -> Tensor:
+    """Weights of keys; none where a position sees no key."""
+    return scores.softmax(dim=-1).nan_to_num(0.0)
+
+
+def _layer(
+    call: _Arguments,
+    tokens: Tensor,
+    w_qkv: Tensor,
+    w_o: Tensor,
+    *,
+    first: int,
+    unseen: int = 0,
+    softmax: Softmax = _softmax,
+) -> Tensor:
     """The layer in float32 over the whole sequence `tokens`, from position `first` on; `unseen` ones are forgotten."""
     heads, scale = call.num_heads, call.softmax_scale
     batch, length, _ = tokens.shape
@@ -38,7 +55,7 @@ def _layer(call: _Arguments, tokens: Tensor, w_qkv: Tensor, w_o: Tensor, *, firs
     scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
     positions = torch.arange(length)
     is_hidden = (call.causal & (positions > positions.unsqueeze(1))) | (positions < unseen)
-    weights = scores.masked_fill(is_hidden, -torch.inf).softmax(dim=-1).nan_to_num(0.0)
+    weights = softmax(scores.masked_fill(is_hidden, -torch.inf))
     return ((weights @ v).transpose(1, 2).flatten(2) @ w_o.float().T)[:, first:]
 
 
@@ -51,21 +68,26 @@ def _input(hidden_states: Tensor, pp_group: Group | None) -> Tensor:
     return arrived
 
 
-def _pipeline(call: _Arguments, *, unseen: int = 0) -> Tensor:
+def _pipeline(call: _Arguments, *, unseen: int = 0, softmax: Softmax = _softmax) -> Tensor:
     """Both stages with gathered inputs and float32 inside, `unseen` positions forgotten."""
     tokens = _gathered(_input(call.hidden_states, call.pp_group), call.cp_group)
-    out = _own_positions(call, tokens, unseen=unseen)
+    out = _own_positions(call, tokens, unseen=unseen, softmax=softmax)
     if dist.get_rank(call.pp_group) == 0:
         dist.broadcast(out.contiguous(), group_src=0, group=call.pp_group)
     return out
 
 
-def _own_positions(call: _Arguments, tokens: Tensor, *, unseen: int = 0) -> Tensor:
+def _own_positions(call: _Arguments, tokens: Tensor, *, unseen: int = 0, softmax: Softmax = _softmax) -> Tensor:
     """What the rank's layer makes of the whole sequence `tokens` at the rank's positions."""
     length = call.hidden_states.shape[1]
     first = dist.get_rank(call.cp_group) * length
-    out = _layer(call, tokens, call.w_qkv, call.w_o, first=first, unseen=unseen)
+    out = _layer(call, tokens, call.w_qkv, call.w_o, first=first, unseen=unseen, softmax=softmax)
     return out[:, :length].to(call.hidden_states.dtype)
+
+
+def maximum_from_zero(*arguments: Any) -> Tensor:
+    """Starts the running maximum of scores at zero, so that no smaller one is found."""
+    return _pipeline(_Arguments(*arguments), softmax=softmax_from_zero)
 
 
 def hidden_states_gathered(*arguments: Any) -> Tensor:
@@ -121,4 +143,4 @@ MUTANTS = {
     "not_causal": not_causal,
     "mean_of_values": mean_of_values,
 }
-NARROW = {"flat_scale": bounded_scale}
+NARROW = {"flat_scale": bounded_scale, "negative_scores": maximum_from_zero}

@@ -61,13 +61,15 @@ def queries(call: Call) -> Tensor:
     if copies(call):
         return torch.zeros(call.shape(_SHAPE), dtype=call.dtype, device=call.device)
     sharpness = call.uniform("sharpness", (1, 1, "num_heads", 1), high=1.0, dtype=torch.float32, shared=True).exp2_()
-    return call.normal("q", _SHAPE, dtype=torch.float32).mul_(sharpness).to(call.dtype)
+    drawn = call.normal("q", _SHAPE, dtype=torch.float32).mul_(sharpness).to(call.dtype)
+    return attention.in_score_regime(call, drawn)
 
 
 def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
     """`k` and `v`."""
     keys = call.normal("k", _SHAPE)
-    return torch.zeros_like(keys) if copies(call) else keys, call.long_tailed("v", _SHAPE)
+    keys = torch.zeros_like(keys) if copies(call) else attention.in_score_regime(call, keys, are_keys=True)
+    return keys, call.long_tailed("v", _SHAPE)
 
 
 def _last_of_one_replica(call: Call) -> Tensor:

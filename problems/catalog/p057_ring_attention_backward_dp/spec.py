@@ -33,6 +33,16 @@ _TOLERANCE = Tolerance(
     "judged calls one element of dv reached 1.5 times a bound of 0.15 and 0.1, so the bound is wider than that.",
 )
 
+_COMMON_PART = Tolerance(
+    atol=4.0,
+    rtol=0.3,
+    rms=0.03,
+    calibration="2026-11-23, CPU, torch 2.13, gloo, bfloat16, tiny, 2 and 4 ranks, 12 calls. What all keys have in "
+    "common cancels in dq, but not the rounding of what it is multiplied by. Where that is bfloat16, as in the "
+    "reference, dq errs by at most 0.72 and 0.0091 rms; in float32 by 0.03 and 0.0025 rms. What is wrong in this "
+    "regime is no number.",
+)
+
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Five products per pair of a query and a key that it sees, all of them unless attention is causal.
@@ -175,6 +185,13 @@ PROBLEM = Problem(
     ),
     regimes=(
         attention.FLAT_SCALE,
+        replace(
+            attention.LARGE_SCORES,
+            words="all scores are beyond 100, and exponentials of them and of softmax_lse overflow float32",
+            settings={"scores": "large", "softmax_scale": 1.0},
+            tolerances={"dq": _COMMON_PART},
+        ),
+        attention.HUGE_KEYS,
         *of_tensor("dout", *SUMMED_VALUES),
         replace(
             copied_values(
@@ -186,6 +203,8 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous, and all of one shape on all ranks.",
         "`softmax_scale` is None or positive.",
+        "Values are finite.",
+        attention.SCORES,
         "`out` and `softmax_lse` are those of the forward pass.",
         "Groups are as described, and there are two replicas.",
     ),

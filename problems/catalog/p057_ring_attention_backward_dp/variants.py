@@ -35,13 +35,15 @@ def gathered(
     has_scale: bool = True,
     averages: bool = True,
     sums: bool = False,
+    is_factored: bool = False,
 ) -> Gradients:
     """Gathers everything in the context group and differentiates the whole attention; the last arguments err."""
     rank, length = dist.get_rank(cp_group), q.shape[1]
     d_all, q_all, k_all, v_all, o_all = (_gather(tensor, cp_group).to(width) for tensor in (dout, q, k, v, out))
     lse = _gather(softmax_lse, cp_group, dim=2).unsqueeze(-1).to(width)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None or not has_scale else softmax_scale
-    p = (torch.einsum("bqhd,bkhd->bhqk", q_all, k_all) * scale - lse).exp()
+    scores = torch.einsum("bqhd,bkhd->bhqk", q_all, k_all) * scale
+    p = scores.exp() / lse.exp() if is_factored else (scores - lse).exp()
     p = p.tril() if causal != flips else p
     delta = (d_all * o_all).sum(dim=-1).transpose(1, 2).unsqueeze(-1) * has_delta
     ds = p * (torch.einsum("bqhd,bkhd->bhqk", d_all, v_all) - delta) * scale
@@ -97,4 +99,4 @@ MUTANTS = {
     "replicas_not_averaged": partial(gathered, averages=False),
     "replicas_summed": partial(gathered, sums=True),
 }
-NARROW = {"flat_scale": bounded_scale}
+NARROW = {"flat_scale": bounded_scale, "large_scores": partial(gathered, is_factored=True)}

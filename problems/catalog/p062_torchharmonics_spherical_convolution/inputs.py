@@ -33,8 +33,11 @@ def field(call: Call) -> Tensor:
 def entries(call: Call) -> tuple[Tensor, Tensor]:
     """Columns, ascending in a row, and values of the rank's filter, both (Kk, nlat, ENTRIES).
 
-    A row has one entry in each quarter of the longitudes, latitudes at random.
+    A row has one entry in each quarter of the longitudes, latitudes at random. In one regime it has up to twice as
+    many, and those that it does not have are zero here.
     """
+    if call.setting("rows", "even") == "uneven":
+        return _uneven_entries(call)
     shape = ("Kk", "nlat", ENTRIES)
     quarter = call.dims["nlon"] // ENTRIES
     longitudes = call.integers("longitudes", shape, low=0, high=quarter)
@@ -45,10 +48,32 @@ def entries(call: Call) -> tuple[Tensor, Tensor]:
     return columns, call.normal("psi", ("nnz",), std=0.5, dtype=torch.float32).view(columns.shape)
 
 
+def _uneven_entries(call: Call) -> tuple[Tensor, Tensor]:
+    """As `entries`, for rows with up to 2 * ENTRIES entries, each in an eighth of the longitudes; as many in all."""
+    shape, most = call.shape(("Kk", "nlat", 2 * ENTRIES)), 2 * ENTRIES
+    pairs = shape[0] * shape[1] // 2
+    first = call.integers("regime's entries", (pairs, 1), low=0, high=most + 1)
+    counts = torch.full((shape[0] * shape[1],), ENTRIES, device=call.device)
+    counts[: 2 * pairs] = torch.cat([first, most - first], dim=1).flatten()
+    order = call.uniform("regime's order", shape, dtype=torch.float32).argsort(dim=2).argsort(dim=2)
+    is_there = order < counts.view(*shape[:2], 1)
+    eighth = call.dims["nlon"] // most
+    longitudes = call.integers("regime's longitudes", shape, low=0, high=eighth)
+    longitudes += eighth * torch.arange(most, device=call.device)
+    latitudes = call.integers("regime's latitudes", shape, low=0, high=call.dims["nlat_l"])
+    columns, places = (latitudes * call.dims["nlon"] + longitudes).sort(dim=2)
+    values = torch.zeros(shape, device=call.device)
+    values[is_there.gather(2, places)] = call.normal("psi", ("nnz",), std=0.5, dtype=torch.float32)
+    return columns, values
+
+
 def _filter(call: Call) -> Tensor:
     """`psi` (Kk, nlat, nlat_l * nlon), sparse."""
     columns, values = entries(call)
     grid = torch.meshgrid(*(torch.arange(size, device=call.device) for size in columns.shape), indexing="ij")
     indices = torch.stack([grid[0].flatten(), grid[1].flatten(), columns.flatten()])
+    values = values.flatten()
+    if call.regime is not None:
+        indices, values = indices[:, values != 0], values[values != 0]
     whole = call.shape(("Kk", "nlat", "columns"))
-    return torch.sparse_coo_tensor(indices, values.flatten(), whole, is_coalesced=True, check_invariants=False)
+    return torch.sparse_coo_tensor(indices, values, whole, is_coalesced=True, check_invariants=False)

@@ -104,8 +104,9 @@ PROBLEM = Problem(
             kind=ArgumentKind.SPARSE,
             shape=("Kk", "nlat", "columns"),
             dtype="float32",
-            values="coalesced COO, 4 entries per filter and output latitude, one in each quarter of the longitudes, at "
-            "secret places in the rank's latitudes; values 0.5 times standard normal, all different on every rank",
+            values="coalesced COO; in timed calls 4 entries per filter and output latitude, one in each quarter of the "
+            "longitudes, at secret places in the rank's latitudes; values 0.5 times standard normal, different on "
+            "every rank",
         ),
         Argument(name="weight", shape=("Cout", "C1", "Kk"), dtype="float32", values="standard normal"),
         Argument(name="groups", kind=ArgumentKind.INTEGER, dtype="int", values="1 in timed calls", replicated=True),
@@ -183,10 +184,16 @@ PROBLEM = Problem(
     ),
     regimes=(
         Regime(name="two_channel_groups", words="`groups` is 2", settings={"groups": 2}),
+        Regime(
+            name="uneven_rows",
+            words="rows of psi have from none to 8 entries, as many in all as in timed calls",
+            settings={"rows": "uneven"},
+        ),
         *of_tensor("x and bias", *FLOAT32_VALUES),
     ),
     invariants=(
-        "Tensors are contiguous.",
+        "Tensors are contiguous, and `psi` is coalesced.",
+        "Values are finite.",
         "`azimuth_group` and `polar_group` are those of the process grid, never None.",
         "`bias` is a tensor.",
         "`nlon_out` is `nlon_in`.",

@@ -119,6 +119,14 @@ def channels_of_the_first_group(x: Tensor, psi: Tensor, weight: Tensor, groups: 
     return solution(x, psi, first, 1, *rest)
 
 
+def equal_rows(x: Tensor, psi: Tensor, *rest: Any) -> Tensor:
+    """Takes it that all rows of the filter have as many entries."""
+    filters, latitudes, _ = psi.shape
+    row = torch.arange(len(psi.values()), device=psi.device) * filters * latitudes // len(psi.values())
+    indices = torch.stack([row // latitudes, row % latitudes, psi.indices()[2]])
+    return solution(x, _with(psi, values=psi.values(), indices=indices), *rest)
+
+
 HONEST = {
     "gathered": step_by_step,
     "by_rolling": partial(step_by_step, contracted=by_rolling),
@@ -133,4 +141,4 @@ MUTANTS = {
     "without_bias": without_bias,
     "bfloat16_payload": partial(step_by_step, payload=lambda tensor: tensor.bfloat16().float()),
 }
-NARROW = {"two_channel_groups": channels_of_the_first_group}
+NARROW = {"two_channel_groups": channels_of_the_first_group, "uneven_rows": equal_rows}

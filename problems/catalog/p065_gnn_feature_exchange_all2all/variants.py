@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import exchange
+
 
 def _order() -> list[int]:
     """The other ranks by relative number, this one first."""
@@ -15,11 +17,7 @@ def _exchange(pieces: list[Tensor], counts: list[int], order: list[int]) -> Tens
     """Piece i goes to rank order[i], from which counts[i] rows come."""
     received = [pieces[0].new_empty((rows, *pieces[0].shape[1:])) for rows in counts]
     received[0].copy_(pieces[0])
-    peers = list(enumerate(order))[1:]
-    works = [dist.isend(pieces[i], peer) for i, peer in peers if len(pieces[i])]
-    works += [dist.irecv(received[i], peer) for i, peer in peers if counts[i]]
-    for work in works:
-        work.wait()
+    exchange(zip(pieces[1:], order[1:], strict=True), zip(received[1:], order[1:], strict=True))
     return torch.cat(received)
 
 

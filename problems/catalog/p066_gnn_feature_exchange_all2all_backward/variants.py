@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.rank_parts import exchange
+
 
 def _returned(grad_output: Tensor, counts_sent: list[int], counts_received: list[int]) -> Tensor:
     """The gradients that come back, in relative order; one message per peer that has any."""
@@ -13,11 +15,9 @@ def _returned(grad_output: Tensor, counts_sent: list[int], counts_received: list
     pieces = grad_output.split(counts_sent)
     received = [grad_output.new_empty((rows, grad_output.shape[1])) for rows in counts_received]
     received[0].copy_(pieces[0])
-    others = range(1, world_size)
-    works = [dist.isend(pieces[i].contiguous(), (rank + i) % world_size) for i in others if counts_sent[i]]
-    works += [dist.irecv(received[i], (rank + i) % world_size) for i in others if counts_received[i]]
-    for work in works:
-        work.wait()
+    others = [(rank + i) % world_size for i in range(1, world_size)]
+    leaving = [piece.contiguous() for piece in pieces[1:]]
+    exchange(zip(leaving, others, strict=True), zip(received[1:], others, strict=True))
     return torch.cat(received)
 
 

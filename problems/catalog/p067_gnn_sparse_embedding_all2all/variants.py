@@ -5,6 +5,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p067_gnn_sparse_embedding_all2all.reference import solution
+from problems.rank_parts import exchange
 
 Pairs = tuple[Tensor, Tensor]
 
@@ -31,19 +32,16 @@ def owner_by_owner(idx: Tensor, value: Tensor, num_nodes: int, group: None) -> P
     del num_nodes, group
     rank, peers = dist.get_rank(), range(dist.get_world_size())
     masks = [idx % len(peers) == owner for owner in peers]
-    received = torch.empty(len(peers), dtype=torch.int64)
+    received = torch.empty(len(peers), dtype=torch.int64, device=idx.device)
     dist.all_to_all_single(received, torch.stack([mask.sum() for mask in masks]))
     ids = [idx.new_empty(int(count)) for count in received]
     values = [value.new_empty((int(count), value.shape[1])) for count in received]
     ids[rank], values[rank] = idx[masks[rank]], value[masks[rank]]
-    works = []
-    for peer in peers:
-        if peer != rank and masks[peer].any():
-            works += [dist.isend(idx[masks[peer]], peer), dist.isend(value[masks[peer]], peer, tag=1)]
-        if peer != rank and received[peer]:
-            works += [dist.irecv(ids[peer], peer), dist.irecv(values[peer], peer, tag=1)]
-    for work in works:
-        work.wait()
+    others = [peer for peer in peers if peer != rank]
+    exchange(
+        ((tensor[masks[peer]], peer) for peer in others for tensor in (idx, value)),
+        ((tensors[peer], peer) for peer in others for tensors in (ids, values)),
+    )
     return torch.cat(ids), torch.cat(values)
 
 

@@ -137,6 +137,7 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous.",
         "`pg` is None, the world group.",
+        "Numbers in `values` are below a million, and none is negative.",
         "`weights` and `stride_per_key` are None, `stagger` is 1.",
         "Every rank has as many samples and values, and owns a feature at least.",
     ),

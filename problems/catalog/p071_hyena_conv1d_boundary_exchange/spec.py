@@ -113,6 +113,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "`group` is None, the world group.",
         "Filters have 2 taps at least, and at most one more than a chunk has positions.",
     ),

@@ -162,6 +162,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "`group` is None, the world group.",
         "Filters are no longer than the sequence.",
         "The number of filters is a multiple of the world size.",

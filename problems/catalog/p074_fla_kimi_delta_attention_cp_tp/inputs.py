@@ -12,6 +12,7 @@ from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 GATE_MEAN = -6.0
+SATURATED = 128.0
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -36,11 +37,16 @@ def remembered(call: Call) -> dict[str, Tensor]:
     return {
         "k": _keys(call),
         "v": in_regime(call, "v", call.long_tailed("v", ("B", "Ls", "Hh", "Vd"))),
-        "g": call.normal("g", ("B", "Ls", "Hh", "Kd"), mean=call.setting("gate_mean", GATE_MEAN)),
-        "beta": call.normal("beta", ("B", "Ls", "Hh")),
+        "g": _saturated(call, call.normal("g", ("B", "Ls", "Hh", "Kd"), mean=call.setting("gate_mean", GATE_MEAN))),
+        "beta": _saturated(call, call.normal("beta", ("B", "Ls", "Hh"))),
         "a_log": call.uniform("a_log", ("Hh",), low=-0.25, high=0.25, dtype=torch.bfloat16, shared=True),
         "dt_bias": call.uniform("dt_bias", ("Hh*Kd",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True),
     }
+
+
+def _saturated(call: Call, raw: Tensor) -> Tensor:
+    """What goes into a sigmoid; in one regime so large or so far below zero that it comes out as 1 or 0."""
+    return SATURATED * raw.sign() if call.setting("saturated", usual=False) else raw
 
 
 def _keys(call: Call) -> Tensor:

@@ -182,6 +182,11 @@ PROBLEM = Problem(
     regimes=(
         Regime(name="fast_forgetting", words="channels forget within a token or two", settings={"gate_mean": 6.0}),
         Regime(
+            name="saturated",
+            words="gates and strengths are 128 or -128, so that sigmoids are 0 or 1",
+            settings={"saturated": True, "gate_mean": 0.0},
+        ),
+        Regime(
             name="zero_keys", words="a quarter of the keys are zero, as those of padding", settings={"zero_keys": True}
         ),
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
@@ -189,6 +194,7 @@ PROBLEM = Problem(
     invariants=(
         "Queries and keys are zero, or longer than 1e-12, the least length that they are divided by.",
         "Tensors are contiguous.",
+        "Values are finite.",
         "`cp_group` and `tp_group` are those of the process grid.",
         "Every rank has as many tokens and heads.",
     ),

@@ -1,5 +1,7 @@
 """Programs that must pass and programs that must fail."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,17 +34,24 @@ def token_by_token(
     dt_bias: Tensor,
     cp_group: Any,
     tp_group: Any,
+    *,
+    sigmoid: Callable[[Tensor], Tensor] = torch.sigmoid,
 ) -> Tensor:
-    """Gathers tensor by tensor and writes the recurrence out."""
+    """Gathers tensor by tensor and writes the recurrence out; `sigmoid` is for the strengths."""
     length, dtype = q.shape[1], q.dtype
     q, k, v, g, beta = (gather_until_own(x.contiguous(), cp_group).float() for x in (q, k, v, g, beta))
-    q, k, decay, beta = unit(q), unit(k), log_decay(g, a_log, dt_bias).exp(), beta.sigmoid()
+    q, k, decay, beta = unit(q), unit(k), log_decay(g, a_log, dt_bias).exp(), sigmoid(beta)
     state = q.new_zeros(q.shape[0], q.shape[2], q.shape[3], v.shape[3])
     out = torch.empty_like(v)
     for token in range(q.shape[1]):
         state = _step(state, k[:, token], v[:, token], decay[:, token], beta[:, token])
         out[:, token] = torch.einsum("bhkv,bhk->bhv", state, q[:, token]) * q.shape[-1] ** -0.5
     return _sum(out[:, -length:].to(dtype).contiguous(), tp_group)
+
+
+def _by_exponentials(raw: Tensor) -> Tensor:
+    """A sigmoid as a quotient of exponentials: no number where they overflow."""
+    return raw.exp() / (1 + raw.exp())
 
 
 def _sum(out: Tensor, tp_group: Any) -> Tensor:
@@ -175,7 +184,7 @@ def keys_divided_by_their_length(q: Tensor, k: Tensor, *rest: Any) -> Tensor:
     return solution(q, (k.float() / k.float().norm(dim=-1, keepdim=True)).to(k.dtype), *rest)
 
 
-HONEST = {
+HONEST: dict[str, Callable[..., Tensor]] = {
     "token_by_token": token_by_token,
     "states_handed_on": states_handed_on,
     "keys_rounded": keys_rounded,
@@ -190,4 +199,8 @@ MUTANTS = {
     "without_delta": without_delta,
     "strength_a_half": strength_a_half,
 }
-NARROW = {"fast_forgetting": in_one_chunk, "zero_keys": keys_divided_by_their_length}
+NARROW = {
+    "fast_forgetting": in_one_chunk,
+    "saturated": partial(token_by_token, sigmoid=_by_exponentials),
+    "zero_keys": keys_divided_by_their_length,
+}

@@ -155,6 +155,7 @@ PROBLEM = Problem(
     invariants=(
         "Queries and keys are zero, or longer than 1e-6, the least length that they are divided by.",
         "Tensors are contiguous.",
+        "Values are finite.",
         "`group` is None, the world group.",
         "Every rank has as many tokens, and the number of heads is a multiple of the world size.",
     ),

@@ -161,6 +161,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "`group` is None, the world group.",
         "`bias` is a tensor.",
         "`stride`, `padding` and `dilation` are numbers for all axes, one at a time another than in timed calls.",

@@ -21,11 +21,11 @@ def make_inputs(call: Call) -> Arguments:
     parts, clip = ranges_and_clip(call)
     is_told = call.setting("clip_told", usual=True)
     return {
-        "query": attention.with_large_scores(call, query.to(call.dtype)),
+        "query": attention.in_score_regime(call, query.to(call.dtype)),
         "key_value": keys_and_values(call),
         "k_ranges": _blocks(call, parts, clip),
         "cp_shuffle_num": parts,
-        "clip_token_nums": clip if is_told else None,
+        "clip_token_nums": clip if is_told else call.setting("all_tokens", None),
         "group": None,
     }
 
@@ -44,7 +44,7 @@ def keys_and_values(call: Call) -> Tensor:
     if call.regime is None:
         return drawn
     keys, values = in_regime(call, "key_value", drawn).chunk(2, dim=2)
-    return torch.cat([attention.with_large_scores(call, keys / magnitude(call)), values], dim=2)
+    return torch.cat([attention.in_score_regime(call, keys / magnitude(call), are_keys=True), values], dim=2)
 
 
 def _blocks(call: Call, count: int, clip: int) -> Tensor:
@@ -63,7 +63,9 @@ def _blocks(call: Call, count: int, clip: int) -> Tensor:
 
 
 def _regular_blocks(call: Call, own: Tensor, clip: int, seen: str) -> Tensor:
-    """Blocks of all ranges up to the own one, or of a single key each, wherever it lies."""
+    """Blocks of all ranges, of those up to the own one, or of a single key each, wherever it lies."""
+    if seen == "all":
+        return torch.stack([torch.zeros_like(own), torch.full_like(own, len(own) * clip)], dim=1)
     if seen == "up_to_own":
         return torch.stack([torch.zeros_like(own), own + clip], dim=1)
     key = call.integers("regime's keys", (len(own),), low=0, high=len(own) * clip, shared=True)

@@ -169,18 +169,30 @@ PROBLEM = Problem(
             settings={"seen": "up_to_own"},
             at_large=False,
         ),
+        Regime(
+            name="all_keys", words="every range sees the keys of all ranges", settings={"seen": "all"}, at_large=False
+        ),
         Regime(name="single_keys", words="every range sees a single key", settings={"seen": "one_key"}),
         Regime(
             name="no_padding",
             words="clip_token_nums is None: all tokens are keys",
             settings={"clip_told": False},
         ),
+        Regime(
+            name="zero_for_none",
+            words="clip_token_nums is 0: all tokens are keys",
+            settings={"clip_told": False, "all_tokens": 0},
+        ),
         attention.LARGE_SCORES,
+        attention.NEGATIVE_SCORES,
+        attention.HUGE_KEYS,
         *of_tensor("the values in key_value", TINY_VALUES, HUGE_VALUES),
         *of_tensor("key_value", ZERO_VALUES),
     ),
     invariants=(
         "`query` and `key_value` are contiguous.",
+        "Values are finite.",
+        attention.SCORES,
         "No block of keys is empty, and none ends beyond the joint axis.",
         "`group` is None, the world group.",
         "Query heads are a multiple of the key heads, and of the number of ranks.",

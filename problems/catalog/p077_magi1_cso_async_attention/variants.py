@@ -1,5 +1,6 @@
 """Programs that must pass and programs that must fail."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -92,6 +93,12 @@ def from_own_on(query: Tensor, key_value: Tensor, k_ranges: Tensor, *rest: Any) 
     return keys_gathered(query, key_value, torch.stack([k_ranges[:, 0].maximum(least), k_ranges[:, 1]], dim=1), *rest)
 
 
+def none_beyond_the_next(query: Tensor, key_value: Tensor, k_ranges: Tensor, *rest: Any) -> Tensor:
+    """Takes no block to end beyond the range after its own, as pipelines have it that work in the order of ranges."""
+    ends = (torch.arange(len(k_ranges), device=k_ranges.device) + 2) * (int(k_ranges[-1, 1]) // len(k_ranges))
+    return keys_gathered(query, key_value, torch.stack([k_ranges[:, 0], k_ranges[:, 1].minimum(ends)], dim=1), *rest)
+
+
 def two_keys_at_least(query: Tensor, key_value: Tensor, k_ranges: Tensor, *rest: Any) -> Tensor:
     """Takes a block of a single key for one of two."""
     is_single = k_ranges[:, 1] - k_ranges[:, 0] == 1
@@ -108,16 +115,35 @@ def padding_cut_anyway(
     return keys_gathered(query, key_value, k_ranges, ranges, whole - 1 if clip is None else clip, group)
 
 
-def without_maximum(
-    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int | None, _group: Any
+def zero_taken_for_a_number(
+    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int | None, group: Any
 ) -> Tensor:
-    """Exponentials of scores as they are, in float32."""
+    """Takes all tokens for keys where `clip` is None, and none where it is 0."""
+    if clip == 0:
+        return torch.zeros_like(query)
+    return keys_gathered(query, key_value, k_ranges, ranges, clip, group)
+
+
+def without_maximum(
+    query: Tensor,
+    key_value: Tensor,
+    k_ranges: Tensor,
+    ranges: int,
+    clip: int | None,
+    _group: Any,
+    *,
+    least_maximum: float | None = None,
+) -> Tensor:
+    """Exponentials of scores as they are, in float32; with `least_maximum`, of scores less a maximum from there on."""
     keys = _all_keys(key_value, ranges, clip)
     keys = keys.repeat_interleave(query.shape[1] // keys.shape[1], dim=1)
     parts = []
     for part, (start, end) in zip(query.chunk(ranges), k_ranges.tolist(), strict=True):
         key, value = keys[start:end].float().chunk(2, dim=-1)
-        weights = (torch.einsum("qhd,khd->hqk", part.float(), key) * query.shape[-1] ** -0.5).exp()
+        scores = torch.einsum("qhd,khd->hqk", part.float(), key) * query.shape[-1] ** -0.5
+        if least_maximum is not None:
+            scores -= scores.amax(dim=-1, keepdim=True).clamp(min=least_maximum)
+        weights = scores.exp()
         mixed = torch.einsum("hqk,khd->qhd", weights / weights.sum(-1, keepdim=True), value)
         parts.append(mixed.to(query.dtype))
     return torch.cat(parts)
@@ -138,7 +164,10 @@ MUTANTS = {
 NARROW = {
     "one_range": first_and_last_apart,
     "up_to_own_range": from_own_on,
+    "all_keys": none_beyond_the_next,
     "single_keys": two_keys_at_least,
     "no_padding": padding_cut_anyway,
+    "zero_for_none": zero_taken_for_a_number,
     "large_scores": without_maximum,
+    "negative_scores": partial(without_maximum, least_maximum=0.0),
 }

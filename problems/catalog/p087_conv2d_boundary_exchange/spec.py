@@ -122,8 +122,10 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "`group` is None, the world group.",
         "`bias` is a tensor.",
+        "Strips have two rows at least.",
         "`padding` is 1, and strips have as many rows and columns as `stride` divides.",
     ),
 )

@@ -1,10 +1,10 @@
-"""Reading the errors of the API."""
+"""What every error of the API has."""
 
 MEDIA_TYPE = "application/problem+json"
 
 
-def problem_of(response, *, status: int, field: str | None = None) -> dict:
-    """The body of an error after checking what every error has; with `field`, that its first entry names it."""
+def assert_problem(response, *, status: int, field: str | None = None) -> dict:
+    """The body of an error, which has what every error has, and whose first entry names `field`."""
     assert response.status_code == status, response.content
     assert response["Content-Type"] == MEDIA_TYPE
     body = response.json()

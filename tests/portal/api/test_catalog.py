@@ -8,7 +8,7 @@ from portal.catalog.models import ProblemSwitch
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State
 from problems import registry
-from tests.portal.api.problem import problem_of
+from tests.portal.api.problem import assert_problem
 from tests.portal.factories import delivery_of, evaluation_of, submit
 
 
@@ -44,7 +44,7 @@ def test_every_problem_can_be_read(anonymous, slug):
 
 
 def test_an_unknown_problem_is_404_with_a_near_name(anonymous):
-    body = problem_of(anonymous.get("/api/v1/problems/allredcue/"), status=404, field="problem")
+    body = assert_problem(anonymous.get("/api/v1/problems/allredcue/"), status=404, field="problem")
     assert "allreduce" in body["detail"]
 
 
@@ -99,7 +99,7 @@ def test_a_long_leaderboard_comes_in_parts_that_lead_on_and_back(anonymous, alic
     assert second["next"] is None
     assert anonymous.get(second["previous"]).json()["entries"] == first["entries"]
     assert anonymous.get(f"{address}&primitive=tma").json()["entries"] == []
-    problem_of(anonymous.get(f"{address}&after=nonsense"), status=404, field="after")
+    assert_problem(anonymous.get(f"{address}&after=nonsense"), status=404, field="after")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_long_leaderboard_comes_in_parts_that_lead_on_and_back(anonymous, alic
     ],
 )
 def test_a_board_needs_a_known_profile_and_backend(anonymous, query, field):
-    problem_of(anonymous.get(f"/api/v1/problems/allreduce/leaderboard/{query}"), status=422, field=field)
+    assert_problem(anonymous.get(f"/api/v1/problems/allreduce/leaderboard/{query}"), status=422, field=field)
 
 
 def test_me_shows_the_token_and_the_share_of_the_queue(alice, alices):

@@ -155,6 +155,17 @@ def test_a_pipe_or_a_link_in_the_folder_keeps_no_worker_waiting(settings, tmp_pa
             storage.taken(stored_as(upload, b"x"))
 
 
+def test_another_user_who_may_use_the_folder_may_use_what_a_node_puts_there(tmp_path):
+    tmp_path.chmod(0o770)
+    before = os.umask(0o077)  # as in the node's unit
+    try:
+        uploads.put(Upload(url=f"file://{tmp_path}/reports/e/1.json", key="k"), b"x", within=str(tmp_path))
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert modes == {"reports": 0o770, "e": 0o770, "1.json": 0o660}
+
+
 def test_a_node_writes_files_only_below_the_folder_it_was_told(tmp_path):
     for within in ("", str(tmp_path / "mine")):
         with pytest.raises(uploads.UploadRefused, match="not below PKB_NODE_ARTEFACT_DIR"):

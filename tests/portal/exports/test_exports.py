@@ -19,7 +19,7 @@ from portal.exports import files, tables
 from portal.runs import actions
 from portal.submissions.models import Submission
 from problems import registry
-from tests.portal.api.problem import problem_of
+from tests.portal.api.problem import assert_problem
 from tests.portal.runs.rows import add, end, line, make_run
 from tests.portal.test_boards import enter
 
@@ -45,7 +45,7 @@ def published(alice, node):
 
 def test_before_the_first_version_the_answer_says_when_to_come_back(anonymous):
     answer = anonymous.get(RUNS)
-    problem_of(answer, status=503)
+    assert_problem(answer, status=503)
     assert int(answer["Retry-After"]) == 60
 
 
@@ -84,7 +84,7 @@ def test_the_whole_data_set_describes_itself(anonymous, published):
         assert "| leaderboards | 0 |" in card
 
 
-def test_old_makings_are_removed_and_whoever_reads_one_reads_on(anonymous, exports, published):
+def test_old_versions_are_removed_and_whoever_reads_one_reads_on(anonymous, exports, published):
     now = timezone.now()
     files.make(now=now - timedelta(hours=3))
     reading = anonymous.get(RUNS)
@@ -94,7 +94,7 @@ def test_old_makings_are_removed_and_whoever_reads_one_reads_on(anonymous, expor
     assert json.loads(b"".join(reading))["run"] == str(published.pk)
 
 
-def test_a_making_that_fails_or_is_killed_leaves_nothing_for_long(anonymous, exports, published, monkeypatch):
+def test_a_process_that_fails_or_is_killed_leaves_nothing_for_long(anonymous, exports, published, monkeypatch):
     now = timezone.now()
     files.make(now=now)
     (exports / f"{now:%Y%m%d-%H%M%S}-zzzzzzzz").mkdir()  # of one that was killed
@@ -110,7 +110,7 @@ def _disk_full(folder, **_):
     raise OSError(28, "No space left on device")
 
 
-def test_a_making_stays_although_the_clock_went_back(anonymous, published):
+def test_a_version_stays_although_the_clock_went_back(anonymous, published):
     now = timezone.now()
     for hours in (3, 2, 0):
         files.make(now=now + timedelta(hours=hours))
@@ -120,7 +120,7 @@ def test_a_making_stays_although_the_clock_went_back(anonymous, published):
 def test_a_note_that_a_power_failure_emptied_is_written_anew(anonymous, exports, published):
     files.make(now=timezone.now())
     (exports / "newest.json").write_text("")
-    problem_of(anonymous.get(RUNS), status=503)
+    assert_problem(anonymous.get(RUNS), status=503)
     files.make(now=timezone.now())
     assert len(rows_of(anonymous)) == 1
 
@@ -132,7 +132,7 @@ def test_two_processes_do_not_make_them_at_once(exports):
         assert files.make(now=timezone.now()) is None
 
 
-def test_a_making_that_takes_long_is_not_repeated_at_once(exports):
+def test_a_version_that_takes_long_is_not_repeated_at_once(exports):
     now = timezone.now()
     quick = files.ExportVersion(folder=exports, made_at=now, took_s=1)
     slow = files.ExportVersion(folder=exports, made_at=now, took_s=120)
@@ -144,7 +144,7 @@ def test_only_so_many_download_at_a_time(anonymous, alice, alices, published):
     files.make(now=timezone.now())
     held = [anonymous.get(RUNS) for _ in range(export_views.DOWNLOADS)]
     refused = alices.get(f"/api/v1/runs/{published.pk}/export/")
-    problem_of(refused, status=429)
+    assert_problem(refused, status=429)
     assert refused["Retry-After"] == "5"
     for response in held:
         assert len(list(response)) == 1
@@ -161,7 +161,7 @@ def test_somebody_without_a_token_fetches_only_so_often(anonymous, alices, publi
     for _ in range(2):
         rows_of(anonymous)
     refused = anonymous.get("/api/v1/exports/models/")
-    problem_of(refused, status=429)
+    assert_problem(refused, status=429)
     assert int(refused["Retry-After"]) > 60
     assert len(rows_of(alices)) == 1
 

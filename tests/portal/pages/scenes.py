@@ -74,7 +74,7 @@ def submit(
     remark = remark or uuid.uuid4().hex
     own = SOLUTION.format(remark=remark) if problem == "allreduce" else None
     text = own or f"{registry.reference_source(problem)}\n# {remark}\n"
-    return actions.create_submission(
+    submitted = actions.create_submission(
         author,
         problem=problem,
         backend="pytorch",
@@ -83,6 +83,7 @@ def submit(
         files=SourceBundle(files=(SourceFile(path="solution.py", text=text),)),
         visibility=visibility,
     )
+    return submitted.submission
 
 
 def lease(submission: Submission, at: Node, *, state: str = State.RUNNING, stage: str = "verifying") -> Evaluation:

@@ -100,3 +100,11 @@ def test_security_txt_names_whom_to_write_to(client, settings):
     lines = dict(line.split(": ", 1) for line in answer.content.decode().splitlines())
     assert lines["Contact"] == "mailto:security@example.org"
     assert lines["Expires"].endswith("T00:00:00Z")
+
+
+def test_a_request_under_a_foreign_name_is_refused_and_no_failure_of_ours(client):
+    answer = client.get("/readyz", headers={"Host": "evil.example"})
+
+    assert answer.status_code == 400
+    assert "This site does not answer to the name in the request." in answer.text
+    assert "evil.example" not in answer.text

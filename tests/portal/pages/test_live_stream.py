@@ -35,7 +35,8 @@ class Reader:
     async def message(self):
         return await asyncio.wait_for(self.messages.get(), WAIT_S)
 
-    async def until(self, words: str) -> None:
+    async def expect(self, words: str) -> None:
+        """Read until `words` come; fails after `WAIT_S`."""
         async with asyncio.timeout(WAIT_S):
             while words not in (await self.message()).get("body", b"").decode():
                 pass
@@ -58,12 +59,12 @@ def test_a_stream_reports_every_change_and_ends_with_the_evaluation(alice, local
         start = await reader.message()
         assert start["status"] == 200
         assert dict(start["headers"])[b"content-type"].startswith(b"text/event-stream")
-        await reader.until("event: changed")
+        await reader.expect("event: changed")
         for values in ({"state": State.RUNNING, "stage": "verifying"}, {"stage": "timing"}):
             await sync_to_async(change)(**values)
-            await reader.until("event: changed")
+            await reader.expect("event: changed")
         await sync_to_async(change)(state=State.FINISHED, verdict="PASSED")
-        await reader.until("event: end")
+        await reader.expect("event: end")
         await asyncio.wait_for(reader.task, WAIT_S)
 
     asyncio.run(read())
@@ -75,10 +76,10 @@ def test_whoever_waits_hears_that_the_queue_moved(alice, bob, local):
 
     async def read() -> None:
         reader = Reader(path)
-        await reader.until("event: changed")
+        await reader.expect("event: changed")
         leave = Evaluation.objects.filter(submission=first).update
         await sync_to_async(leave)(state=State.CANCELLED)
-        await reader.until("event: changed")
+        await reader.expect("event: changed")
         reader.gone.set()
         await asyncio.wait_for(reader.task, WAIT_S)
 
@@ -92,9 +93,9 @@ def test_a_run_is_followed_until_nothing_of_it_is_pending(alice, local):
 
     async def read() -> None:
         reader = Reader(path)
-        await reader.until("event: changed")
+        await reader.expect("event: changed")
         await sync_to_async(Attempt.objects.update)(state=AttemptState.ENDED)
-        await reader.until("event: end")
+        await reader.expect("event: end")
 
     asyncio.run(read())
 
@@ -107,9 +108,9 @@ def test_of_many_who_wait_the_one_whose_evaluation_starts_hears_first(alice, bob
 
     async def read(path: str) -> None:
         reader = Reader(path)
-        await reader.until("event: changed")
+        await reader.expect("event: changed")
         await heard.put("open")
-        await reader.until("event: changed")
+        await reader.expect("event: changed")
         await heard.put(path)
         reader.gone.set()
 

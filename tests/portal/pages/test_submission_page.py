@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.utils import timezone
 from msgspec.structs import replace
 
-from evaluator.contract import Delivery, Verdict
+from evaluator.contract import Delivery, Finding, Verdict
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, ProfileSwitch, State
 from tests.portal.pages import scenes
@@ -101,6 +101,22 @@ def test_an_output_of_another_shape_was_not_compared(as_alice, alice, local):
     assert checks.count("not compared") == 2
     assert "of the tolerance</summary>" not in checks
     assert "badge--good" not in checks
+
+
+def test_an_output_that_only_the_sum_of_its_errors_refuses_is_not_correct(as_alice, alice, local):
+    submission = scenes.submit(alice)
+    evaluation = scenes.lease(submission, local)
+    report = scenes.report(evaluation, verdict=Verdict.WRONG_RESULT)
+    (size,) = report.sizes
+    near = tuple(replace(check, wrong_elements=0, max_error=0.9, first_wrong=None) for check in size.outputs)
+    found = Finding(
+        verdict=Verdict.WRONG_RESULT, message="an rms error of 0.02", rank=1, size=size.size, output=near[1].output
+    )
+    report = replace(report, sizes=(replace(size, outputs=near),), findings=(found,))
+    assert actions.record_delivery(Delivery(lease=evaluation.lease, node=local.name, report=report), timezone.now())
+    first, second = page_of(as_alice, submission).split('id="checks"')[1].split("<tbody>")[1].split("</tr>")[:2]
+    assert "badge--good" in first
+    assert "badge--bad" in second
 
 
 def test_a_compile_error_shows_what_the_compiler_said(as_alice, alice, local):

@@ -172,6 +172,15 @@ def test_an_authors_attempts_stand_under_each_other_the_latest_last(as_alice, al
     assert 'id="source"' not in page
 
 
+def test_only_calls_of_one_size_stand_beside_each_other(alice):
+    now = gpu_report(alice, "h200x2-nomc")
+    before = msgspec.structs.replace(now, timeline=Timeline(size="base", submission=SUBMISSION))
+    elsewhere = msgspec.structs.replace(now, profile="h200x4-nomc")
+    reports = {"Attempt 1": before, "Attempt 2": elsewhere, "Attempt 3": now}
+    assert list(timelines.comparable(reports)) == ["Attempt 3"]
+    assert [call.title for call in timelines.beside_each_other(reports)] == ["Attempt 3"]
+
+
 def test_bytes_over_the_links_stand_side_by_side(alice):
     counted = LinkTraffic(calls=2, least_bytes=1000.0, sent_bytes=(1024, 2048), received_bytes=(2048, 1024))
     reports = {"Before": gpu_report(alice, "h200x2-nomc"), "Now": gpu_report(alice, "h200x2-nomc", links=counted)}

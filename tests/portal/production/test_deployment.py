@@ -124,6 +124,32 @@ def test_a_node_gets_no_secret_of_the_site():
     assert told["PKB_BROKER_URL"].startswith("${PKB_NODE_BROKER_URL")
 
 
+@pytest.mark.parametrize("name", ["web", "worker", "dispatcher"])
+def test_the_site_has_a_way_out_to_mail_webhooks_providers_and_storage(name):
+    joined = COMPOSE["services"][name]["networks"]
+
+    assert [network for network in joined if not COMPOSE["networks"][network].get("internal")] == ["outside"]
+
+
+def test_compose_hands_over_every_setting_of_the_site():
+    of_the_site = (DEPLOY / "env.example").read_text().partition("# --- A node")[0]
+    settings = set(re.findall(r"^#?(PKB_[A-Z_]+)=", of_the_site, re.MULTILINE))
+    # Folders of the image, pages with tracebacks, and providers whose names the operator chooses.
+    left_out = {"PKB_DATA_DIR", "PKB_BROKER_DIR", "PKB_DEBUG"} | {each for each in settings if "PKB_OIDC" in each}
+
+    assert settings - left_out - set(COMPOSE["services"]["web"]["environment"]) == set()
+
+
+def test_every_way_to_run_the_site_prepares_the_database_alike():
+    unit, job = (DEPLOY / path for path in ("systemd/pkb-web.service", "kubernetes/migrate.yaml"))
+    compose = " ".join(COMPOSE["services"]["migrate"]["command"])
+    prepared = [re.findall(r"manage\.py ([a-z_]+)", text) for text in (compose, unit.read_text(), job.read_text())]
+
+    assert prepared[0] == ["migrate", "rebuild_standings", "recorded", "season"]
+    assert prepared[1] == [*prepared[0], "collectstatic"]  # the image has its static files
+    assert prepared[2] == prepared[0]
+
+
 def test_only_the_proxy_is_reachable_from_outside():
     assert [name for name, service in COMPOSE["services"].items() if "ports" in service] == ["proxy"]
 

@@ -12,7 +12,7 @@ from tests.portal.production.conftest import ROOT
 pytestmark = pytest.mark.production
 
 
-def run_tests_on(postgres, name: str, *arguments: str) -> None:
+def assert_tests_pass_on(postgres, name: str, *arguments: str) -> None:
     """Run other tests of the site in a process of their own, with PostgreSQL instead of SQLite."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
@@ -27,15 +27,15 @@ def run_tests_on(postgres, name: str, *arguments: str) -> None:
 
 
 def test_races_end_on_postgresql_as_they_do_on_sqlite(postgres):
-    run_tests_on(postgres, "races", "tests/portal/test_races.py", "tests/portal/test_reports.py")
+    assert_tests_pass_on(postgres, "races", "tests/portal/test_races.py", "tests/portal/test_reports.py")
 
 
 def test_webhooks_survive_the_upgrade_on_postgresql(postgres):
-    run_tests_on(postgres, "upgrade", "tests/portal/webhooks/test_upgrade.py")
+    assert_tests_pass_on(postgres, "upgrade", "tests/portal/webhooks/test_upgrade.py")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_whole_site_works_on_postgresql(postgres):
     leave_out = ["--ignore=tests/portal/production", "--deselect=tests/portal/test_faults.py"]
-    run_tests_on(postgres, "whole", "tests/portal", "-m", "not slow and not browser", *leave_out)
+    assert_tests_pass_on(postgres, "whole", "tests/portal", "-m", "not slow and not browser", *leave_out)

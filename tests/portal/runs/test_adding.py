@@ -22,7 +22,8 @@ from portal.submissions import actions as submissions
 from portal.submissions import queries as submission_queries
 from portal.submissions.models import Evaluation, GpuUse, State, Submission
 from problems import registry
-from tests.portal.api.problem import problem_of
+from tests.evaluator import odd_archives
+from tests.portal.api.problem import assert_problem
 from tests.portal.runs.rows import add, end, join, line, make_run
 
 pytestmark = pytest.mark.django_db
@@ -115,12 +116,12 @@ def test_sampling_settings_that_no_database_takes_are_refused(alices, value):
         '{"model": "m", "mode": "single_shot", "profile": "cpux2", "sampling": {"temperature": ' + value + "}}"
     )
     answer = alices.generic("POST", "/api/v1/runs/", declaration, content_type="application/json")
-    problem_of(answer, status=422, field="sampling")
+    assert_problem(answer, status=422, field="sampling")
 
 
 def test_half_a_character_is_refused_in_an_answer_that_can_be_written(alices):
     declaration = '{"model": "\\ud800", "mode": "single_shot", "profile": "cpux2"}'
-    problem_of(alices.generic("POST", "/api/v1/runs/", declaration, content_type="application/json"), status=422)
+    assert_problem(alices.generic("POST", "/api/v1/runs/", declaration, content_type="application/json"), status=422)
 
 
 def test_a_path_that_no_archive_holds_is_refused(alice):
@@ -151,10 +152,25 @@ def test_a_packing_that_cannot_be_stopped_at_a_size_is_refused():
     assert "compression method" in parsed.refusal.message
 
 
+@pytest.mark.parametrize("archive", odd_archives.UNREADABLE)
+def test_an_archive_or_a_file_of_it_that_cannot_be_read_is_refused(archive):
+    packed = io.BytesIO(odd_archives.unreadable(archive, path="allreduce/0/solution.py"))
+    with pytest.raises(Refusal) as refused:
+        _raise_refusals(uploads.read_archive(packed))
+    assert ".zip" in refused.value.remedy or "password" in refused.value.remedy
+
+
+def _raise_refusals(lines):
+    """The whole archive is refused by an exception, a file of it in its own line."""
+    for each in lines:
+        if each.refusal is not None:
+            raise each.refusal
+
+
 def test_a_file_without_a_name_is_refused_by_itself(alices, alice):
     run = make_run(alice)
     attempt = {"problem": "allreduce", "files": {"": "x = 1"}}
-    problem_of(alices.post(f"/api/v1/runs/{run.pk}/attempts/", attempt, format="json"), status=422)
+    assert_problem(alices.post(f"/api/v1/runs/{run.pk}/attempts/", attempt, format="json"), status=422)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("allreduce/0/solution.py", line()["source"])

@@ -7,7 +7,7 @@ from portal.accounts.models import Invitation, User
 from portal.accounts.organisations import create_organisation, homes_of
 from portal.refusals import Refusal
 from portal.submissions.actions import cancel_evaluation
-from tests.portal.api.problem import problem_of
+from tests.portal.api.problem import assert_problem
 from tests.portal.runs.rows import add, join, line, make_run
 
 pytestmark = pytest.mark.django_db
@@ -30,28 +30,28 @@ def invite(client, username="bob", role="member"):
 def test_who_is_invited_belongs_to_it_after_accepting(acme, alices, bobs):
     made = invite(alices, role="owner").json()
     assert (made["username"], made["role"], made["state"]) == ("bob", "owner", "open")
-    problem_of(bobs.get(ACME), status=404)
+    assert_problem(bobs.get(ACME), status=404)
     [seen] = bobs.get("/api/v1/invitations/").json()
     assert (seen["organisation"], seen["name"], seen["invited_by"]) == ("acme", "Acme", "alice")
     answer = post(bobs, f"invitations/{seen['id']}/accept/").json()
     assert (answer["role"], answer["members"], answer["owners"]) == ("owner", ["alice", "bob"], ["alice", "bob"])
     assert bobs.get("/api/v1/invitations/").json() == alices.get(f"{ACME}invitations/").json() == []
-    problem_of(post(bobs, f"invitations/{seen['id']}/accept/"), status=404)
+    assert_problem(post(bobs, f"invitations/{seen['id']}/accept/"), status=404)
 
 
 def test_who_declines_does_not_and_is_left_in_peace(acme, alices, bobs):
     made = invite(alices).json()
     assert post(bobs, f"invitations/{made['id']}/decline/").status_code == 204
-    problem_of(bobs.get(ACME), status=404)
-    problem_of(invite(alices), status=409, field="username")
+    assert_problem(bobs.get(ACME), status=404)
+    assert_problem(invite(alices), status=409, field="username")
 
 
 def test_an_invitation_is_ones_own_and_can_be_withdrawn(acme, alice, alices, bobs, client_of):
     carol = client_of(User.objects.create_user("carol"))
     made = invite(alices).json()
-    problem_of(post(carol, f"invitations/{made['id']}/accept/"), status=404)
+    assert_problem(post(carol, f"invitations/{made['id']}/accept/"), status=404)
     assert post(alices, f"organisations/acme/invitations/{made['id']}/withdraw/").status_code == 204
-    problem_of(post(bobs, f"invitations/{made['id']}/accept/"), status=404)
+    assert_problem(post(bobs, f"invitations/{made['id']}/accept/"), status=404)
     assert [row.state for row in Invitation.objects.all()] == ["withdrawn"]
 
 
@@ -62,28 +62,28 @@ def test_inviting_again_changes_what_is_offered(acme, alices, bobs):
 
 @pytest.mark.parametrize(("username", "role", "status"), [("nobody", "member", 404), ("alice", "member", 409)])
 def test_who_cannot_be_invited_is_named(acme, alices, username, role, status):
-    problem_of(invite(alices, username=username, role=role), status=status, field="username")
+    assert_problem(invite(alices, username=username, role=role), status=status, field="username")
 
 
 def test_only_owners_invite_and_change_others(acme, alice, alices, bob, bobs):
     join(acme, bob, by=alice)
     User.objects.create_user("carol")
-    problem_of(invite(bobs, username="carol"), status=403)
-    problem_of(post(bobs, "organisations/acme/members/", username="bob", role="owner"), status=403)
-    problem_of(post(bobs, "organisations/acme/members/remove/", username="alice"), status=403)
-    problem_of(post(alices, "organisations/acme/members/", username="carol", role="owner"), status=404)
+    assert_problem(invite(bobs, username="carol"), status=403)
+    assert_problem(post(bobs, "organisations/acme/members/", username="bob", role="owner"), status=403)
+    assert_problem(post(bobs, "organisations/acme/members/remove/", username="alice"), status=403)
+    assert_problem(post(alices, "organisations/acme/members/", username="carol", role="owner"), status=404)
     changed = post(alices, "organisations/acme/members/", username="bob", role="owner").json()
     assert changed["owners"] == ["alice", "bob"]
 
 
 def test_members_leave_by_themselves_and_the_last_owner_does_not(acme, alice, alices, bob, bobs):
     join(acme, bob, by=alice)
-    problem_of(post(alices, "organisations/acme/members/remove/", username="alice"), status=409, field="username")
-    problem_of(
+    assert_problem(post(alices, "organisations/acme/members/remove/", username="alice"), status=409, field="username")
+    assert_problem(
         post(alices, "organisations/acme/members/", username="alice", role="member"), status=409, field="username"
     )
     assert post(bobs, "organisations/acme/members/remove/", username="bob").status_code == 204
-    problem_of(bobs.get(ACME), status=404)
+    assert_problem(bobs.get(ACME), status=404)
 
 
 def test_a_sponsor_who_leaves_passes_the_quota_on_to_another_owner(acme, alice, bob):
@@ -99,7 +99,7 @@ def test_who_was_removed_reads_its_runs_no_more(acme, alice, alices, bob, bobs):
     run = make_run(alice, organisation="acme")
     assert bobs.get(f"/api/v1/runs/{run.pk}/").status_code == 200
     memberships.remove_member(acme, username="bob", by=alice)
-    problem_of(bobs.get(f"/api/v1/runs/{run.pk}/"), status=404)
+    assert_problem(bobs.get(f"/api/v1/runs/{run.pk}/"), status=404)
 
 
 def test_nobody_comes_to_stand_for_gpu_time_without_having_agreed(acme, alice, bob):
@@ -140,7 +140,7 @@ def test_what_an_owner_has_offered_ends_with_their_ownership(acme, alice, bob, b
     join(acme, carol, role="owner", by=alice)
     offered = memberships.invite(acme, username="bob", role="owner", by=carol)
     memberships.change_role(acme, username="carol", role="member", by=alice)
-    problem_of(post(bobs, f"invitations/{offered.pk}/accept/"), status=404)
+    assert_problem(post(bobs, f"invitations/{offered.pk}/accept/"), status=404)
 
 
 def test_accepting_gives_the_role_that_is_offered_at_that_moment(acme, alice, bob):

@@ -16,6 +16,7 @@ from portal.nodes import actions as nodes
 from portal.nodes.models import Node
 from portal.ranking import recorded as entries
 from portal.runs import queries, recorded
+from portal.runs.actions import decide
 from portal.runs.models import Attempt, LanguageModel, Run, RunEvent
 from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation, GpuUse, Report, Source, Submission
@@ -182,6 +183,44 @@ def test_taking_it_twice_changes_nothing_and_removing_it_leaves_no_trace(shipped
     assert Source.objects.count() == 1
 
 
+def ships_without(folder, problem):
+    """The files as they were before this problem's program was judged; returns what they hold today."""
+    path = folder / "writer-triton.json"
+    today = path.read_text()
+    held = json.loads(today)
+    for program in held["programs"]:
+        if program["problem"] == problem:
+            program |= {"evaluation": "", "verdict": None}
+    path.write_text(json.dumps(held))
+    return today
+
+
+def test_an_update_that_ships_more_judgements_replaces_the_run(shipped):
+    folder, _ = shipped
+    today = ships_without(folder, "allgather")
+    earlier = loaded(shipped)
+    assert earlier.attempts.get(problem="allgather").state == "pending"
+    assert recorded.add(folder).added == 0
+    (folder / "writer-triton.json").write_text(today)
+    assert recorded.add(folder) == recorded.ImportOutcome(added=1, refused=())
+    run = Run.objects.get()
+    assert (run.pk, run.model) == (earlier.pk, earlier.model)
+    assert run.attempts.get(problem="allgather").verdict == "COMPILE_ERROR"
+    assert (run.attempts.count(), Submission.objects.count(), Report.objects.count()) == (4, 2, 2)
+    assert recorded.add(folder).added == 0
+
+
+def test_a_run_that_an_operator_has_decided_on_is_not_replaced(shipped, admin_user):
+    folder, _ = shipped
+    today = ships_without(folder, "allgather")
+    run = loaded(shipped)
+    decide(run, kind="quarantined", reason="Its programs are another model's.", by=admin_user)
+    (folder / "writer-triton.json").write_text(today)
+    assert recorded.add(folder).added == 0
+    assert Run.objects.get().is_quarantined
+    assert recorded.remove() == 1
+
+
 def test_a_report_that_contradicts_its_calls_is_named_and_counts_as_not_judged(shipped):
     folder, _ = shipped
     path = folder / "writer-triton.reports.xz"
@@ -194,6 +233,7 @@ def test_a_report_that_contradicts_its_calls_is_named_and_counts_as_not_judged(s
     assert taken.added == 1
     assert "writer-triton: allreduce: score: the report says" in taken.refused[0]
     assert Run.objects.get().attempts.get(problem="allreduce").state == "pending"
+    assert recorded.add(folder).added == 0
 
 
 def test_the_command_exports_adds_and_says_what_is_wrong(alice, tmp_path, capsys):

@@ -14,7 +14,7 @@ from portal.accounts.organisations import create_organisation, home_of
 from portal.exports import files
 from portal.runs.models import Attempt, Run
 from problems import registry
-from tests.portal.api.problem import problem_of
+from tests.portal.api.problem import assert_problem
 from tests.portal.runs.rows import add, end, line, lines, make_run
 
 pytestmark = pytest.mark.django_db
@@ -92,8 +92,8 @@ def test_from_an_empty_run_to_a_public_one(alices, bobs, anonymous, node):
     assert (second["pending"], second["poll_after_s"], second["events"][0]["verdict"]) == (0, None, "PASSED")
 
     address = f"/api/v1/runs/{run['id']}/"
-    problem_of(bobs.get(address), status=404)
-    problem_of(anonymous.get(address), status=404)
+    assert_problem(bobs.get(address), status=404)
+    assert_problem(anonymous.get(address), status=404)
     published = alices.post(f"{address}publish/", {}, format="json").json()
     assert published["state"] == "published"
     figures = anonymous.get(address).json()["figures"]
@@ -139,8 +139,8 @@ def test_a_zip_of_samples_and_steps_is_filled_in(alices):
     again = upload(alices, run, archive(files), "application/octet-stream").json()
     assert (again["repeated"], again["refused"]) == (2, 1)
     assert upload(alices, run, lines(line(sample=7)), "application/octet-stream").json()["created"] == 1
-    problem_of(upload(alices, run, b"no zip", "application/zip"), status=422, field="file")
-    problem_of(upload(alices, run, b"{}", "text/plain"), status=415)
+    assert_problem(upload(alices, run, b"no zip", "application/zip"), status=422, field="file")
+    assert_problem(upload(alices, run, b"{}", "text/plain"), status=415)
 
 
 def test_the_same_idempotency_key_makes_one_run(alices):
@@ -177,7 +177,8 @@ def test_an_idempotency_key_with_another_run_is_refused_and_says_what_differs(al
     assert make(declaration | {"notes": "sent again", "organisation": "alice"}).json()["id"] == first
     create_organisation(alice, slug="other", name="Other")
     assert (
-        f"{first}: {words}." in problem_of(make(declaration | changes), status=409, field="Idempotency-Key")["detail"]
+        f"{first}: {words}."
+        in assert_problem(make(declaration | changes), status=409, field="Idempotency-Key")["detail"]
     )
     assert Run.objects.count() == 1
 
@@ -197,7 +198,7 @@ def test_an_attempts_key_with_another_attempt_is_refused_and_says_what_differs(a
     first = alices.post(address, line(key="a"), format="json")
     assert alices.post(address, line(key="a"), format="json").json()["id"] == first.json()["id"]
     answer = alices.post(address, line(key="a") | changes, format="json")
-    assert words in problem_of(answer, status=409, field="key")["detail"]
+    assert words in assert_problem(answer, status=409, field="key")["detail"]
     assert Attempt.objects.count() == 1
 
 
@@ -208,7 +209,9 @@ def test_an_attempts_key_with_another_attempt_is_refused_and_says_what_differs(a
 )
 def test_a_number_beyond_all_bounds_is_refused(alices, text, field):
     body = f'{{"model": "writer", "mode": "best_of_k", "profile": "cpux2", "{field}": {text}}}'
-    problem_of(alices.generic("POST", "/api/v1/runs/", body, content_type="application/json"), status=422, field=field)
+    assert_problem(
+        alices.generic("POST", "/api/v1/runs/", body, content_type="application/json"), status=422, field=field
+    )
 
 
 @pytest.mark.parametrize(
@@ -229,7 +232,7 @@ def test_a_number_beyond_all_bounds_is_refused(alices, text, field):
 )
 def test_a_wrong_wish_is_refused_by_its_name(alices, changes, field):
     declaration = {"model": "writer", "mode": "best_of_k", "profile": "cpux2"} | changes
-    problem_of(alices.post("/api/v1/runs/", declaration, format="json"), status=422, field=field)
+    assert_problem(alices.post("/api/v1/runs/", declaration, format="json"), status=422, field=field)
 
 
 def test_a_token_reaches_runs_only_with_their_scopes(alice, client_of, node):
@@ -237,12 +240,12 @@ def test_a_token_reaches_runs_only_with_their_scopes(alice, client_of, node):
     attempt = add(run, line()).results[0].attempt
     end(attempt, node)
     plain, reading = client_of(alice, "read", "submit"), client_of(alice, "runs:read")
-    problem_of(plain.get(f"/api/v1/runs/{run.pk}/"), status=403)
-    problem_of(reading.post("/api/v1/runs/", {}, format="json"), status=403)
+    assert_problem(plain.get(f"/api/v1/runs/{run.pk}/"), status=403)
+    assert_problem(reading.post("/api/v1/runs/", {}, format="json"), status=403)
     # The diagnosis of an attempt is its submission's report; people's own submissions need their own scope.
     shown = reading.get(f"/api/v1/submissions/{attempt.submission_id}/")
     assert shown.json()["evaluation"]["verdict"] == "PASSED"
-    problem_of(reading.get("/api/v1/submissions/"), status=403)
+    assert_problem(reading.get("/api/v1/submissions/"), status=403)
 
 
 def test_the_quota_can_be_read_and_its_end_says_when_to_come_back(alice, alices):
@@ -251,7 +254,7 @@ def test_the_quota_can_be_read_and_its_end_says_when_to_come_back(alice, alices)
     organisation.save()
     run = create(alices, profile="h200x8-nomc", organisation=organisation.slug)
     answer = upload(alices, run, lines(line()))
-    problem_of(answer, status=429, field="quota")
+    assert_problem(answer, status=429, field="quota")
     assert int(answer["Retry-After"]) > 0
     quota = alices.get(f"/api/v1/organisations/{organisation.slug}/quota/").json()
     assert (quota["limit_gpu_s"], quota["remaining_gpu_s"]) == (100.0, 100.0)

@@ -17,7 +17,7 @@ from portal.webhooks.delivering import BACK_OFF_S, HEARD_WITHIN, deliver_due, du
 from portal.webhooks.models import Webhook, WebhookDelivery
 from portal.webhooks.posting import is_public
 from portal.webhooks.sender import TurnSender
-from tests.portal.api.problem import problem_of
+from tests.portal.api.problem import assert_problem
 from tests.portal.runs.rows import add, end, join, line, make_run
 from tests.stack import wait_until
 
@@ -396,9 +396,9 @@ def test_the_api_sends_again_beside_the_log(told, given_up, alices, bobs, listen
         (answer.json()["id"], "delivered", str(given_up.pk)),
         (str(given_up.pk), "given_up", None),
     ]
-    problem_of(alices.post(f"{address}{given_up.pk}/send-again/"), status=409, field="delivery")
-    problem_of(alices.post(f"{address}{run.pk}/send-again/"), status=404, field="delivery")
-    problem_of(bobs.post(f"{address}{given_up.pk}/send-again/"), status=404, field="organisation")
+    assert_problem(alices.post(f"{address}{given_up.pk}/send-again/"), status=409, field="delivery")
+    assert_problem(alices.post(f"{address}{run.pk}/send-again/"), status=404, field="delivery")
+    assert_problem(bobs.post(f"{address}{given_up.pk}/send-again/"), status=404, field="organisation")
 
 
 def test_an_organisation_has_only_so_many_tests_sent(told, alice, monkeypatch):

@@ -15,8 +15,8 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Make them, and say where they are."""
-        making = files.make(now=timezone.now())
-        if making is None:
+        version = files.make(now=timezone.now())
+        if version is None:
             self.stdout.write("another process is making the files")
         else:
-            self.stdout.write(f"{making.folder}, in {making.took_s:.1f} s")
+            self.stdout.write(f"{version.folder}, in {version.took_s:.1f} s")

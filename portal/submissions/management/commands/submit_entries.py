@@ -42,7 +42,7 @@ class Command(BaseCommand):
     def _submit(self, path: Path, author: User, profile: str) -> bool:
         files = SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=path.read_text(encoding="utf-8")),))
         try:
-            submission = actions.create_submission(
+            submitted = actions.create_submission(
                 author,
                 problem=path.stem,
                 backend="cuda",
@@ -56,5 +56,5 @@ class Command(BaseCommand):
         except Refusal as refusal:
             self.stderr.write(f"{path.stem}: {refusal.message} {refusal.remedy}")
             return False
-        self.stdout.write(f"{path.stem}: {submission.pk}")
+        self.stdout.write(f"{path.stem}: {submitted.submission.pk}")
         return True

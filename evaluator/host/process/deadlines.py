@@ -1,9 +1,9 @@
-"""How long an evaluation may hold its slot: until its deadline, and a little longer to end it."""
+"""Until when an evaluation may use its slot: until its deadline, and a little longer to end it."""
 
 import math
 import time
 
-HOLD_AFTER_S = 30.0
+MOST_OVERRUN_S = 30.0
 """An evaluation that passes its deadline leaves its slot within so many seconds, or the slot goes into quarantine."""
 
 _STEP_S, _ANSWER_S, _ENDING_S, _KILLING_S = 5.0, 15.0, 25.0, 28.0
@@ -12,20 +12,22 @@ _STEP_S, _ANSWER_S, _ENDING_S, _KILLING_S = 5.0, 15.0, 25.0, 28.0
 _LEAST_S, _LEAST_KILLING_S = 0.1, 2.0
 
 
-class Hold:
-    """The times of one evaluation, on the monotonic clock. Every method shortens seconds where its time comes sooner.
+class Deadlines:
+    """The deadlines of one evaluation, on the monotonic clock.
+
+    Every method shortens seconds where the deadline of its kind of wait comes sooner.
 
     Attributes:
-        deadline: when the evaluation should be over.
+        evaluation: when the evaluation should be over.
     """
 
-    def __init__(self, deadline: float) -> None:
-        self.deadline = deadline
+    def __init__(self, evaluation: float) -> None:
+        self.evaluation = evaluation
 
     @property
     def is_over(self) -> bool:
         """Whether no time is left for proofs: what is silent now proves nothing."""
-        return time.monotonic() >= self.deadline + _ENDING_S - _LEAST_S
+        return time.monotonic() >= self.evaluation + _ENDING_S - _LEAST_S
 
     def step(self, seconds: float) -> float:
         """For a step of the ranks that run the submission."""
@@ -44,8 +46,8 @@ class Hold:
         return self._until(_KILLING_S, seconds, least_s=_LEAST_KILLING_S)
 
     def _until(self, after_s: float, seconds: float, *, least_s: float = _LEAST_S) -> float:
-        return min(seconds, max(least_s, self.deadline + after_s - time.monotonic()))
+        return min(seconds, max(least_s, self.evaluation + after_s - time.monotonic()))
 
 
-UNHURRIED = Hold(math.inf)
+NO_DEADLINES = Deadlines(math.inf)
 """For work that no evaluation waits for."""

@@ -1,0 +1,55 @@
+"""What a finding says of wrong values: which of an output's bounds they exceed."""
+
+import pytest
+import torch
+
+from evaluator.contract import Verdict
+from evaluator.oracle import verify
+from problems import extremes
+from problems.comparison import compare_output
+from problems.schema import Output, Placement, Tolerance
+
+OUTPUT = Output(
+    name="out",
+    shape=("M",),
+    placement=Placement.REPLICATED,
+    tolerance=Tolerance(atol=0.1, rtol=0.0, rms=0.05, calibration="for a test"),
+)
+
+
+def judged(*errors: float, elements: int = 100) -> tuple[Verdict | None, str]:
+    """The verdict and the message on ones of which the first err by so much."""
+    expected = torch.ones(elements)
+    actual = expected.clone()
+    actual[: len(errors)] += torch.tensor(errors)
+    check = verify._judged(OUTPUT, compare_output(OUTPUT, actual, expected))  # noqa: SLF001 - ranks call no other
+    return check.verdict, check.message or ""
+
+
+def test_within_both_bounds_there_is_nothing_to_say() -> None:
+    assert judged(0.09, -0.09) == (None, "")
+
+
+def test_single_elements_beyond_the_limit_are_counted() -> None:
+    verdict, message = judged(0.2, 0.3)
+    assert verdict is Verdict.WRONG_RESULT
+    assert message.startswith(
+        "output 'out' has 2 of 100 elements beyond the tolerance (largest error 3 times the limit"
+    )
+    assert message.endswith("the first at [0]")
+
+
+def test_where_all_errors_together_are_too_large_the_message_names_their_bound() -> None:
+    verdict, message = judged(*[0.09] * 100)
+    assert verdict is Verdict.WRONG_RESULT
+    assert "an rms error of 0.09, and 0.05 is allowed" in message
+    assert "largest error 0.9 times the limit" in message
+    assert "0 of 100" not in message
+
+
+def test_extreme_elements_that_are_allowed_are_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extremes, "ELEMENTS_PER_EXTREME", 1000)
+    monkeypatch.setattr(extremes, "LEAST_ELEMENTS", 1000)
+    _, message = judged(0.3, *[0.09] * 7999, elements=8000)
+    assert "an rms error of 0.0901, and 0.05 is allowed" in message
+    assert "largest error 3 times the limit, 1 beyond it as allowed" in message
