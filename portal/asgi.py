@@ -20,6 +20,8 @@ from django.http.response import HttpResponseBase
 from django.urls import get_resolver
 
 from portal.access_log import VISITOR_LEFT, answered
+from portal.charts.chart import Axis, Chart
+from portal.charts.interactive import figure
 from portal.request_threads import RequestThreads
 from problems import registry
 
@@ -158,10 +160,12 @@ _BESIDE: tuple[tuple[str, Application], ...] = ((streams.PREFIX, live.applicatio
 
 
 def _warm_up() -> None:
-    """Load what the first visitor would wait for: addresses with their views, and the revision of every problem."""
+    """Load what the first visitor would wait for: addresses with their views, revisions of problems, Plotly's rules."""
     get_resolver().url_patterns  # noqa: B018 - reading it imports the views
     for problem in registry.problems():
         registry.revision(problem.slug)
+    # Plotly reads its 70,000 rules for properties with the first figure.
+    figure(Chart(x=Axis(), y=Axis(), layers=()))
 
 
 def _set_aside() -> None:

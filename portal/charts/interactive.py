@@ -6,7 +6,6 @@ A trace names its colour by role in `meta["tone"]`, so that one figure serves li
 import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 import plotly.graph_objects as go
@@ -33,9 +32,8 @@ _TICKS: dict[Unit, dict[str, Any]] = {
 }
 
 
-@lru_cache(maxsize=256)
 def figure_data(chart: Chart) -> dict[str, Any]:
-    """The figure as plain JSON-compatible data; Plotly checks every property, so equal charts are made once."""
+    """The figure as plain JSON-compatible data; Plotly checks every property, which takes milliseconds."""
     return dict(figure(chart).to_plotly_json())
 
 
