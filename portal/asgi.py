@@ -22,8 +22,6 @@ from django.http.response import HttpResponseBase
 from django.urls import get_resolver, set_script_prefix
 
 from portal.access_log import VISITOR_LEFT, answered
-from portal.charts.chart import Axis, Chart
-from portal.charts.interactive import figure
 from portal.request_threads import RequestThreads
 from problems import registry
 
@@ -197,18 +195,16 @@ _BESIDE: tuple[tuple[str, Application], ...] = ((streams.PREFIX, live.applicatio
 
 
 def _warm_up() -> None:
-    """Load what the first visitor would wait for: addresses with their views, revisions of problems, Plotly's rules."""
+    """Load what the first visitor would wait for: addresses with their views, revisions of problems."""
     get_resolver().url_patterns  # noqa: B018 - reading it imports the views
     for problem in registry.problems():
         registry.revision(problem.slug)
-    # Plotly reads its 70,000 rules for properties with the first figure.
-    figure(Chart(x=Axis(), y=Axis(), layers=()))
 
 
 def _set_aside() -> None:
     """Take what a process keeps for its whole life out of the garbage collector's passes.
 
-    It is more than 150,000 objects. A full pass over them held a request up for more than 100 ms, about every 60th
+    It is almost 150,000 objects. A full pass over them held a request up for more than 100 ms, about every 60th
     request of a large page.
     """
     gc.collect()
