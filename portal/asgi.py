@@ -86,7 +86,8 @@ class Handler(ASGIHandler):
         set_script_prefix(get_script_prefix(scope))
         request_started.send(sender=self.__class__, scope=scope)
         request, refusal = self.create_request(scope, body)
-        response: HttpResponseBase = refusal if request is None else self.get_response(request)
+        response: HttpResponseBase | None = refusal if request is None else self.get_response(request)
+        assert response is not None
         response._handler_class = self.__class__  # type: ignore[attr-defined]  # noqa: SLF001 - as Django's handlers do
         if not response.streaming:
             response.close()  # its content stays; what it held is released where it was made
