@@ -141,6 +141,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "`group` is None, the world group.",
         "`s` is the size of the fields or None, both sizes are even and multiples of the world size.",
         "Half spectra are those of real fields.",
