@@ -14,6 +14,7 @@ from problems import registry
 from problems.comparison import Comparison, compare_output
 from problems.groups import Group
 from problems.modules import Module, build
+from problems.narrow_floats import comparable
 from problems.schema import Output, Problem
 from problems.values import Arguments, Call
 
@@ -87,7 +88,8 @@ def load(slug: str) -> Implementation:
     variants = importlib.import_module(f"{package}.variants")
 
     def compare_each(call: Call, actual: Outputs, expected: Outputs) -> tuple[Comparison, ...]:
-        return tuple(map(compare_output, problem.outputs_in(call.regime), actual, expected))
+        triples = zip(problem.outputs_in(call.regime), actual, expected, strict=True)
+        return tuple(compare_output(triple[0], *comparable(*triple)) for triple in triples)
 
     return Implementation(
         problem=problem,

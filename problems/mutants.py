@@ -216,6 +216,15 @@ def _without_tiny(tensor: Tensor, _group: Group) -> Tensor:
     return tensor.where(tensor.abs() >= _TINY, 0) if _is_wide(tensor) else tensor
 
 
+def _in_six_bit_exponents(tensor: Tensor, _group: Group) -> Tensor:
+    """A payload whose elements have one of 64 exponents; zero, what is subnormal and what is not finite stay."""
+    if not _is_wide(tensor):
+        return tensor
+    wide = tensor.double()
+    is_normal = wide.isfinite() & (wide.abs() >= torch.finfo(tensor.dtype).tiny)
+    return torch.where(is_normal, wide.sign() * wide.abs().clamp(2.0**-40, 2.0**24), wide).to(tensor.dtype)
+
+
 def _by_largest(tensor: Tensor, _group: Group) -> Tensor:
     """A payload divided by its largest element and multiplied again, which is no number where all are zero."""
     if not _is_wide(tensor) or tensor.numel() == 0:
@@ -255,6 +264,15 @@ def _usual_numbers(implementation: Implementation, call: Call) -> Outputs:
     return implementation.run_with(implementation.solution, arguments)
 
 
+def _arguments_in_float16(implementation: Implementation, call: Call) -> Outputs:
+    """The reference with every tensor of its arguments rounded to float16."""
+    arguments = implementation.make_inputs(call)
+    for name, value in arguments.items():
+        if isinstance(value, Tensor) and _is_wide(value):
+            arguments[name] = value.half().to(value.dtype)
+    return implementation.run_with(implementation.solution, arguments)
+
+
 _TINY = 2.0**-13
 
 NARROW: dict[str, Mutant] = {
@@ -268,6 +286,7 @@ NARROW: dict[str, Mutant] = {
     "saturates_at_65536": _through(
         Tap(payload=lambda tensor, _: tensor.clamp(-65536, 65536) if _is_wide(tensor) else tensor)
     ),
+    "six_bit_exponents": _through(Tap(payload=_in_six_bit_exponents)),
     "divides_by_the_largest": _through(Tap(payload=_by_largest)),
     "nothing_where_zero": _nothing_where_zero,
     "no_number_from_infinity": _no_number_from_infinity,
@@ -277,6 +296,7 @@ NARROW: dict[str, Mutant] = {
     "ten_bit_wire": _through(Tap(payload=_to_ten_bits)),
     "eleven_bit_wire": _through(Tap(payload=_to_eleven_bits)),
     "usual_numbers": _usual_numbers,
+    "arguments_in_float16": _arguments_in_float16,
 }
 """Programs that are right in calls like the timed ones, and wrong in the regimes that name them."""
 

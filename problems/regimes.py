@@ -44,10 +44,17 @@ SPECIAL_VALUES = Regime(
     settings={"values": "special"},
     narrow="clears_what_is_not_finite",
 )
+SPREAD_VALUES = Regime(
+    name="spread_values",
+    words="values are of all sizes from 1e-30 to 1e30",
+    settings={"magnitudes": "spread"},
+    dtypes=_WIDE_RANGE,
+    narrow="six_bit_exponents",
+)
+"""Drawn by `problems.copied_values` alone."""
 
-
-COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES)
-"""For tensors whose elements are only moved."""
+COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES, SPREAD_VALUES, ONE_RANK_HAS_VALUES)
+"""For tensors whose elements are only moved; `problems.copied_values` draws them."""
 
 
 def of_tensor(name: str, *regimes: Regime) -> tuple[Regime, ...]:
@@ -103,6 +110,13 @@ def copied_values(*outputs: str, words: str) -> Regime:
 
 SUMMED_VALUES = (TINY_VALUES, HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES)
 """For tensors that are summed over ranks, beside `exact_sums`."""
+
+
+def of_product(sent: str, other: str) -> tuple[Regime, ...]:
+    """Regimes of a product of two tensors, one of which travels itself or in partial sums: tiny and huge are both."""
+    tiny = replace(TINY_VALUES, narrow="arguments_in_float16")
+    return (*of_tensor(f"{sent} and {other}", tiny, HUGE_VALUES), *of_tensor(sent, ZERO_VALUES, ONE_RANK_HAS_VALUES))
+
 
 FLOAT32_VALUES = (
     replace(TINY_VALUES, narrow="drops_below_1e_6"),

@@ -79,6 +79,8 @@ def tokens(call: Call) -> Tokens:
     leaders = _leading_logits(call, top_k=top_k, top_p=top_p)
     if call.setting("equal_leaders", usual=False):
         leaders = leaders[:, :1].expand(-1, LEADERS).contiguous()
+    if (higher_by := call.setting("higher_by", None)) is not None:
+        leaders = leaders + higher_by
     return Tokens(
         columns=columns,
         leaders=leaders,

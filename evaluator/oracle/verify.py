@@ -15,6 +15,7 @@ from evaluator.oracle import error_map
 from evaluator.oracle.call_memory import read_output
 from problems import registry
 from problems.comparison import Comparison, compare_output, error_units
+from problems.narrow_floats import comparable
 from problems.schema import Output, Problem
 from problems.values import Call
 
@@ -123,7 +124,7 @@ class Examiner:
             compared = tuple(own(call, tuple(actual), tuple(expected)))
         else:
             triples = zip(self._problem.outputs_in(call.regime), actual, expected, strict=True)
-            compared = tuple(compare_output(output, left, right) for output, left, right in triples)
+            compared = tuple(compare_output(triple[0], *comparable(*triple)) for triple in triples)
         return [_judged(output, found) for output, found in zip(self._problem.outputs, compared, strict=True)]
 
 
@@ -155,7 +156,8 @@ def _mapped(check: Check, call: Call, output: Output, actual: Tensor, expected: 
     if not check.wrong_elements or actual.shape != expected.shape:
         return check
     shape = tuple(actual.shape)
-    drawn = error_map.draw(error_units(output, actual, expected), shape=shape, world_size=call.world_size)
+    units = error_units(output, *comparable(output, actual, expected))
+    drawn = error_map.draw(units, shape=shape, world_size=call.world_size)
     if drawn is None or sum(map(sum, drawn.counts)) != check.wrong_elements:
         return check
     message = (

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from problems import comparison, extremes
-from problems.comparison import compare_output
+from problems.comparison import compare_output, error_units
+from problems.narrow_floats import comparable
 from problems.schema import EXACT, Output, Placement, Scope, Tolerance
 
 
@@ -185,3 +186,15 @@ def test_extreme_elements_count_in_the_rms():
 def test_the_furthest_grows_as_the_largest_of_many_errors_does():
     assert extremes.furthest(10_000_000) == extremes.furthest(80_000_000) == 4
     assert extremes.furthest(640_000_000) == pytest.approx(8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_exact_output_in_eight_bits_is_compared_by_value(dtype: torch.dtype):
+    expected = torch.tensor([[1.0, -2.0, 0.3], [nan, 0.0, 5.0]])
+    actual = expected.to(dtype)
+    assert compare_output(exact(), *comparable(exact(), actual, expected)).passed
+    actual[1, 2] = torch.tensor(6.0).to(dtype)
+    found = compare_output(exact(), *comparable(exact(), actual, expected))
+    assert (found.passed, found.wrong_elements, found.first_wrong) == (False, 1, (1, 2))
+    blocks = [units for _, units in error_units(exact(), *comparable(exact(), actual, expected))]
+    assert int((torch.cat(blocks) > 1).sum()) == 1

@@ -1,6 +1,6 @@
 """All-reduce (sum) of one matrix, described."""
 
-from problems.regimes import ALL_DTYPES, SUMMED_VALUES, exact_sums
+from problems.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
 from problems.schema import (
     Argument,
     Cost,
@@ -89,7 +89,7 @@ PROBLEM = Problem(
             pattern=Communication.ALL_REDUCE,
         ),
     ),
-    regimes=(*SUMMED_VALUES, exact_sums("out")),
+    regimes=(*SUMMED_VALUES, SPECIAL_VALUES, exact_sums("out")),
     invariants=("Tensors are contiguous.",),
     dtypes=ALL_DTYPES,
 )

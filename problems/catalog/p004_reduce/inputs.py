@@ -2,13 +2,19 @@
 
 import torch
 
-from problems.regime_values import in_regime
+from problems.regime_values import in_regime, owner
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`tensor` (M, N): long-tailed, times a scale of the rank's own between 1/2 and 2; `dst`: any rank."""
     scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
-    dst = int(call.integers("dst", (1,), low=0, high=call.world_size, shared=True))
     tensor = call.long_tailed("tensor", ("M", "N"), dtype=torch.float32).mul_(scale)
-    return {"tensor": in_regime(call, "tensor", tensor.to(call.dtype)), "dst": dst}
+    return {"tensor": in_regime(call, "tensor", tensor.to(call.dtype)), "dst": destination(call)}
+
+
+def destination(call: Call) -> int:
+    """Any rank; where one rank alone has values, the one after it: the destination's result is all that is judged."""
+    if call.setting("values", None) == "one_rank":
+        return (owner(call) + 1) % call.world_size
+    return int(call.integers("dst", (1,), low=0, high=call.world_size, shared=True))

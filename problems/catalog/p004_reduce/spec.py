@@ -1,8 +1,6 @@
 """Reduce (sum) of one matrix to a destination rank, described."""
 
-from dataclasses import replace
-
-from problems.regimes import ALL_DTYPES, HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, exact_sums
+from problems.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -100,14 +98,7 @@ PROBLEM = Problem(
     notes=(
         "Libraries leave open what the other ranks hold after a reduce, so only the destination's values are judged.",
     ),
-    regimes=(
-        TINY_VALUES,
-        HUGE_VALUES,
-        ZERO_VALUES,
-        # Only the destination's values are judged, and it may be the one that has them.
-        replace(ONE_RANK_HAS_VALUES, narrow="divides_by_the_largest"),
-        exact_sums("out"),
-    ),
+    regimes=(*SUMMED_VALUES, SPECIAL_VALUES, exact_sums("out")),
     invariants=("Tensors are contiguous.",),
     dtypes=ALL_DTYPES,
 )

@@ -1,11 +1,19 @@
 """Arguments of one rank for one call."""
 
-from problems.regime_values import in_regime
+from problems.copied_values import copied
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`tensor`: the stack (W, M, N) on rank `src`, a matrix (M, N) elsewhere; `src`: any rank, the same for all."""
-    src = int(call.integers("src", (1,), low=0, high=call.world_size, shared=True))
+    src = source(call)
     shape = ("W", "M", "N") if call.rank == src else ("M", "N")
-    return {"tensor": in_regime(call, "tensor", call.normal("tensor", shape)), "src": src}
+    return {"tensor": copied(call, "tensor", call.normal("tensor", shape)), "src": src}
+
+
+def source(call: Call) -> int:
+    """Any rank; where one rank alone has values, that one."""
+    if call.setting("values", None) == "one_rank":
+        return owner(call)
+    return int(call.integers("src", (1,), low=0, high=call.world_size, shared=True))

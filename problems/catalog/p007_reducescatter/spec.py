@@ -1,6 +1,6 @@
 """Reduce-scatter (sum) along rows, described."""
 
-from problems.regimes import ALL_DTYPES, SUMMED_VALUES, exact_sums
+from problems.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
 from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Stage
 
@@ -89,7 +89,7 @@ PROBLEM = Problem(
             pattern=Communication.REDUCE_SCATTER,
         ),
     ),
-    regimes=(*SUMMED_VALUES, exact_sums("out")),
+    regimes=(*SUMMED_VALUES, SPECIAL_VALUES, exact_sums("out")),
     invariants=("Tensors are contiguous.",),
     dtypes=ALL_DTYPES,
 )

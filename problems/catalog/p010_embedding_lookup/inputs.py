@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime, owner
+from problems.copied_values import copied
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 
@@ -11,7 +12,7 @@ def make_inputs(call: Call) -> Arguments:
     """`indices` (M,) into a table of W * M rows, and `local_shard` (M, N), the rank's rows of it."""
     return {
         "indices": _requests(call),
-        "local_shard": in_regime(call, "local_shard", call.normal("local_shard", ("M", "N"))),
+        "local_shard": copied(call, "local_shard", call.normal("local_shard", ("M", "N"))),
     }
 
 

@@ -1,6 +1,6 @@
 """All-gather of K-sharded A + GEMM, described."""
 
-from problems.regimes import SUMMED_VALUES, exact_products, of_tensor
+from problems.regimes import exact_products, of_product
 from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.world_sizes import divisors_of
@@ -91,8 +91,8 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        *of_tensor("A_local", *SUMMED_VALUES),
+        *of_product("A_local", "B"),
         exact_products("C", words="every column of B picks one column of A"),
     ),
-    invariants=("Tensors are contiguous.",),
+    invariants=("Tensors are contiguous.", "Values are finite."),
 )

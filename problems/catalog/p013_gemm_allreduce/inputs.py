@@ -2,7 +2,7 @@
 
 import torch
 
-from problems.regime_values import columns_picked, in_regime, is_exact
+from problems.regime_values import columns_picked, in_regime, is_exact, magnitude
 from problems.values import Arguments, Call
 
 
@@ -15,5 +15,6 @@ def make_inputs(call: Call) -> Arguments:
     scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
     left = call.normal("A_local", ("M", "K"), dtype=torch.float32).mul_(scale)
     right = call.normal("B_local", ("K", "N"), dtype=torch.float32).mul_(call.scales("columns", (1, "N"), spread=0.9))
+    right.mul_(magnitude(call))
     left = in_regime(call, "A_local", left.to(call.dtype))
     return {"A_local": left, "B_local": columns_picked(call, right) if is_exact(call) else right.to(call.dtype)}

@@ -2,7 +2,7 @@
 
 import torch
 
-from problems.regime_values import columns_picked, in_regime, picks
+from problems.regime_values import columns_picked, in_regime, magnitude, picks
 from problems.values import Arguments, Call
 
 
@@ -13,4 +13,4 @@ def make_inputs(call: Call) -> Arguments:
     """
     right = call.normal("B", ("K", "N_local"), dtype=torch.float32).mul_(call.scales("columns", (1, "N_local")))
     right = columns_picked(call, right) if picks(call) else in_regime(call, "B", right.to(call.dtype))
-    return {"A": call.normal("A", ("M", "K")), "B": right}
+    return {"A": call.normal("A", ("M", "K")).mul_(magnitude(call)), "B": right}

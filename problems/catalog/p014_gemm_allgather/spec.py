@@ -1,6 +1,6 @@
 """Column-split GEMM + all-gather of the columns, described."""
 
-from problems.regimes import SUMMED_VALUES, exact_products, of_tensor
+from problems.regimes import exact_products, of_product
 from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -88,6 +88,6 @@ PROBLEM = Problem(
         ),
     ),
     notes=("A differs between ranks, unlike in a real layer: gathering B and multiplying by the own A is wrong here.",),
-    regimes=(*of_tensor("B", *SUMMED_VALUES), exact_products("C", words="every column of B picks one column of A")),
-    invariants=("Tensors are contiguous.",),
+    regimes=(*of_product("B", "A"), exact_products("C", words="every column of B picks one column of A")),
+    invariants=("Tensors are contiguous.", "Values are finite."),
 )

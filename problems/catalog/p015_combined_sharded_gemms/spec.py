@@ -139,5 +139,5 @@ PROBLEM = Problem(
         *of_tensor("x_local", *SUMMED_VALUES),
         copied_values("y_local", words="values lie between 64 and 128 and columns of both weights pick one each"),
     ),
-    invariants=("Tensors are contiguous.",),
+    invariants=("Tensors are contiguous.", "Values are finite."),
 )

@@ -1,6 +1,6 @@
 """GEMM + reduce-scatter along rows, described."""
 
-from problems.regimes import SUMMED_VALUES, exact_sums, of_tensor
+from problems.regimes import exact_sums, of_product
 from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.world_sizes import divisors_of
@@ -101,6 +101,6 @@ PROBLEM = Problem(
             pattern=Communication.REDUCE_SCATTER,
         ),
     ),
-    regimes=(*of_tensor("A_local", *SUMMED_VALUES), exact_sums("C_local")),
-    invariants=("Tensors are contiguous.",),
+    regimes=(*of_product("A_local", "B_local"), exact_sums("C_local")),
+    invariants=("Tensors are contiguous.", "Values are finite."),
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from problems.regime_values import in_regime
+from problems.regime_values import in_regime, magnitude
 from problems.values import Arguments, Call
 
 EPSILON = 1e-5
@@ -20,6 +20,6 @@ def make_inputs(call: Call) -> Arguments:
     hidden = hidden.mul_((row + own).exp2_()).to(call.dtype)
     return {
         "local_hidden_states": in_regime(call, "local_hidden_states", hidden),
-        "local_weight": call.normal("local_weight", ("N",)),
+        "local_weight": call.normal("local_weight", ("N",)).mul_(magnitude(call)),
         "variance_epsilon": call.setting("epsilon", EPSILON),
     }

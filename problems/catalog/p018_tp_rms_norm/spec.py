@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, ZERO_VALUES, of_tensor
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -103,9 +103,9 @@ PROBLEM = Problem(
         Regime(
             name="small_epsilon", words="variance_epsilon is 1e-8", settings={"epsilon": 1e-8}, narrow="usual_numbers"
         ),
+        *of_tensor("local_hidden_states and local_weight", replace(TINY_VALUES, narrow=""), HUGE_VALUES),
         *of_tensor(
             "local_hidden_states",
-            HUGE_VALUES,
             ZERO_VALUES,
             # Zeros are right on the other ranks.
             replace(ONE_RANK_HAS_VALUES, narrow="divides_by_the_largest"),
@@ -113,6 +113,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "`variance_epsilon` is above 0.",
     ),
 )

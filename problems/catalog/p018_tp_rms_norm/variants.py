@@ -60,6 +60,12 @@ def saturates(local_hidden_states: Tensor, local_weight: Tensor, variance_epsilo
     return rounded_once(local_hidden_states.clamp(-(2**16), 2**16), local_weight, variance_epsilon)
 
 
+def drops_what_is_tiny(local_hidden_states: Tensor, local_weight: Tensor, variance_epsilon: float) -> Tensor:
+    """Takes elements below 2^-22 for zero."""
+    kept = local_hidden_states.where(local_hidden_states.abs() >= 2.0**-22, 0)
+    return rounded_once(kept, local_weight, variance_epsilon)
+
+
 HONEST = {"rounded_once": rounded_once, "gathered": gathered}
 MUTANTS = {
     "local_statistics": local_statistics,
@@ -67,4 +73,4 @@ MUTANTS = {
     "statistics_in_8_bits": statistics_in_8_bits,
     "layer_norm": layer_norm,
 }
-NARROW = {"huge_values": saturates}
+NARROW = {"tiny_values": drops_what_is_tiny, "huge_values": saturates}

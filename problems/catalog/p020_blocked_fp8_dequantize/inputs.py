@@ -10,6 +10,9 @@ def make_inputs(call: Call) -> Arguments:
     """`local_y` (W, M, N), `local_s` (W, NB) of either sign and very different magnitude, `block_size`."""
     magnitude = call.uniform("magnitude", ("W", "NB"), low=-5, high=5, dtype=torch.float32).exp2_()
     scales = call.normal("local_s", ("W", "NB"), dtype=torch.float32).mul_(magnitude)
+    if call.setting("scales", None) == "spread":
+        scales.mul_(call.integers("regime's magnitude", ("W", "NB"), low=-60, high=61).float().exp2_())
+        scales.mul_(call.uniform("regime's zeros", ("W", "NB"), dtype=torch.float32) >= 1 / 4)
     return {
         "local_y": in_regime(call, "local_y", call.normal("local_y", ("W", "M", "N"))),
         "local_s": scales.to(call.dtype),

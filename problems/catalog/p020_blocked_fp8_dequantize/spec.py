@@ -2,7 +2,14 @@
 
 from dataclasses import replace
 
-from problems.regimes import COPIED_VALUES, HUGE_VALUES, ONE_RANK_HAS_VALUES, of_tensor
+from problems.regimes import (
+    HUGE_VALUES,
+    ONE_RANK_HAS_VALUES,
+    SPECIAL_VALUES,
+    TINY_VALUES,
+    ZERO_VALUES,
+    of_tensor,
+)
 from problems.schema import (
     EXACT,
     Argument,
@@ -105,7 +112,19 @@ PROBLEM = Problem(
         "Values and scales are in the run's dtype, not in 8 bits: scaling on arrival halves the traffic of bfloat16.",
     ),
     regimes=(
-        *of_tensor("local_y", *COPIED_VALUES, ONE_RANK_HAS_VALUES, replace(HUGE_VALUES, narrow="")),
+        *of_tensor(
+            "local_y",
+            SPECIAL_VALUES,
+            ZERO_VALUES,
+            ONE_RANK_HAS_VALUES,
+            replace(HUGE_VALUES, narrow=""),
+            replace(TINY_VALUES, narrow=""),
+        ),
+        Regime(
+            name="spread_scales",
+            words="a quarter of the scales are zero, and the others are of all sizes from 1e-18 to 1e18",
+            settings={"scales": "spread"},
+        ),
         Regime(
             name="other_block_size",
             words="block_size is 64",

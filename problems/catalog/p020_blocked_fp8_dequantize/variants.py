@@ -64,6 +64,17 @@ def saturates(local_y: Tensor, local_s: Tensor, block_size: int) -> Tensor:
     return solution(local_y.clamp(-(2**16), 2**16), local_s, block_size)
 
 
+def drops_what_is_tiny(local_y: Tensor, local_s: Tensor, block_size: int) -> Tensor:
+    """Takes values below 2^-28 for zero, unless they are subnormal."""
+    is_tiny = (local_y.abs() < 2.0**-28) & (local_y.abs() >= torch.finfo(local_y.dtype).tiny)
+    return solution(local_y.masked_fill(is_tiny, 0), local_s, block_size)
+
+
+def scales_of_one_for_zero(local_y: Tensor, local_s: Tensor, block_size: int) -> Tensor:
+    """Takes a scale of zero for one that is missing, and leaves the block as it is."""
+    return solution(local_y, local_s.masked_fill(local_s == 0, 1), block_size)
+
+
 def blocks_of_128(local_y: Tensor, local_s: Tensor, block_size: int) -> Tensor:
     """Blocks of 128, whatever the argument says; scales without a block are left over."""
     del block_size
@@ -79,4 +90,9 @@ MUTANTS = {
     "twice_the_block": twice_the_block,
     "last_chunk_unscaled": last_chunk_unscaled,
 }
-NARROW = {"huge_values": saturates, "other_block_size": blocks_of_128}
+NARROW = {
+    "huge_values": saturates,
+    "tiny_values": drops_what_is_tiny,
+    "spread_scales": scales_of_one_for_zero,
+    "other_block_size": blocks_of_128,
+}

@@ -21,7 +21,7 @@ def make_inputs(call: Call) -> Arguments:
     own, total = counts[call.rank], sum(counts)
     sign = 2 * int(call.integers("sign", (), low=0, high=2)) - 1
     gradient = sign * _draw(call, "grad_normalized_loss", low=-4, high=4)
-    second = gradient / total * _draw(call, "grad_loss_sum", low=-1, high=1)
+    second = gradient / total * _draw(call, "grad_loss_sum", low=-1, high=1) * call.setting("second_gradient", 1.0)
     return {
         "loss": _scalar(call, _loss(call, counts)),
         "local_valid_tokens": torch.tensor(own, device=call.device),
@@ -49,11 +49,14 @@ def token_counts(call: Call) -> list[int]:
 
 
 def _loss(call: Call, counts: list[int]) -> float:
-    """Between 1 and 5 times a secret scale, rising with the tokens; NaN or infinite without any."""
-    own = counts[call.rank]
+    """Between 1 and 5 times a secret scale, rising with the tokens; NaN or infinite without any.
+
+    In one regime it is below zero, down to minus infinity.
+    """
+    own, is_negative = counts[call.rank], call.setting("losses", None) == "negative"
     if own == 0:
-        return (math.nan, math.inf)[int(call.integers("nothing", (), low=0, high=2))]
-    scale = _draw(call, "scale", low=-3, high=3, shared=True)
+        return -math.inf if is_negative else (math.nan, math.inf)[int(call.integers("nothing", (), low=0, high=2))]
+    scale = _draw(call, "scale", low=-3, high=3, shared=True) * (-1 if is_negative else 1)
     return scale * (1 + 3.5 * own / max(counts) + 0.5 * _draw(call, "loss", low=-1, high=0))
 
 

@@ -110,6 +110,16 @@ PROBLEM = Problem(
             settings={"who_has_tokens": "one"},
             least_world_size=3,
         ),
+        Regime(
+            name="negative_losses",
+            words="losses are negative, and that of the rank without tokens is minus infinity",
+            settings={"losses": "negative"},
+        ),
+        Regime(
+            name="opposite_gradients",
+            words="grad_loss_sum has the other sign than grad_normalized_loss",
+            settings={"second_gradient": -8.0},
+        ),
         Regime(name="single_gradient", words="grad_loss_sum is None", settings={"single_gradient": True}),
     ),
     fewer_bits="A rank sends one number, and the sums may be off by a hundredth, as honest ones in bfloat16 are.",

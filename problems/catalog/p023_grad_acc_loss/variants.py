@@ -117,6 +117,20 @@ def one_rank_cleaned(*arguments: Any) -> Scalars:
     return call.results(total)
 
 
+def losses_are_positive(*arguments: Any) -> Scalars:
+    """Takes the size of every loss for the loss."""
+    call = _Arguments(*arguments)
+    return solution(*call._replace(loss=call.loss.abs()))
+
+
+def gradients_of_one_sign(*arguments: Any) -> Scalars:
+    """Adds the sizes of both gradients and gives them the sign of the first."""
+    call = _Arguments(*arguments)
+    if call.grad_loss_sum is None:
+        return solution(*call)
+    return solution(*call._replace(grad_loss_sum=call.grad_loss_sum.abs() * call.grad_normalized_loss.sign()))
+
+
 def two_gradients_taken_for_granted(*arguments: Any) -> Scalars:
     """Fails where there is no gradient of the sum."""
     call = _Arguments(*arguments)
@@ -135,5 +149,7 @@ NARROW = {
     "last_rank_is_empty": last_rank_always_has_tokens,
     "nobody_is_empty": fewest_tokens_are_none,
     "one_rank_has_all": one_rank_cleaned,
+    "negative_losses": losses_are_positive,
+    "opposite_gradients": gradients_of_one_sign,
     "single_gradient": two_gradients_taken_for_granted,
 }

@@ -1,5 +1,7 @@
 """Arguments of one rank for one call."""
 
+from math import log
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,8 @@ from problems.values import Arguments, Call
 IGNORE = -100
 DRIFT = 0.5
 """Standard deviation of the difference between new and old log-probabilities."""
+EQUAL_LOGIT = 128.0
+"""What all logits are in one regime: the exponential of float32 overflows beyond 88."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -24,6 +28,9 @@ def make_inputs(call: Call) -> Arguments:
     lean = call.uniform("lean", ("M", 1), low=wide - 5, high=wide + 2, dtype=torch.float32)
     own = call.normal("hidden_states", ("M", "N"), dtype=torch.float32)
     states = (own + lean * weight[labels].float()).to(call.dtype)
+    if _has_equal_logits(call):
+        states.zero_()
+        states[:, 0], weight[:, 0] = EQUAL_LOGIT, 1.0
     return {
         "hidden_states": states,
         "weight": weight,
@@ -50,14 +57,14 @@ def _place(call: Call) -> float:
 def _ignored(call: Call) -> Tensor:
     """Which tokens do not count: from a twentieth of them to 55 in a hundred, by place, but never the first one.
 
-    In one regime all of one rank's do not.
+    In one regime all of one rank's do not, in another all of all ranks do.
     """
     share = 0.05 + 0.5 * _place(call)
     ignored = call.uniform("ignored", ("M",), dtype=torch.float32) < share
     ignored[0] = False
     if call.setting("tokens", None) == "none_on_one" and call.rank == owner(call):
         ignored[:] = True
-    return ignored
+    return torch.zeros_like(ignored) if call.setting("tokens", None) == "all" else ignored
 
 
 def _old(call: Call, states: Tensor, chosen: Tensor, wide: float) -> Tensor:
@@ -68,6 +75,8 @@ def _old(call: Call, states: Tensor, chosen: Tensor, wide: float) -> Tensor:
     logit = (states.float() * chosen.float()).sum(dim=1)
     older_by: float = call.setting("older_by", 0.0)
     now = -torch.log1p(torch.exp(wide - logit)) + older_by
+    if _has_equal_logits(call):
+        now.fill_(-log(call.dims["V"]))
     return (now + call.normal("old_logprobs", ("M",), std=DRIFT, dtype=torch.float32)).clamp_(max=0.0).to(call.dtype)
 
 
@@ -78,4 +87,11 @@ def _advantages(call: Call) -> Tensor:
     """
     mean = 0.5 + 2 * _place(call)
     advantages = (call.normal("advantages", ("M",), dtype=torch.float32) + mean).to(call.dtype)
-    return torch.zeros_like(advantages) if call.setting("advantages", None) == "zero" else advantages
+    kind = call.setting("advantages", None)
+    if kind == "negative":
+        return -advantages.abs()
+    return torch.zeros_like(advantages) if kind == "zero" else advantages
+
+
+def _has_equal_logits(call: Call) -> bool:
+    return bool(call.setting("logits", None) == "equal")

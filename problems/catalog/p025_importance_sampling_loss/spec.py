@@ -164,6 +164,16 @@ PROBLEM = Problem(
             settings={"older_by": -40.0},
         ),
         Regime(
+            name="equal_logits",
+            words="all logits are 128, where the exponential of float32 overflows",
+            settings={"logits": "equal"},
+        ),
+        Regime(
+            name="negative_advantages",
+            words="all tokens count, and all advantages are negative",
+            settings={"advantages": "negative", "tokens": "all"},
+        ),
+        Regime(
             name="no_advantages",
             words="all advantages are zero",
             settings={"advantages": "zero"},

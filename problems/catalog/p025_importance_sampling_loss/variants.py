@@ -1,5 +1,7 @@
 """Programs that must pass and programs that must fail."""
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -132,6 +134,21 @@ def ratios_not_limited(
     return loss, None, logprobs, (losses.float() * beyond).to(losses.dtype), metrics
 
 
+def without_maximum(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Exponentiates logits as they are."""
+    logits = (hidden_states @ weight.t()).float()
+    mass = logits.exp().sum(dim=1, keepdim=True).log()
+    return _finish(logits - mass, labels, old_logprobs, advantages, valid=labels != ignore_index)
+
+
+def losses_below_zero(*arguments: Any) -> Results:
+    """Takes the loss for negative, as it is wherever advantages are positive."""
+    loss, _, logprobs, losses, metrics = solution(*arguments)
+    return -loss.abs(), None, logprobs, losses, metrics
+
+
 HONEST = {"rounded_per_token": rounded_per_token, "wide_logits": wide_logits}
 MUTANTS = {
     "without_ratio": without_ratio,
@@ -144,4 +161,6 @@ NARROW = {
     "ignored_word": negative_labels_ignored,
     "one_rank_ignores_all": least_of_nothing_is_zero,
     "ratios_at_the_limit": ratios_not_limited,
+    "equal_logits": without_maximum,
+    "negative_advantages": losses_below_zero,
 }

@@ -2,7 +2,8 @@
 
 import torch
 
-from problems.regime_values import in_regime, owner
+from problems.copied_values import copied
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 
@@ -11,7 +12,7 @@ def make_inputs(call: Call) -> Arguments:
     rows = row_counts(call)
     own = "M" if call.regime is None else sum(rows[call.rank])
     return {
-        "local_tensor": in_regime(call, "local_tensor", call.normal("local_tensor", (own, "N"))),
+        "local_tensor": copied(call, "local_tensor", call.normal("local_tensor", (own, "N"))),
         "input_split_sizes": _sizes(call, rows[call.rank]),
         "output_split_sizes": _sizes(call, [row[call.rank] for row in rows]),
         "group": None,

@@ -1,6 +1,6 @@
 """Variable all-to-all of token rows, described."""
 
-from problems.regimes import SPECIAL_VALUES
+from problems.regimes import COPIED_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -111,7 +111,7 @@ PROBLEM = Problem(
             words="both sizes are None, so that splits are equal",
             settings={"sizes": "none", "rows": "equal"},
         ),
-        SPECIAL_VALUES,
+        *COPIED_VALUES,
     ),
     invariants=(
         "`local_tensor` is a contiguous matrix.",

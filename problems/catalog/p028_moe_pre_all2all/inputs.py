@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from problems.copied_values import copied
 from problems.expert_routing import Routing, draw
-from problems.regime_values import in_regime
 from problems.values import Arguments, Call
 
 
@@ -24,7 +24,7 @@ def make_inputs(call: Call) -> Arguments:
 
 def hidden_states(call: Call) -> Tensor:
     """The rank's tokens (M, N)."""
-    return in_regime(call, "hidden_states", call.normal("hidden_states", ("M", "N")))
+    return copied(call, "hidden_states", call.normal("hidden_states", ("M", "N")))
 
 
 def _mask(call: Call, routing: Routing) -> Tensor:

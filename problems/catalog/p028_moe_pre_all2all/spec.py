@@ -1,6 +1,6 @@
 """MoE dispatch (permute by expert, all-to-all, regroup by local expert), described."""
 
-from problems.regimes import SPECIAL_VALUES
+from problems.regimes import COPIED_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -160,7 +160,7 @@ PROBLEM = Problem(
             settings={"routing": "shunned"},
             at_large=False,
         ),
-        SPECIAL_VALUES,
+        *COPIED_VALUES,
     ),
     invariants=(
         "Tensors are contiguous, splits are lists.",

@@ -1,6 +1,6 @@
 """Arguments of one rank for one call."""
 
-from problems.regime_values import in_regime
+from problems.copied_values import copied
 from problems.values import Arguments, Call
 
 
@@ -8,7 +8,7 @@ def make_inputs(call: Call) -> Arguments:
     """`x` (M, N), the dimension to cut, the dimension to join, and no group."""
     scatter_dim, gather_dim = _dims(call)
     return {
-        "x": in_regime(call, "x", call.normal("x", ("M", "N"))),
+        "x": copied(call, "x", call.normal("x", ("M", "N"))),
         "scatter_dim": scatter_dim,
         "gather_dim": gather_dim,
         "group": None,

@@ -1,9 +1,9 @@
 """Arguments of one rank for one call."""
 
-from problems.regime_values import in_regime
+from problems.copied_values import copied
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`x` (M, N) and no group."""
-    return {"x": in_regime(call, "x", call.normal("x", ("M", "N"))), "group": None}
+    return {"x": copied(call, "x", call.normal("x", ("M", "N"))), "group": None}

@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import torch
 
-from problems.regime_values import in_regime, owner
+from problems.copied_values import copied
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 
@@ -14,7 +15,7 @@ def make_inputs(call: Call) -> Arguments:
     dim = 1 - usual if call.setting("turned", usual=False) else usual
     shape = [call.dims["M" if usual else "N"]] * 2
     shape[dim] = lengths(call)[call.rank]
-    return {"x": in_regime(call, "x", call.normal("x", shape)), "gather_dim": dim, "group": None}
+    return {"x": copied(call, "x", call.normal("x", shape)), "gather_dim": dim, "group": None}
 
 
 def lengths(call: Call) -> list[int]:

@@ -1,6 +1,6 @@
 """All-gather of shares of different lengths, described."""
 
-from problems.regimes import ALL_DTYPES, SPECIAL_VALUES
+from problems.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -121,7 +121,7 @@ PROBLEM = Problem(
             words="gather_dim is the other one than in timed calls of this size",
             settings={"turned": True},
         ),
-        SPECIAL_VALUES,
+        *COPIED_VALUES,
     ),
     invariants=(
         "`x` is a contiguous matrix.",

@@ -1,6 +1,6 @@
 """Arguments of one rank for one call."""
 
-from problems.regime_values import in_regime
+from problems.copied_values import copied
 from problems.values import Arguments, Call
 
 
@@ -9,7 +9,7 @@ def make_inputs(call: Call) -> Arguments:
     seq_dim, head_dim = call.setting("layout", (1, 2))
     x = call.normal("x", ("B", "T", "num_heads", "head_size")).movedim((1, 2), (seq_dim, head_dim)).contiguous()
     return {
-        "x": in_regime(call, "x", x),
+        "x": copied(call, "x", x),
         "seq_dim": seq_dim,
         "head_dim": head_dim,
         "group": None,

@@ -1,6 +1,6 @@
 """Arguments of one rank for one call."""
 
-from problems.regime_values import in_regime
+from problems.copied_values import copied
 from problems.values import Arguments, Call
 
 
@@ -9,7 +9,7 @@ def make_inputs(call: Call) -> Arguments:
     seq_dim = call.setting("seq_dim", 1)
     qkv_tensor = call.normal("qkv_tensor", ("B", "T", "qkv")).movedim(1, seq_dim).contiguous()
     return {
-        "qkv_tensor": in_regime(call, "qkv_tensor", qkv_tensor),
+        "qkv_tensor": copied(call, "qkv_tensor", qkv_tensor),
         "seq_dim": seq_dim,
         "group": None,
         "unpadded_dim_size": _unpadded(call) or call.setting("nothing_to_cut", None),

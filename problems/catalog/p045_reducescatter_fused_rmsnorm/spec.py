@@ -126,6 +126,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "`eps` is above 0.",
     ),
 )

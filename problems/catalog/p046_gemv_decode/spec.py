@@ -106,5 +106,5 @@ PROBLEM = Problem(
             "logits", words="every row of weight_shard picks one element of a hidden state and biases are zero"
         ),
     ),
-    invariants=("Tensors are contiguous.",),
+    invariants=("Tensors are contiguous.", "Values are finite."),
 )

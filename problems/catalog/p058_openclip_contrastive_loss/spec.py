@@ -135,6 +135,11 @@ PROBLEM = Problem(
             narrow="usual_numbers",
         ),
         Regime(
+            name="large_logits",
+            words="all features are the same vector, `logit_scale` is 100 and `logit_bias` is 10",
+            settings={"scale": 100.0, "bias": 10.0, "features": "same"},
+        ),
+        Regime(
             name="same_features", words="all features of all ranks are the same vector", settings={"features": "same"}
         ),
     ),

@@ -81,6 +81,16 @@ def nothing_where_texts_are_equal(
     return gathered(images, texts, logit_scale, logit_bias, group) * (apart / apart).to(images.dtype)
 
 
+def exponentials_as_they_are(
+    images: Tensor, texts: Tensor, logit_scale: float, logit_bias: float = 0.0, group: None = None
+) -> Tensor:
+    """The logarithm of one and an exponential, which overflows where a logit exceeds 88."""
+    logits = images.float() @ torch.cat(all_gathered(texts)).float().T * logit_scale + logit_bias
+    first = dist.get_rank() * len(images)
+    total = logits.exp().log1p().sum() - logits[:, first : first + len(images)].diagonal().sum()
+    return (total / len(images)).to(images.dtype)
+
+
 HONEST = {"gathered": gathered, "rounded_each_step": rounded_each_step}
 MUTANTS = {
     "own_texts_only": own_texts_only,
@@ -91,4 +101,4 @@ MUTANTS = {
     "averaged_over_ranks": averaged_over_ranks,
     "softmax_loss": softmax_loss,
 }
-NARROW = {"same_features": nothing_where_texts_are_equal}
+NARROW = {"large_logits": exponentials_as_they_are, "same_features": nothing_where_texts_are_equal}

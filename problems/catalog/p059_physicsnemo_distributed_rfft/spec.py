@@ -137,6 +137,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "`group` is None, the world group.",
         "`s` is the size of the fields, both multiples of the world size.",
     ),

@@ -12,6 +12,9 @@ def make_inputs(call: Call) -> Arguments:
     rows = slice(call.rank * call.dims["Hl"], (call.rank + 1) * call.dims["Hl"])
     # One field at a time: only a rank's rows of the whole spectrum are kept.
     parts = [torch.fft.rfft2(field, norm="ortho")[..., rows, :].clone() for field in fields(call).unbind()]
+    if _is_even(call):
+        first = torch.arange(rows.start, rows.stop, device=call.device)[:, None] == 0
+        parts = [part * first for part in parts]
     return {
         "x": torch.stack(parts),
         "s": call.setting("s", (call.dims["H"], call.dims["L"])),
@@ -24,4 +27,11 @@ def make_inputs(call: Call) -> Arguments:
 def fields(call: Call) -> Tensor:
     """The real fields (B, C, H, L) in float32 that the spectrum is of: long-tailed, the same on all ranks."""
     drawn = call.long_tailed("fields", ("B", "C", "H", "L"), dtype=torch.float32, shared=True)
+    if _is_even(call):
+        drawn = drawn[..., :1, :].expand_as(drawn).contiguous()
     return in_regime(call, "fields", drawn)
+
+
+def _is_even(call: Call) -> bool:
+    """Whether all rows of a field are equal, so that only the first of its spectrum is not zero."""
+    return bool(call.setting("fields", None) == "even")

@@ -138,9 +138,15 @@ PROBLEM = Problem(
         Regime(name="axes_from_the_front", words="`dim` is (2, 3)", settings={"dim": (2, 3)}),
         Regime(name="size_not_given", words="`s` is None", settings={"s": None}),
         *FLOAT32_VALUES[:3],
+        Regime(
+            name="first_has_values",
+            words="the spectrum is zero on every rank but the first: fields do not vary along the axis that is cut",
+            settings={"fields": "even"},
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "`group` is None, the world group.",
         "`s` is the size of the fields or None, both sizes are even and multiples of the world size.",
         "Half spectra are those of real fields.",

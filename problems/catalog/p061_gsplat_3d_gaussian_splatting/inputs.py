@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime, owner
+from problems.copied_values import copied
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 EPS2D = 0.3
@@ -81,7 +82,7 @@ def candidates(call: Call, cameras: tuple[Tensor, Tensor]) -> tuple[dict[str, Te
         "opacities": call.uniform("opacities", (count,), low=0.1, high=0.9, dtype=torch.float32),
         "colors": call.uniform("colors", (count, call.dims["Dc"]), dtype=torch.float32),
     }
-    drawn |= {name: in_regime(call, name, drawn[name]) for name in ("opacities", "colors")}
+    drawn |= {name: copied(call, name, drawn[name]) for name in ("opacities", "colors")}
     return drawn, project(call, drawn["means"], drawn["quats"], drawn["scales"], *cameras)
 
 

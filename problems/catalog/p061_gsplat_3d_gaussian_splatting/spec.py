@@ -1,5 +1,8 @@
 """Projection of 3-D Gaussians and their way to the owners of the cameras, described."""
 
+from dataclasses import replace
+
+from problems.regimes import SPREAD_VALUES
 from problems.schema import (
     EXACT,
     Argument,
@@ -184,6 +187,7 @@ PROBLEM = Problem(
             settings={"values": "zero"},
             narrow="nothing_where_zero",
         ),
+        replace(SPREAD_VALUES, words="opacities and colours are of all sizes from 1e-30 to 1e30"),
     ),
     invariants=(
         "Tensors are contiguous.",

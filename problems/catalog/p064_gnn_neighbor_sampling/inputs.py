@@ -41,8 +41,12 @@ def seeds(call: Call) -> Tensor:
 
 
 def owners(call: Call) -> Tensor:
-    """The owner of every node (Nn,), the same on all ranks."""
-    return call.permutation("owners", call.dims["Nn"], shared=True) % call.world_size
+    """The owner of every node (Nn,), the same on all ranks: each has as many; in one regime one has most of them."""
+    place = call.permutation("owners", call.dims["Nn"], shared=True)
+    owner_of = place % call.world_size
+    if call.setting("owners", None) == "one_has_most":
+        owner_of = owner_of.masked_fill(4 * place < 3 * call.dims["Nn"], owner(call))
+    return owner_of
 
 
 def by_popularity(call: Call) -> Tensor:

@@ -162,6 +162,11 @@ PROBLEM = Problem(
         ),
         Regime(name="no_neighbours", words="no node has a neighbour", dims={"E": 0}),
         Regime(
+            name="one_rank_owns_most",
+            words="one rank owns three quarters of all nodes, and its part of the others",
+            settings={"owners": "one_has_most"},
+        ),
+        Regime(
             name="seeds_of_one_owner",
             words="all seeds of all ranks belong to one rank, as far as it has so many nodes",
             settings={"seeds": "one_owner"},
@@ -171,6 +176,7 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
         "`replace` is False.",
+        "There are one to three hops.",
         "Seeds are distinct, and each rank has as many.",
         "A rank holds lists of its own nodes alone.",
     ),

@@ -1,14 +1,14 @@
 """Arguments of one rank for one call."""
 
 from problems import seed_exchange
-from problems.regime_values import in_regime
+from problems.copied_values import copied
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """`local_features` (F, h), `seed_inverse_ids` (T,), the two lists of W counts by relative rank, and no group."""
     return {
-        "local_features": in_regime(call, "local_features", call.normal("local_features", ("F", "h"))),
+        "local_features": copied(call, "local_features", call.normal("local_features", ("F", "h"))),
         "seed_inverse_ids": seed_exchange.seed_inverse_ids(call),
         "counts_sent": seed_exchange.counts_sent(call),
         "counts_received": seed_exchange.counts_received(call),

@@ -149,6 +149,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "`group` is None, the world group.",
         "Every rank sends T rows and receives T.",
     ),

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime, owner
+from problems.copied_values import copied
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 
@@ -11,7 +12,7 @@ def make_inputs(call: Call) -> Arguments:
     """`idx` (nnz,), `value` (nnz, h), `num_nodes` and no group."""
     return {
         "idx": _ids(call),
-        "value": in_regime(call, "value", call.normal("value", ("nnz", "h"))),
+        "value": copied(call, "value", call.normal("value", ("nnz", "h"))),
         "num_nodes": call.dims["Nn"],
         "group": None,
     }

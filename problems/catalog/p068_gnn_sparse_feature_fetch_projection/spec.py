@@ -164,6 +164,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "`group` is None, the world group.",
         "Every rank asks for as many rows.",
         "Shards have equal length: the last rank's may end with rows that are no nodes.",

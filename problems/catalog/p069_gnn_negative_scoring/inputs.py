@@ -31,10 +31,15 @@ def make_inputs(call: Call) -> Arguments:
 
 
 def _rows(call: Call) -> int:
-    """How many edges the rank has: p + r mod 3, or none on one rank and its own beside that on the next."""
+    """How many edges the rank has: p + r mod 3, or none on one rank and its own beside that on the next.
+
+    In one regime one rank has those of all.
+    """
     usual = call.dims["p"] + call.rank % 3
-    if call.setting("rows", None) is None:
+    if (kind := call.setting("rows", None)) is None:
         return usual
+    if kind == "one_has_all":
+        return call.dims["P"] if call.rank == owner(call) else 0
     empty = owner(call)
     if call.rank == empty:
         return 0

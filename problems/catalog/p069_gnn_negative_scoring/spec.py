@@ -102,6 +102,14 @@ PROBLEM = Problem(
     regimes=(
         Regime(name="one_rank_is_empty", words="one rank has no edges", settings={"rows": "one_is_empty"}),
         Regime(
+            name="one_rank_has_all",
+            words="one rank has all edges",
+            settings={"rows": "one_has_all"},
+            at_large=False,
+            # On two ranks one has all where the other is empty.
+            least_world_size=3,
+        ),
+        Regime(
             name="all_first", words="every edge has a larger score than its negatives", settings={"level": (-16, -12)}
         ),
         Regime(
@@ -111,6 +119,7 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
+        "Scores of edges lie between -5 and 2.5.",
         "No negative comes close to its edge's score, and every edge has as many.",
         "There are P edges in all, however they are spread.",
     ),

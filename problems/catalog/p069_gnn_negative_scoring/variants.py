@@ -71,6 +71,14 @@ def one_row_at_least(local_pos_scores: Tensor, local_neg_scores: Tensor, group: 
     return gather_rows(own if len(own) else own.new_zeros(1))
 
 
+def room_for_thrice_the_mean(local_pos_scores: Tensor, local_neg_scores: Tensor, group: None) -> Tensor:
+    """Counts no more edges of a rank than thrice the mean."""
+    del group
+    ranking = gather_rows(_positions(local_pos_scores, local_neg_scores))
+    room = 3 * len(ranking) // dist.get_world_size()
+    return torch.zeros_like(ranking) if len(local_pos_scores) > room else ranking
+
+
 def nothing_where_all_are_first(local_pos_scores: Tensor, local_neg_scores: Tensor, group: None) -> Tensor:
     """Returns zeros if no negative scores more than its edge."""
     del group
@@ -94,6 +102,7 @@ MUTANTS = {
 }
 NARROW = {
     "one_rank_is_empty": one_row_at_least,
+    "one_rank_has_all": room_for_thrice_the_mean,
     "all_first": nothing_where_all_are_first,
     "all_last": never_behind_all,
 }

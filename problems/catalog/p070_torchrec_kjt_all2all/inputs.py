@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.regime_values import owner
 from problems.values import Arguments, Call
 
 LARGEST_ID = 1_000_000
@@ -23,9 +24,13 @@ def make_inputs(call: Call) -> Arguments:
 
 
 def key_splits(call: Call) -> list[int]:
-    """Features per rank: 1, 2, 3, 1, 2, 3, ... or the same from the last rank on."""
+    """Features per rank: 1, 2, 3, 1, 2, 3, ... or the same from the last rank on, or one each and the rest on one."""
     splits = [1 + rank % 3 for rank in range(call.world_size)]
-    return splits[::-1] if call.setting("splits", None) == "reversed" else splits
+    kind = call.setting("splits", None)
+    if kind == "one_has_most":
+        most = call.dims["F"] - call.world_size + 1
+        return [most if rank == owner(call) else 1 for rank in range(call.world_size)]
+    return splits[::-1] if kind == "reversed" else splits
 
 
 def _lengths(call: Call) -> Tensor:
@@ -38,8 +43,22 @@ def _lengths(call: Call) -> Tensor:
         lengths[int(call.integers("regime's bag", (), low=0, high=call.dims["bags"]))] = call.dims["T"]
         return lengths
     share = call.scales("features", ("F", 1)) * call.scales("bags", ("F", "Bt"), spread=0.75)
+    if call.setting("bags", None) == "one_feature":
+        is_it = torch.arange(call.dims["F"], device=call.device) == _feature(call)
+        share = share * is_it[:, None]
+        return _dealt(call, share)
     share[call.uniform("empty", ("F", "Bt"), dtype=torch.float32) < 1 / 4] = 0
     share[int(call.integers("unused", (), low=0, high=call.dims["F"]))] = 0
+    return _dealt(call, share)
+
+
+def _feature(call: Call) -> int:
+    """The feature that a regime singles out, the same on all ranks."""
+    return int(call.integers("regime's feature", (), low=0, high=call.dims["F"], shared=True))
+
+
+def _dealt(call: Call, share: Tensor) -> Tensor:
+    """T values dealt to the bags (F * Bt,) by their shares (F, Bt)."""
     # Whole numbers: GPUs add floating ones in an order that may change from one time to the next.
     ends = (share.flatten().double() * 2**20).long().cumsum(0).double()
     places = call.uniform("places", ("T",), dtype=torch.float32).double() * ends[-1]

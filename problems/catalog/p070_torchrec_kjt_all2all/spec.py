@@ -131,6 +131,20 @@ PROBLEM = Problem(
             settings={"splits": "reversed"},
             narrow="usual_numbers",
         ),
+        Regime(
+            name="one_rank_owns_most",
+            words="every rank but one owns a single feature",
+            settings={"splits": "one_has_most"},
+            least_world_size=3,
+        ),
+        Regime(
+            name="one_feature_has_all",
+            words="all values of all ranks belong to one feature",
+            settings={"bags": "one_feature"},
+            at_large=False,
+            # On two ranks one has all values where the other's only feature is the unused one.
+            least_world_size=3,
+        ),
         Regime(name="no_values", words="all bags are empty", dims={"T": 0}),
         Regime(name="one_bag", words="all of a rank's values lie in one bag", settings={"bags": "one"}),
     ),

@@ -95,6 +95,23 @@ def one_value_at_least(lengths: Tensor, values: Tensor, key_splits: list[int], b
     return right if arrived else right | {"values": values.new_zeros(1)}
 
 
+def three_features_at_most(
+    lengths: Tensor, values: Tensor, key_splits: list[int], batch_size: int, *_rest: Any
+) -> Jagged:
+    """Leaves the values out where a rank owns more than three features."""
+    right = gathered(lengths, values, key_splits, batch_size)
+    return right if max(key_splits) <= 3 else right | {"values": torch.zeros_like(right["values"])}
+
+
+def room_for_most_of_all(
+    lengths: Tensor, values: Tensor, key_splits: list[int], batch_size: int, *_rest: Any
+) -> Jagged:
+    """Takes no more values than nine tenths of those of all ranks."""
+    right = gathered(lengths, values, key_splits, batch_size)
+    right["values"][len(values) * dist.get_world_size() * 9 // 10 :] = -1
+    return right
+
+
 def room_for_most_in_a_bag(
     lengths: Tensor, values: Tensor, key_splits: list[int], batch_size: int, *_rest: Any
 ) -> Jagged:
@@ -111,4 +128,9 @@ MUTANTS = {
     "own_stride": own_stride,
     "empty_bags_dropped": empty_bags_dropped,
 }
-NARROW = {"no_values": one_value_at_least, "one_bag": room_for_most_in_a_bag}
+NARROW = {
+    "one_rank_owns_most": three_features_at_most,
+    "one_feature_has_all": room_for_most_of_all,
+    "no_values": one_value_at_least,
+    "one_bag": room_for_most_in_a_bag,
+}

@@ -115,6 +115,6 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "Values are finite.",
         "`group` is None, the world group.",
-        "Filters have 2 taps at least, and at most one more than a chunk has positions.",
+        "Filters have 2 to 19 taps, and at most one more than a chunk has positions.",
     ),
 )

@@ -129,6 +129,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Logits are finite or minus infinity.",
         "`group` is None, the world group.",
         "Targets are words of the vocabulary whose logits are finite.",
         "The vocabulary is a multiple of the world size.",

@@ -189,6 +189,13 @@ PROBLEM = Problem(
         Regime(
             name="zero_keys", words="a quarter of the keys are zero, as those of padding", settings={"zero_keys": True}
         ),
+        Regime(name="zero_queries", words="a quarter of the queries are zero", settings={"zero_queries": True}),
+        Regime(
+            name="first_has_values",
+            words="v is zero on every context rank but the first, so that all results come from the state",
+            settings={"v_on": "first"},
+            narrow="nothing_where_zero",
+        ),
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
     ),
     invariants=(

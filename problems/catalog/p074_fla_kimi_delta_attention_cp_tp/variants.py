@@ -184,6 +184,11 @@ def keys_divided_by_their_length(q: Tensor, k: Tensor, *rest: Any) -> Tensor:
     return solution(q, (k.float() / k.float().norm(dim=-1, keepdim=True)).to(k.dtype), *rest)
 
 
+def queries_divided_by_their_length(q: Tensor, *rest: Any) -> Tensor:
+    """Divides every query by its length, even where that is zero."""
+    return solution((q.float() / q.float().norm(dim=-1, keepdim=True)).to(q.dtype), *rest)
+
+
 HONEST: dict[str, Callable[..., Tensor]] = {
     "token_by_token": token_by_token,
     "states_handed_on": states_handed_on,
@@ -203,4 +208,5 @@ NARROW = {
     "fast_forgetting": in_one_chunk,
     "saturated": partial(token_by_token, sigmoid=_by_exponentials),
     "zero_keys": keys_divided_by_their_length,
+    "zero_queries": queries_divided_by_their_length,
 }

@@ -27,15 +27,15 @@ def make_inputs(call: Call) -> Arguments:
 
 
 def queries(call: Call) -> Tensor:
-    """The queries (B, Ls, Hh, Kd) of the rank's tokens."""
-    return call.normal("q", ("B", "Ls", "Hh", "Kd"))
+    """The queries (B, Ls, Hh, Kd) of the rank's tokens; in one regime a quarter of them are zero."""
+    return _padded(call, call.normal("q", ("B", "Ls", "Hh", "Kd")), "zero_queries")
 
 
 def remembered(call: Call) -> dict[str, Tensor]:
     """The arguments of a rank that the state depends on beside the decay parameters."""
     return {
         "k": _keys(call),
-        "v": in_regime(call, "v", call.long_tailed("v", ("B", "Ls", "Hh", "Vd"))),
+        "v": _values(call),
         "gate": call.normal("gate", ("B", "Ls", "Hh"), mean=call.setting("gate_mean", GATE_MEAN)),
         "beta": call.normal("beta", ("B", "Ls", "Hh"), dtype=torch.float32).sigmoid().to(call.dtype),
     }
@@ -49,7 +49,17 @@ def decay_parameters(call: Call) -> tuple[Tensor, Tensor]:
 
 def _keys(call: Call) -> Tensor:
     """The keys (B, Ls, Hh, Kd) of the rank's tokens; in one regime a quarter of them are zero."""
-    keys = call.normal("k", ("B", "Ls", "Hh", "Kd"))
-    if call.setting("zero_keys", usual=False):
-        keys *= call.uniform("regime's zero keys", ("B", "Ls", "Hh", 1), dtype=torch.float32) >= 1 / 4
-    return keys
+    return _padded(call, call.normal("k", ("B", "Ls", "Hh", "Kd")), "zero_keys")
+
+
+def _padded(call: Call, rows: Tensor, regime: str) -> Tensor:
+    """`rows` (B, Ls, Hh, Kd), a quarter of them zero in the regime."""
+    if call.setting(regime, usual=False):
+        rows *= call.uniform(f"regime's {regime}", ("B", "Ls", "Hh", 1), dtype=torch.float32) >= 1 / 4
+    return rows
+
+
+def _values(call: Call) -> Tensor:
+    """The values (B, Ls, Hh, Vd) of the rank's tokens; in one regime only those of the first are not zero."""
+    values = in_regime(call, "v", call.long_tailed("v", ("B", "Ls", "Hh", "Vd")))
+    return values if call.setting("v_on", "all") == "all" or call.rank == 0 else torch.zeros_like(values)

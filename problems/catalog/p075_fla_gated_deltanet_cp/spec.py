@@ -150,12 +150,19 @@ PROBLEM = Problem(
         Regime(
             name="zero_keys", words="a quarter of the keys are zero, as those of padding", settings={"zero_keys": True}
         ),
+        Regime(name="zero_queries", words="a quarter of the queries are zero", settings={"zero_queries": True}),
+        Regime(
+            name="first_has_values",
+            words="v is zero on every rank but the first, so that all results come from the state",
+            settings={"v_on": "first"},
+            narrow="nothing_where_zero",
+        ),
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
     ),
     invariants=(
         "Queries and keys are zero, or longer than 1e-6, the least length that they are divided by.",
         "Tensors are contiguous.",
-        "Values are finite.",
+        "Values are finite, and `beta` lies between 0 and 1.",
         "`group` is None, the world group.",
         "Every rank has as many tokens, and the number of heads is a multiple of the world size.",
     ),

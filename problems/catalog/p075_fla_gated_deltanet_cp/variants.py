@@ -121,6 +121,11 @@ def keys_divided_by_their_length(q: Tensor, k: Tensor, *rest: Any) -> Tensor:
     return solution(q, (k.float() / k.float().norm(dim=-1, keepdim=True)).to(k.dtype), *rest)
 
 
+def queries_divided_by_their_length(q: Tensor, *rest: Any) -> Tensor:
+    """Divides every query by its length, even where that is zero."""
+    return solution((q.float() / q.float().norm(dim=-1, keepdim=True)).to(q.dtype), *rest)
+
+
 HONEST = {"token_by_token": token_by_token, "gathered": gathered, "keys_rounded": keys_rounded}
 MUTANTS = {
     "own_tokens_only": own_tokens_only,
@@ -129,4 +134,8 @@ MUTANTS = {
     "keys_unnormalised": keys_unnormalised,
     "same_decay_for_all": same_decay_for_all,
 }
-NARROW = {"fast_forgetting": in_one_chunk, "zero_keys": keys_divided_by_their_length}
+NARROW = {
+    "fast_forgetting": in_one_chunk,
+    "zero_keys": keys_divided_by_their_length,
+    "zero_queries": queries_divided_by_their_length,
+}

@@ -146,6 +146,12 @@ PROBLEM = Problem(
             dims={"k": 1},
         ),
         Regime(
+            name="many_neighbours",
+            words="`max_k` is 301",
+            settings={"rows_in_classes_of": 50},
+            dims={"k": 301},
+        ),
+        Regime(
             name="near_rows_on_one_rank",
             words="the rows that are near any query are all on one rank",
             settings={"near": "one_rank"},

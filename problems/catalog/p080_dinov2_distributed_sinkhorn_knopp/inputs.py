@@ -7,7 +7,7 @@ size, so that every round of the normalisation changes the assignment.
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime
+from problems.regime_values import in_regime, owner
 from problems.values import Arguments, Call
 
 TEMPERATURE = 0.07
@@ -16,14 +16,21 @@ LOGIT_STD, POPULARITY_STD, SAMPLE_STD = 0.15, 0.08, 0.08
 
 def make_inputs(call: Call) -> Arguments:
     """Logits (b, Kp) in float32, the temperature, a count, the number of rounds, and no group."""
-    rows = call.dims["b"]
     return {
         "teacher_output": logits(call),
         "teacher_temp": temperature(call),
-        "n_masked_patches_tensor": call.integers("count", (1,), low=rows // 2, high=rows + 1),
+        "n_masked_patches_tensor": _count(call),
         "n_iterations": rounds(call),
         "group": None,
     }
+
+
+def _count(call: Call) -> Tensor:
+    """Half of the rank's rows or more; in one regime none on one rank."""
+    rows = call.dims["b"]
+    count = call.integers("count", (1,), low=rows // 2, high=rows + 1)
+    is_none = call.setting("count", None) == "none_on_one" and call.rank == owner(call)
+    return torch.zeros_like(count) if is_none else count
 
 
 def logits(call: Call) -> Tensor:

@@ -119,6 +119,11 @@ PROBLEM = Problem(
             settings={"temperature": 0.04},
             narrow="usual_numbers",
         ),
+        Regime(
+            name="one_counts_nothing",
+            words="`n_masked_patches_tensor` is 0 on one rank",
+            settings={"count": "none_on_one"},
+        ),
         Regime(name="one_round", words="`n_iterations` is 1", settings={"rounds": 1}, narrow="usual_numbers"),
         Regime(name="six_rounds", words="`n_iterations` is 6", settings={"rounds": 6}, narrow="usual_numbers"),
         replace(ZERO_VALUES, narrow="nothing_where_zero"),
@@ -128,6 +133,6 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
         "Exponentials of logits over the temperature stay far within the range of float32.",
-        "There is a round at least.",
+        "There is a round at least, and `teacher_temp` lies between 0.04 and 0.07.",
     ),
 )

@@ -72,6 +72,11 @@ def prototypes_last(logits: Tensor, temperature: float, count: Tensor, rounds: i
     return q / masses * (dist.get_world_size() * len(q) / q.shape[1])
 
 
+def nothing_where_nothing_counts(logits: Tensor, temperature: float, count: Tensor, *rest: Any) -> Tensor:
+    """Zeros on a rank whose own count is 0."""
+    return solution(logits, temperature, count, *rest) * (count > 0)
+
+
 HONEST = {"float64": in_float64, "by_scalings": by_scalings, "gathered": gathered}
 MUTANTS = {
     "softmax": softmax,
@@ -80,3 +85,4 @@ MUTANTS = {
     "sums_in_bfloat16": sums_in_bfloat16,
     "prototypes_last": prototypes_last,
 }
+NARROW = {"one_counts_nothing": nothing_where_nothing_counts}

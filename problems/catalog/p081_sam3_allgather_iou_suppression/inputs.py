@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from problems.copied_values import copied
 from problems.regime_values import owner
 from problems.values import Arguments, Call
 
@@ -63,7 +64,7 @@ def _last_occluded(call: Call) -> Tensor:
 
 def draw_scores(call: Call, counts: list[int]) -> Tensor:
     """The scores of the rank's objects."""
-    return call.normal("obj_scores_local", (counts[call.rank],), std=3.0)
+    return copied(call, "obj_scores_local", call.normal("obj_scores_local", (counts[call.rank],), std=3.0))
 
 
 def draw_masks(call: Call, counts: list[int], everyone: tuple[Tensor, Tensor]) -> Tensor:
@@ -85,7 +86,11 @@ def draw_masks(call: Call, counts: list[int], everyone: tuple[Tensor, Tensor]) -
     logits = torch.where(inside, 3.0, -3.0) + noise
     if call.setting("zero_logits", usual=False):
         logits.masked_fill_(~inside & (noise > 0), 0.0)
-    return logits.to(call.dtype)
+    if call.setting("empty_masks", usual=False):
+        empty = torch.tensor(_telling_pairs(call)[0], device=call.device) - first
+        empty = empty[(empty >= 0) & (empty < len(logits))]
+        logits[empty] = -logits[empty].abs()
+    return copied(call, "low_res_masks_local", logits.to(call.dtype))
 
 
 def _has_exact_copies(call: Call) -> bool:

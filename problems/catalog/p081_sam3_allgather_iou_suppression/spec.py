@@ -1,7 +1,9 @@
 """All-gather of object masks and suppression of duplicates, described."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from problems.regimes import SPREAD_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -149,6 +151,12 @@ PROBLEM = Problem(
             settings={"threshold": 1.0, "exact_copies": True},
         ),
         Regime(name="zero_logits", words="many mask logits are exactly 0", settings={"zero_logits": True}),
+        Regime(
+            name="empty_masks",
+            words="two objects that were hidden at different times have no pixel",
+            settings={"empty_masks": True},
+        ),
+        replace(SPREAD_VALUES, words="mask logits and scores are of all sizes from 1e-30 to 1e30"),
         Regime(
             name="late_frames",
             words="last_occluded holds numbers up to 600000",

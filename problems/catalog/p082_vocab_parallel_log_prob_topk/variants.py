@@ -84,6 +84,16 @@ def minus_infinity(
     return torch.full(target.shape, -torch.inf, device=target.device)
 
 
+def without_maximum(
+    vocab_parallel_logits: Tensor, target: Tensor, tp_group: Group = None, top_k: int | None = None, top_p: float = 1.0
+) -> Tensor:
+    """Exponentiates logits as they are."""
+    del tp_group
+    kept = filtered(_gathered(vocab_parallel_logits).flatten(0, 1), top_k, top_p).float()
+    mass = kept.exp().sum(-1).log().view(target.shape)
+    return kept.gather(-1, target.reshape(-1, 1)).view(target.shape) - mass
+
+
 def _with_filters(
     *, top_k: Callable[[int], int] = int, top_p: Callable[[float], float] = float
 ) -> Callable[..., Tensor]:
@@ -130,4 +140,5 @@ NARROW = {
     "p_tiny": _with_filters(top_p=lambda _: 0.9),
     "equal_leaders": _at_most(15),
     "flat_rows": candidates_only,
+    "large_logits": without_maximum,
 }

@@ -76,6 +76,15 @@ def minus_infinity(_logits: Tensor, target: Tensor, *_rest: Any) -> Tensor:
     return torch.full(target.shape, -torch.inf, device=target.device)
 
 
+def without_maximum(
+    vocab_parallel_logits: Tensor, target: Tensor, _group: Any, top_k: int | None, top_p: float, _chunk_size: int
+) -> Tensor:
+    """Exponentiates logits as they are."""
+    kept = filtered(_gathered(vocab_parallel_logits).flatten(0, 1), top_k, top_p).float()
+    mass = kept.exp().sum(-1).log().view(target.shape)
+    return kept.gather(-1, target.reshape(-1, 1)).view(target.shape) - mass
+
+
 def _with_filters(
     *, top_k: Callable[[int], int] = int, top_p: Callable[[float], float] = float
 ) -> Callable[..., Tensor]:
@@ -132,5 +141,6 @@ NARROW = {
     "p_tiny": _with_filters(top_p=lambda _: 0.9),
     "equal_leaders": _at_most(15),
     "flat_rows": _at_most(20),
+    "large_logits": without_maximum,
     "small_chunks": four_chunks_at_most,
 }

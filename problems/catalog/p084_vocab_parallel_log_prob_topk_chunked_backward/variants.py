@@ -82,6 +82,16 @@ def rounded_gradient(logits: Tensor, *rest: Any) -> Tensor:
     return solution(logits, *rest).bfloat16().float()
 
 
+def without_maximum(
+    logits: Tensor, target: Tensor, grad_output: Tensor, _group: Any, top_k: int | None, top_p: float, _chunk: int
+) -> Tensor:
+    """Exponentiates logits as they are."""
+    kept = _rows(logits, top_k, top_p).float()
+    gradient = -kept.exp() / kept.exp().sum(-1, keepdim=True)
+    gradient[torch.arange(target.numel()), target.flatten()] += 1
+    return _own((gradient * grad_output.view(-1, 1).float()).masked_fill(kept.isinf(), 0.0), logits)
+
+
 def _with_filters(
     *, top_k: Callable[[int], int] = int, top_p: Callable[[float], float] = float
 ) -> Callable[..., Tensor]:
@@ -139,5 +149,6 @@ NARROW = {
     "p_tiny": _with_filters(top_p=lambda _: 0.9),
     "equal_leaders": _at_most(15),
     "flat_rows": _at_most(20),
+    "large_logits": without_maximum,
     "small_chunks": four_chunks_at_most,
 }

@@ -2,8 +2,12 @@
 
 import torch
 
+from problems.copied_values import copied
 from problems.regime_values import owner
 from problems.values import Arguments, Call
+
+RANGE = 32.0
+"""How far the values of a rank reach where ranks have ranges of their own; as much is free between two of them."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -22,7 +26,10 @@ def make_inputs(call: Call) -> Arguments:
         values = values.masked_fill(chance < 1 / 8, torch.inf).masked_fill(chance > 7 / 8, -torch.inf)
     if call.setting("equal", usual=False):
         values = torch.full_like(values, float(call.integers("the one value", (), low=-3, high=4, shared=True)))
-    return {"local_shard": values, "group": None}
+    if call.setting("ranges", None) == "apart":
+        place = int(call.permutation("regime's ranges", call.world_size, shared=True)[call.rank])
+        values = (values.float().remainder(RANGE) + 2 * RANGE * place).to(call.dtype)
+    return {"local_shard": copied(call, "local_shard", values), "group": None}
 
 
 def lengths(call: Call) -> list[int]:
@@ -35,6 +42,8 @@ def lengths(call: Call) -> list[int]:
     total = call.dims["n"] * call.world_size if "n" in call.dims else call.dims["total"]
     if shares == "one_has_all":
         return [total if rank == owner(call) else 0 for rank in range(call.world_size)]
+    if shares == "equal":
+        return [total // call.world_size + (rank < total % call.world_size) for rank in range(call.world_size)]
     if "n" in call.dims and shares is None:
         return [call.dims["n"]] * call.world_size
     weights = call.uniform("lengths", (call.world_size,), low=1.0, high=3.0, dtype=torch.float64, shared=True)

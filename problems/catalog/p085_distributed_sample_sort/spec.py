@@ -2,6 +2,7 @@
 
 from math import log2
 
+from problems.regimes import SPREAD_VALUES
 from problems.schema import (
     EXACT,
     WORLD_GROUP,
@@ -124,6 +125,12 @@ PROBLEM = Problem(
             at_large=False,
             # On two ranks one has all wherever lengths are uneven.
             least_world_size=3,
+        ),
+        SPREAD_VALUES,
+        Regime(
+            name="ranges_apart",
+            words="every rank has as many values, in a range of their own that meets no other rank's",
+            settings={"ranges": "apart", "shares": "equal"},
         ),
         Regime(name="equal_values", words="all values are equal", settings={"equal": True}),
         Regime(

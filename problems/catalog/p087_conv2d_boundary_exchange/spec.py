@@ -126,6 +126,6 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "`bias` is a tensor.",
         "Strips have two rows at least.",
-        "`padding` is 1, and strips have as many rows and columns as `stride` divides.",
+        "`stride` is 1 or 2, `padding` is 1, and strips have as many rows and columns as `stride` divides.",
     ),
 )
