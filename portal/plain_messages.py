@@ -51,8 +51,9 @@ class PlainTask(Task):  # type: ignore[type-arg]  # Celery's class takes its par
         try:
             return super().retry(*args, **kwargs)
         except Reject as refused:
-            logger.warning("%s stays with the broker, which takes no message: %s", self.name, refused.reason)
-            raise Reject(refused.reason, requeue=True) from refused
+            reason = refused.args[0]
+            logger.warning("%s stays with the broker, which takes no message: %s", self.name, reason)
+            raise Reject(reason, requeue=True) from refused
 
 
 def plain_only(task: Task[Any, Any], app: Celery, consumer: Any, **options: Any) -> Handler:

@@ -76,8 +76,11 @@ class Outbox:
 
         Raises:
             OSError: neither folder nor broker took it.
+            ValueError: it cannot be written, or the site could not read it, as with a number that JSON does not have.
         """
-        self._keep_or_send(fitted(delivery), upload)
+        kept = fitted(delivery)
+        Delivery.from_json(kept.to_json())
+        self._keep_or_send(kept, upload)
 
     def waiting(self) -> list[float]:
         """When each report that is not sent yet was written, in seconds since the epoch."""

@@ -64,11 +64,9 @@ def processes_of(part: str) -> list[int]:
 
 
 def launcher_of(part: str) -> int:
-    """The launcher that has forked its ranks; another one may wait for the next evaluation."""
+    """The youngest launcher that has forked its ranks: of the judge made last; another one may wait for its word."""
     ours = processes_of(part)
-    (launcher,) = {parent for pid in ours if (parent := procfs.parent_of(pid)) in ours}
-    assert launcher is not None
-    return launcher
+    return max({parent for pid in ours if (parent := procfs.parent_of(pid)) in ours and parent is not None}, key=_birth)
 
 
 def ranks_of(part: str) -> list[int]:

@@ -18,12 +18,15 @@ from evaluator.broker import node_config, site_config
 from evaluator.contract import (
     Assignment,
     Backend,
+    ContractError,
     Delivery,
     EvaluationRequest,
     Mode,
     NodeStatus,
     RankState,
     SandboxLevel,
+    Stage,
+    StageTime,
     Upload,
 )
 from evaluator.node.outbox import Outbox
@@ -248,6 +251,17 @@ def test_a_report_at_the_limit_is_taken_whatever_letters_it_has(wide_broker, tmp
 def test_the_nodes_own_log_does_not_make_a_report_too_large():
     long = msgspec.structs.replace(a_delivery(), error_log="\0" * 20_000_000)
     assert len(fitted(long).to_json()) < MOST_BYTES
+
+
+def test_a_report_that_the_site_could_not_read_is_not_sent(tmp_path):
+    """JSON has no infinity: the number becomes null, and the site would refuse the report as malformed."""
+    stages = (StageTime(stage=Stage.BUILDING, seconds=float("inf")),)
+    delivery = a_delivery()
+    endless = msgspec.structs.replace(delivery, report=msgspec.structs.replace(delivery.report, stages=stages))
+    outbox = Outbox(node_app("filesystem://", tmp_path / "broker"), tmp_path / "spool", key="a key")
+    with pytest.raises(ContractError, match="stages"):
+        outbox.deliver(endless)
+    assert not list((tmp_path / "spool").iterdir())
 
 
 def test_damaged_files_in_the_spool_do_not_keep_reports_from_the_site(tmp_path, caplog):
