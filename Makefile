@@ -80,7 +80,7 @@ try-stack: setup ## does the whole chain work here? servers, site and node from 
 # run, exports, the agent loop. links: bytes of the references on NVLink. connections: silent visitors, open live pages.
 # submit: from Submit to the verdict on an idle node.
 WHAT ?= judging
-bench: setup-tests ## measure: WHAT=judging (default), building, launches, oracles, million, boards, pages, intake, nodes, runs, client, links, connections or submit; ARGS="--help" for each
+bench: setup-tests ## measure: WHAT=judging (default), building, launches, oracles, million, boards, pages, intake, nodes, heartbeats, runs, client, links, connections or submit; ARGS="--help" for each
 	@PYTHONPATH=client $(VENV)/python -m tests.bench.$(WHAT) $(ARGS)
 
 MINUTES ?= 20

@@ -2,14 +2,19 @@
 
 import logging
 import os
+import sys
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.signals import setup_logging, task_postrun, task_prerun
+from django.db import close_old_connections
 
 from evaluator.broker import site_config
 from portal.database_away import RetriesInALine
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+
+# Celery would connect to the database for every message anew, which costs PostgreSQL more than the message itself.
+_KEPT_CONNECTIONS = {"CELERY_DB_REUSE_MAX": sys.maxsize}
 
 app = Celery("portal", task_cls="portal.plain_messages:PlainTask")
 
@@ -18,7 +23,14 @@ app = Celery("portal", task_cls="portal.plain_messages:PlainTask")
 def _configure(sender: Celery, **_: object) -> None:
     from django.conf import settings  # noqa: PLC0415 - importing this module must not read the settings
 
-    sender.conf.update(site_config(settings.BROKER_URL, settings.BROKER_DIR))
+    sender.conf.update(site_config(settings.BROKER_URL, settings.BROKER_DIR) | _KEPT_CONNECTIONS)
+
+
+@task_prerun.connect
+@task_postrun.connect
+def _look_at_connections(**_: object) -> None:
+    """As around a web request: a connection that broke or is old is closed, and tried before its next use."""
+    close_old_connections()
 
 
 @setup_logging.connect

@@ -63,7 +63,7 @@ dispatched = Counter("pkb_dispatched", "Messages to nodes that carry work.", ("k
 refused_messages = Counter(
     "pkb_refused_messages", "Ignored messages from nodes, by kind and reason.", ("kind", "reason")
 )
-heartbeats = Counter("pkb_heartbeats", "Accepted heartbeats of nodes.")
+heartbeats = Counter("pkb_heartbeats", "Recorded heartbeats of nodes: of those that wait together, the newest.")
 dispatcher_look_seconds = Histogram(
     "pkb_dispatcher_look_seconds",
     "Duration of one pass of a dispatcher over the queue.",

@@ -61,13 +61,18 @@ def plain_only(task: Task[Any, Any], app: Celery, consumer: Any, **options: Any)
     take = default(task, app, consumer, **options)
 
     def checked(message: Any, body: Any, *rest: Any, **further: Any) -> None:
-        if not task.name.startswith("portal."):
-            raise InvalidTaskError(f"{task.name} is not for messages")
-        if body is not None or not _is_plain(message):
-            raise InvalidTaskError(f"{task.name} came with more than its argument")
+        refuse_unless_plain(task, message, body)
         take(message, body, *rest, **further)
 
     return checked
+
+
+def refuse_unless_plain(task: Task[Any, Any], message: Any, body: Any) -> None:
+    """Look at a message; raises InvalidTaskError where it is more than one of our tasks and its argument."""
+    if not task.name.startswith("portal."):
+        raise InvalidTaskError(f"{task.name} is not for messages")
+    if body is not None or not _is_plain(message):
+        raise InvalidTaskError(f"{task.name} came with more than its argument")
 
 
 def _is_plain(message: Any) -> bool:

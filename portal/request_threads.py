@@ -6,12 +6,16 @@ one borrows it after that (docs/decisions/0030-connections-that-outlive-requests
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from typing import TypeVar
 
-from asgiref.sync import ThreadSensitiveContext
 from django.db import close_old_connections
+
+Result = TypeVar("Result")
 
 
 class RequestThreads:
@@ -22,24 +26,26 @@ class RequestThreads:
         self._free: asyncio.LifoQueue[ThreadPoolExecutor] = asyncio.LifoQueue()
         for place in range(number):
             self._free.put_nowait(ThreadPoolExecutor(1, thread_name_prefix=f"request-{place}"))
-        self._going_back: set[asyncio.Task[None]] = set()
 
-    @asynccontextmanager
-    async def one(self) -> AsyncIterator[None]:
-        """Run the synchronous code of this block in one thread, whichever is free."""
+    async def run(self, call: Callable[[], Result]) -> Result:
+        """What `call` returns or raises, from one of the threads, with the context variables of this task.
+
+        A call goes on although its visitor has left and this task is cancelled. Its thread is free when it has ended.
+        """
+        loop = asyncio.get_running_loop()
         thread = await self._free.get()
-        try:
-            async with ThreadSensitiveContext(executor=thread):
-                yield
-        finally:
-            # A task of its own: a visitor who left has cancelled ours.
-            returning = asyncio.ensure_future(self._give_back(thread))
-            self._going_back.add(returning)
-            returning.add_done_callback(self._going_back.discard)
+        called = thread.submit(copy_context().run, _with_tidy_connections, call)
+        called.add_done_callback(lambda _: _soon(loop, partial(self._free.put_nowait, thread)))
+        return await asyncio.wrap_future(called)
 
-    async def _give_back(self, thread: ThreadPoolExecutor) -> None:
-        """Wait until the thread has nothing left to do: a view goes on although its visitor has left."""
-        try:
-            await asyncio.get_running_loop().run_in_executor(thread, close_old_connections)
-        finally:
-            self._free.put_nowait(thread)
+
+def _with_tidy_connections(call: Callable[[], Result]) -> Result:
+    try:
+        return call()
+    finally:
+        close_old_connections()
+
+
+def _soon(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and nobody waits for a thread any more
+        loop.call_soon_threadsafe(action)

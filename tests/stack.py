@@ -141,9 +141,11 @@ class Stack:
         self.start_dispatcher()
         self.start_node("alpha")
 
-    def start_worker(self, name: str = "worker", *, environment: dict[str, str] | None = None) -> None:
-        """The process that takes the nodes' messages."""
-        options = ["--queues", "portal", "--pool", "solo", "--loglevel", "info", "--without-gossip", "--without-mingle"]
+    def start_worker(
+        self, name: str = "worker", *, environment: dict[str, str] | None = None, pool: Sequence[str] = ("solo",)
+    ) -> None:
+        """The process that takes the nodes' messages; `pool` is the kind of its pool, and options of that."""
+        options = ["--queues", "portal", "--pool", *pool, "--loglevel", "info", "--without-gossip", "--without-mingle"]
         self._start(
             name, ["-m", "celery", "-A", "portal", "worker", "--hostname", f"{name}@test", *options], environment
         )

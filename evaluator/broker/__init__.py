@@ -17,6 +17,8 @@ KEY_PREFIX = "pkb:"
 """What every key on Redis begins with, so that access lists can confine each user to our keys."""
 
 _FILES_TRANSPORT = "pkbfiles"
+_AHEAD = 16
+"""Messages that a worker of the site takes ahead, for each process of its pool."""
 
 
 def site_config(url: str, directory: Path) -> dict[str, Any]:
@@ -28,7 +30,10 @@ def site_config(url: str, directory: Path) -> dict[str, Any]:
     settings = _shared(url, directory, site_queue(url, declared=True))
     if is_redis(url):
         settings["broker_transport_options"] |= {"visibility_timeout": 60}
-    return settings | {"task_acks_late": True, "task_reject_on_worker_lost": True}
+    # A worker takes messages before its pool has room, because heartbeats among them do not go there: the first process
+    # keeps the reports meanwhile, and what it had not acknowledged comes again after its end.
+    ahead = {"worker_prefetch_multiplier": _AHEAD}
+    return settings | {"task_acks_late": True, "task_reject_on_worker_lost": True} | ahead
 
 
 def node_config(url: str, directory: Path, *, node: str) -> dict[str, Any]:

@@ -14,13 +14,15 @@ from celery import Celery
 
 from evaluator import uploads
 from evaluator.broker.queues import address_of, site_queue
-from evaluator.contract import Delivery, Message, NodeStatus, Progress, Stored, TaskName, Upload
+from evaluator.contract import Delivery, NodeStatus, Progress, Stored, TaskName, Upload
 from evaluator.node.report_size import fitted
 
 logger = logging.getLogger(__name__)
 
 RETRY_S = 2.0
-STATUS_VALID_S = 60.0
+STATUS_VALID_S = 20.0
+"""A heartbeat that waited longer says nothing about its node any more: the site ignores it."""
+PROGRESS_VALID_S = 60.0
 _REFUSALS = 3
 """How often a broker that accepts other messages refuses a report before the report is set aside."""
 _FAILURES_OF_A_ROUND = 2
@@ -62,11 +64,11 @@ class Outbox:
 
     def send_status(self, status: NodeStatus) -> None:
         """Send a heartbeat; one that fails is dropped."""
-        self._send(TaskName.RECORD_NODE_STATUS, status)
+        self._publish(TaskName.RECORD_NODE_STATUS, status.to_json(), expires_s=STATUS_VALID_S)
 
     def send_progress(self, progress: Progress) -> None:
         """Send the progress of a judge; a message that fails is dropped."""
-        self._send(TaskName.RECORD_PROGRESS, progress)
+        self._publish(TaskName.RECORD_PROGRESS, progress.to_json(), expires_s=PROGRESS_VALID_S)
 
     def deliver(self, delivery: Delivery, *, upload: Upload | None = None) -> None:
         """Keep a report until it is sent; when this returns, it survives the end of this process.
@@ -234,9 +236,6 @@ class Outbox:
         path.rename(path.with_suffix(".refused"))
         path.with_suffix(".upload").unlink(missing_ok=True)
         self._evaluations.pop(path, None)
-
-    def _send(self, name: TaskName, message: Message) -> None:
-        self._publish(name, message.to_json(), expires_s=STATUS_VALID_S)
 
     def _publish(self, name: TaskName, text: str, *, expires_s: float | None) -> bool:
         try:

@@ -1,14 +1,15 @@
 """The same charts as Plotly figures: `static/js/plots.js` draws them over the server's picture when one is touched.
 
 A trace names its colour by role in `meta["tone"]`, so that one figure serves light and dark.
+
+Figures are plain data in the form that plotly.js reads. Its Python package checks every property of a figure, which
+takes longer than all the rest of a page: so tests check figures of every kind with it, and requests do not.
 """
 
 import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
-
-import plotly.graph_objects as go
 
 from portal.charts.chart import Axis, Band, Bars, Chart, Layer, Line, Point, Points, Scale, Unit, Whisker
 from portal.charts.drawing import legend_text
@@ -32,26 +33,23 @@ _TICKS: dict[Unit, dict[str, Any]] = {
 }
 
 
+Trace = dict[str, Any]
+
+
 def figure_data(chart: Chart) -> dict[str, Any]:
-    """The figure as plain JSON-compatible data; Plotly checks every property, which takes milliseconds."""
-    return dict(figure(chart).to_plotly_json())
-
-
-def figure(chart: Chart) -> go.Figure:
-    """The chart as Plotly draws it, with the same axes, marks, legend and words."""
+    """The chart as plotly.js draws it, with the same axes, marks, legend and words: JSON-compatible data."""
     traces = [trace for layer in chart.layers for trace in _MAKERS[type(layer)](chart, layer)]
-    layout = go.Layout(
-        template=None,
-        height=chart.height,
-        margin={"l": 56, "r": 16, "t": 16, "b": 48},
-        xaxis=_axis(chart.x, can_zoom=chart.can_zoom),
-        yaxis=_axis(chart.y, can_zoom=chart.can_zoom),
-        showlegend=any(trace.showlegend for trace in traces),
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        hovermode="closest",
-        barmode="overlay",
-    )
-    return go.Figure(data=traces, layout=layout)
+    layout = {
+        "height": chart.height,
+        "margin": {"l": 56, "r": 16, "t": 16, "b": 48},
+        "xaxis": _axis(chart.x, can_zoom=chart.can_zoom),
+        "yaxis": _axis(chart.y, can_zoom=chart.can_zoom),
+        "showlegend": any(trace["showlegend"] for trace in traces),
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "hovermode": "closest",
+        "barmode": "overlay",
+    }
+    return {"data": traces, "layout": layout}
 
 
 def _axis(axis: Axis, *, can_zoom: bool) -> dict[str, Any]:
@@ -101,26 +99,35 @@ def _coordinates(chart: Chart, points: tuple[Point, ...]) -> dict[str, Any]:
     return {"x": [_value(chart.x, point.x) for point in points], "y": [_value(chart.y, point.y) for point in points]}
 
 
-def _points(chart: Chart, layer: Points) -> Iterator[go.Scatter]:
-    has_labels = any(point.label for point in layer.points)
+def _scatter(**properties: Any) -> Trace:
+    return {"type": "scatter", **properties}
+
+
+def _bar(**properties: Any) -> Trace:
+    return {"type": "bar", **properties}
+
+
+def _points(chart: Chart, layer: Points) -> Iterator[Trace]:
+    labels: Trace = {}
+    if any(point.label for point in layer.points):
+        labels = {"text": [point.label for point in layer.points], "textposition": "middle right"}
     marker = {
         "size": 2 * layer.size,
         "symbol": _SYMBOLS[layer.symbol],
         "opacity": layer.opacity,
         "line": {"width": 1.5},
     }
-    yield go.Scatter(
+    yield _scatter(
         **_coordinates(chart, layer.points),
         **_look(layer),
         **_said(layer.points),
-        mode="markers+text" if has_labels else "markers",
-        text=[point.label for point in layer.points] if has_labels else None,
-        textposition="middle right" if has_labels else None,
+        **labels,
+        mode="markers+text" if labels else "markers",
         marker=marker,
     )
 
 
-def _line(chart: Chart, layer: Line) -> Iterator[go.Scatter]:
+def _line(chart: Chart, layer: Line) -> Iterator[Trace]:
     line = {"dash": layer.dash, "width": layer.width, "shape": "hv" if layer.is_step else "linear"}
     label: dict[str, Any] = {}
     if layer.label:
@@ -128,14 +135,14 @@ def _line(chart: Chart, layer: Line) -> Iterator[go.Scatter]:
         texts[-1 if layer.at_end else 0] = layer.label
         label = {"text": texts, "textposition": "top left" if layer.at_end else "bottom right"}
     mode = "lines+text" if layer.label else "lines"
-    yield go.Scatter(
+    yield _scatter(
         **_coordinates(chart, layer.points), **_look(layer), **_said(layer.points), **label, mode=mode, line=line
     )
 
 
-def _band(chart: Chart, layer: Band) -> Iterator[go.Scatter]:
+def _band(chart: Chart, layer: Band) -> Iterator[Trace]:
     left, right = ends(chart.x, ())
-    yield go.Scatter(
+    yield _scatter(
         x=[left, right, right, left],
         y=[layer.low, layer.low, layer.high, layer.high],
         fill="toself",
@@ -146,18 +153,18 @@ def _band(chart: Chart, layer: Band) -> Iterator[go.Scatter]:
     )
 
 
-def _whisker(chart: Chart, layer: Whisker) -> Iterator[go.Scatter]:
+def _whisker(chart: Chart, layer: Whisker) -> Iterator[Trace]:
     places = [(layer.x, end) if layer.is_vertical else (end, layer.y) for end in (layer.low, layer.high)]
     points = tuple(Point(x=x, y=y) for x, y in places)
     line = {"width": 2}
-    yield go.Scatter(**_coordinates(chart, points), **_look(layer), mode="lines", line=line, hoverinfo="skip")
+    yield _scatter(**_coordinates(chart, points), **_look(layer), mode="lines", line=line, hoverinfo="skip")
 
 
-def _bars(_chart: Chart, layer: Bars) -> Iterator[go.Bar]:
+def _bars(_chart: Chart, layer: Bars) -> Iterator[Trace]:
     lengths = [bar.end - bar.start for bar in layer.bars]
     middles = [bar.at + bar.offset for bar in layer.bars]
     along, across = ("x", "y") if layer.is_lying else ("y", "x")
-    yield go.Bar(
+    yield _bar(
         **{along: lengths, across: middles},
         **_look(layer),
         base=[bar.start for bar in layer.bars],
@@ -169,7 +176,7 @@ def _bars(_chart: Chart, layer: Bars) -> Iterator[go.Bar]:
     )
 
 
-_MAKERS: dict[type, Callable[..., Iterator[go.Scatter | go.Bar]]] = {
+_MAKERS: dict[type, Callable[..., Iterator[Trace]]] = {
     Points: _points,
     Line: _line,
     Band: _band,

@@ -8,16 +8,14 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
 
 from django.db import DatabaseError
 from django.db.models import Case, CharField, Count, F, Min, Q, Value, When
 from django.utils import timezone
-from kombu import Connection, Queue
 from kombu.exceptions import KombuError
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from evaluator.broker.queues import work_queue
+from evaluator.broker.queues import length, work_queue
 from evaluator.contract import PORTAL_QUEUE
 from evaluator.hardware.profiles import profiles
 from portal.celery import app
@@ -156,21 +154,11 @@ def _broker(nodes: Iterable[str]) -> Iterator[Metric]:
         with app.connection_for_read() as connection:
             connection.ensure_connection(max_retries=1, timeout=BROKER_S)
             for queue in (app.amqp.queues[PORTAL_QUEUE], *(work_queue(name, declared=True) for name in nodes)):
-                waiting.add_metric((queue.name,), _length(queue, connection))
+                waiting.add_metric((queue.name,), length(queue, connection))
     except (KombuError, OSError):
         is_up = False
     yield _one("pkb_broker_up", "Whether the broker responds to the site.", is_up)
     yield waiting
-
-
-def _length(queue: Queue, connection: Connection) -> int:
-    # A channel each: RabbitMQ closes the one on which a queue is asked for that nobody has made yet.
-    with connection.channel() as channel:
-        try:
-            counted: Any = queue.bind(channel).queue_declare(passive=True)
-            return int(counted.message_count)
-        except connection.channel_errors:
-            return 0
 
 
 def _one(name: str, text: str, value: float) -> Metric:

@@ -5,8 +5,9 @@ import hmac
 import logging
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from django.db import IntegrityError, transaction
 
@@ -113,39 +114,71 @@ def has_key(node: Node, key: str) -> bool:
     return node.revoked_at is None and hmac.compare_digest(node.key_digest, _digest(key))
 
 
-def authenticated(status: NodeStatus) -> Node | None:
-    """The node that sent a heartbeat; None, with a warning in the log, if the key is not that node's."""
-    node = Node.objects.filter(name=status.node).first()
+def nodes_for_update(names: Collection[str]) -> dict[str, Node]:
+    """The nodes of these names with their slots, locked until the open transaction ends."""
+    # Without a lock on their keys: a dispatcher that gives a node work would wait for it.
+    locked = Node.objects.select_for_update(no_key=True).filter(name__in=names).order_by("pk")
+    return {node.name: node for node in locked.prefetch_related("slots")}
+
+
+def is_authentic(status: NodeStatus, node: Node | None) -> bool:
+    """Whether a heartbeat has the key of its node, and is not of a revoked one; else there is a warning in the log."""
     # The comparison takes the same time however much of the key is right, and an unknown name takes it too.
     known = node.key_digest if node is not None else _digest("")
     if not hmac.compare_digest(known, _digest(status.key)) or node is None or node.revoked_at is not None:
-        logger.warning("heartbeat with a wrong key for node %s; ignored", status.node)
-        return None
-    return node
+        logger.warning("heartbeat with a wrong key for node %s; ignored", status.node[:60])
+        return False
+    return True
 
 
-def record_node_status(node: Node, status: NodeStatus, now: datetime) -> None:
-    """Store a heartbeat of `node` at `now`: what it offers and the state of its slots; runs in a transaction."""
-    Node.objects.filter(pk=node.pk).update(
-        seen_at=now,
-        sandbox=status.sandbox.value,
-        backends=[backend.value for backend in status.backends],
-        revisions=status.revisions,
-        environment=status.environment,
-        builders=status.builders,
-    )
-    _record_slots(node, status)
+def record_node_statuses(heard: Mapping[Node, NodeStatus], now: datetime) -> None:
+    """Store heartbeats at `now`: what nodes offer and the state of their slots. Runs in a transaction.
+
+    Only what differs is written, and the time.
+
+    Args:
+        heard: the last heartbeat of each node, by nodes that `nodes_for_update` returned.
+        now: when they were heard.
+    """
+    _record_slots(heard)
+    for node, status in heard.items():
+        offered = _offered(status)
+        if any(getattr(node, name) != value for name, value in offered.items()):
+            Node.objects.filter(pk=node.pk).update(**offered)
+    Node.objects.filter(pk__in=[node.pk for node in heard]).update(seen_at=now)
 
 
-def _record_slots(node: Node, status: NodeStatus) -> None:
-    slots = [slot for slot in status.slots[:MOST_SLOTS] if _may_offer(node, slot.profile)]
-    for slot in slots:
-        Slot.objects.update_or_create(
-            node=node,
-            index=slot.index,
-            defaults={"profile": slot.profile, "state": slot.state.value, "note": slot.note[:300]},
+def _offered(status: NodeStatus) -> dict[str, Any]:
+    return {
+        "sandbox": status.sandbox.value,
+        "backends": [backend.value for backend in status.backends],
+        "revisions": status.revisions,
+        "environment": status.environment,
+        "builders": status.builders,
+    }
+
+
+def _record_slots(heard: Mapping[Node, NodeStatus]) -> None:
+    changed: list[Slot] = []
+    gone: list[int] = []
+    for node, status in heard.items():
+        known = {slot.index: slot for slot in node.slots.all()}
+        offered = {slot.index: slot for slot in status.slots[:MOST_SLOTS] if _may_offer(node, slot.profile)}
+        for index, slot in offered.items():
+            said = {"profile": slot.profile, "state": slot.state.value, "note": slot.note[:300]}
+            row = known.get(index)
+            if row is None or any(getattr(row, name) != value for name, value in said.items()):
+                changed.append(Slot(node=node, index=index, **said))
+        gone += [row.pk for index, row in known.items() if index not in offered]
+    if changed:
+        Slot.objects.bulk_create(
+            changed,
+            update_conflicts=True,
+            unique_fields=("node", "index"),
+            update_fields=("profile", "state", "note"),
         )
-    node.slots.exclude(index__in=[slot.index for slot in slots]).delete()
+    if gone:
+        Slot.objects.filter(pk__in=gone).delete()
 
 
 def _may_offer(node: Node, profile: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Case, OuterRef, QuerySet, Subquery, When
+from django.db.models import Case, OuterRef, QuerySet, Subquery, Sum, When
 
 from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware.profiles import Profile, profiles
@@ -107,9 +107,9 @@ def most_used(counts: Mapping[str, int]) -> str:
 
 def _earlier_counts() -> dict[str, int]:
     """How many entries of earlier rules each profile has; profiles without any left out, the last of equals first."""
-    rows = Standing.objects.filter(problem_revision__in=list(_current().values()), author__is_active=True)
-    counted = Counter(rows.order_by().values_list("profile", flat=True))
-    return {name: counted[name] for name in reversed(profiles()) if counted[name]}
+    boards = Board.objects.filter(problem_revision__in=list(_current().values()), entries__gt=0)
+    counted = dict(boards.order_by().values_list("profile").annotate(Sum("entries")))
+    return {name: counted[name] for name in reversed(profiles()) if name in counted}
 
 
 def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[tuple[str, str], Leader]:

@@ -290,7 +290,13 @@ def _earlier(row: Standing | Record) -> EarlierEntry:
 def latest_earlier_entries(count: int) -> tuple[EarlierEntry, ...]:
     """The entries by earlier rules at the problems' current revisions, the last judged first."""
     current = [registry.revision(problem.slug) for problem in registry.problems()]
-    return read_earlier(Standing.objects.filter(problem_revision__in=current))[:count]
+    boards = Board.objects.filter(problem_revision__in=current, score_rule__lt=SCORE_RULE, entries__gt=0)
+    # By way of the boards, which are few: no index leads to standings by rule or revision alone.
+    held = set(boards.values_list("problem", "problem_revision"))
+    if not held:
+        return ()
+    slugs, revisions = zip(*held, strict=True)
+    return read_earlier(Standing.objects.filter(problem__in=slugs, problem_revision__in=revisions))[:count]
 
 
 def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, int]:

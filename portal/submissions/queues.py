@@ -9,6 +9,7 @@ from evaluator.contract import Backend
 from evaluator.hardware.profiles import Profile, profiles
 from portal.accounts.models import User
 from portal.nodes.queries import online_slots
+from portal.submissions.allowances import payer_of_author
 from portal.submissions.models import Evaluation, ProfileQueue, State
 from portal.submissions.queries import IN_PROGRESS, WAITING, QueuePosition, paused_profiles, position_in_queue
 
@@ -77,7 +78,8 @@ def queue_lengths() -> list[Queue]:
 def own_positions(user: User) -> list[tuple[Evaluation, QueuePosition | None]]:
     """The reader's own unfinished evaluations, the oldest first, with their positions in the queue."""
     own = Evaluation.objects.filter(submission__author=user, submission__is_attempt=False)
-    unfinished = own.filter(state__in=State.unfinished())
+    # An index finds what waits for a payer; by the author alone, each evaluation in the queue would be looked at.
+    unfinished = own.filter(state__in=State.unfinished(), payer=payer_of_author(user).key)
     chosen = unfinished.select_related("submission").order_by("queued_at")[:OWN_SHOWN]
     return [(evaluation, position_in_queue(evaluation)) for evaluation in chosen]
 

@@ -3,19 +3,22 @@
 `make bench WHAT=submit ARGS="--profile h200x2-nomc"`. A site with SQLite and a broker in a folder, and one node, run on
 this machine from nothing. Entries in CUDA and references are submitted through the API, one after the other, ranked,
 each once the node has been idle for `--idle-s`. A cache of builds of its own makes every CUDA entry compile. A line of
-JSON per submission, then the medians: at most 40 s are wanted for CUDA and 15 s for the rest.
+JSON per submission, then the medians: at most 40 s are wanted for CUDA and 15 s for the rest. Every one of these
+submissions has to pass. One that ends otherwise, or not at all, counts for no median and makes the script end with 1.
 """
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from evaluator.contract import Verdict
 from problems import registry
 from tests.stack import Stack
 
@@ -67,20 +70,32 @@ def jobs(*, count: int) -> Iterator[tuple[str, str, Path]]:
         yield "pytorch", slug, registry.folder(slug) / "reference.py"
 
 
-def measure(stack: Stack, *, profile: str, kinds: set[str], count: int, idle_s: float) -> None:
-    """Submit everything; prints what was seen."""
+def measure(stack: Stack, *, profile: str, kinds: set[str], count: int, idle_s: float) -> bool:
+    """Submit everything; prints what was seen, and returns whether all passed."""
     author = Author(stack)
-    took: dict[str, list[float]] = {}
+    found: list[dict[str, Any]] = []
     for kind, slug, path in jobs(count=count):
         if kind not in kinds:
             continue
         time.sleep(idle_s)  # what is measured is a node that has had nothing to do
         body = {"problem": slug, "profile": profile, "backend": kind, "mode": "ranked", "source": path.read_text()}
-        found = author.judged(body)
-        print(json.dumps({"kind": kind, "problem": slug, **found}), flush=True)
-        took.setdefault(kind, []).append(found["seconds"])
-    for kind, seconds in took.items():
-        print(f"{kind}: {median(seconds):.1f} s at the median of {len(seconds)}, at most {max(seconds):.1f} s")
+        found.append({"kind": kind, "problem": slug, **author.judged(body)})
+        print(json.dumps(found[-1]), flush=True)
+    for line in summary(found):
+        print(line)
+    return all(each["verdict"] == Verdict.PASSED for each in found)
+
+
+def summary(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The median of each kind over what passed, and what did not."""
+    for kind in dict.fromkeys(each["kind"] for each in found):
+        of_kind = [each for each in found if each["kind"] == kind]
+        seconds = [each["seconds"] for each in of_kind if each["verdict"] == Verdict.PASSED]
+        if seconds:
+            yield f"{kind}: {median(seconds):.1f} s at the median of {len(seconds)}, at most {max(seconds):.1f} s"
+        failed = [f"{each['problem']} {each['verdict']}" for each in of_kind if each["verdict"] != Verdict.PASSED]
+        if failed:
+            yield f"{kind}: {len(failed)} of {len(of_kind)} did not pass: {', '.join(failed)}"
 
 
 def main() -> None:
@@ -104,13 +119,14 @@ def main() -> None:
             stack.start_worker()
             stack.start_dispatcher()
             stack.start_node("alpha", profiles=options.profile)
-            measure(
+            have_passed = measure(
                 stack,
                 profile=options.profile,
                 kinds=set(options.kinds),
                 count=options.count,
                 idle_s=options.idle_s,
             )
+    sys.exit(0 if have_passed else 1)
 
 
 if __name__ == "__main__":

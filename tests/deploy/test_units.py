@@ -27,7 +27,7 @@ def test_a_stop_lets_the_first_process_end_its_children(unit):
 def test_a_long_migration_is_not_ended_by_the_unit_that_runs_it():
     lines = (UNITS / "pkb-web.service").read_text().splitlines()
 
-    assert any(line.startswith("ExecStartPre=") and "migrate" in line for line in lines)
+    assert any(line.startswith("ExecStartPre=") and "prepare" in line for line in lines)
     assert "TimeoutStartSec=30min" in lines  # systemd's own limit is 90 s, and Restart=always begins again
 
 

@@ -3,8 +3,9 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 
-from asgiref.sync import sync_to_async
+import pytest
 
 from portal.request_threads import RequestThreads
 
@@ -20,14 +21,23 @@ def in_a_loop_of_its_own(coroutine):
 def test_the_next_request_finds_the_thread_of_the_last_one():
     async def answer() -> list[int]:
         threads = RequestThreads(4)
-        seen = []
-        for _ in range(5):
-            async with threads.one():
-                seen.append(await sync_to_async(threading.get_ident)())
-            await asyncio.gather(*threads._going_back)  # noqa: SLF001 - the moment at which it is free again
-        return seen
+        return [await threads.run(threading.get_ident) for _ in range(5)]
 
     assert len(set(in_a_loop_of_its_own(answer()))) == 1
+
+
+def test_a_call_sees_the_context_of_its_task_and_its_error_comes_back():
+    name = ContextVar("name", default="nobody")
+
+    def view() -> None:
+        raise ValueError(name.get())
+
+    async def answer() -> str:
+        name.set("this request")
+        with pytest.raises(ValueError, match="this request"):
+            await RequestThreads(1).run(view)
+
+    in_a_loop_of_its_own(answer())
 
 
 def test_no_two_requests_share_a_thread_and_the_third_waits():
@@ -39,22 +49,14 @@ def test_no_two_requests_share_a_thread_and_the_third_waits():
             go_on.wait(WAIT_S)
             return threading.get_ident()
 
-        async def request() -> int:
-            async with threads.one():
-                return await sync_to_async(view)()
-
-        async def third() -> None:
-            async with threads.one():
-                pass
-
-        two = [asyncio.ensure_future(request()) for _ in range(2)]
+        two = [asyncio.ensure_future(threads.run(view)) for _ in range(2)]
         await asyncio.to_thread(both.wait, WAIT_S)
-        waiting = asyncio.ensure_future(third())
-        await asyncio.wait({waiting}, timeout=0)
-        waits = not waiting.done()
+        third = asyncio.ensure_future(threads.run(threading.get_ident))
+        await asyncio.wait({third}, timeout=0)
+        waits = not third.done()
         go_on.set()
         idents = await asyncio.gather(*two)
-        await asyncio.wait_for(waiting, WAIT_S)
+        await asyncio.wait_for(third, WAIT_S)
         return len(set(idents)), waits
 
     assert in_a_loop_of_its_own(answer()) == (2, True)
@@ -69,19 +71,11 @@ def test_the_thread_of_a_view_whose_visitor_left_is_free_only_when_the_view_has_
             go_on.wait(WAIT_S)
             order.append("the abandoned view ended")
 
-        async def abandoned() -> None:
-            async with threads.one():
-                await sync_to_async(view)()
-
-        async def next_one() -> None:
-            async with threads.one():
-                order.append("the next request began")
-
-        leaving = asyncio.ensure_future(abandoned())
+        leaving = asyncio.ensure_future(threads.run(view))
         await asyncio.to_thread(started.wait, WAIT_S)
         leaving.cancel()
         await asyncio.wait({leaving})
-        following = asyncio.ensure_future(next_one())
+        following = asyncio.ensure_future(threads.run(lambda: order.append("the next request began")))
         await asyncio.wait({following}, timeout=0)
         go_on.set()
         await asyncio.wait_for(following, WAIT_S)

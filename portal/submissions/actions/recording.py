@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Case, F, QuerySet, Value, When
 
 from evaluator import logs
 from evaluator.contract import Delivery, EvaluationReport, Progress, Verdict
@@ -29,12 +29,16 @@ ERROR_LOG_CHARACTERS = 64 * 1024
 def record_progress(progress: Progress, now: datetime) -> bool:
     """Note how far a judge is, and extend its lease; returns whether the lease was still good."""
     leased = _leased(progress.evaluation_id, progress.lease)
-    # First contact starts the clock that the page shows; filtering on LEASED keeps later progress from resetting it.
-    leased.filter(state=State.LEASED).update(state=State.RUNNING, started_at=now)
-    leased.exclude(stage=progress.stage.value).update(stage=progress.stage.value, stage_since=now)
+    # First contact starts the clock that the page shows; later progress does not reset it.
+    is_first = When(state=State.LEASED, then=Value(State.RUNNING.value))
+    stage = progress.stage.value
     # The sweep may take the lease away at this moment; filtering on lease and state makes one of the two win.
     return bool(
         leased.update(
+            state=Case(is_first, default=F("state")),
+            started_at=Case(When(state=State.LEASED, then=Value(now)), default=F("started_at")),
+            stage_since=Case(When(stage=stage, then=F("stage_since")), default=Value(now)),
+            stage=stage,
             stage_detail=progress.detail[:300],
             stage_fraction=progress.fraction,
             lease_expires_at=now + timedelta(seconds=settings.LEASE_SECONDS),

@@ -1,14 +1,16 @@
 """Charts as the server draws them: well-formed, obedient to the policy, and true to the numbers."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
+import plotly.graph_objects as go
 import pytest
 
 from portal.charts.chart import Axis, Band, Bar, Bars, Chart, Line, Point, Points, Scale, Unit, Whisker
 from portal.charts.drawing import svg
 from portal.charts.ink import Ink
-from portal.charts.interactive import figure_data
+from portal.charts.interactive import _MAKERS, _SYMBOLS, figure_data
 from portal.charts.pictures import png
 from portal.charts.runs import agent_problems
 from portal.charts.scales import Ruler, ticks
@@ -121,6 +123,20 @@ def test_plotlys_figure_is_made_of_the_same_chart():
     assert (made["layout"]["xaxis"]["range"], made["layout"]["xaxis"]["fixedrange"]) == ([0.0, 10.0], False)
     logarithmic = figure_data(Chart(x=Axis(scale=Scale.LOG, low=1.0, high=100.0), y=PLAIN, layers=()))
     assert logarithmic["layout"]["xaxis"]["range"] == [0.0, 2.0]
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+@pytest.mark.parametrize("unit", list(Unit))
+def test_plotly_accepts_figures_of_every_layer_axis_and_mark(scale, unit):
+    """Its Python package knows every property of plotly.js and the values that it takes; requests do not ask it."""
+    axis = Axis(title="x", scale=scale, unit=unit, low=1.0, high=10.0, names=((1.0, "one"),))
+    marks = [points((2, 2), symbol=symbol) for symbol in _SYMBOLS]
+    chart = Chart(x=axis, y=replace(axis, names=()), layers=(*EVERYTHING, *marks), can_zoom=True)
+    made = figure_data(chart)
+    assert {type(layer) for layer in EVERYTHING} == set(_MAKERS)
+    assert go.Figure(made).to_plotly_json()["data"] == made["data"]
+    with pytest.raises(ValueError, match="nonsense"):
+        go.Figure(made | {"layout": {"nonsense": 1}})
 
 
 def test_a_picture_that_stands_alone_has_its_own_colours_and_letters():

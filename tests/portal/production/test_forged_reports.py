@@ -100,6 +100,9 @@ def test_what_a_guest_forges_is_refused_and_logged(broker: Broker, postgres, tmp
             ),
             what="the replay is refused",
         )
+        # Heartbeats are recorded beside the reports.
+        wait_until(lambda: "offers the profile" in stack.log("worker"), what="the spoofed heartbeat is looked at")
+        log = stack.log("worker")
         outcome = json.loads(stack.manage("shell", "--no-imports", "-c", OUTCOME).splitlines()[-1])
     assert outcome == ["finished", 2.0, ["alpha"], 0, True], log
     assert log.count("came without the key of node alpha; refused") == 4
