@@ -1,5 +1,6 @@
 """Uploads a report to the site's storage: one object, with the permission that came with the work."""
 
+import http.client
 import secrets
 import urllib.error
 import urllib.request
@@ -8,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from evaluator.contract import Upload
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 20.0
 
 
 class UploadRefused(Exception):
@@ -75,7 +76,7 @@ def _post(upload: Upload, content: bytes) -> None:
     )
     try:
         urllib.request.urlopen(request, timeout=TIMEOUT_S).close()  # noqa: S310 - as above
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         raise UploadRefused(f"{urlsplit(upload.url).netloc} did not take the report: {error}") from error
 
 

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from celery import Celery, Task
-from celery.exceptions import InvalidTaskError
+from celery.exceptions import InvalidTaskError, Reject
 from celery.worker.strategy import default
 
 from portal.database_away import RETRY_AFTER_S, AwayLines, is_database_away
 
-_lines = AwayLines(logging.getLogger(__name__))
+logger = logging.getLogger(__name__)
+
+_lines = AwayLines(logger)
 
 Handler = Callable[..., None]
 
@@ -40,6 +42,18 @@ class PlainTask(Task):  # type: ignore[type-arg]  # Celery's class takes its par
                 raise self.retry(exc=error, countdown=RETRY_AFTER_S) from error
             _lines.note(f"{self.name} is dropped", error)
         return None
+
+    def retry(self, *args: Any, **kwargs: Any) -> Any:
+        """As Celery's, which sends the message again for another try and drops it where the broker takes none.
+
+        Here that message stays with the broker, which delivers it again.
+        """
+        try:
+            return super().retry(*args, **kwargs)
+        except Reject as refused:
+            reason = refused.args[0]
+            logger.warning("%s stays with the broker, which takes no message: %s", self.name, reason)
+            raise Reject(reason, requeue=True) from refused
 
 
 def plain_only(task: Task[Any, Any], app: Celery, consumer: Any, **options: Any) -> Handler:

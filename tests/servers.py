@@ -468,7 +468,7 @@ def _is_alive(group: int) -> bool:
     """Whether a process of the group still runs; one that ended and was not yet reaped by its parent does not."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            state, _parent, process_group = stat.read_text().rsplit(")", 1)[1].split()[:3]
+            state, _parent, process_group = stat.read_text(errors="replace").rsplit(")", 1)[1].split()[:3]
         except OSError:
             continue  # it ended while we looked
         if int(process_group) == group and state not in "ZX":

@@ -65,7 +65,11 @@ def _everyone() -> dict[Process, int]:
     for entry in Path("/proc").iterdir():
         try:
             # The name, in parentheses, may hold anything; what follows it is separated by spaces (proc(5)).
-            fields = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdecimal() else []
+            fields = (
+                (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                if entry.name.isdecimal()
+                else []
+            )
         except OSError:
             continue
         if fields and fields[0] not in "ZX":

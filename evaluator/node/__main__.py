@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+from celery import Celery
 from celery.signals import setup_logging, worker_init, worker_shutting_down
 
 from evaluator import logs
@@ -63,29 +64,11 @@ def _start(node: Node) -> None:
 def run(settings: NodeSettings) -> int:
     """Judge until a signal ends the node."""
     app = make_app(settings)
-
     remove_leftovers(settings.work_dir)
     cgroups.enter_leaf_group()
-
-    def judged_by(profile: str) -> JudgeSettings:
-        return JudgeSettings(
-            profile=profile,
-            work_dir=settings.work_dir,
-            allow_unsandboxed=settings.allow_unsandboxed,
-            users=settings.users,
-            other_world_size=True,
-        )
-
-    # Only submissions to GPUs are compiled, and a node has one profile with GPUs at most.
-    compiled_for = next((name for name in settings.profiles if profiles.get(name).gpu is not None), None)
-    number = 0 if compiled_for is None else _builders(settings, compiled_for)
+    builders = _make_builders(settings)
     outbox = Outbox(app, settings.spool_dir, key=settings.key, files_within=settings.artefact_dir)
-    node = Node(
-        settings,
-        outbox,
-        make_judge=lambda profile: Judge(judged_by(profile)),
-        builders=Builders(number, make=lambda: BuildAhead(judged_by(str(compiled_for)))),
-    )
+    node = Node(settings, outbox, make_judge=lambda profile: Judge(_judged_by(settings, profile)), builders=builders)
     add_tasks(app, node)
     if settings.metrics_listen:
         from evaluator.node import metrics  # noqa: PLC0415 - a node without metrics needs no library for them
@@ -95,24 +78,37 @@ def run(settings: NodeSettings) -> int:
     setup_logging.connect(lambda **_: None, weak=False)
     worker_init.connect(lambda **_: _start(node), weak=False)
     worker_shutting_down.connect(lambda **_: node.stop(), weak=False)
-    # More threads than slots and builders, so that a cancellation never waits for the work that it cancels.
-    threads = 2 * (len(settings.profiles) + number) + 1
     try:
-        app.worker_main(
-            [
-                "worker",
-                "--pool=threads",
-                f"--concurrency={threads}",
-                "--loglevel=INFO",
-                "--without-gossip",
-                "--without-mingle",
-                "--without-heartbeat",
-            ]
-        )
-    except SystemExit as stopped:
-        return stopped.code if isinstance(stopped.code, int) else 1
+        # More threads than slots and builders, so that a cancellation never waits for the work that it cancels.
+        return _receive(app, threads=2 * (len(settings.profiles) + builders.number) + 1)
     finally:
         node.close()
+
+
+def _judged_by(settings: NodeSettings, profile: str) -> JudgeSettings:
+    return JudgeSettings(
+        profile=profile,
+        work_dir=settings.work_dir,
+        allow_unsandboxed=settings.allow_unsandboxed,
+        users=settings.users,
+        other_world_size=True,
+    )
+
+
+def _make_builders(settings: NodeSettings) -> Builders:
+    """Builders for the profile with GPUs: only that is compiled for, and a node has one such profile at most."""
+    compiled_for = next((name for name in settings.profiles if profiles.get(name).gpu is not None), None)
+    number = 0 if compiled_for is None else _builders(settings, compiled_for)
+    return Builders(number, make=lambda: BuildAhead(_judged_by(settings, str(compiled_for))))
+
+
+def _receive(app: Celery, *, threads: int) -> int:
+    """Receive messages in so many threads until a signal ends the process; the exit status."""
+    options = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+    try:
+        app.worker_main(["worker", "--pool=threads", f"--concurrency={threads}", "--loglevel=INFO", *options])
+    except SystemExit as stopped:
+        return stopped.code if isinstance(stopped.code, int) else 1
     return 0
 
 

@@ -17,18 +17,18 @@ class Builders:
     """
 
     def __init__(self, number: int, *, make: Callable[[], BuildAhead]) -> None:
-        self._number = number
+        self.number = number
         self._make = make
         self._ahead: BuildAhead | None = None
 
     @property
     def offered(self) -> int:
         """How many builds the site may send at once; 0 until `prepare` has succeeded."""
-        return self._number if self._ahead is not None else 0
+        return self.number if self._ahead is not None else 0
 
     def prepare(self) -> None:
         """Find out how a build is confined here."""
-        if self._number == 0 or self._ahead is not None:
+        if self.number == 0 or self._ahead is not None:
             return
         try:
             self._ahead = self._make()

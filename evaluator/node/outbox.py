@@ -26,6 +26,7 @@ PROGRESS_VALID_S = 60.0
 _REFUSALS = 3
 """How often a broker that accepts other messages refuses a report before the report is set aside."""
 _FAILURES_OF_A_ROUND = 2
+_PAUSE_OF_UPLOADS_S = 60.0
 
 
 class Outbox:
@@ -44,7 +45,9 @@ class Outbox:
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._taken_at_s = -math.inf
+        self._no_upload_before_s = -math.inf
         self._refusals: dict[Path, tuple[int, float]] = {}
+        self._evaluations: dict[Path, str] = {}
         self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -75,14 +78,11 @@ class Outbox:
 
         Raises:
             OSError: neither folder nor broker took it.
+            ValueError: it cannot be written, or the site could not read it, as with a number that JSON does not have.
         """
-        text = fitted(delivery).to_json()
-        try:
-            self._keep(text, upload)
-        except OSError as error:
-            logger.warning("the spool folder %s takes no report: %s", self._folder, error)
-            if not self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None):
-                raise
+        kept = fitted(delivery)
+        Delivery.from_json(kept.to_json())
+        self._keep_or_send(kept, upload)
 
     def waiting(self) -> list[float]:
         """When each report that is not sent yet was written, in seconds since the epoch."""
@@ -92,16 +92,27 @@ class Outbox:
         """How many reports are set aside for the operator."""
         return sum(1 for _ in self._folder.glob("*.refused"))
 
-    def _keep(self, text: str, upload: Upload | None = None) -> None:
+    @property
+    def evaluations(self) -> tuple[str, ...]:
+        """The evaluations whose reports this process has kept and not sent yet."""
+        return tuple(self._evaluations.copy().values())
+
+    def _keep_or_send(self, delivery: Delivery, upload: Upload | None = None) -> None:
+        """Keep a report, or send it at once if the folder does not take it; raises OSError if both fail."""
+        text = delivery.to_json()
         path = self._folder / f"{uuid.uuid4().hex}.json"
         try:
             self._write(path, text, upload)
-        except OSError:
+        except OSError as error:
             # Of a full disk, half a report takes what space there is.
             for part in (".upload", ".draft"):
                 with suppress(OSError):
                     path.with_suffix(part).unlink()
-            raise
+            logger.warning("the spool folder %s takes no report: %s", self._folder, error)
+            if not self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None):
+                raise
+            return
+        self._evaluations[path] = delivery.report.evaluation_id
         self._wake.set()
 
     def _write(self, path: Path, text: str, upload: Upload | None) -> None:
@@ -117,7 +128,12 @@ class Outbox:
 
     def _run(self) -> None:
         while True:
-            all_sent = self._send_spooled()
+            try:
+                all_sent = self._send_spooled()
+            except Exception:
+                # Without this thread the node would judge on, and none of its reports would arrive.
+                logger.exception("waiting reports could not be sent")
+                all_sent = False
             if self._closed.is_set():
                 return
             self._wake.wait(None if all_sent else RETRY_S)
@@ -129,21 +145,35 @@ class Outbox:
         A refused report does not delay the others: it is tried again after them. It is set aside once the broker has
         accepted another message after each of several refusals.
         """
-        failed = 0
-        for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
-            # If killed between the two lines, the node sends the report again; the site records it once.
-            if self._send_report(path):
-                path.unlink()
-                path.with_suffix(".upload").unlink(missing_ok=True)
-                self._refusals.pop(path, None)
+        left = refused = 0
+        for path in sorted(self._folder.glob("*.json"), key=lambda path: _written_at(path) or 0.0):
+            try:
+                # If killed between the two lines, the node sends the report again; the site records it once.
+                if self._send_report(path):
+                    self._forget(path)
+                    continue
+                refused += 1
+                self._note_refusal(path)
+            except ValueError:
+                logger.exception("the report %s is damaged; it is set aside", path)
+                path.rename(path.with_suffix(".refused"))
                 continue
-            failed += 1
-            self._note_refusal(path)
-            if failed >= _FAILURES_OF_A_ROUND:
+            except OSError as error:
+                logger.warning("the report %s waits: %s", path, error)
+            left += 1
+            if refused >= _FAILURES_OF_A_ROUND:
                 break  # the broker is away
-        return not failed
+        return not left
+
+    def _forget(self, path: Path) -> None:
+        """Remove a report that was sent."""
+        path.unlink()
+        path.with_suffix(".upload").unlink(missing_ok=True)
+        self._refusals.pop(path, None)
+        self._evaluations.pop(path, None)
 
     def _send_report(self, path: Path) -> bool:
+        """Whether the broker took it; raises OSError where it cannot be read now, ValueError where it is damaged."""
         text = path.read_text(encoding="utf-8")
         stored = self._stored(path, text)
         if stored is not None:
@@ -155,15 +185,14 @@ class Outbox:
         permission = path.with_suffix(".upload")
         if not permission.exists():
             return None
-        upload = Upload.from_json(permission.read_text(encoding="utf-8"))
+        delivery = Delivery.from_json(text)
         content = text.encode()
         try:
-            uploads.put(upload, content, within=self._files_within)
-        except uploads.UploadRefused as error:
+            upload = self._uploaded(permission.read_text(encoding="utf-8"), content)
+        except (uploads.UploadRefused, ValueError) as error:
             logger.warning("a report goes by the broker: %s", error)
             permission.unlink()
             return None
-        delivery = Delivery.from_json(text)
         return Stored(
             lease=delivery.lease,
             node=delivery.node,
@@ -172,6 +201,21 @@ class Outbox:
             sha256=hashlib.sha256(content).hexdigest(),
             size_bytes=len(content),
         )
+
+    def _uploaded(self, permission: str, content: bytes) -> Upload:
+        """Put `content` where `permission` says; raises ContractError and UploadRefused.
+
+        After a refusal the storage is left alone for a while: one that is silent would delay every report.
+        """
+        if time.monotonic() < self._no_upload_before_s:
+            raise uploads.UploadRefused("the storage has just refused another one")
+        upload = Upload.from_json(permission)
+        try:
+            uploads.put(upload, content, within=self._files_within)
+        except uploads.UploadRefused:
+            self._no_upload_before_s = time.monotonic() + _PAUSE_OF_UPLOADS_S
+            raise
+        return upload
 
     def _note_refusal(self, path: Path) -> None:
         """Count a failure to send `path`, if another message was accepted since the last; finally set it aside."""
@@ -183,13 +227,15 @@ class Outbox:
             self._set_aside(path)
 
     def _set_aside(self, path: Path) -> None:
-        """Keep a refused report for the operator, and send only its verdict."""
-        logger.error("the broker refuses the report %s of %d bytes; it is set aside", path, path.stat().st_size)
-        delivery = Delivery.from_json(path.read_text(encoding="utf-8"))
+        """Keep a refused report for the operator, and send only its verdict; raises OSError and ValueError."""
+        size = path.stat().st_size
+        logger.error("the broker refuses the report %s of %d bytes; it is set aside", path, size)
+        bare = fitted(Delivery.from_json(path.read_text(encoding="utf-8")), most_bytes=0)
+        if len(bare.to_json()) < size:
+            self._keep_or_send(bare)
         path.rename(path.with_suffix(".refused"))
-        bare = fitted(delivery, most_bytes=0)
-        if len(bare.to_json()) < path.with_suffix(".refused").stat().st_size:
-            self._keep(bare.to_json())
+        path.with_suffix(".upload").unlink(missing_ok=True)
+        self._evaluations.pop(path, None)
 
     def _publish(self, name: TaskName, text: str, *, expires_s: float | None) -> bool:
         try:

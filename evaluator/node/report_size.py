@@ -1,5 +1,6 @@
 """How large a delivery may be, and what its report leaves out to be small enough."""
 
+import json
 from collections.abc import Callable
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from evaluator.contract import Delivery, EvaluationReport, RankState
 
 MOST_BYTES = 8 * 1024**2
-"""Limit of a delivery as JSON. RabbitMQ accepts messages of 16 MiB, and Celery's coding adds a third and more."""
+"""Limit of a delivery as a message carries it. RabbitMQ accepts 16 MiB, and Celery's coding adds a third."""
 
 _RANK_CHARACTERS = 8 * 1024
 _LOG_CHARACTERS = 64 * 1024
@@ -22,15 +23,22 @@ def fitted(delivery: Delivery, *, most_bytes: int = MOST_BYTES) -> Delivery:
 
     The verdict, its message and the score stay. The report's environment names what was left out.
     """
+    if len(delivery.error_log) > _LOG_CHARACTERS:
+        delivery = msgspec.structs.replace(delivery, error_log=delivery.error_log[:_LOG_CHARACTERS])
     left_out: list[str] = []
     for words, cut in _CUTS:
-        if len(delivery.to_json().encode()) <= most_bytes:
+        if _message_bytes(delivery) <= most_bytes:
             break
         left_out.append(words)
         report = cut(delivery.report)
         noted = {**report.environment, LEFT_OUT: ", ".join(left_out)}
         delivery = msgspec.structs.replace(delivery, report=msgspec.structs.replace(report, environment=noted))
     return delivery
+
+
+def _message_bytes(delivery: Delivery) -> int:
+    """The delivery as a JSON string of ASCII, as Celery writes it: a quote takes two bytes, a letter of others six."""
+    return len(json.dumps(delivery.to_json()))
 
 
 def _short_ranks(report: EvaluationReport) -> EvaluationReport:
@@ -60,7 +68,12 @@ def _short_findings(report: EvaluationReport) -> EvaluationReport:
         for finding in report.findings[:_FINDINGS]
     )
     return msgspec.structs.replace(
-        report, findings=findings, warnings=(), primitives=(), message=report.message[:_MESSAGE_CHARACTERS]
+        report,
+        findings=findings,
+        warnings=(),
+        primitives=(),
+        message=report.message[:_MESSAGE_CHARACTERS],
+        alarms=tuple(alarm[:_MESSAGE_CHARACTERS] for alarm in report.alarms[:_FINDINGS]),
     )
 
 

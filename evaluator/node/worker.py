@@ -204,7 +204,11 @@ class Node:
             backends=self._backends(),
             revisions=self._revisions,
             environment=_environment(),
-            running=tuple(work.request.evaluation_id for work in list(self._running.values())),
+            # Until the site has the report: a lease that ends earlier would have it judged again.
+            running=(
+                *(work.request.evaluation_id for work in list(self._running.values())),
+                *self._outbox.evaluations,
+            ),
             builders=0 if self._stopping.is_set() or self._draining.is_set() else self._builders.offered,
             built=self._lately_built(),
         )

@@ -71,18 +71,29 @@ def _may_report(evaluation_id: str, lease: str, key: str) -> bool:
     retry_backoff_max=30,
 )
 def record_stored(text: str, key: str = "") -> None:
-    """Take a report that the node of this key has put into the storage, and remove it there."""
+    """Take a report that the node of this key has put into the storage, and remove it there.
+
+    Nothing is read for a message without the lease and the node's key.
+    """
     try:
         stored = Stored.from_json(without_nul(text))
+    except ContractError as error:
+        _refuse_stored(str(error))
+        return
+    if not _may_report(stored.evaluation_id, stored.lease, key):
+        return
+    try:
         delivery = Delivery.from_json(without_nul(taken(stored).decode()))
     except (ContractError, NotAsStored, UnicodeDecodeError) as error:
-        logger.warning("stored report refused: %s", error)
-        metrics.refused_messages.labels("report", "not as stored").inc()
+        _refuse_stored(str(error))
         return
-    if (delivery.lease, delivery.node) != (stored.lease, stored.node):
-        logger.warning("stored report refused: it is of another lease than its message")
-        metrics.refused_messages.labels("report", "not as stored").inc()
+    if (delivery.lease, delivery.report.evaluation_id) != (stored.lease, stored.evaluation_id):
+        _refuse_stored("it is of another lease than its message")
         return
-    if _may_report(delivery.report.evaluation_id, delivery.lease, key):
-        actions.record_delivery(delivery, timezone.now())
-        remove(stored)
+    actions.record_delivery(delivery, timezone.now())
+    remove(stored)
+
+
+def _refuse_stored(why: str) -> None:
+    logger.warning("stored report refused: %s", why)
+    metrics.refused_messages.labels("report", "not as stored").inc()

@@ -63,7 +63,7 @@ def cpu_seconds(roots: Sequence[int]) -> float:
     used: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            parents[int(path.name)] = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            parents[int(path.name)] = int((path / "stat").read_text(errors="replace").rsplit(")", 1)[1].split()[1])
             # Thread by thread: the process's own file counts only its first thread, and another thread serves the
             # pages.
             tasks = (path / "task").glob("*/schedstat")

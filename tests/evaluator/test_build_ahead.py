@@ -170,6 +170,7 @@ def test_a_node_delivers_a_compile_error_under_its_lease(node, delivered):
     assert (delivery.lease, delivery.report.verdict) == ("lease-told_two", Verdict.COMPILE_ERROR)
     assert not delivery.is_returned
     assert node.status.built == ()
+    assert node.status.running == ("told_two",), "until the report is sent, its lease has to last"
 
 
 def test_a_build_that_was_cancelled_before_it_arrived_is_not_begun(node, delivered):

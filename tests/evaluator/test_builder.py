@@ -2,16 +2,19 @@
 
 import contextlib
 import shutil
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.errors import NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.building import code_listing, detections
 from evaluator.host.building.builder import Builder, Built
-from evaluator.host.building.builder_process import BuildLimits
+from evaluator.host.building.builder_process import BuildCancelled, BuildLimits
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.machine.facts import sources_digest
@@ -19,7 +22,9 @@ from evaluator.host.process.deadlines import MOST_OVERRUN_S, NO_DEADLINES, Deadl
 from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.sandbox import bubblewrap, doctor
+from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.host.settings import JudgeSettings
+from tests.stack import wait_until
 
 SUBMISSIONS = Path(__file__).parent / "submissions"
 PROFILE = "h200x2-nomc"
@@ -394,3 +399,85 @@ def test_modules_that_take_too_long_to_read_are_over_a_limit(helper, tmp_path):
     with pytest.raises(HelperLimitExceeded, match="longer than"):
         detections.find(artefacts, iter([]), helper=helper, workdir=tmp_path, within=lambda _: 0.01)
     assert not list(tmp_path.iterdir())
+
+
+# ---- builds side by side --------------------------------------------------------------------------------------------
+
+FORKS = (
+    "import os, time\n"
+    "while True:\n    try:\n        if os.fork() == 0:\n            time.sleep(3600)\n"
+    "    except OSError:\n        time.sleep(0.1)\n"
+)
+
+
+def tasks_of(user: int) -> int:
+    """How many threads of all processes a user has."""
+    total = 0
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            facts = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        except OSError:
+            continue
+        total += int(facts["Threads"]) if facts["Uid"].split()[0] == str(user) else 0
+    return total
+
+
+def test_a_build_that_forks_without_end_leaves_processes_to_the_builds_beside_it(tmp_path):
+    """Builders of a node share a user; the kernel's limit for a user would let one build stop all others."""
+    settings = JudgeSettings(profile=PROFILE, work_dir=tmp_path)
+    user = SlotUser.take(settings.users)
+    if user is None:
+        pytest.skip("only root gives builds a user of their own")
+    confinement = doctor.resolve_in(tmp_path, profile=profiles.get(PROFILE), settings=settings, user=user)
+    if confinement.hierarchy is None or "pids" not in confinement.hierarchy.folders:
+        pytest.skip("no control group counts processes on this machine")
+    builder = Builder(settings, limits=BuildLimits(processes=150))
+    is_over = threading.Event()
+
+    def build(name: str, extra: str = "") -> Built:
+        source = HEADER + f"CUDA = r'''{tiny_module(name)}'''\ncompile_cuda_extension({name!r}, CUDA)\n{extra}"
+        bundle = SourceBundle(files=(SourceFile(path="solution.py", text=source),))
+        request = EvaluationRequest(
+            evaluation_id=name, problem="allgather", revision="r", source=bundle, backend=Backend.CUDA,
+            profile=PROFILE, mode=Mode.CHECK,
+        )  # fmt: skip
+        (tmp_path / name).mkdir()
+        return builder.build(request, workdir=tmp_path / name, sandbox=confinement, cancelled=is_over.is_set)
+
+    with ThreadPoolExecutor(1) as thread, contextlib.closing(user):
+        forking = thread.submit(build, "forking", FORKS)
+        try:
+            wait_until(lambda: tasks_of(user.number) >= 140, what="the build has forked", seconds=120)
+            beside = build("beside")
+        finally:
+            is_over.set()
+        assert isinstance(forking.exception(), BuildCancelled)
+    assert [Path(name).name for name in beside.result.artefacts] == ["beside.so"], beside.result.log
+
+
+def test_a_sandbox_that_does_not_start_is_the_nodes_trouble_and_nothing_is_kept(settings, confinement, tmp_path):
+    """It may have no process: it ends before it has read anything of the submission."""
+    source = HEADER + f"CUDA = r'''{tiny_module('never')}'''\ncompile_cuda_extension('never', CUDA)\n"
+    bundle = SourceBundle(files=(SourceFile(path="solution.py", text=source),))
+    request = EvaluationRequest(
+        evaluation_id="e1", problem="allgather", revision="r", source=bundle, backend=Backend.CUDA, profile=PROFILE,
+        mode=Mode.CHECK,
+    )  # fmt: skip
+    cache = tmp_path / "builds"
+    builder = Builder(settings, cache=cache, limits=BuildLimits(files=4))
+    with pytest.raises(NodeTrouble, match="before it began"):
+        builder.build(request, workdir=tmp_path, sandbox=confinement)
+    assert not cache.exists()
+    assert Builder(settings, cache=cache).build(request, workdir=tmp_path, sandbox=confinement).result.artefacts
+
+
+def test_a_line_number_that_cannot_be_written_again_is_no_report_of_a_build(build):
+    """Python reads 4,300 digits and refuses to write one more."""
+    digits = "9" * 4300
+    source = FORGED + (
+        "one = dict(name='x', succeeded=False, seconds=1.0, log='x.cu(8): error: no', is_certain=True,\n"
+        "           file='solution.py', line='LINE')\n"
+        "text = json.dumps(dict(extensions=[one], notes=[]))\n"
+        f"send(b'result.json', text.replace('\"LINE\"', {digits!r}).encode())\nos._exit(0)\n"
+    )
+    assert "without a result" in build(source).result.log

@@ -17,7 +17,7 @@ from evaluator.host.process.deadlines import MOST_OVERRUN_S, NO_DEADLINES, Deadl
 from evaluator.node.slots import Slot
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
-from tests.evaluator.test_faults import processes_of
+from tests.evaluator.test_faults import LAUNCHER, TRUSTED_LAUNCHER, ranks_of
 
 DEADLINE_S = 12.0
 """From the first call on."""
@@ -59,7 +59,7 @@ def judge(tmp_path):
 
 
 def test_an_oracle_rank_that_stands_still_does_not_hold_the_slot_for_the_five_minutes_of_an_answer(judge):
-    report = evaluated_in_time(judge, lambda: os.kill(processes_of("evaluator.oracle.launcher")[1], signal.SIGSTOP))
+    report = evaluated_in_time(judge, lambda: os.kill(ranks_of(TRUSTED_LAUNCHER)[0], signal.SIGSTOP))
     assert report.verdict is Verdict.JUDGE_ERROR
     assert "did not answer" in judge.error_log
     assert not judge.quarantine
@@ -86,7 +86,7 @@ def frozen():
 
 def test_a_process_that_the_kernel_does_not_end_costs_the_slot_and_not_the_node(judge, frozen):
     def strike() -> None:
-        (frozen / "cgroup.procs").write_text(str(processes_of("arena/rank/launcher.py")[-1]))
+        (frozen / "cgroup.procs").write_text(str(ranks_of(LAUNCHER)[-1]))
         (frozen / "freezer.state").write_text("FROZEN")
 
     report = evaluated_in_time(judge, strike)

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from evaluator.contract import EvaluationReport, Stage, Verdict
 from evaluator.host import Judge
+from evaluator.host.process import procfs
 from evaluator.judging.verdicts import FACTS
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
@@ -34,8 +35,9 @@ def descendants(root: int) -> dict[int, list[str]]:
     lines: dict[int, list[str]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            line = (folder / "cmdline").read_text().split("\0")
+            # A name may be anything, and need not be UTF-8.
+            parent = int((folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+            line = (folder / "cmdline").read_text(errors="replace").split("\0")
         except OSError:
             continue
         parents[int(folder.name)], lines[int(folder.name)] = parent, line
@@ -52,13 +54,36 @@ def is_node(line: list[str]) -> bool:
     return "evaluator.node" in line
 
 
+LAUNCHER, TRUSTED_LAUNCHER = "arena/rank/launcher.py", "evaluator.oracle.launcher"
+
+
 def processes_of(part: str) -> list[int]:
-    """Processes of ours that run `part` (a launcher and the ranks it forked), the launcher first."""
+    """Processes of ours that run `part`: launchers, and the ranks that they forked."""
     below = descendants(os.getpid())
-    return sorted(pid for pid, line in below.items() if part in " ".join(line) and "bwrap" not in line[0])
+    return [pid for pid, line in below.items() if part in " ".join(line) and "bwrap" not in line[0]]
 
 
-def evaluate_and_strike(judge: Judge, victim: str, position: int) -> EvaluationReport:
+def launcher_of(part: str) -> int:
+    """The youngest launcher that has forked its ranks: of the judge made last; another one may wait for its word."""
+    ours = processes_of(part)
+    return max({parent for pid in ours if (parent := procfs.parent_of(pid)) in ours and parent is not None}, key=_birth)
+
+
+def ranks_of(part: str) -> list[int]:
+    """The ranks of that launcher, in the order of their forks; numbers of processes begin again some time."""
+    launcher = launcher_of(part)
+    return sorted((pid for pid in processes_of(part) if procfs.parent_of(pid) == launcher), key=_birth)
+
+
+def _birth(pid: int) -> tuple[int, int]:
+    """When a process began, in ticks; and its number in its own namespace, which is as young as a sandbox."""
+    folder = Path("/proc", str(pid))
+    began = int((folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+    facts = dict(line.split(":", 1) for line in (folder / "status").read_text(errors="replace").splitlines())
+    return began, int(facts["NSpid"].split()[-1])
+
+
+def evaluate_and_strike(judge: Judge, victim: Callable[[], int]) -> EvaluationReport:
     """Judge a slow program, and kill one process once its first call has begun."""
     verifying = threading.Event()
 
@@ -70,7 +95,7 @@ def evaluate_and_strike(judge: Judge, victim: str, position: int) -> EvaluationR
     thread = threading.Thread(target=lambda: reports.append(judge.evaluate(request_for_text(SLOW), progress=progress)))
     thread.start()
     assert verifying.wait(120)
-    os.kill(processes_of(victim)[position], signal.SIGKILL)
+    os.kill(victim(), signal.SIGKILL)
     thread.join(120)
     assert reports, "the evaluation did not end"
     return reports[0]
@@ -86,31 +111,31 @@ def nothing_stays() -> Iterator[None]:
     assert not left
 
 
-STRIKES = [
-    ("arena/rank/launcher.py", 1, Verdict.CRASHED, "rank 0 was ended by signal SIGKILL"),
-    ("arena/rank/launcher.py", 2, Verdict.CRASHED, "rank 1 was ended by signal SIGKILL"),
-    ("arena/rank/launcher.py", 0, Verdict.JUDGE_ERROR, "sandbox ended"),
-    ("evaluator.oracle.launcher", 1, Verdict.JUDGE_ERROR, "the operator has the log"),
-    ("evaluator.oracle.launcher", 0, Verdict.JUDGE_ERROR, "the operator has the log"),
+STRIKES: list[tuple[Callable[[], int], Verdict, str]] = [
+    (lambda: ranks_of(LAUNCHER)[0], Verdict.CRASHED, "rank 0 was ended by signal SIGKILL"),
+    (lambda: ranks_of(LAUNCHER)[1], Verdict.CRASHED, "rank 1 was ended by signal SIGKILL"),
+    (lambda: launcher_of(LAUNCHER), Verdict.JUDGE_ERROR, "sandbox ended"),
+    (lambda: ranks_of(TRUSTED_LAUNCHER)[0], Verdict.JUDGE_ERROR, "the operator has the log"),
+    (lambda: launcher_of(TRUSTED_LAUNCHER), Verdict.JUDGE_ERROR, "the operator has the log"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("victim", "position", "verdict", "words"),
+    ("victim", "verdict", "words"),
     STRIKES,
     ids=["sandbox rank 0", "sandbox rank 1", "sandbox launcher", "oracle rank", "oracle launcher"],
 )
 def test_killed_process_is_blamed_on_the_right_party(
-    judge: Judge, victim: str, position: int, verdict: Verdict, words: str
+    judge: Judge, victim: Callable[[], int], verdict: Verdict, words: str
 ) -> None:
-    report = evaluate_and_strike(judge, victim, position)
+    report = evaluate_and_strike(judge, victim)
     assert report.verdict is verdict, report.message
     assert words in report.message
     assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 
 def test_an_error_of_ours_with_a_submission_is_shown_to_the_operator_and_not_to_the_author(judge: Judge) -> None:
-    report = evaluate_and_strike(judge, "evaluator.oracle.launcher", 1)
+    report = evaluate_and_strike(judge, lambda: ranks_of(TRUSTED_LAUNCHER)[0])
     assert "of the oracle" in judge.error_log or "oracle rank" in judge.error_log
     assert "Traceback" in judge.error_log
     assert "Traceback" not in report.to_json()
@@ -128,7 +153,7 @@ def test_an_error_on_a_node_that_cannot_judge_by_itself_either_is_the_nodes(tmp_
         def strike(stage: Stage, _detail: str, _fraction: float | None) -> None:
             if stage is Stage.VERIFYING and work_dir.exists():
                 shutil.rmtree(work_dir)
-                os.kill(processes_of("evaluator.oracle.launcher")[-1], signal.SIGKILL)
+                os.kill(ranks_of(TRUSTED_LAUNCHER)[-1], signal.SIGKILL)
 
         report = judge.evaluate(request_for_text(SLOW), progress=strike)
     assert report.verdict is Verdict.JUDGE_FAILURE, report.findings
@@ -140,7 +165,7 @@ def test_a_lack_of_memory_beside_a_submission_alone_is_neither_charged_nor_anoth
 
         def strike(stage: Stage, _detail: str, _fraction: float | None) -> None:
             if stage is Stage.VERIFYING:
-                for pid in processes_of("evaluator.oracle.launcher")[1:]:
+                for pid in ranks_of(TRUSTED_LAUNCHER):
                     resource.prlimit(pid, resource.RLIMIT_AS, (1, 1))
 
         report = judge.evaluate(request_for("correct"), progress=strike)
@@ -166,7 +191,7 @@ def _processes_naming(text: str) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if text in path.read_text():
+            if text in path.read_text(errors="replace"):
                 found.append(int(path.parent.name))
         except OSError:
             continue

@@ -1,5 +1,6 @@
 """Reading in a process that can be ended: what takes too long or too much ends there, and the next reading works."""
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,8 +8,9 @@ import msgspec
 import pytest
 
 from evaluator.contract import SourceBundle, SourceFile, Verdict
-from evaluator.errors import EvaluatorError
+from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.host import Judge
+from evaluator.host.process import procfs
 from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
 from evaluator.host.process.spawner import Spawner
 from evaluator.judging.reading import READ_SOURCE, SourceReading
@@ -61,6 +63,17 @@ def test_while_it_works_this_process_goes_on(helper):
 def test_what_it_raises_is_our_error(helper):
     with pytest.raises(EvaluatorError, match="ZeroDivisionError"):
         helper.call("builtins:eval", "1 / 0", seconds=30)
+
+
+def test_one_that_does_not_start_is_the_nodes_trouble_and_is_not_asked_later():
+    """Its first word would be taken for an answer, and the next submission for too large."""
+    before = set(procfs.descendants(os.getpid()))
+    with Spawner() as spawner:
+        slow = HelperProcess(spawner, start_s=0.0)
+        for _ in range(2):
+            with pytest.raises(NodeTrouble, match="does not start"):
+                slow.call("builtins:eval", "1", seconds=30)
+        assert set(procfs.descendants(os.getpid())) == before
 
 
 def test_a_source_that_takes_too_much_to_read_is_over_a_limit_and_the_next_is_judged(judge: Judge):

@@ -15,7 +15,7 @@ from evaluator.host import Judge
 from evaluator.host.process import procfs
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for, request_for_text
-from tests.evaluator.test_faults import processes_of
+from tests.evaluator.test_faults import LAUNCHER, processes_of
 from tests.stack import wait_until
 
 IMPORTING = "importing solution.py"
@@ -32,7 +32,7 @@ def slot(tmp_path: Path) -> Iterator[Judge]:
 def judge_in(work_dir: Path, **settings: float) -> Judge:
     """A judge whose evaluations have one worker group at a time, unless `settings` ask for more."""
     # Those of an earlier test may still be ending.
-    wait_until(lambda: not processes_of("arena/rank/launcher.py"), what="no ranks are left", seconds=60)
+    wait_until(lambda: not processes_of(LAUNCHER), what="no ranks are left", seconds=60)
     return Judge(dataclasses.replace(SETTINGS, work_dir=work_dir, blocks=2, warm=False, **settings))
 
 
@@ -58,14 +58,14 @@ def end(pid: int) -> None:
 
 def launcher() -> int:
     """The launcher of the only worker group there is."""
-    found = processes_of("arena/rank/launcher.py")
+    found = processes_of(LAUNCHER)
     (first,) = (pid for pid in found if procfs.parent_of(pid) not in found)
     return first
 
 
 def rank() -> int:
     """A rank of the only worker group there is."""
-    return next(pid for pid in processes_of("arena/rank/launcher.py") if procfs.parent_of(pid) == launcher())
+    return next(pid for pid in processes_of(LAUNCHER) if procfs.parent_of(pid) == launcher())
 
 
 def ends(victim: Callable[[], int], *, ended: list[int], import_number: int = 1) -> Strike:
@@ -130,7 +130,7 @@ def test_ranks_that_end_again_in_their_place_are_a_failure_of_the_node(slot: Jud
 
     def cancelled() -> bool:
         """Asked while the judge waits for the group in its place."""
-        for pid in processes_of("arena/rank/launcher.py") if ended else ():
+        for pid in processes_of(LAUNCHER) if ended else ():
             end(pid)
         return False
 

@@ -166,7 +166,7 @@ def test_ranks_belong_to_a_host_user_that_no_other_judge_has(small_judge: Judge,
 def _owners_of_launchers() -> Iterator[int]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            program, *arguments = (path / "cmdline").read_text().split("\0")
+            program, *arguments = (path / "cmdline").read_text(errors="replace").split("\0")
             if program == sys.executable and any(text.endswith("arena/rank/launcher.py") for text in arguments):
                 yield _owner(path)
         except OSError:
@@ -174,7 +174,7 @@ def _owners_of_launchers() -> Iterator[int]:
 
 
 def _owner(path: Path) -> int:
-    return int(re.search(r"^Uid:\s+(\d+)", (path / "status").read_text(), flags=re.MULTILINE)[1])  # type: ignore[index]
+    return int(re.search(r"^Uid:\s+(\d+)", (path / "status").read_text(errors="replace"), flags=re.MULTILINE)[1])  # type: ignore[index]
 
 
 def test_doctor_names_every_property_and_its_exit_status_says_whether_ranked_work_is_possible() -> None:

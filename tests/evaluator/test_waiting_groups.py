@@ -16,7 +16,7 @@ from evaluator.host import Judge
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
-from tests.evaluator.test_faults import processes_of
+from tests.evaluator.test_faults import LAUNCHER, processes_of
 from tests.stack import wait_until
 
 
@@ -139,7 +139,7 @@ def _ends_groups(work_dir: Path, ended: list[int]) -> Callable[[Stage, str, floa
 
     def look(_stage: Stage, words: str, _fraction: float | None) -> None:
         if words == "waiting for the ranks" and not ended:
-            ended.extend(processes_of("arena/rank/launcher.py"))
+            ended.extend(processes_of(LAUNCHER))
             for pid in ended:
                 with contextlib.suppress(ProcessLookupError):  # some end with the one before
                     os.kill(pid, signal.SIGKILL)

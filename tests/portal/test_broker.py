@@ -4,6 +4,7 @@ import base64
 import json
 import shutil
 import socket
+import socketserver
 import subprocess
 import threading
 
@@ -17,12 +18,16 @@ from evaluator.broker import node_config, site_config
 from evaluator.contract import (
     Assignment,
     Backend,
+    ContractError,
     Delivery,
     EvaluationRequest,
     Mode,
     NodeStatus,
     RankState,
     SandboxLevel,
+    Stage,
+    StageTime,
+    Upload,
 )
 from evaluator.node.outbox import Outbox
 from evaluator.node.report_size import LEFT_OUT, MOST_BYTES, fitted
@@ -154,11 +159,22 @@ def test_a_report_that_the_disk_does_not_take_goes_by_the_broker_at_once(tmp_pat
 @pytest.fixture
 def narrow_broker(tmp_path):
     """A Redis that takes no message of more than a megabyte."""
+    yield from redis_that_takes("1mb", tmp_path)
+
+
+@pytest.fixture
+def wide_broker(tmp_path):
+    """A Redis that takes what RabbitMQ takes by default."""
+    yield from redis_that_takes("16mb", tmp_path)
+
+
+def redis_that_takes(most, tmp_path):
+    """The address of a Redis that refuses longer messages than `most`."""
     if shutil.which("redis-server") is None:
         pytest.skip("no redis-server on this machine")
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
-    options = ["--port", str(port), "--save", "", "--bind", "127.0.0.1", "--proto-max-bulk-len", "1mb"]
+    options = ["--port", str(port), "--save", "", "--bind", "127.0.0.1", "--proto-max-bulk-len", most]
     with subprocess.Popen(["redis-server", *options, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL) as server:
         url = f"redis://127.0.0.1:{port}/0"
         wait_until(lambda: _answers(url), what="Redis answers", seconds=30)
@@ -192,13 +208,18 @@ def test_a_report_that_the_broker_refuses_is_set_aside_and_logged_and_the_next_o
     outbox.close()
     [refused] = spool.glob("*.refused")
     assert Delivery.from_json(refused.read_text()).report.ranks
-    texts = [json.loads(base64.b64decode(json.loads(raw)["body"]))[0][0] for raw in waiting.lrange("pkb:portal", 0, -1)]
-    reports = [Delivery.from_json(text).report for text in texts if '"report"' in text]
+    reports = reports_in(waiting)
     assert sorted("everything but the verdict" in report.environment.get(LEFT_OUT, "") for report in reports) == [0, 1]
 
 
-def with_ranks(delivery, characters):
-    state = RankState(rank=0, exit="exit 0", phase="in call 1", calls_done=1, log="\x7f" * characters)
+def reports_in(broker):
+    """The reports that wait for the site."""
+    texts = [json.loads(base64.b64decode(json.loads(raw)["body"]))[0][0] for raw in broker.lrange("pkb:portal", 0, -1)]
+    return [Delivery.from_json(text).report for text in texts if '"report"' in text]
+
+
+def with_ranks(delivery, characters, *, character="x"):
+    state = RankState(rank=0, exit="exit 0", phase="in call 1", calls_done=1, log=character * characters)
     return msgspec.structs.replace(delivery, report=msgspec.structs.replace(delivery.report, ranks=(state,)))
 
 
@@ -212,6 +233,87 @@ def test_a_report_over_the_limit_loses_evidence_and_keeps_its_verdict():
     assert fitted(whole) is whole
     for most_bytes in (0, 1_000, 10_000):
         assert fitted(huge, most_bytes=most_bytes).report.verdict is huge.report.verdict
+
+
+@pytest.mark.parametrize("character", ["a", '"', "\\", "é", "字", "😀"])
+def test_a_report_at_the_limit_is_taken_whatever_letters_it_has(wide_broker, tmp_path, character):
+    """A program prints letters that take three times the bytes in Celery's coding."""
+    outbox = Outbox(node_app(wide_broker, tmp_path), tmp_path / "spool", key="a key")
+    outbox.deliver(with_ranks(a_delivery(), 7_900_000 // len(character.encode()), character=character))
+    outbox.start()
+    waiting = redis.Redis.from_url(wide_broker)
+    wait_until(lambda: waiting.llen("pkb:portal") == 1, what="the report is taken", seconds=60)
+    outbox.close()
+    [report] = reports_in(waiting)
+    assert report.ranks[0].log.startswith(character * 8000)
+
+
+def test_the_nodes_own_log_does_not_make_a_report_too_large():
+    long = msgspec.structs.replace(a_delivery(), error_log="\0" * 20_000_000)
+    assert len(fitted(long).to_json()) < MOST_BYTES
+
+
+def test_a_report_that_the_site_could_not_read_is_not_sent(tmp_path):
+    """JSON has no infinity: the number becomes null, and the site would refuse the report as malformed."""
+    stages = (StageTime(stage=Stage.BUILDING, seconds=float("inf")),)
+    delivery = a_delivery()
+    endless = msgspec.structs.replace(delivery, report=msgspec.structs.replace(delivery.report, stages=stages))
+    outbox = Outbox(node_app("filesystem://", tmp_path / "broker"), tmp_path / "spool", key="a key")
+    with pytest.raises(ContractError, match="stages"):
+        outbox.deliver(endless)
+    assert not list((tmp_path / "spool").iterdir())
+
+
+def test_damaged_files_in_the_spool_do_not_keep_reports_from_the_site(tmp_path, caplog):
+    """As after a power failure, or an update: half a report, one of another version, half a permission to upload."""
+    broker, spool = tmp_path / "broker", tmp_path / "spool"
+    outbox = Outbox(node_app("filesystem://", broker), spool, key="a key")
+    (spool / "half.json").write_bytes(b'{"lease":"\xc3')
+    (spool / "other.json").write_text('{"of":"another version"}')
+    (spool / "other.upload").write_text("")
+    (spool / "folder.json").mkdir()
+    for permission in ("", '{"of":"another version"}'):
+        outbox.deliver(a_delivery(), upload=Upload(url="file:///nowhere", key="k"))
+        newest = max(spool.glob("*.upload"), key=lambda path: path.stat().st_mtime_ns)
+        newest.write_text(permission)
+    outbox.deliver(a_delivery())
+    outbox.start()
+    wait_until(lambda: messages_in(broker) == 3, what=lambda: caplog.text, seconds=30)
+    outbox.close()
+    assert sorted(path.name for path in spool.glob("*.refused")) == ["half.refused", "other.refused"]
+    assert [path.name for path in spool.glob("*.json")] == ["folder.json"]
+
+
+@pytest.fixture
+def storage():
+    """The address of a storage that answers with no HTTP, and how often it was asked."""
+    asked = []
+
+    class Answer(socketserver.BaseRequestHandler):
+        def handle(self):
+            asked.append(self.request.recv(1 << 20))
+            self.request.sendall(b"\0 no HTTP\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/", asked
+        server.shutdown()
+        serving.join()
+
+
+def test_a_storage_that_answers_anything_is_left_alone_and_reports_go_by_the_broker(storage, tmp_path, caplog):
+    url, asked = storage
+    broker = tmp_path / "broker"
+    outbox = Outbox(node_app("filesystem://", broker), tmp_path / "spool", key="a key")
+    for _ in range(3):
+        outbox.deliver(a_delivery(), upload=Upload(url=url, key="k"))
+    assert outbox.evaluations == (a_request().evaluation_id,) * 3, "the site hears that they are still at hand"
+    outbox.start()
+    wait_until(lambda: messages_in(broker) == 3, what=lambda: caplog.text, seconds=30)
+    outbox.close()
+    assert len(asked) == 1
+    assert outbox.evaluations == ()
 
 
 def test_signs_of_life_may_be_lost_without_harm(tmp_path):

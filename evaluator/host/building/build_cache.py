@@ -1,17 +1,27 @@
-"""Builds kept on disk, once per source and tool chain; the slots of a node share them."""
+"""Builds kept on disk, once per source and tool chain; the slots of a node share them.
 
+The cache only saves time. What is missing there, damaged or removed meanwhile is built again, and a disk that takes
+nothing costs no evaluation.
+"""
+
+import contextlib
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from evaluator.contract import MachineCode
-from evaluator.errors import EvaluatorError
+from evaluator.contract import ContractError, MachineCode
 from evaluator.host.building.build_record import BuildRecord
+
+logger = logging.getLogger(__name__)
 
 KEPT_BYTES = 8 * 1024**3
 """How many bytes all kept builds may take; the least recently used are removed first."""
@@ -19,7 +29,21 @@ KEPT_BYTES = 8 * 1024**3
 _KEPT = 200
 """How many builds are kept."""
 
+_UNFINISHED = "."
+"""How the names of folders begin that are being written or removed."""
+
+_ABANDONED_S = 3600.0
+"""An unfinished folder this old is of a process that was killed."""
+
 _RECORD, _CODE = "record.json", "code.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptBuild:
+    """A build: its record, and its modules by relative path."""
+
+    record: BuildRecord
+    modules: Mapping[str, bytes]
 
 
 class BuildCache:
@@ -38,59 +62,91 @@ class BuildCache:
         """The folder of the build called `key`, where it is kept."""
         return self._folder / key
 
-    def get(self, key: str) -> BuildRecord | None:
-        """The record of an earlier build; raises EvaluatorError where its modules were changed on disk."""
+    def get(self, key: str) -> KeptBuild | None:
+        """An earlier build; None where there is none, or its files are not those that were kept."""
+        entry = self.entry(key)
         try:
             # Before it is read, so that no other slot removes it meanwhile as long unused.
-            os.utime(self.entry(key))
-        except FileNotFoundError:
+            os.utime(entry)
+        except OSError:
             return None
-        kept = _read(self.entry(key))
-        if kept is None:
-            return None
-        return msgspec.structs.replace(kept, result=msgspec.structs.replace(kept.result, cached=True, seconds=0.0))
-
-    def put(self, key: str, record: BuildRecord, artefacts: dict[str, bytes]) -> None:
-        """Keep a build, and remove others where they are too many: a reader finds all of a build or nothing."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=".", dir=self._folder))
-        for name, content in artefacts.items():
-            path = partial / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        (partial / _RECORD).write_text(record.to_json(), encoding="utf-8")
         try:
-            partial.rename(self.entry(key))
-        except OSError:  # another slot cached the same build first
-            shutil.rmtree(partial)
-        self._prune()
+            record = BuildRecord.from_json((entry / _RECORD).read_text(encoding="utf-8"))
+            modules = {name: (entry / name).read_bytes() for name in record.result.artefacts}
+        except (OSError, ContractError, UnicodeDecodeError) as error:
+            # Half a folder would keep the next build out.
+            logger.warning("the build kept in %s cannot be read and is made again: %s", entry, error)
+            self._remove(entry)
+            return None
+        if any(hashlib.sha256(modules[name]).hexdigest() != digest for name, digest in record.result.artefacts.items()):
+            logger.error("the build kept in %s was changed on disk and is made again", entry)
+            self._remove(entry)
+            return None
+        result = msgspec.structs.replace(record.result, cached=True, seconds=0.0)
+        return KeptBuild(record=msgspec.structs.replace(record, result=result), modules=modules)
 
-    def artefacts(self, key: str, record: BuildRecord) -> dict[str, bytes]:
-        """The modules of a kept build by relative path."""
-        return {name: (self.entry(key) / name).read_bytes() for name in record.result.artefacts}
+    def put(self, key: str, build: KeptBuild) -> None:
+        """Keep a build, and remove others where they are too many: a reader finds all of a build or nothing."""
+        try:
+            self._write(key, build)
+            self._prune()
+        except OSError as error:
+            logger.warning("a build cannot be kept in %s: %s", self._folder, error)
 
     def code(self, key: str) -> MachineCode | None:
         """The machine code of a kept build, where it was listed."""
         try:
             return MachineCode.from_json((self.entry(key) / _CODE).read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (OSError, ContractError, UnicodeDecodeError):
             return None
 
     def put_code(self, key: str, code: MachineCode) -> None:
-        """Keep the machine code with its build."""
-        # Another slot may list the same build: each writes a file of its own and moves it in one step.
-        with tempfile.NamedTemporaryFile("w", dir=self.entry(key), encoding="utf-8", delete=False) as file:
-            file.write(code.to_json())
-        Path(file.name).replace(self.entry(key) / _CODE)
+        """Keep the machine code with its build, if that is still there."""
+        draft = self.entry(key) / f"{_CODE}.{os.getpid()}.{time.monotonic_ns()}"
+        try:
+            draft.write_text(code.to_json(), encoding="utf-8")
+            # Another slot may list the same build: each writes a file of its own and moves it in one step.
+            draft.replace(self.entry(key) / _CODE)
+        except OSError as error:
+            logger.warning("machine code cannot be kept in %s: %s", self.entry(key), error)
+            with contextlib.suppress(OSError):
+                draft.unlink()
+
+    def _write(self, key: str, build: KeptBuild) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self._folder))
+        try:
+            for name, content in build.modules.items():
+                path = partial / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            (partial / _RECORD).write_text(build.record.to_json(), encoding="utf-8")
+            partial.rename(self.entry(key))
+        except OSError:
+            shutil.rmtree(partial, ignore_errors=True)
+            # Another slot may have cached the same build first.
+            if not self.entry(key).is_dir():
+                raise
 
     def _prune(self) -> None:
         found = (_use(entry) for entry in self._folder.iterdir())
         total = 0
         for number, use in enumerate(sorted((use for use in found if use is not None), reverse=True)):
             total += use.size
-            # The newest was just made and is about to be used.
-            if number and (number >= _KEPT or total > self._limit_bytes):
-                shutil.rmtree(use.entry, ignore_errors=True)
+            if use.entry.name.startswith(_UNFINISHED):
+                # Another slot is writing or removing it.
+                if time.time() - use.at > _ABANDONED_S:
+                    shutil.rmtree(use.entry, ignore_errors=True)
+            elif number and (number >= _KEPT or total > self._limit_bytes):
+                self._remove(use.entry)
+
+    def _remove(self, entry: Path) -> None:
+        """Take a build away in one step, so that no reader finds half of it, nor a writer its place taken."""
+        with contextlib.suppress(OSError):
+            aside = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self._folder))
+            with contextlib.suppress(OSError):
+                entry.rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 class _Use(NamedTuple):
@@ -106,20 +162,5 @@ def _use(entry: Path) -> _Use | None:
     try:
         size = sum(path.stat().st_size for path in entry.rglob("*") if path.is_file())
         return _Use(entry.stat().st_mtime, size, entry)
-    except FileNotFoundError:
+    except OSError:
         return None
-
-
-def _read(entry: Path) -> BuildRecord | None:
-    """The cached build, if its modules still have the recorded bytes."""
-    try:
-        record = BuildRecord.from_json((entry / _RECORD).read_text(encoding="utf-8"))
-        intact = all(
-            hashlib.sha256((entry / name).read_bytes()).hexdigest() == digest
-            for name, digest in record.result.artefacts.items()
-        )
-    except FileNotFoundError:
-        return None
-    if not intact:
-        raise EvaluatorError(f"the cached build in {entry} was changed on disk; remove the folder")
-    return record

@@ -1,6 +1,7 @@
 """The record of a build, from what the process inside the sandbox sends: nothing of that is trusted."""
 
 import hashlib
+from typing import Annotated
 
 import msgspec
 
@@ -14,6 +15,10 @@ _EXTENSIONS, _NOTES = 64, 64
 """The output of a build is cut to this length before it is parsed."""
 
 
+_LineNumber = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
+"""Numbers of more than 4,300 digits can be read, and one more cannot be written."""
+
+
 class _ExtensionOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the process inside the sandbox reports of one extension; untrusted."""
 
@@ -23,7 +28,7 @@ class _ExtensionOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     log: str
     is_certain: bool
     file: str | None
-    line: int | None
+    line: _LineNumber | None
 
 
 class _Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -44,6 +44,7 @@ class BuildSandbox:
             BuildCancelled: `job.cancelled()` became true.
             BuildLimitExceeded: of the build, or of the evaluation that waits for it.
             EvaluatorError: the process could not be started, or does not end.
+            NodeTrouble: its sandbox does not start.
         """
         confinement = job.confinement
         with tempfile.TemporaryDirectory(prefix="build-", dir=job.workdir) as name:
@@ -128,4 +129,6 @@ class BuildSandbox:
         line = command(
             confinement, program, private=private, profile=self._profile, settings=settings, call_filter=call_filter
         )
-        return builder_process.limited(line, self._limits)
+        hierarchy = confinement.hierarchy
+        are_counted = hierarchy is not None and "pids" in hierarchy.folders
+        return builder_process.limited(line, self._limits, are_counted=are_counted)

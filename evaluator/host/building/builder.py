@@ -1,19 +1,18 @@
 """Compiles a submission before it occupies ranks: in its own sandbox, once per source and tool chain."""
 
 import os
-import shutil
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluator.contract import BuildResult, Detection, EvaluationRequest, Finding, MachineCode, Verdict
 from evaluator.hardware import profiles
 from evaluator.host.building import what_to_build
-from evaluator.host.building.build_cache import KEPT_BYTES, BuildCache
+from evaluator.host.building.build_cache import KEPT_BYTES, BuildCache, KeptBuild
 from evaluator.host.building.build_job import BuildJob
-from evaluator.host.building.build_record import BuildRecord, record_of
+from evaluator.host.building.build_record import record_of
 from evaluator.host.building.build_sandbox import BuildSandbox
 from evaluator.host.building.builder_process import BuildLimitExceeded, BuildLimits
 from evaluator.host.building.module_reader import ModuleReader
@@ -25,25 +24,25 @@ from evaluator.host.settings import JudgeSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """The outcome of a build: findings for the author, and the folder of the modules (empty where none).
+    """The outcome of a build: findings for the author, and the modules by relative path.
 
     `code` is the machine code with source lines, where the request's mode asks for it.
     """
 
     result: BuildResult
     findings: tuple[Finding, ...]
-    folder: Path
+    modules: Mapping[str, bytes] = field(default_factory=dict)
     primitives: tuple[Detection, ...] = ()
     code: MachineCode | None = None
 
     def copy_to(self, target: Path) -> None:
         """Copy the modules into `target`, an existing folder, with the layout that ranks expect."""
-        for name in self.result.artefacts:
+        for name, content in self.modules.items():
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)
             for folder in path.relative_to(target).parents[:-1]:
                 (target / folder).chmod(0o755)
-            shutil.copyfile(self.folder / name, path)
+            path.write_bytes(content)
             path.chmod(0o755)
 
 
@@ -98,45 +97,46 @@ class Builder:
             EvaluatorError: this node cannot build: no tool chain, or the sandbox does not start.
         """
         if not what_to_build.is_needed(request):
-            return Built(result=BuildResult(succeeded=True, seconds=0.0, cached=False), findings=(), folder=workdir)
+            return Built(result=BuildResult(succeeded=True, seconds=0.0, cached=False), findings=())
         job = BuildJob(request=request, workdir=workdir, confinement=sandbox, deadlines=deadlines, cancelled=cancelled)
         started = time.monotonic()
         try:
             key = what_to_build.key(request, self._profile)
-            record = self._cache.get(key) or self._made(key, job)
-            code = self._code(key, record, job)
+            build = self._cache.get(key) or self._made(key, job)
+            code = self._code(key, build, job)
         except BuildLimitExceeded as exceeded:
-            return _over_limit(str(exceeded), seconds=time.monotonic() - started, folder=workdir)
+            return _over_limit(str(exceeded), seconds=time.monotonic() - started)
         return Built(
-            result=record.result,
-            findings=record.findings,
-            folder=self._cache.entry(key),
-            primitives=record.primitives,
+            result=build.record.result,
+            findings=build.record.findings,
+            modules=build.modules,
+            primitives=build.record.primitives,
             code=code,
         )
 
-    def _made(self, key: str, job: BuildJob) -> BuildRecord:
+    def _made(self, key: str, job: BuildJob) -> KeptBuild:
         """Build, read what came out, and keep both; raises BuildLimitExceeded."""
         started = time.monotonic()
         sent = self._sandbox.build(job)
         seconds = time.monotonic() - started
         record = record_of(sent, seconds=seconds, primitives=self._reader.detections(sent.artefacts, job))
         job.refuse_late("reading what was built")
-        self._cache.put(key, record, sent.artefacts)
-        return record
+        build = KeptBuild(record=record, modules=sent.artefacts)
+        self._cache.put(key, build)
+        return build
 
-    def _code(self, key: str, record: BuildRecord, job: BuildJob) -> MachineCode | None:
+    def _code(self, key: str, build: KeptBuild, job: BuildJob) -> MachineCode | None:
         """The machine code of a build with source lines, listed once; None where the mode does not ask for it."""
-        if not job.request.mode.lists_machine_code or not record.result.artefacts:
+        if not job.request.mode.lists_machine_code or not build.modules:
             return None
         if (known := self._cache.code(key)) is not None:
             return known
-        code = self._reader.machine_code(self._cache.artefacts(key, record), job, origins=record.origins)
+        code = self._reader.machine_code(build.modules, job, origins=build.record.origins)
         self._cache.put_code(key, code)
         return code
 
 
-def _over_limit(message: str, *, seconds: float, folder: Path) -> Built:
+def _over_limit(message: str, *, seconds: float) -> Built:
     finding = Finding(verdict=Verdict.LIMIT_EXCEEDED, message=message)
     result = BuildResult(succeeded=False, seconds=seconds, cached=False, log=message)
-    return Built(result=result, findings=(finding,), folder=folder)
+    return Built(result=result, findings=(finding,))

@@ -16,11 +16,16 @@ from pathlib import Path
 
 from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.host.process.deadlines import Deadlines
+from evaluator.host.process.logs import clean
 
 _FRAME = struct.Struct("<4sIQ")
 _MODULE, _KERNEL = r"[0-9a-f]{32}/[A-Za-z_]\w{0,127}\.so", r"triton/[A-Z2-7]{52}/[A-Za-z_][\w.-]{0,191}"
 _ARTEFACT = re.compile(rf"(?:{_MODULE}|{_KERNEL})\Z", re.ASCII)
 _RESULT = "result.json"
+_BEGAN = _FRAME.pack(b"PKBf", 5, 0) + b"began"
+"""The first frame. The program sends it before it reads anything of the submission."""
+
+_SHOWN_BYTES = 2000
 _CHUNK = 1 << 20
 _END_S = 30.0
 
@@ -34,6 +39,7 @@ class BuildLimits:
         memory_bytes: address space of each process.
         scratch_bytes: its temporary files, in all and each.
         processes, cores: how many it may use.
+        files: how many descriptors each process may have open.
         processors: the only ones that it may run on, by number; empty for the last `cores` of this process's.
         sent_bytes, sent_files, result_bytes: limits of what it sends: bytes, modules, its result.
         said_bytes: how much of its output is kept.
@@ -43,6 +49,7 @@ class BuildLimits:
     memory_bytes: int = 16 * 1024**3
     scratch_bytes: int = 2 * 1024**3
     processes: int = 512
+    files: int = 8192
     cores: int = 4
     processors: tuple[int, ...] = ()
     sent_bytes: int = 256 * 1024**2
@@ -68,8 +75,11 @@ class Sent:
     said: str = ""
 
 
-def limited(command: Sequence[str], limits: BuildLimits) -> list[str]:
+def limited(command: Sequence[str], limits: BuildLimits, *, are_counted: bool) -> list[str]:
     """`command` under resource limits, on at most `limits.cores` of this process's cores.
+
+    Where `are_counted`, a control group limits the number of processes. The kernel's other limit counts all processes
+    of a user: there the processes of one build would leave none to the builds beside it.
 
     Raises:
         NodeTrouble: util-linux (prlimit, taskset) is not installed.
@@ -81,7 +91,9 @@ def limited(command: Sequence[str], limits: BuildLimits) -> list[str]:
     return [
         *(taskset, "--cpu-list", ",".join(map(str, cores))),
         *(prlimit, "--core=0", f"--as={limits.memory_bytes}", f"--fsize={limits.scratch_bytes}"),
-        *(f"--nproc={limits.processes}", f"--cpu={int(limits.seconds) * limits.cores}", *command),
+        *(f"--nofile={limits.files}", f"--cpu={int(limits.seconds) * limits.cores}"),
+        *([] if are_counted else [f"--nproc={limits.processes}"]),
+        *command,
     ]
 
 
@@ -108,10 +120,34 @@ def run(
         BuildCancelled: `cancelled()` became true.
         BuildLimitExceeded: time, size or number of files.
         EvaluatorError: the process could not be started, or does not end.
+        NodeTrouble: it ended before it had read anything of the submission, as where its sandbox does not start.
     """
     reading, output = os.pipe()
+    with os.fdopen(reading, "rb", buffering=0):
+        process = _started(line_for, output, environment=environment, inherited=inherited)
+        try:
+            raw, said = _drain(process, reading, limits, deadlines, cancelled)
+        finally:
+            _end(process, deadlines)
+    if not raw.startswith(_BEGAN):
+        raise NodeTrouble(f"the builder ended before it began: {clean(said[:_SHOWN_BYTES].decode(errors='replace'))}")
+    sent = _parse(raw, limits, at=len(_BEGAN))
+    if len(sent.result or b"") > limits.result_bytes:
+        raise BuildLimitExceeded(f"the result of the build exceeds {limits.result_bytes:,} bytes")
+    sent.said = said.decode(errors="replace")
+    return sent
+
+
+def _started(
+    line_for: Callable[[int], Sequence[str]],
+    output: int,
+    *,
+    environment: Mapping[str, str],
+    inherited: Sequence[int],
+) -> subprocess.Popen[bytes]:
+    """The process that writes to `output`, which is closed here; raises EvaluatorError."""
     try:
-        process = subprocess.Popen(  # noqa: S603 - our command, no shell
+        return subprocess.Popen(  # noqa: S603 - our command, no shell
             list(line_for(output)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -121,20 +157,9 @@ def run(
             start_new_session=True,
         )
     except OSError as error:
-        os.close(reading)
         raise EvaluatorError(f"the builder could not be started: {error}") from error
     finally:
         os.close(output)
-    try:
-        raw, said = _drain(process, reading, limits, deadlines, cancelled)
-    finally:
-        _end(process, deadlines)
-        os.close(reading)
-    sent = _parse(raw, limits)
-    if len(sent.result or b"") > limits.result_bytes:
-        raise BuildLimitExceeded(f"the result of the build exceeds {limits.result_bytes:,} bytes")
-    sent.said = said.decode(errors="replace")
-    return sent
 
 
 def _drain(
@@ -183,14 +208,14 @@ def _end(process: subprocess.Popen[bytes], deadlines: Deadlines) -> None:
         process.stdout.close()
 
 
-def _parse(raw: bytes, limits: BuildLimits) -> Sent:
-    """The files in the frames, without truncated ones and those with names of another form.
+def _parse(raw: bytes, limits: BuildLimits, *, at: int = 0) -> Sent:
+    """The files in the frames from byte `at` on, without truncated ones and those with names of another form.
 
     Raises:
         BuildLimitExceeded: there are too many frames. Each costs time, even an empty one.
     """
     sent = Sent()
-    for number, (name, content) in enumerate(_frames(raw)):
+    for number, (name, content) in enumerate(_frames(raw, at=at)):
         if number > limits.sent_files:
             raise BuildLimitExceeded(f"the build sent more than {limits.sent_files} files")
         if name == _RESULT:
@@ -200,8 +225,7 @@ def _parse(raw: bytes, limits: BuildLimits) -> Sent:
     return sent
 
 
-def _frames(raw: bytes) -> Iterator[tuple[str, bytes]]:
-    at = 0
+def _frames(raw: bytes, *, at: int) -> Iterator[tuple[str, bytes]]:
     while at + _FRAME.size <= len(raw):
         magic, name_bytes, content_bytes = _FRAME.unpack_from(raw, at)
         start = at + _FRAME.size

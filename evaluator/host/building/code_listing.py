@@ -142,13 +142,10 @@ def machine_code(
     kernels: list[KernelCode] = []
     deadline, room = time.monotonic() + deadlines.step(_LONGEST_S), _MOST_BYTES
     unread = 0
-    for path, content in artefacts.items():
-        if not path.endswith(disassembly.MODULES):
-            continue
+    for path in filter(lambda path: path.endswith(disassembly.MODULES), artefacts):
         with tempfile.TemporaryDirectory(prefix="listing-", dir=workdir) as name:
-            module = disassembly.Module(path=path, content=content, private=Path(name))
             text = disassembly.output_of(
-                module,
+                disassembly.Module(path=path, content=artefacts[path], private=Path(name)),
                 [_EXECUTE, tool],
                 [str(room)],
                 confinement=confinement,
@@ -163,6 +160,11 @@ def machine_code(
             continue
         room = max(0, room - len(text))
         kernels += _kernels(parse(text), module=Path(path).name, lines=lines)
+    return _in_all(kernels, lines=lines, unread=unread)
+
+
+def _in_all(kernels: Sequence[KernelCode], *, lines: Lines, unread: int) -> MachineCode:
+    """As many kernels as are kept, and what is missing."""
     note = f"{unread} of the build's modules could not be read" if unread else ""
     return MachineCode(
         files=lines.files,

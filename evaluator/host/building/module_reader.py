@@ -1,7 +1,7 @@
 """Reads built modules outside the sandbox that made them: what they use, and their machine code."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from evaluator.contract import Detection, MachineCode
 from evaluator.hardware import profiles
@@ -45,7 +45,7 @@ class ModuleReader:
                 raise BuildLimitExceeded(f"what was built could not be read: {exceeded}") from exceeded
 
     def machine_code(
-        self, artefacts: dict[str, bytes], job: BuildJob, *, origins: dict[str, tuple[str, int]]
+        self, artefacts: Mapping[str, bytes], job: BuildJob, *, origins: dict[str, tuple[str, int]]
     ) -> MachineCode:
         """The machine code of modules with source lines; raises BuildLimitExceeded.
 

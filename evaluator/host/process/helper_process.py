@@ -18,12 +18,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
 
-from evaluator.errors import EvaluatorError
+from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.host.process.spawner import Spawner
 
 _LENGTH = struct.Struct("<IQ")
 _ROOT = Path(__file__).parents[3]
-_START_S = 60.0
+_READY = b"r"
 _LONGEST_ANSWER = 64 * 1024**2
 _PR_SET_PDEATHSIG = 1
 
@@ -38,10 +38,12 @@ class HelperProcess:
     Args:
         spawner: starts the child, which ends with this process.
         memory_bytes: the child's address space.
+        start_s: how long it may take to start.
     """
 
-    def __init__(self, spawner: Spawner, *, memory_bytes: int = 4 * 1024**3) -> None:
+    def __init__(self, spawner: Spawner, *, memory_bytes: int = 4 * 1024**3, start_s: float = 60.0) -> None:
         self._spawner = spawner
+        self._start_s = start_s
         self._memory_bytes = memory_bytes
         self._child: subprocess.Popen[bytes] | None = None
         self._to_child = self._from_child = -1
@@ -51,7 +53,8 @@ class HelperProcess:
 
         Raises:
             HelperLimitExceeded: it took longer than `seconds`, or more memory than the child may have.
-            EvaluatorError: it raised, or the child does not start.
+            EvaluatorError: it raised.
+            NodeTrouble: the child does not start.
         """
         if self._child is None or self._child.poll() is not None:
             self._start()
@@ -85,11 +88,19 @@ class HelperProcess:
                 error_output=subprocess.DEVNULL,
                 directory=str(_ROOT),
             )
+        except OSError as error:
+            os.close(self._to_child)
+            os.close(self._from_child)
+            raise NodeTrouble(f"the helper process cannot be started: {error}") from error
         finally:
             os.close(reading)
             os.close(writing)
-        if self._read(1, deadline=time.monotonic() + _START_S) != b"r":
-            raise EvaluatorError("the helper process does not start")
+        try:
+            self._read(len(_READY), deadline=time.monotonic() + self._start_s)
+        except (TimeoutError, EOFError) as error:
+            # Else its first byte, when it comes, would be taken for the beginning of an answer.
+            self.close()
+            raise NodeTrouble("the helper process does not start") from error
 
     def _answer(self, function: str, text: str, *, seconds: float) -> str:
         deadline = time.monotonic() + seconds
@@ -148,7 +159,7 @@ def main() -> None:
     reading, writing, memory_bytes = map(int, sys.argv[1:])
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     with os.fdopen(reading, "rb") as requests, os.fdopen(writing, "wb", buffering=0) as answers:
-        answers.write(b"r")
+        answers.write(_READY)
         while head := requests.read(_LENGTH.size):
             function, text = json.loads(requests.read(_LENGTH.unpack(head)[1]))
             _serve(answers, function, text)

@@ -218,6 +218,17 @@ def test_a_report_in_the_storage_without_its_nodes_key_changes_nothing(place, al
     assert len(lying()) == 1
 
 
+def test_nothing_is_read_for_a_message_without_the_key(place, alice, node, now, caplog):
+    sent = []
+    evaluation = evaluation_of(submit(alice))
+    dispatch_once(now, send=lambda _node, assignment, **_: sent.append(assignment))
+    [assignment] = sent
+    missing = stored_as(assignment.upload, b"nothing", evaluation_id=str(evaluation.pk), lease=assignment.lease)
+    record_stored(missing.to_json(), "another key")
+    assert "without the key of node alpha" in caplog.text
+    assert "stored report refused" not in caplog.text
+
+
 def test_a_message_under_one_lease_cannot_bring_the_report_of_another(place, alice, node, now):
     sent = []
     evaluation = evaluation_of(submit(alice))
