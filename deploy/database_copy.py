@@ -4,8 +4,8 @@
     PKB_DATABASE_URL=postgres://... python deploy/database_copy.py restore /var/backups/pkb/pkb-20261122-180000.dump
 
 A copy is pg_dump's own format with its SHA-256 beside it. It appears under its name once it is complete and was read
-back. Restoring refuses a database that holds anything, and happens whole or not at all. The password goes to the
-programs by their environment, so that no list of processes shows it.
+back. Restoring refuses a database that holds anything, and happens whole or not at all; then it makes the planner's
+statistics. The password goes to the programs by their environment, so that no list of processes shows it.
 """
 
 import argparse
@@ -109,6 +109,8 @@ def restore(path: Path, environment: dict[str, str]) -> None:
         raise Failure(f"the database {environment['PGDATABASE']} has {tables} tables; make an empty one and name that")
     command = ["pg_restore", "--exit-on-error", "--single-transaction", "--no-owner", "--no-privileges"]
     _run([*command, f"--dbname={environment['PGDATABASE']}", str(path)], environment)
+    # A copy holds no statistics. Until PostgreSQL makes them by itself, it plans the first pages by guesses.
+    _run(["psql", "--no-psqlrc", "--quiet", "--command", "ANALYZE"], environment)
 
 
 def _checksum_of(path: Path) -> Path:

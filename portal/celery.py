@@ -3,8 +3,9 @@
 import logging
 import os
 import sys
+from typing import Any
 
-from celery import Celery
+from celery import Celery, Task
 from celery.signals import setup_logging, task_postrun, task_prerun
 from django.db import close_old_connections
 
@@ -28,9 +29,11 @@ def _configure(sender: Celery, **_: object) -> None:
 
 @task_prerun.connect
 @task_postrun.connect
-def _look_at_connections(**_: object) -> None:
+def _look_at_connections(sender: Task[Any, Any], **_: object) -> None:
     """As around a web request: a connection that broke or is old is closed, and tried before its next use."""
-    close_old_connections()
+    # Only a worker is outside of any transaction here.
+    if not sender.request.is_eager:
+        close_old_connections()
 
 
 @setup_logging.connect

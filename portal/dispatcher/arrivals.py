@@ -93,12 +93,14 @@ class Recorder:
 
     def _run(self) -> None:
         while True:
-            self.record(self._arrivals.take())
+            waiting = self._arrivals.take()
+            # As around a web request: one that broke is opened again.
+            close_old_connections()
+            self.record(waiting)
             self._rest()
 
     def record(self, statuses: Sequence[NodeStatus]) -> None:
         """Record heartbeats together. If one of them cannot be stored, each is tried alone and that one is dropped."""
-        close_old_connections()
         try:
             counted = record_heartbeats(statuses, timezone.now())
         except Exception as error:
