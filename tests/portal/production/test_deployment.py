@@ -143,7 +143,9 @@ def test_compose_hands_over_every_setting_of_the_site():
 def test_every_way_to_run_the_site_prepares_the_database_alike():
     unit, job = (DEPLOY / path for path in ("systemd/pkb-web.service", "kubernetes/migrate.yaml"))
     compose = " ".join(COMPOSE["services"]["migrate"]["command"])
-    prepared = [re.findall(r"manage\.py ([a-z_]+)", text) for text in (compose, unit.read_text(), job.read_text())]
+    # A shell's line has them side by side, a list of YAML as two texts.
+    named = re.compile(r"manage\.py[\", ]+([a-z_]+)")
+    prepared = [named.findall(text) for text in (compose, unit.read_text(), job.read_text())]
 
     assert prepared == [["prepare"], ["prepare", "prepare"], ["prepare"]]
     assert unit.read_text().count("manage.py prepare --static") == 2  # the image has its static files
