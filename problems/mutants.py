@@ -229,7 +229,8 @@ def _by_largest(tensor: Tensor, _group: Group) -> Tensor:
     """A payload divided by its largest element and multiplied again, which is no number where all are zero."""
     if not _is_wide(tensor) or tensor.numel() == 0:
         return tensor
-    largest = tensor.double().abs().max()
+    # A payload that is padded has anything in its padding, infinity and NaN too.
+    largest = tensor.double().abs().nan_to_num(nan=0.0, posinf=0.0).max()
     return (tensor.double() / largest * largest).to(tensor.dtype)
 
 
