@@ -497,6 +497,7 @@ def pages(url: str, environment: Mapping[str, str], folder: Path, *, requests: i
 
 def intake(url: str, environment: Mapping[str, str], folder: Path, *, submissions: int) -> None:
     """What one submission costs web and database, and whether all are there; they are removed again."""
+    manage(environment, "shell", "--no-imports", "-c", _REMOVE_SENT)  # a run that was cut off left them
     tokens = manage(environment, "shell", "--no-imports", "-c", _MAKE_SENDERS).split()
     try:
         with served(environment, folder) as site:
