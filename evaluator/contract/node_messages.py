@@ -26,6 +26,7 @@ class TaskName(StrEnum):
     JUDGE = "node.judge"
     BUILD = "node.build"
     CANCEL = "node.cancel"
+    RECEIPT = "node.receipt"
     RECORD_PROGRESS = "portal.record_progress"
     RECORD_DELIVERY = "portal.record_delivery"
     RECORD_STORED = "portal.record_stored"
@@ -82,6 +83,12 @@ class Cancellation(Message, frozen=True, kw_only=True):
 
     lease: str
     evaluation_id: str
+
+
+class Receipt(Message, frozen=True, kw_only=True):
+    """The site needs a delivery no more: it is recorded, or counts no longer. Names it by its text's SHA-256."""
+
+    sha256: str
 
 
 class Progress(Message, frozen=True, kw_only=True):
