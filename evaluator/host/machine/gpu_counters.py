@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 LEAST_S = 0.3
 """The shortest time over which a share of the memory's bandwidth is read.
 
-NVML's performance monitoring (GPM, on Hopper and later) renews its samples every 100 ms: on an H200 (driver 580.159.04,
-23 November 2026) two samples within 100 ms held no number, or the rates of a window that began before the first. So at
+NVML's performance monitoring (GPM, on Hopper and later) renews its samples every 100 ms. Two samples within that time
+held no number, or the rates of a window that began before the first (H200, driver 580.159.04, 23 November 2026). So at
 least two thirds of what is read here lies between the two moments."""
 
 _WRAP = 2**32
