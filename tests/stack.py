@@ -28,7 +28,7 @@ from django.db import connection
 
 ROOT = Path(__file__).resolve().parent.parent
 START_S = 180.0
-VERDICT_S = 60.0
+VERDICT_S = 180.0
 
 Value = TypeVar("Value")
 

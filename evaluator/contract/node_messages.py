@@ -1,7 +1,9 @@
 """Messages between the site and its nodes: work, progress, reports, heartbeats, and their queues."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
+
+import msgspec
 
 from evaluator.contract import earlier
 from evaluator.contract.message import Message
@@ -88,7 +90,7 @@ class Cancellation(Message, frozen=True, kw_only=True):
 class Receipt(Message, frozen=True, kw_only=True):
     """The site needs a delivery no more: it is recorded, or counts no longer. Names it by its text's SHA-256."""
 
-    sha256: str
+    sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Progress(Message, frozen=True, kw_only=True):

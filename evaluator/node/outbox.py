@@ -10,7 +10,6 @@ import math
 import os
 import threading
 import time
-import uuid
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,7 +42,7 @@ _LOOK_S = 5.0
 class Outbox:
     """Sends messages, and keeps reports in `folder` until they are received; a new process sends what an old one left.
 
-    In `folder` a report is NAME.json, and NAME.sent once the broker has accepted it.
+    In `folder` a report is SHA256.json, and SHA256.sent once the broker has accepted it.
     `key` goes with every message: a waiting report is sent with the node's present key.
     `files_within` is the folder of artefacts where it is a folder.
     """
@@ -99,7 +98,8 @@ class Outbox:
 
     def forget(self, receipt: Receipt) -> None:
         """Remove a report that the site has received."""
-        for suffix in (".sent", ".json"):
+        # In this order: the other thread makes the one into the other at this moment, where its receipt was fast.
+        for suffix in (".json", ".sent"):
             self._remove(self._folder / f"{receipt.sha256}{suffix}")
 
     def waiting(self) -> list[float]:
@@ -118,10 +118,13 @@ class Outbox:
     def _keep_or_send(self, delivery: Delivery, upload: Upload | None = None) -> None:
         """Keep a report, or send it at once if the folder does not take it; raises OSError if both fail."""
         text = delivery.to_json()
-        path = self._folder / f"{uuid.uuid4().hex}.json"
+        path = self._folder / f"{_digest(text)}.json"
+        # Before it can be sent: its receipt takes it away again.
+        self._evaluations[path.stem] = delivery.report.evaluation_id
         try:
             self._write(path, text, upload)
         except OSError as error:
+            del self._evaluations[path.stem]
             # Of a full disk, half a report takes what space there is.
             for part in (".upload", ".draft"):
                 with suppress(OSError):
@@ -130,7 +133,6 @@ class Outbox:
             if not self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None):
                 raise
             return
-        self._evaluations[path.stem] = delivery.report.evaluation_id
         self._wake.set()
 
     def _write(self, path: Path, text: str, upload: Upload | None) -> None:
@@ -191,18 +193,15 @@ class Outbox:
         return not left
 
     def _keep_for_receipt(self, path: Path, digest: str) -> None:
-        """Put a report that was sent aside until its receipt comes, under the name by which that asks for it.
-
-        A receipt that comes before this is over finds nothing: the report is sent once more, and so is the receipt.
-        """
+        """Put a report that was sent aside until its receipt comes, under the name by which that asks for it."""
         self._refusals.pop(path, None)
         kept = self._folder / f"{digest}.sent"
-        with suppress(FileNotFoundError):
-            path.with_suffix(".upload").rename(kept.with_suffix(".upload"))
-        os.utime(path)
-        path.rename(kept)
-        if (evaluation := self._evaluations.pop(path.stem, None)) is not None:
-            self._evaluations[digest] = evaluation
+        if path.stem != digest:  # an earlier version gave it another name
+            with suppress(FileNotFoundError):
+                path.with_suffix(".upload").rename(kept.with_suffix(".upload"))
+        with suppress(FileNotFoundError):  # the receipt was faster
+            os.utime(path)
+            path.rename(kept)
 
     def _take_back(self) -> None:
         """Have the reports sent again that were sent some time ago and not received."""
@@ -239,7 +238,7 @@ class Outbox:
             is_taken = self._publish(TaskName.RECORD_STORED, stored.to_json(), expires_s=None)
         else:
             is_taken = self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None)
-        return hashlib.sha256(text.encode()).hexdigest() if is_taken else None
+        return _digest(text) if is_taken else None
 
     def _stored(self, path: Path, text: str) -> Stored | None:
         """The message that names an uploaded report; None where the report goes by the broker."""
@@ -306,6 +305,11 @@ class Outbox:
             return False
         self._taken_at_s = time.monotonic()
         return True
+
+
+def _digest(text: str) -> str:
+    """The name of a report with this text, in the folder and in its receipt."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _written_at(path: Path) -> float | None:

@@ -163,6 +163,12 @@ def test_a_report_is_sent_again_where_the_broker_lost_it_and_removed_once_the_si
     second.close()
 
 
+@pytest.mark.parametrize("name", ["../outside", "", "A" * 64])
+def test_a_receipt_names_a_report_and_no_other_file(name):
+    with pytest.raises(ContractError, match="sha256"):
+        Receipt.from_json(json.dumps({"sha256": name}))
+
+
 def test_a_report_without_a_receipt_is_not_sent_for_ever(tmp_path):
     """The copies may all wait for a site that is away, and a site of an earlier version sends no receipts."""
     spool = tmp_path / "spool"

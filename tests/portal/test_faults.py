@@ -12,6 +12,9 @@ from portal.submissions.models import State
 from tests.portal.factories import bundle, evaluation_of, submit
 from tests.stack import alive, wait_until
 
+# On a machine with a load of 20 a node alone takes a minute to start.
+pytestmark = pytest.mark.timeout(900)
+
 # Slept through, not computed: long enough to be met in the middle, without load for the machine.
 SLOW_SOLUTION = """import time
 
