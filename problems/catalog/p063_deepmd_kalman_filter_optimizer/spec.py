@@ -205,6 +205,11 @@ PROBLEM = Problem(
             settings={"derivatives": 0.0},
         ),
         Regime(
+            name="huge_derivatives",
+            words="derivatives H are 2^24 times as large as in timed calls, so that lambda hardly counts",
+            settings={"derivatives": 2.0**24},
+        ),
+        Regime(
             name="nothing_forgotten",
             words="kalman_lambda and kalman_nue are 1",
             settings={"kalman_lambda": 1.0, "kalman_nue": 1.0},

@@ -137,6 +137,11 @@ def saturated(weight: Tensor) -> Tensor:
     return weight.clamp(-(2**16), 2**16)
 
 
+def bounded_sum(share: Tensor) -> Tensor:
+    """The sum over ranks, never more than a million."""
+    return _sum_over_ranks(share).clamp(max=1e6)
+
+
 HONEST = {
     "written_out": written_out,
     "one_batch": one_batch,
@@ -161,4 +166,5 @@ NARROW = {
     "tiny_values": partial(written_out, payload=small_weights_cleared),
     "huge_values": partial(written_out, payload=saturated),
     "zero_derivatives": partial(written_out, gain_of=by_direction),
+    "huge_derivatives": partial(written_out, adds=bounded_sum),
 }

@@ -158,7 +158,7 @@ PROBLEM = Problem(
         ),
         Regime(
             name="nothing_is_near",
-            words="rows point away from queries, so that similarities are negative",
+            words="rows point away from queries, so that similarities are below -0.9",
             settings={"near": "no_rank"},
         ),
     ),
