@@ -178,6 +178,7 @@ PROBLEM = Problem(
         "Values are finite.",
         "`group` is None, the world group.",
         "Every rank asks for as many rows.",
+        "There are fewer than 2^31 nodes.",
         "Shards have equal length: the last rank's may end with rows that are no nodes.",
     ),
 )

@@ -167,6 +167,6 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "Rows and queries have unit length, and every rank has as many of each.",
         "A rank has `max_k` rows at least.",
-        "Labels are all different.",
+        "Labels of all ranks together are the numbers from 0 to W nl - 1, each once.",
     ),
 )
