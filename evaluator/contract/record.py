@@ -109,8 +109,9 @@ class GpuReading(Message, frozen=True, kw_only=True):
         processes: how many processes used the GPU, as far as the driver lists them.
         memory_percent: in which share of the driver's last sample period device memory was read or written.
         sent_bytes, received_bytes: payload on the GPU's links in a leg of the reference, per call.
-        pcie_sent_bytes, pcie_received_bytes: the same over PCIe, where copies to and from the host go.
-        dram_percent: which share of its memory's bandwidth the GPU used in that leg.
+        pcie_sent_bytes, pcie_received_bytes: the same over PCIe, where copies to and from the host go; a leg with more
+            than 4 GiB counts less, because the driver's counters begin again.
+        dram_percent: which share of its memory's bandwidth the GPU used in that leg; None for legs below 0.3 s.
     """
 
     gpu: int

@@ -74,10 +74,11 @@ def _seen(size: SizeRecord, rules: TimingRules) -> Iterator[str]:
         before = [each for each in size.gpus if each.gpu == gpu and each.moment == MOMENT_ALONE]
         later = [each for each in size.gpus if each.gpu == gpu and each.is_of_leg]
         if before and later:
-            yield from _differences(before[-1], later)
+            yield from differences(before[-1], later)
 
 
-def _differences(alone: GpuReading, later: Sequence[GpuReading]) -> Iterator[str]:
+def differences(alone: GpuReading, later: Sequence[GpuReading]) -> Iterator[str]:
+    """What differed on a GPU between the reference's calls alone and its later legs, a sentence each."""
     gpu = f"GPU {alone.gpu}"
     if slowed := sorted({reason for each in later for reason in throttling.reasons(each)}):
         yield f"{gpu} was slowed ({', '.join(slowed)})"

@@ -7,7 +7,8 @@
 Inputs and comparison are the judge's; sandbox, clock and verdicts are not. Times are by CUDA events (on CPU ranks by
 the rank's own clock), which the judge uses only as a cross-check. Inputs change at the same addresses, ranks do not
 synchronise between calls, and one rank is late. Times are medians of the slowest rank, reference and submission by
-turns. Without CUDA the ranks use gloo on the processor, which tries this script only.
+turns. Without CUDA the ranks use gloo on the processor, which tries this script only. With fewer GPUs than ranks,
+ranks share them: outputs are right or wrong as ever, and times say nothing.
 """
 
 import argparse
@@ -212,7 +213,7 @@ def write_note(path, content):
 
 
 class Member:
-    """One rank: its device and process group."""
+    """One rank: its device and process group. Ranks beyond the number of GPUs share them."""
 
     def __init__(self, rank, world_size, where):
         import torch
@@ -222,16 +223,19 @@ class Member:
 
         sys.path.insert(0, str(COMPAT))
         self.rank, self.world_size = rank, world_size
-        is_cuda = torch.cuda.is_available()
-        self.device = torch.device("cuda", rank) if is_cuda else torch.device("cpu")
-        if is_cuda:
-            torch.cuda.set_device(rank)
+        gpus = torch.cuda.device_count()
+        self.device = torch.device("cuda", rank % gpus) if gpus else torch.device("cpu")
+        if gpus:
+            torch.cuda.set_device(self.device)
+        if 0 < gpus < world_size:
+            # NCCL refuses two ranks of one host on a GPU. As if each had a host of its own, they speak over a socket.
+            os.environ |= {"NCCL_HOSTID": f"rank-{rank}", "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"}
         dist.init_process_group(
-            "nccl" if is_cuda else "gloo",
+            "nccl" if gpus else "gloo",
             init_method=f"file://{where}/store",
             rank=rank,
             world_size=world_size,
-            device_id=self.device if is_cuda else None,
+            device_id=self.device if gpus else None,
         )
         with (where / "barrier").open("r+b") as page:
             self.barrier = Barrier(mmap.mmap(page.fileno(), mmap.PAGESIZE), rank=rank, world_size=world_size)

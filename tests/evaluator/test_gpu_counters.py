@@ -1,28 +1,27 @@
-"""The arithmetic of GPU performance counters, and a node without them. GPUs themselves: `test_gpu_reference.py`."""
+"""The arithmetic of GPU counters, and a node without them. GPUs themselves: `test_slot_watch.py`."""
 
 import math
 
 import pytest
 
-from evaluator.host.machine.gpu_counters import Activity, GpuCounters
-
-MIB = 1024**2
+from evaluator.host.machine.gpu_counters import GpuCounters, counted, share_in_percent
 
 
-def test_rates_become_bytes_of_the_time_between() -> None:
-    seen = Activity.over(0.5, sent=2.0, received=56_786.215, dram_percent=84.79)
-    assert seen == Activity(pcie_sent_bytes=MIB, pcie_received_bytes=math.floor(28_393.1075 * MIB), dram_percent=85)
+@pytest.mark.parametrize(
+    ("first", "last", "between"), [(5, 5, 0), (5, 1_000_000, 999_995), (2**32 - 10, 90, 100), (2**32 - 1, 0, 1)]
+)
+def test_a_counter_of_32_bits_counts_on_where_it_began_again(first: int, last: int, between: int) -> None:
+    assert counted(first, last) == between
+
+
+@pytest.mark.parametrize(("said", "percent"), [(0.0, 0), (68.1, 68), (100.4, 100)])
+def test_a_share_of_the_bandwidth_is_rounded(said: float, percent: int) -> None:
+    assert share_in_percent(said) == percent
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, -1.0, 1e300])
-@pytest.mark.parametrize("name", ["sent", "received", "dram_percent"])
-def test_a_rate_that_is_none_leaves_all_unread(name: str, odd: float) -> None:
-    assert Activity.over(0.02, **({"sent": 1.0, "received": 1.0, "dram_percent": 1.0} | {name: odd})) is None
-
-
-@pytest.mark.parametrize("seconds", [-0.1, math.nan, math.inf])
-def test_a_time_that_is_none_leaves_all_unread(seconds: float) -> None:
-    assert Activity.over(seconds, sent=1.0, received=1.0, dram_percent=1.0) is None
+def test_a_share_that_is_none_is_left_unread(odd: float) -> None:
+    assert share_in_percent(odd) is None
 
 
 @pytest.mark.parametrize("gpus", [(), (0,), (0, 1)])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.host.machine import driver_calls, facts, nvlink, nvml, xid
+from evaluator.host.machine import driver_calls, facts, gpu_counters, nvlink, nvml, xid
 from evaluator.host.machine.health import Health
 from evaluator.host.machine.slot_watch import SlotWatch
 from tests.stack import wait_until
@@ -107,6 +107,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     driver_calls.LIMIT_S = LIMIT_S
     facts._SMI_S = LIMIT_S  # noqa: SLF001
+    gpu_counters.LEAST_S = 0.0
     seen: dict[str, object] = {"": readings(folder)}
     for name in ASKED:
         (folder / name).touch()

@@ -11,7 +11,8 @@ regime, regimes in a drawn order. Every program makes it, and the judge's compar
 `--seconds` of such calls, after the first. No job starts after `--budget` seconds.
 
 Prints a JSON line per problem and size, and appends it to `--kept`, whose problems and sizes are left out the next
-time. Without CUDA the ranks use gloo on the processor. Exits 1 if a call was refused or ranks broke.
+time. Without CUDA the ranks use gloo on the processor; with fewer GPUs than ranks, ranks share them. Exits 1 if a call
+was refused or ranks broke.
 """
 
 import argparse
@@ -151,7 +152,8 @@ def tried(member, slug, size, *, key, options):
 
     kind = implementation.load(slug)
     names = ["reference"] if options.reference_only else programs(kind.problem)
-    made = {"reference": kind.solution} | {f"honest:{name}": program for name, program in kind.honest.items()}
+    made = {"reference": kind.solution}
+    made |= {f"honest:{name}": on(member.device, program) for name, program in kind.honest.items()}
     found = {"calls": 0, "kinds": 0, "elements": 0, "beyond": 0, "worst": 0.0, "at": "", "refused": [], "raised": []}
     begin = time.monotonic()
     for index, regime in enumerate(kinds(kind.problem, size, member.world_size, key=key, options=options)):
@@ -179,6 +181,16 @@ def tried(member, slug, size, *, key, options):
                 begin = time.monotonic()
             note_errors(found, where, zip(kind.problem.outputs_in(regime), compared, strict=True), key=key, index=index)
     return found | {"seconds": time.monotonic() - begin}
+
+
+def on(device, program):
+    """`program`, where what it makes without saying where is on `device`: variants are written short."""
+
+    def placed(*arguments):
+        with device:
+            return program(*arguments)
+
+    return placed
 
 
 def kinds(problem, size, world_size, *, key, options):

@@ -59,7 +59,7 @@ def gathered(
 
 def _mean(part: Tensor, group: Any, *, averages: bool, sums: bool) -> Tensor:
     """The mean over replicas."""
-    total = part.float()
+    total = part.float().contiguous()
     if averages:
         dist.all_reduce(total, group=group)
         total = total if sums else total / dist.get_world_size(group)
