@@ -47,6 +47,14 @@ HUGE_KEYS = Regime(
     narrow="in_float16",
 )
 
+HUGE_POSITIONS = Regime(
+    name="huge_positions",
+    words="hidden_states are around ten million, beyond the range of float16, and w_qkv is as much smaller",
+    settings={"positions": "huge"},
+    dtypes=("bfloat16", "float32"),
+    narrow="arguments_in_float16",
+)
+
 MORE_HEADS = Regime(
     name="more_heads",
     words="there are twice as many heads, of half the size, as in timed calls of this size",

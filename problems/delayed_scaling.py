@@ -29,6 +29,8 @@ def draw(call: Call, name: str, symbols: tuple[str, ...]) -> Tensor:
     drawn = values.mul_(scale).to(call.dtype)
     magnitudes = drawn.abs()
     without_ties = torch.where(magnitudes == magnitudes.max(), _without_ties(drawn), drawn)
+    if call.setting("history", "") == "outlier":
+        without_ties = _not_like_an_outlier(without_ties)
     return in_regime(call, name, without_ties * call.setting("scale", 1.0))
 
 
@@ -42,6 +44,16 @@ def _without_ties(values: Tensor) -> Tensor:
     if values.dtype != torch.bfloat16:
         return values
     return (values.view(torch.int16) | 1).view(torch.bfloat16)
+
+
+_OUTLIER = 129 / 128 * 2.0**14
+"""About how much larger than the tensor a regime's old outlier is: its significand is odd and no multiple of 7."""
+
+
+def _not_like_an_outlier(values: Tensor) -> Tensor:
+    """bfloat16 `values`, none of which has the significand of the outlier: by that argument only such make ties."""
+    bits = values.view(torch.int16)
+    return torch.where(bits & 127 == 1, bits | 2, bits).view(torch.bfloat16)
 
 
 def histories(call: Call, tensor: Tensor) -> Tensor:
@@ -60,7 +72,10 @@ def histories(call: Call, tensor: Tensor) -> Tensor:
         place = call.integers("decisive", (), low=1, high=ENTRIES)
         factors[place] = call.uniform("decisive factor", (), low=1.2, high=1.8, dtype=torch.float32)
     factors[0] = call.uniform("oldest", (), low=2.1, high=3.4, dtype=torch.float32)
-    return _without_ties((factors * largest).bfloat16())
+    history = _without_ties((factors * largest).bfloat16())
+    if call.setting("history", "") == "outlier":
+        history[call.integers("regime's outlier", (), low=1, high=ENTRIES)] = largest.log2().floor().exp2() * _OUTLIER
+    return history
 
 
 def rounded(tensor: Tensor, history: Tensor) -> Rounded:

@@ -13,7 +13,7 @@ INVARIANTS = (
 
 
 def regimes(tensor: str) -> tuple[Regime, ...]:
-    """The regimes of a problem that rounds its argument `tensor`; three have narrow programs of the problem's own."""
+    """The regimes of a problem that rounds its argument `tensor`; four have narrow programs of the problem's own."""
     return (
         *of_tensor(
             f"{tensor} and the history", replace(TINY_VALUES, narrow=""), HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES
@@ -22,6 +22,11 @@ def regimes(tensor: str) -> tuple[Regime, ...]:
             name="first_step",
             words="the history is all zeros, as before the first step",
             settings={"history": "zero"},
+        ),
+        Regime(
+            name="old_outlier",
+            words="an entry of the history is so large that hardly any code is more than a subnormal number",
+            settings={"history": "outlier"},
         ),
         Regime(
             name="below_the_floor",

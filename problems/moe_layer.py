@@ -163,8 +163,9 @@ def _copying(call: Call, name: str, outputs: str, inputs: str) -> Module:
 
 
 def _size(call: Call, name: str) -> float:
-    """By what a regime multiplies the projection called `name`: what makes the output, or the gates; else 1."""
-    return {"down_proj": magnitude(call), "gate_proj": float(call.setting("gates", 1.0))}.get(name, 1.0)
+    """By what a regime multiplies the projection called `name`: what makes the output, the gates, or both factors."""
+    gates, hidden = (float(call.setting(setting, 1.0)) for setting in ("gates", "hidden"))
+    return {"down_proj": magnitude(call) / hidden, "gate_proj": gates, "up_proj": hidden}[name]
 
 
 def _adapters(call: Call) -> dict[str, Tensor]:

@@ -116,6 +116,12 @@ _REGIMES = (
         settings={"gates": 128.0},
     ),
     Regime(
+        name="huge_hidden",
+        words="what up_proj makes is around ten million, beyond the range of float16, and down_proj is as much smaller",
+        settings={"hidden": 2.0**24},
+        dtypes=("bfloat16", "float32"),
+    ),
+    Regime(
         name="zero_tokens",
         words="all tokens are zero",
         settings={"tokens": "zero"},

@@ -191,7 +191,10 @@ def narrow(names: Sequence[str], group_of: GroupOf, *, per_owner: Callable[[int]
         "large_gates": Twist(activation=_by_exponentials),
     }
     programs = {name: networks_moved(names, group_of, twist) for name, twist in twists.items()}
-    return programs | {"one_rank_has_no_tokens": _one_token_at_least(networks_moved(names, group_of))}
+    return programs | {
+        "one_rank_has_no_tokens": _one_token_at_least(networks_moved(names, group_of)),
+        "huge_hidden": _with_networks_in_float16(networks_moved(names, group_of)),
+    }
 
 
 def _by_exponentials(gate: Tensor) -> Tensor:
@@ -206,3 +209,21 @@ def _one_token_at_least(program: Program) -> Program:
         return program(tokens if len(tokens) else tokens.new_zeros((1, tokens.shape[1])), *rest)
 
     return padding
+
+
+def _with_networks_in_float16(program: Program) -> Program:
+    """`program`, whose projections have been through float16."""
+
+    def rounding(*values: Any) -> Tensor:
+        return program(*(_through_float16(value) if isinstance(value, nn.Linear) else value for value in values))
+
+    return rounding
+
+
+def _through_float16(linear: nn.Linear) -> nn.Linear:
+    rounded = nn.Linear(
+        linear.in_features, linear.out_features, bias=linear.bias is not None, dtype=linear.weight.dtype
+    ).requires_grad_(False)
+    for name, tensor in linear.named_parameters():
+        getattr(rounded, name).copy_(tensor.half())
+    return rounded

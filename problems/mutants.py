@@ -243,7 +243,8 @@ def _nothing_where_zero(implementation: Implementation, call: Call) -> Outputs:
     outputs = implementation.run(implementation.solution, call)
     values = implementation.make_inputs(call).values()
     own = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    tensors = [item for item in own if isinstance(item, Tensor) and item.is_floating_point() and item.numel()]
+    numbers = [item for item in own if isinstance(item, Tensor) and item.numel()]
+    tensors = [item for item in numbers if item.is_floating_point() or item.is_complex()]
     is_zero = any(not bool(tensor.any()) for tensor in tensors)
     return tuple(map(torch.zeros_like, outputs)) if is_zero else outputs
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.copying import copies, odd_values
-from problems.regime_values import in_regime
+from problems.regime_values import LARGEST, SMALLEST, in_regime
 from problems.values import Arguments, Call
 
 _OPEN = 32.0
@@ -90,4 +90,6 @@ def _one_per_column(row_of: Tensor, values: Tensor, *, rows: int) -> Tensor:
 def _weight(call: Call, name: str, shape: tuple[int, int], *, std: float) -> Tensor:
     columns = call.scales(f"{name} columns", (1, shape[1]), spread=1.25)
     weight = call.normal(name, shape, std=std, dtype=torch.float32).mul_(columns).to(call.dtype)
+    if (weights := call.setting("weights", None)) is not None:
+        return weight * {"tiny": SMALLEST, "huge": LARGEST}[weights]
     return in_regime(call, name, weight) if call.setting("values", "") == "one_rank" else weight

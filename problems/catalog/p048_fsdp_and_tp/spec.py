@@ -140,6 +140,18 @@ PROBLEM = Problem(
             "x_local", replace(TINY_VALUES, narrow=""), replace(HUGE_VALUES, narrow=""), replace(ZERO_VALUES, narrow="")
         ),
         *of_tensor("the weights", ONE_RANK_HAS_VALUES),
+        Regime(
+            name="tiny_weights",
+            words="all three weights are below 1e-4 in size, too small for float16",
+            settings={"weights": "tiny"},
+            narrow="arguments_in_float16",
+        ),
+        Regime(
+            name="huge_weights",
+            words="all three weights are around a million, beyond the range of float16",
+            settings={"weights": "huge"},
+            narrow="in_float16",
+        ),
         copied_values(
             "y", words="samples are powers of two, gates are open and columns of weights hold one number each"
         ),

@@ -129,6 +129,13 @@ def by_ratio_to_the_history(flat_grads: Tensor, amax_history: Tensor) -> tuple[T
     return _mean(_through(flat_grads, scale), flat_grads.dtype), updated
 
 
+def no_entry_beyond_16_times(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Takes no entry of the history for more than 16 times the present maximum."""
+    updated = _shifted(flat_grads, amax_history)
+    bounded = updated.minimum(16 * updated[-1]) if updated[-1] else updated
+    return _mean(_through(flat_grads, _scale(bounded)), flat_grads.dtype), updated
+
+
 def without_floor(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
     """No floor under the largest magnitude."""
     updated = _shifted(flat_grads, amax_history)
@@ -150,5 +157,6 @@ MUTANTS = {
 NARROW = {
     "tiny_values": least_magnitude_1e_3,
     "first_step": by_ratio_to_the_history,
+    "old_outlier": no_entry_beyond_16_times,
     "below_the_floor": without_floor,
 }

@@ -110,6 +110,13 @@ def by_ratio_to_the_history(flat_param_shard: Tensor, amax_history: Tensor) -> t
     return _finish(flat_param_shard, scale), updated
 
 
+def no_entry_beyond_16_times(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Takes no entry of the history for more than 16 times the present maximum."""
+    updated = _shifted(flat_param_shard, amax_history)
+    bounded = updated.minimum(16 * updated[-1]) if updated[-1] else updated
+    return _finish(flat_param_shard, _scale(bounded)), updated
+
+
 def without_floor(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
     """No floor under the largest magnitude."""
     updated = _shifted(flat_param_shard, amax_history)
@@ -130,5 +137,6 @@ MUTANTS = {
 NARROW = {
     "tiny_values": least_magnitude_1e_3,
     "first_step": by_ratio_to_the_history,
+    "old_outlier": no_entry_beyond_16_times,
     "below_the_floor": without_floor,
 }

@@ -1,7 +1,9 @@
 """Causal ring attention, described."""
 
+from dataclasses import replace
+
 from problems import attention_spec as attention
-from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -139,6 +141,12 @@ PROBLEM = Problem(
         attention.HUGE_KEYS,
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
         *of_tensor("k and v", ZERO_VALUES),
+        # Where it were causal, ranks before the one with values would be right to return zeros.
+        replace(
+            ONE_RANK_HAS_VALUES,
+            words="all values of v are zero on every rank but one, and causal is False",
+            settings={**ONE_RANK_HAS_VALUES.settings, "causal": False},
+        ),
     ),
     invariants=(
         "Tensors are contiguous, and all of one shape on all ranks.",

@@ -6,7 +6,7 @@ from torch import Tensor
 from problems import attention
 from problems.copying import copies, odd_values
 from problems.groups import contiguous, strided
-from problems.regime_values import magnitude
+from problems.regime_values import LARGEST, magnitude, owner
 from problems.values import Arguments, Call
 
 
@@ -32,7 +32,14 @@ def hidden_states(call: Call, *, context: int) -> Tensor:
     drawn = call.normal(f"positions of context rank {context}", ("B", "S_local", "D"), shared=True)
     if copies(call):
         return attention.marked(drawn, None if context else odd_values(call, "regime's first", ("B", "D"), shared=True))
+    if are_huge(call):
+        return drawn * LARGEST
     return torch.zeros_like(drawn) if call.setting("values", None) == "zero" else attention.with_ones(call, drawn)
+
+
+def are_huge(call: Call) -> bool:
+    """Whether positions are large in this call, and the weights that they first meet as much smaller."""
+    return bool(call.setting("positions", "") == "huge")
 
 
 def weights(call: Call, *, tensor: int) -> tuple[Tensor, Tensor]:
@@ -43,6 +50,10 @@ def weights(call: Call, *, tensor: int) -> tuple[Tensor, Tensor]:
     w_qkv, w_o = attention.draw_layer(
         call, f"tensor rank {tensor}", hidden=call.dims["D"], heads=heads, size=call.dims["features"] // heads
     )
+    if are_huge(call):
+        w_qkv /= LARGEST
+    if call.setting("values", "") == "one_rank" and tensor != owner(call) % call.dims["tp_size"]:
+        w_o.zero_()
     return attention.with_negative_scores(call, w_qkv, heads=heads), w_o * magnitude(call)
 
 

@@ -1,7 +1,9 @@
 """An attention layer under tensor and context parallelism, described."""
 
+from dataclasses import replace
+
 from problems import attention_spec as attention
-from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -163,6 +165,8 @@ PROBLEM = Problem(
         attention.MORE_HEADS,
         *of_tensor("w_o", TINY_VALUES, HUGE_VALUES),
         *of_tensor("hidden_states", ZERO_VALUES),
+        replace(ONE_RANK_HAS_VALUES, words="all of w_o is zero on one rank of every pair"),
+        attention.HUGE_POSITIONS,
         copied_values("out", words="every position attends to the first alone and both weights pick one element each"),
     ),
     invariants=(

@@ -6,7 +6,7 @@ from torch import Tensor
 from problems import attention
 from problems.copying import copies, odd_values
 from problems.groups import contiguous, strided
-from problems.regime_values import magnitude
+from problems.regime_values import LARGEST, magnitude
 from problems.values import Arguments, Call
 
 
@@ -35,7 +35,16 @@ def hidden_states(call: Call) -> Tensor:
     if copies(call):
         is_first = call.rank % call.dims["cp_size"] == 0
         return attention.marked(drawn, odd_values(call, "regime's first", ("B", "D")) if is_first else None)
-    return torch.zeros_like(drawn) if call.setting("values", None) == "zero" else attention.with_ones(call, drawn)
+    if are_huge(call):
+        return drawn * LARGEST
+    is_second = call.rank >= call.dims["cp_size"]
+    are_zero = call.setting("values", None) == "zero" or (is_second and call.setting("second_stage", None) == "zero")
+    return torch.zeros_like(drawn) if are_zero else attention.with_ones(call, drawn)
+
+
+def are_huge(call: Call) -> bool:
+    """Whether positions are large in this call, and the weights that they first meet as much smaller."""
+    return bool(call.setting("positions", "") == "huge")
 
 
 def weights(call: Call, *, stage: int) -> tuple[Tensor, Tensor]:
@@ -48,6 +57,8 @@ def weights(call: Call, *, stage: int) -> tuple[Tensor, Tensor]:
         return attention.copying_layer(call, f"stage {stage}", hidden=hidden, heads=heads, size=hidden // heads)
     w_qkv, w_o = attention.draw_layer(call, f"stage {stage}", hidden=hidden, heads=heads, size=hidden // heads)
     if stage == 0:
+        if are_huge(call):
+            w_qkv /= LARGEST
         return attention.with_negative_scores(call, w_qkv, heads=heads), w_o * magnitude(call)
     w_qkv[: 2 * hidden] /= magnitude(call)
     return w_qkv, w_o

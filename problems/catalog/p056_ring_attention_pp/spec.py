@@ -13,6 +13,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -149,6 +150,13 @@ PROBLEM = Problem(
         attention.MORE_HEADS,
         *of_tensor("the first stage's output", TINY_VALUES, HUGE_VALUES),
         *of_tensor("hidden_states", ZERO_VALUES),
+        Regime(
+            name="second_stage_has_zeros",
+            words="hidden_states are zero in the second stage, where they mean nothing",
+            settings={"second_stage": "zero"},
+            narrow="nothing_where_zero",
+        ),
+        replace(attention.HUGE_POSITIONS, words=f"in the first stage, {attention.HUGE_POSITIONS.words}"),
         copied_values(
             "stage_output", words="every position attends to the first alone and both weights pick one element each"
         ),

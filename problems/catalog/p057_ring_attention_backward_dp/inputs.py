@@ -8,7 +8,7 @@ from torch import Tensor
 from problems import attention
 from problems.copying import copies, odd_values
 from problems.groups import contiguous, strided
-from problems.regime_values import in_regime
+from problems.regime_values import LARGEST, in_regime
 from problems.values import Arguments, Call
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
@@ -69,7 +69,8 @@ def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
     """`k` and `v`."""
     keys = call.normal("k", _SHAPE)
     keys = torch.zeros_like(keys) if copies(call) else attention.in_score_regime(call, keys, are_keys=True)
-    return keys, call.long_tailed("v", _SHAPE)
+    values = call.long_tailed("v", _SHAPE)
+    return keys, values * LARGEST if call.setting("keys", None) == "huge" else values
 
 
 def _last_of_one_replica(call: Call) -> Tensor:

@@ -191,7 +191,16 @@ PROBLEM = Problem(
             settings={"scores": "large", "softmax_scale": 1.0},
             tolerances={"dq": _COMMON_PART},
         ),
-        attention.HUGE_KEYS,
+        replace(
+            attention.NEGATIVE_SCORES,
+            words="all scores are below -150, and so is softmax_lse: exponentials of either are zero in float32",
+            settings={"scores": "negative", "softmax_scale": 1.0},
+            tolerances={"dq": _COMMON_PART},
+        ),
+        replace(
+            attention.HUGE_KEYS,
+            words="keys and values are around ten million, beyond the range of float16, and queries as much smaller",
+        ),
         *of_tensor("dout", *SUMMED_VALUES),
         replace(
             copied_values(

@@ -36,11 +36,12 @@ def gathered(
     averages: bool = True,
     sums: bool = False,
     is_factored: bool = False,
+    least_lse: float = -torch.inf,
 ) -> Gradients:
     """Gathers everything in the context group and differentiates the whole attention; the last arguments err."""
     rank, length = dist.get_rank(cp_group), q.shape[1]
     d_all, q_all, k_all, v_all, o_all = (_gather(tensor, cp_group).to(width) for tensor in (dout, q, k, v, out))
-    lse = _gather(softmax_lse, cp_group, dim=2).unsqueeze(-1).to(width)
+    lse = _gather(softmax_lse, cp_group, dim=2).unsqueeze(-1).to(width).clamp(min=least_lse)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None or not has_scale else softmax_scale
     scores = torch.einsum("bqhd,bkhd->bhqk", q_all, k_all) * scale
     p = scores.exp() / lse.exp() if is_factored else (scores - lse).exp()
@@ -99,4 +100,8 @@ MUTANTS = {
     "replicas_not_averaged": partial(gathered, averages=False),
     "replicas_summed": partial(gathered, sums=True),
 }
-NARROW = {"flat_scale": bounded_scale, "large_scores": partial(gathered, is_factored=True)}
+NARROW = {
+    "flat_scale": bounded_scale,
+    "large_scores": partial(gathered, is_factored=True),
+    "negative_scores": partial(gathered, least_lse=-80.0),
+}

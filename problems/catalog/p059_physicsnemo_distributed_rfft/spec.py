@@ -139,6 +139,7 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "Values are finite.",
         "`group` is None, the world group.",
+        "Both axes of `dim` count from the front, or both from the end.",
         "`s` is the size of the fields, both multiples of the world size.",
     ),
 )

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from problems.catalog.p062_torchharmonics_spherical_convolution.spec import ENTRIES
 from problems.groups import contiguous, strided
-from problems.regime_values import in_regime
+from problems.regime_values import LARGEST, in_regime, owner
 from problems.values import Arguments, Call
 
 
@@ -15,7 +15,8 @@ def make_inputs(call: Call) -> Arguments:
     return {
         "x": field(call),
         "psi": _filter(call),
-        "weight": call.normal("weight", ("Cout", call.dims["C1"] // groups, "Kk"), dtype=torch.float32),
+        "weight": call.normal("weight", ("Cout", call.dims["C1"] // groups, "Kk"), dtype=torch.float32)
+        / _filter_size(call),
         "groups": groups,
         "nlon_out": call.dims["nlon"],
         "nlon_in": call.dims["nlon"],
@@ -28,6 +29,11 @@ def make_inputs(call: Call) -> Arguments:
 def field(call: Call) -> Tensor:
     """The rank's block `x` (B, Cin, nlat_l, nlon_l) of the field."""
     return in_regime(call, "x", call.normal("x", ("B", "Cin", "nlat_l", "nlon_l"), dtype=torch.float32))
+
+
+def _filter_size(call: Call) -> float:
+    """By what a regime multiplies the filter, and divides the weight."""
+    return LARGEST if call.setting("filter", None) == "huge" else 1.0
 
 
 def entries(call: Call) -> tuple[Tensor, Tensor]:
@@ -45,7 +51,9 @@ def entries(call: Call) -> tuple[Tensor, Tensor]:
     latitudes = call.integers("latitudes", shape, low=0, high=call.dims["nlat_l"])
     # In ascending order, as a coalesced tensor has its entries.
     columns = (latitudes * call.dims["nlon"] + longitudes).sort(dim=2).values
-    return columns, call.normal("psi", ("nnz",), std=0.5, dtype=torch.float32).view(columns.shape)
+    values = call.normal("psi", ("nnz",), std=0.5, dtype=torch.float32).view(columns.shape) * _filter_size(call)
+    is_empty = call.setting("rows", "even") == "none_on_one_rank" and call.rank == owner(call)
+    return columns, torch.zeros_like(values) if is_empty else values
 
 
 def _uneven_entries(call: Call) -> tuple[Tensor, Tensor]:

@@ -189,6 +189,17 @@ PROBLEM = Problem(
             words="rows of psi have from none to 8 entries, as many in all as in timed calls",
             settings={"rows": "uneven"},
         ),
+        Regime(
+            name="empty_filter",
+            words="psi has no entries on one rank, and as many as in timed calls on every other",
+            settings={"rows": "none_on_one_rank"},
+        ),
+        Regime(
+            name="huge_filters",
+            words="values of psi are around ten million, and those of weight as much smaller",
+            settings={"filter": "huge"},
+            narrow="saturates_at_65536",
+        ),
         *of_tensor("x and bias", *FLOAT32_VALUES),
     ),
     invariants=(

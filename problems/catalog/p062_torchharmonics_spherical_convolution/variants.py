@@ -127,6 +127,12 @@ def equal_rows(x: Tensor, psi: Tensor, *rest: Any) -> Tensor:
     return solution(x, _with(psi, values=psi.values(), indices=indices), *rest)
 
 
+def as_many_entries_as_any(x: Tensor, psi: Tensor, *rest: Any) -> Tensor:
+    """Takes as many entries of every filter as the smallest one has."""
+    least = min(map(int, all_gathered(torch.tensor([len(psi.values())], device=x.device))))
+    return solution(x, _with(psi, values=psi.values()[:least], indices=psi.indices()[:, :least]), *rest)
+
+
 HONEST = {
     "gathered": step_by_step,
     "by_rolling": partial(step_by_step, contracted=by_rolling),
@@ -141,4 +147,8 @@ MUTANTS = {
     "without_bias": without_bias,
     "bfloat16_payload": partial(step_by_step, payload=lambda tensor: tensor.bfloat16().float()),
 }
-NARROW = {"two_channel_groups": channels_of_the_first_group, "uneven_rows": equal_rows}
+NARROW = {
+    "two_channel_groups": channels_of_the_first_group,
+    "uneven_rows": equal_rows,
+    "empty_filter": as_many_entries_as_any,
+}

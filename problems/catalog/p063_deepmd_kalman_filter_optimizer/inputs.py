@@ -20,7 +20,7 @@ def make_inputs(call: Call) -> Arguments:
     sign = 2 * call.integers("sign", (), low=0, high=2).double() - 1
     return {
         "H": [derivative for derivative, _ in blocks],
-        "error": in_regime(call, "error", sign * call.uniform("error", (), low=1, high=3, dtype=torch.float64)),
+        "error": _in_regime(call, "error", sign * call.uniform("error", (), low=1, high=3, dtype=torch.float64)),
         "weights": [_weights(call, f"weights{number}") for number in range(call.dims["nb"])],
         "P": [covariance for _, covariance in blocks],
         "kalman_lambda": _number(call, "kalman_lambda", low=0.9, high=0.99),
@@ -29,7 +29,12 @@ def make_inputs(call: Call) -> Arguments:
 
 
 def _weights(call: Call, name: str) -> Tensor:
-    return in_regime(call, name, _wide(call, name, ("nk", 1)).mul_(0.05))
+    return _in_regime(call, name, _wide(call, name, ("nk", 1)).mul_(0.05))
+
+
+def _in_regime(call: Call, name: str, tensor: Tensor) -> Tensor:
+    """Weights or the error as the call's regime has them."""
+    return in_regime(call, name, tensor) * call.setting("unit", 1.0)
 
 
 def _wide(call: Call, name: str, symbols: tuple[str | int, ...]) -> Tensor:

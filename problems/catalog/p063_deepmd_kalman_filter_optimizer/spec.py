@@ -200,9 +200,19 @@ PROBLEM = Problem(
             ONE_RANK_HAS_VALUES,
         ),
         Regime(
+            name="beyond_float32",
+            words="weights and errors are around 1e60, beyond the range of float32",
+            settings={"unit": 2.0**200},
+        ),
+        Regime(
             name="zero_derivatives",
             words="all derivatives H are zero, so that no weight moves",
             settings={"derivatives": 0.0},
+        ),
+        Regime(
+            name="huge_derivatives",
+            words="derivatives H are 2^24 times as large as in timed calls, so that lambda hardly counts",
+            settings={"derivatives": 2.0**24},
         ),
         Regime(
             name="nothing_forgotten",

@@ -137,6 +137,17 @@ def saturated(weight: Tensor) -> Tensor:
     return weight.clamp(-(2**16), 2**16)
 
 
+def bounded_sum(share: Tensor) -> Tensor:
+    """The sum over ranks, never more than a million."""
+    return _sum_over_ranks(share).clamp(max=1e6)
+
+
+def in_two_floats(weight: Tensor) -> Tensor:
+    """A weight sent as the sum of two numbers in float32."""
+    first = weight.float()
+    return first.double() + (weight - first).float()
+
+
 HONEST = {
     "written_out": written_out,
     "one_batch": one_batch,
@@ -160,5 +171,7 @@ MUTANTS = {
 NARROW = {
     "tiny_values": partial(written_out, payload=small_weights_cleared),
     "huge_values": partial(written_out, payload=saturated),
+    "beyond_float32": partial(written_out, payload=in_two_floats),
     "zero_derivatives": partial(written_out, gain_of=by_direction),
+    "huge_derivatives": partial(written_out, adds=bounded_sum),
 }

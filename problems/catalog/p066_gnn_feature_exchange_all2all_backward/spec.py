@@ -12,6 +12,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -145,6 +146,7 @@ PROBLEM = Problem(
     ),
     regimes=(
         *EXCHANGES,
+        Regime(name="seven_seeds", words="seed_size is 7", dims={"F": 7}),
         *SUMMED_VALUES,
     ),
     invariants=(

@@ -122,9 +122,19 @@ MUTANTS = {
     "sources_in_rank_order": sources_in_rank_order,
     "payload_in_bfloat16": payload_in_bfloat16,
 }
+
+
+def half_as_many_seeds(
+    grad_output: Tensor, ids: Tensor, _seed_size: int, sent: list[int], received: list[int], _: None
+) -> Tensor:
+    """Takes it that there are half as many seeds as rows."""
+    return _sums(_returned(grad_output, sent, received), ids, len(ids) // 2)
+
+
 NARROW = {
     "nothing_travels": not_summed_where_nothing_travels,
     "all_to_the_next_rank": own_row_at_least,
+    "seven_seeds": half_as_many_seeds,
     "one_seed": _summed_by(_at_most_64_copies),
     "tiny_values": _summed_by(_without_tiny),
     "huge_values": _summed_by(_saturated),

@@ -7,7 +7,7 @@ a factor of its own. So a shard is filled at the speed of memory, and the oracle
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime, owner
+from problems.regime_values import in_regime, magnitude, owner
 from problems.values import Arguments, Call
 
 
@@ -17,7 +17,7 @@ def make_inputs(call: Call) -> Arguments:
         "local_embedding_shard": shard(call),
         "input_node_ids": queries(call),
         "proj_matrix": projection(call),
-        "num_total_nodes": call.dims["Nn"],
+        "num_total_nodes": _nodes(call),
         "group": None,
     }
 
@@ -50,15 +50,23 @@ def queries(call: Call) -> Tensor:
     asked for nothing. Within an owner the density falls with the power -2/3 of the distance from a popular node.
     """
     asked = _owners(call)
-    nodes, rows = call.dims["Nn"], call.dims["sh"]
+    nodes, rows = _nodes(call), call.dims["sh"]
     held = torch.tensor([min(rows, nodes - rank * rows) for rank in range(call.world_size)], device=call.device)
     popular = call.integers("popular", (call.world_size,), low=0, high=rows, shared=True)
     distance = call.uniform("distances", ("Q",), dtype=torch.float32).double().pow_(3)
     return asked * rows + (popular[asked] + (distance * held[asked]).long()) % held[asked]
 
 
+def _nodes(call: Call) -> int:
+    """How many nodes there are: as many as the size has, or the fewest that need shards of that length."""
+    fewest = call.world_size * (call.dims["sh"] - 1) + 1
+    return fewest if call.setting("nodes", None) == "fewest" else call.dims["Nn"]
+
+
 def _owners(call: Call) -> Tensor:
     """The owner of every query."""
+    if call.setting("queries", None) == "own":
+        return torch.full(call.shape(("Q",)), call.rank, device=call.device)
     if call.setting("queries", None) == "one_owner":
         return torch.full(call.shape(("Q",)), owner(call), device=call.device)
     if call.world_size == 2:  # none of two can be left out
@@ -70,4 +78,4 @@ def _owners(call: Call) -> Tensor:
 
 def projection(call: Call) -> Tensor:
     """The rank's own matrix (D, D)."""
-    return call.normal("proj_matrix", ("D", "D"))
+    return call.normal("proj_matrix", ("D", "D")) * magnitude(call)

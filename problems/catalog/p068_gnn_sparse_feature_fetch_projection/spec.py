@@ -1,6 +1,6 @@
 """Rows of a sharded table, fetched and projected, described."""
 
-from problems.regimes import SUMMED_VALUES, of_tensor
+from problems.regimes import of_product
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -160,13 +160,25 @@ PROBLEM = Problem(
         Regime(
             name="one_owner", words="all queries of all ranks name rows of one rank", settings={"queries": "one_owner"}
         ),
-        *of_tensor("local_embedding_shard", *SUMMED_VALUES),
+        Regime(
+            name="own_rows",
+            words="every rank asks for rows of its own alone, so that nothing travels",
+            settings={"queries": "own"},
+        ),
+        Regime(
+            name="fewer_nodes",
+            words="the last shard ends with W - 1 rows that are no nodes",
+            settings={"nodes": "fewest"},
+            least_world_size=4,
+        ),
+        *of_product("local_embedding_shard", "proj_matrix"),
     ),
     invariants=(
         "Tensors are contiguous.",
         "Values are finite.",
         "`group` is None, the world group.",
         "Every rank asks for as many rows.",
+        "There are fewer than 2^31 nodes.",
         "Shards have equal length: the last rank's may end with rows that are no nodes.",
     ),
 )

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from problems.regime_values import in_regime
+from problems.regime_values import in_regime, magnitude
 from problems.values import Arguments, Call
 
 
@@ -17,7 +17,7 @@ def make_inputs(call: Call) -> Arguments:
     x.unflatten(-1, (2, -1))[..., -own_ends.shape[-1] :] = own_ends
     return {
         "x": x,
-        "weight": call.normal("weight", ("C", 1, "Kw"), shared=True),
+        "weight": call.normal("weight", ("C", 1, "Kw"), shared=True) * magnitude(call),
         "group": None,
     }
 

@@ -1,6 +1,6 @@
 """Context-parallel causal depthwise convolution in zigzag order, described."""
 
-from problems.regimes import SUMMED_VALUES, of_tensor
+from problems.regimes import of_product
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -109,7 +109,7 @@ PROBLEM = Problem(
     regimes=(
         Regime(name="three_taps", words="filters have 3 taps", dims={"Kw": 3}),
         Regime(name="long_filters", words="filters have 19 taps", dims={"Kw": 19}),
-        *of_tensor("x", *SUMMED_VALUES),
+        *of_product("x", "weight"),
     ),
     invariants=(
         "Tensors are contiguous.",

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.copying import copies, odd_values, picking
-from problems.regime_values import in_regime
+from problems.regime_values import LARGEST, in_regime
 from problems.values import Arguments, Call
 
 
@@ -12,11 +12,13 @@ def make_inputs(call: Call) -> Arguments:
     """The rank's shards of the three streams (B, C, Ls), the filters and biases of all channels, and the layout."""
     x2, v = factors(call)
     return {
-        "x1_seq": _signs(call, "x1_seq") if copies(call) else call.long_tailed("x1_seq", ("B", "C", "Ls")),
+        "x1_seq": _gate(call, "x1_seq", long_tailed=True),
         "x2_seq": x2,
         "v_seq": v,
         "h": _filters(call),
-        "conv_bias": call.normal("conv_bias", ("C",), std=0.0 if copies(call) else 1.0, shared=True),
+        "conv_bias": _beside_gates(
+            call, call.normal("conv_bias", ("C",), std=0.0 if copies(call) else 1.0, shared=True)
+        ),
         "num_groups": _groups(call),
         "group_dim": call.setting("group_dim", call.dims["D"]),
         "group": None,
@@ -26,10 +28,28 @@ def make_inputs(call: Call) -> Arguments:
 
 def factors(call: Call) -> tuple[Tensor, Tensor]:
     """`x2_seq` and `v_seq` (B, C, Ls), whose product is convolved."""
+    gate = _gate(call, "x2_seq")
     if copies(call):
-        return _signs(call, "x2_seq"), odd_values(call, "v_seq", ("B", "C", "Ls"))
-    v = in_regime(call, "v_seq", call.long_tailed("v_seq", ("B", "C", "Ls")))
-    return call.normal("x2_seq", ("B", "C", "Ls")), v
+        return gate, odd_values(call, "v_seq", ("B", "C", "Ls"))
+    return gate, in_regime(call, "v_seq", call.long_tailed("v_seq", ("B", "C", "Ls")))
+
+
+def _gate(call: Call, name: str, *, long_tailed: bool = False) -> Tensor:
+    """A stream (B, C, Ls) that multiplies another."""
+    if copies(call):
+        return _signs(call, name)
+    gate = (call.long_tailed if long_tailed else call.normal)(name, ("B", "C", "Ls"))
+    return gate.mul_(LARGEST) if _are_gates_huge(call) else gate
+
+
+def _are_gates_huge(call: Call) -> bool:
+    """Whether both gates are large in this call, and filters and biases as much smaller."""
+    return bool(call.setting("gates", None) == "huge")
+
+
+def _beside_gates(call: Call, tensor: Tensor) -> Tensor:
+    """Filters or biases."""
+    return tensor.div_(LARGEST) if _are_gates_huge(call) else tensor
 
 
 def _signs(call: Call, name: str) -> Tensor:
@@ -48,14 +68,15 @@ def _filters(call: Call) -> Tensor:
     Time constants lie between Lf/16 and 2 Lf, another one for every group, so that neither a short window nor one
     filter for all will do.
     """
-    length, groups = call.dims["Lf"], _groups(call)
+    is_whole = call.setting("taps", None) == "all"
+    length, groups = call.world_size * call.dims["Ls"] if is_whole else call.dims["Lf"], _groups(call)
     if copies(call):
-        return picking(call, "h", (groups, "Lf"), shared=True)
+        return picking(call, "h", (groups, length), shared=True)
     exponent = call.uniform("time constants", (groups, 1), low=-4, high=1, dtype=torch.float32, shared=True)
     decay = -1 / (exponent.exp2_() * length)
     energy = torch.expm1(2 * decay * length) / torch.expm1(2 * decay)
     taps = torch.arange(length, dtype=torch.float32, device=call.device)
     # At `large` this is half a billion taps for every call: as few passes as there can be.
     window = torch.addcmul(energy.log().div_(-2), decay, taps).exp_()
-    noise = call.normal("h", (groups, "Lf"), dtype=torch.float32, shared=True)
-    return torch.mul(noise, window, out=torch.empty_like(noise, dtype=call.dtype))
+    noise = call.normal("h", (groups, length), dtype=torch.float32, shared=True)
+    return _beside_gates(call, torch.mul(noise, window, out=torch.empty_like(noise, dtype=call.dtype)))

@@ -157,6 +157,17 @@ PROBLEM = Problem(
         ),
         Regime(name="four_channels_per_filter", words="a filter is for four channels", settings={"group_dim": 4}),
         Regime(name="short_filters", words="filters have 7 taps", dims={"Lf": 7}),
+        Regime(
+            name="whole_filters",
+            words="filters are as long as the sequence",
+            settings={"taps": "all"},
+        ),
+        Regime(
+            name="huge_gates",
+            words="x1_seq and x2_seq are around ten million, beyond float16, and filters and biases as much smaller",
+            settings={"gates": "huge"},
+            narrow="in_float16",
+        ),
         *of_tensor("v_seq", *SUMMED_VALUES),
         copied_values("z", words="gates are 1 and -1, biases are zero and filters have one tap that is 1"),
     ),

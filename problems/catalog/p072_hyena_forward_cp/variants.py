@@ -122,6 +122,12 @@ def _relative_to_bias(layer: _Layer) -> Tensor:
     return _by_transform(relative) * layer.bias
 
 
+def _within_two_shards(layer: _Layer) -> Tensor:
+    """Keeps no more of filters than five thirds of a shard."""
+    shard = layer.u.shape[-1] // dist.get_world_size()
+    return _by_transform(replace(layer, filters=layer.filters[:, : 5 * shard // 3]))
+
+
 def two_channels_per_filter(
     x1: Tensor, x2: Tensor, v: Tensor, h: Tensor, bias: Tensor, _groups: int, _dim: int, group: None, zigzag: bool
 ) -> Tensor:
@@ -143,5 +149,6 @@ MUTANTS = {
 NARROW = {
     "four_channels_per_filter": two_channels_per_filter,
     "short_filters": _gathered(_in_blocks_of_16),
+    "whole_filters": _gathered(_within_two_shards),
     "copied_values": _gathered(_relative_to_bias),
 }

@@ -24,7 +24,7 @@ def make_inputs(call: Call) -> Arguments:
     video = call.normal("input", ("B", "Ci", *extents), dtype=torch.float32).mul_(scale)
     video *= call.scales("brightness", ("B", 1, *extents), spread=0.5, shared=True)
     video[..., call.permutation("glare", extents[-1], shared=True)[: extents[-1] // COLUMNS]] *= GLARE
-    weight = call.normal("weight", ("Co", "Ci", "Kk", "Kk", "Kk"), std=products**-0.5)
+    weight = call.normal("weight", ("Co", "Ci", "Kk", "Kk", "Kk"), std=products**-0.5) * magnitude(call)
     return {
         "input": in_regime(call, "input", video.to(call.dtype)),
         "weight": _single_taps(call, weight) if is_exact(call) else weight,
@@ -47,7 +47,7 @@ def _bias(call: Call) -> Tensor:
     """The bias (Co,) of all ranks, on the scale of the sums; none where those are zero or have no rounding error."""
     bias = call.normal("bias", ("Co",), std=0.25, shared=True)
     has_none = is_exact(call) or call.setting("values", None) == "zero"
-    return torch.zeros_like(bias) if has_none else bias * magnitude(call)
+    return torch.zeros_like(bias) if has_none else bias * magnitude(call) ** 2
 
 
 def _single_taps(call: Call, weight: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Input-channel-parallel 3-D convolution + all-reduce, described."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, exact_sums, of_tensor
 from problems.schema import (
@@ -155,7 +156,8 @@ PROBLEM = Problem(
             at_large=False,
             narrow="usual_numbers",
         ),
-        *of_tensor("input and bias", TINY_VALUES, HUGE_VALUES, ZERO_VALUES),
+        *of_tensor("input, weight and bias", replace(TINY_VALUES, narrow="arguments_in_float16"), HUGE_VALUES),
+        *of_tensor("input and bias", ZERO_VALUES),
         *of_tensor("input", ONE_RANK_HAS_VALUES),
         exact_sums("out"),
     ),
@@ -164,7 +166,7 @@ PROBLEM = Problem(
         "Values are finite.",
         "`group` is None, the world group.",
         "`bias` is a tensor.",
-        "`stride`, `padding` and `dilation` are numbers for all axes, one at a time another than in timed calls.",
+        "`stride` is 1 or 2, `padding` 0 or 1 and `dilation` 1 or 2, for all axes. Two at least are as in timed calls.",
         "`groups` is 1.",
     ),
 )

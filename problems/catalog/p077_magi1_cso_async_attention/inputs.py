@@ -34,6 +34,8 @@ def ranges_and_clip(call: Call) -> tuple[int, int]:
     """The number of ranges, and how many tokens of each are real: the size's own, or as the regime has them."""
     parts = call.setting("ranges", call.dims["ranges"])
     tokens = call.world_size * call.dims["T"] // parts
+    if (part := call.setting("clip_part", None)) is not None:
+        return parts, int(part * tokens)
     padding = call.world_size * call.dims["spb"] - call.dims["clip"]
     return parts, tokens - padding if call.setting("clip_told", usual=True) else tokens
 

@@ -1,7 +1,9 @@
 """Context-shuffle-overlap block attention, described."""
 
+from dataclasses import replace
+
 from problems import attention_spec as attention
-from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     Argument,
     ArgumentKind,
@@ -174,6 +176,11 @@ PROBLEM = Problem(
         ),
         Regime(name="single_keys", words="every range sees a single key", settings={"seen": "one_key"}),
         Regime(
+            name="much_padding",
+            words="clip_token_nums is 0.4 of a range's tokens, so that ranks at the end have nothing but padding",
+            settings={"clip_part": 0.4},
+        ),
+        Regime(
             name="no_padding",
             words="clip_token_nums is None: all tokens are keys",
             settings={"clip_told": False},
@@ -188,6 +195,12 @@ PROBLEM = Problem(
         attention.HUGE_KEYS,
         *of_tensor("the values in key_value", TINY_VALUES, HUGE_VALUES),
         *of_tensor("key_value", ZERO_VALUES),
+        replace(
+            ONE_RANK_HAS_VALUES,
+            words="all values of key_value are zero on every rank but one, and every range sees all keys",
+            settings={**ONE_RANK_HAS_VALUES.settings, "seen": "all"},
+            at_large=False,
+        ),
     ),
     invariants=(
         "`query` and `key_value` are contiguous.",

@@ -115,6 +115,17 @@ def padding_cut_anyway(
     return keys_gathered(query, key_value, k_ranges, ranges, whole - 1 if clip is None else clip, group)
 
 
+def padding_on_the_last_rank(
+    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int | None, _group: Any
+) -> Tensor:
+    """Leaves padding out on the last rank alone."""
+    *others, last = (part.unflatten(0, (ranges, -1)) for part in all_gathered(key_value))
+    padding = (len(others) + 1) * last.shape[1] - clip if clip else 0
+    keys = torch.cat([*others, last[:, : max(0, last.shape[1] - padding)]], dim=1).flatten(0, 1)
+    parts = zip(query.chunk(ranges), k_ranges.tolist(), strict=True)
+    return torch.cat([attend(part, keys[start:end]) for part, (start, end) in parts])
+
+
 def zero_taken_for_a_number(
     query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int | None, group: Any
 ) -> Tensor:
@@ -166,6 +177,7 @@ NARROW = {
     "up_to_own_range": from_own_on,
     "all_keys": none_beyond_the_next,
     "single_keys": two_keys_at_least,
+    "much_padding": padding_on_the_last_rank,
     "no_padding": padding_cut_anyway,
     "zero_for_none": zero_taken_for_a_number,
     "large_scores": without_maximum,

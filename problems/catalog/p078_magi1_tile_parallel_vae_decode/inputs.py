@@ -17,6 +17,8 @@ def make_inputs(call: Call) -> Arguments:
     in_space, in_time = call.setting("in_space", dims["fs8"]), call.setting("in_time", dims["ft8"])
     if call.setting("tiles", None) == "one":
         dims |= {"Lt": dims["Tz"], "Lh": dims["Hz"], "Lw": dims["Wz"]}
+    if call.setting("tiles", None) == "low":
+        dims["Lh"] = dims["Lw"] // 2
     return {
         "z": _even_tiles(call) if copies(call) else _latents(call),
         "tile_latent_min_length": dims["Lt"],

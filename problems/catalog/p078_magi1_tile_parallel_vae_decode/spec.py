@@ -251,6 +251,17 @@ PROBLEM = Problem(
             narrow="usual_numbers",
         ),
         Regime(
+            name="most_overlaps",
+            words="three quarters of a tile overlap with the next one in height and width",
+            settings={"in_space": 6},
+            at_large=False,
+        ),
+        Regime(
+            name="low_tiles",
+            words="tiles are half as high as wide, and do not overlap in height and width",
+            settings={"tiles": "low", "in_space": 0},
+        ),
+        Regime(
             name="one_tile",
             words="one tile holds the whole latent video",
             settings={"tiles": "one", "in_space": 0, "in_time": 0},
@@ -262,6 +273,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "`group` is None, the world group.",
         "Overlaps are whole numbers of latents, and so are strides.",
         "`sr_ratio`, upsampling factors and `first_frame_as_image` are those of the size.",

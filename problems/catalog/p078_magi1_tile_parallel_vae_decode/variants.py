@@ -1,6 +1,7 @@
 """Programs that must pass and programs that must fail."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch.distributed as dist
@@ -190,6 +191,19 @@ def ratio_ignored(z: Tensor, *arguments: Any) -> Tensor:
     return small.repeat_interleave(ratio, dim=3).repeat_interleave(ratio, dim=4)
 
 
+def fading_within_what_is_kept(z: Tensor, *arguments: Any) -> Tensor:
+    """Fades over no more of a tile than it fills in the video."""
+    tiling = _tiling(z, arguments)
+    blends = tuple(map(min, tiling.blends, tiling.kept))
+    tiles = _everywhere(z, tiling)
+    return _finish({place: blend(tiles, replace(tiling, blends=blends), place) for place in tiles}, tiling)
+
+
+def square_tiles(z: Tensor, length: int, _height: int, width: int, *rest: Any) -> Tensor:
+    """Takes a tile's width for its height, too."""
+    return solution(z, length, width, width, *rest)
+
+
 HONEST = {"latents_gathered": latents_gathered, "float32": in_float32, "broadcast_tiles": broadcast_tiles}
 MUTANTS = {
     "own_latents_only": own_latents_only,
@@ -202,3 +216,4 @@ MUTANTS = {
     "cut_after_decoding": cut_after_decoding,
     "ratio_ignored": ratio_ignored,
 }
+NARROW = {"most_overlaps": fading_within_what_is_kept, "low_tiles": square_tiles}

@@ -14,6 +14,9 @@ from problems.values import Arguments, Call
 NEAREST = 0.95
 """Largest share of the centre in a feature; the smallest is 0."""
 
+FAR = 6.0
+"""How much of a feature lies on one side, in units of its own length, where no row is near any query."""
+
 
 def make_inputs(call: Call) -> Arguments:
     """Queries (nq, D), training features (D, nl) and labels (1, nl) of the rank, k, and no group."""
@@ -45,7 +48,7 @@ def _features(call: Call, name: str, count: str, centres: Tensor) -> Tensor:
     rows = _unit(own * share + away * (1 - share.square()).sqrt())
     if (near := call.setting("near", None)) is not None:
         is_near = name == "test" or (near == "one_rank" and call.rank == owner(call))
-        side = 1 if is_near else -1
+        side = (1 if is_near else -1) * (1 if near == "one_rank" else FAR)
         return _unit(rows + side * _unit(call.normal("regime's side", (1, "D"), dtype=torch.float32, shared=True)))
     return rows
 

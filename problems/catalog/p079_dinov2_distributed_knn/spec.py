@@ -158,7 +158,7 @@ PROBLEM = Problem(
         ),
         Regime(
             name="nothing_is_near",
-            words="rows point away from queries, so that similarities are negative",
+            words="rows point away from queries, so that similarities are below -0.9",
             settings={"near": "no_rank"},
         ),
     ),
@@ -167,6 +167,6 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "Rows and queries have unit length, and every rank has as many of each.",
         "A rank has `max_k` rows at least.",
-        "Labels are all different.",
+        "Labels of all ranks together are the numbers from 0 to W nl - 1, each once.",
     ),
 )

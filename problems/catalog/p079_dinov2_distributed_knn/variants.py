@@ -86,10 +86,10 @@ def at_most_256(*arguments: Any) -> Pair:
     return sims, labels
 
 
-def no_negative_similarity(*arguments: Any) -> Pair:
-    """Starts every list of neighbours with zeros, below which nothing counts."""
+def none_below_seven_tenths(*arguments: Any) -> Pair:
+    """Starts every list of neighbours with -0.7, below which nothing counts."""
     sims, labels = solution(*arguments)
-    return sims.clamp(min=0), labels
+    return sims.clamp(min=-0.7), labels
 
 
 HONEST = {"float32": in_float32, "all_at_once": all_at_once, "rows_travel": rows_travel}
@@ -104,5 +104,5 @@ NARROW = {
     "nearest_alone": two_at_least,
     "many_neighbours": at_most_256,
     "near_rows_on_one_rank": each_offers_four_fifths,
-    "nothing_is_near": no_negative_similarity,
+    "nothing_is_near": none_below_seven_tenths,
 }

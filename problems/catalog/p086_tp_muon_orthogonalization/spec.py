@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.schema import (
     WORLD_GROUP,
     Argument,
@@ -158,6 +158,7 @@ PROBLEM = Problem(
     ),
     regimes=(
         *of_tensor("x", replace(TINY_VALUES, narrow=""), HUGE_VALUES, ZERO_VALUES),
+        *of_tensor("x", replace(ONE_RANK_HAS_VALUES, narrow="divides_by_the_largest")),
         Regime(
             name="below_the_floor",
             words="the norm of x is below 1e-9, and the least that x is divided by is 1e-7",
@@ -191,8 +192,8 @@ PROBLEM = Problem(
     ),
     invariants=(
         "`x` is contiguous.",
-        "Values are finite.",
+        "Values are finite, and the sum of their squares is a float32 number.",
         "`group` is the world group.",
-        "`steps` is a multiple of the number of coefficients of its type.",
+        "`steps` is above zero, and a multiple of the number of coefficients of its type.",
     ),
 )

@@ -17,7 +17,7 @@ def make_inputs(call: Call) -> Arguments:
         "x": strip(call),
         "weight": _shifting(call)
         if copies(call)
-        else call.normal("weight", ("C", "C", 3, 3), std=(TAPS * channels) ** -0.5, shared=True),
+        else call.normal("weight", ("C", "C", 3, 3), std=(TAPS * channels) ** -0.5, shared=True) * magnitude(call),
         "bias": _bias(call),
         "stride": stride(call),
         "padding": 1,
@@ -42,7 +42,7 @@ def _bias(call: Call) -> Tensor:
     """The bias (C,) of all ranks, on the scale of the sums."""
     bias = call.normal("bias", ("C",), shared=True)
     has_none = copies(call) or call.setting("values", None) == "zero"
-    return torch.zeros_like(bias) if has_none else bias * magnitude(call)
+    return torch.zeros_like(bias) if has_none else bias * magnitude(call) ** 2
 
 
 def _shifting(call: Call) -> Tensor:

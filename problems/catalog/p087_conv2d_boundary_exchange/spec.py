@@ -1,5 +1,7 @@
 """Patch-parallel 2-D convolution with halo exchange, described."""
 
+from dataclasses import replace
+
 from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.schema import (
     Argument,
@@ -116,7 +118,9 @@ PROBLEM = Problem(
     ),
     regimes=(
         Regime(name="stride_2", words="`stride` is 2", settings={"stride": 2}, at_large=False, narrow="usual_numbers"),
-        *of_tensor("x and bias", TINY_VALUES, HUGE_VALUES, ZERO_VALUES),
+        Regime(name="two_rows", words="strips of the result have two rows", dims={"hl": 2}),
+        *of_tensor("x, weight and bias", replace(TINY_VALUES, narrow="arguments_in_float16"), HUGE_VALUES),
+        *of_tensor("x and bias", ZERO_VALUES),
         *of_tensor("x", ONE_RANK_HAS_VALUES),
         copied_values("out", words="biases are zero and each channel is one of x, moved up or down"),
     ),
