@@ -142,13 +142,20 @@ PROBLEM = Problem(
         ),
         Regime(name="norm_1", words="norm_type is 1", settings={"norm_type": 1.0}, narrow="usual_numbers"),
         Regime(name="norm_3", words="norm_type is 3", settings={"norm_type": 3.0}, narrow="usual_numbers"),
+        Regime(name="norm_2_5", words="norm_type is 2.5", settings={"norm_type": 2.5}),
+        Regime(
+            name="nothing_to_clip",
+            words="all gradients are zero and so is max_norm, which the norm does not exceed",
+            settings={"values": "zero", "more_room": 0.0},
+        ),
         *SUMMED_VALUES,
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite, and `max_norm` is not negative.",
+        "Values and `max_norm` are finite, and `max_norm` is not negative.",
+        "Sums of powers are zero or lie in the range of float32.",
         "`fsdp_group` is the world group.",
         "There are three gradients, none of them None.",
-        "`norm_type` is finite.",
+        "`norm_type` is finite, and 1 or more.",
     ),
 )

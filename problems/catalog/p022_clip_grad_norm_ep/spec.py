@@ -188,13 +188,25 @@ PROBLEM = Problem(
         ),
         Regime(name="norm_1", words="norm_type is 1", settings={"norm_type": 1.0}, narrow="usual_numbers"),
         Regime(name="norm_3", words="norm_type is 3", settings={"norm_type": 3.0}, narrow="usual_numbers"),
+        Regime(name="norm_2_5", words="norm_type is 2.5", settings={"norm_type": 2.5}),
+        Regime(
+            name="nothing_to_clip",
+            words="all gradients are zero and so is max_norm, which the norm does not exceed",
+            settings={"values": "zero", "more_room": 0.0},
+        ),
+        Regime(
+            name="no_expert_groups",
+            words="ep_size is 1, ep_group is None and ep_fsdp_group is the world",
+            dims={"ep_size": 1},
+        ),
         *SUMMED_VALUES,
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite, and `max_norm` is not negative.",
+        "Values and `max_norm` are finite, and `max_norm` is not negative.",
+        "Sums of powers are zero or lie in the range of float32.",
         "Each list holds one gradient, which is not None.",
-        "`norm_type` is finite.",
-        "`ep_size` and the groups follow from size and world size.",
+        "`norm_type` is finite, and 1 or more.",
+        "`ep_size` is the one of timed calls or 1, and the groups follow from it.",
     ),
 )
