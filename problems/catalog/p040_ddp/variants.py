@@ -18,6 +18,7 @@ from problems.mlp_step_programs import (
     second_moment,
     seven_steps_at_most,
     through_float16,
+    weights_up_to_1000,
 )
 from problems.rank_parts import all_gathered
 
@@ -100,6 +101,7 @@ NARROW = {
     "huge_gradients": partial(train, bent=through_float16),
     "first_step": partial(train, by_ratio=True),
     "late_step": seven_steps_at_most(train),
+    "huge_weights": weights_up_to_1000(train, 2, 6),
     "at_the_kink": partial(train, passes_at_zero=True),
     "default_decays": partial(train, least_correction=LEAST_CORRECTION),
 }

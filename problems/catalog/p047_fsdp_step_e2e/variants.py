@@ -20,6 +20,7 @@ from problems.mlp_step_programs import (
     second_moment,
     seven_steps_at_most,
     through_float16,
+    weights_up_to_1000,
 )
 
 
@@ -98,6 +99,7 @@ NARROW = {
     "huge_gradients": partial(train, bent=through_float16),
     "first_step": partial(train, by_ratio=True),
     "late_step": seven_steps_at_most(train),
+    "huge_weights": weights_up_to_1000(train, 2, 3),
     "at_the_kink": partial(train, passes_at_zero=True),
     "default_decays": partial(train, least_correction=LEAST_CORRECTION),
 }
