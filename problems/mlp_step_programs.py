@@ -54,6 +54,16 @@ def through_float16(gradient: Tensor) -> Tensor:
     return gradient.half().to(gradient.dtype)
 
 
+def settled_after_1000(program: Callable[..., Any]) -> Callable[..., Any]:
+    """`program`, which takes the number of the step last, without corrections from step 1001 on."""
+
+    def settled(*arguments: Any) -> Any:
+        *head, step = arguments
+        return program(*head, step if step <= 1000 else 10**6)
+
+    return settled
+
+
 def weights_up_to_1000(program: Callable[..., Any], first: int, last: int) -> Callable[..., Any]:
     """`program`, whose arguments from `first` to before `last`, the parameters, are cut off at 1000."""
 

@@ -55,6 +55,11 @@ NUMBERS_OF_ADAM = (
         settings={"beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
     ),
     Regime(
+        name="step_1200",
+        words="step is 1200, beta1 is 0.9, beta2 is 0.999 and eps is 1e-8, while lr is as in timed calls",
+        settings={"step": 1200, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
+    ),
+    Regime(
         name="default_numbers",
         words="lr is 0.001, beta1 is 0.9, beta2 is 0.999 and eps is 1e-8",
         settings={"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},

@@ -107,8 +107,8 @@ _REGIMES = (
     ),
     Regime(
         name="same_experts",
-        words="all tokens of all ranks choose the same experts, neighbours in number",
-        settings={"same_experts": True},
+        words="all tokens of all ranks choose the same experts, neighbours in number, out of twice as many as usual",
+        settings={"same_experts": True, "times_experts": 2},
         at_large=False,
     ),
     Regime(
