@@ -92,9 +92,10 @@ Later that day came 65 regimes in 38 problems, and wider draws in six. 0 of 19,7
 on 2 and 4 ranks, were refused. The command was `python -m tests.problems.many_regimes --seconds 5`. The machine was
 busy, and on 4 ranks some problems had a single call. The nearest to a bound was at 0.60 of it.
 
-Then came 30 regimes in 21 problems, and wider draws in six. In these regimes alone, 0 of 4,138 calls at `tiny`, on 2 and
-4 ranks, were refused: up to 20 by each honest program. In all regimes of these 24 problems it was 0 of 4,395, by
-`python -m tests.problems.many_regimes --seconds 7`. The machine was busy. The nearest to a bound was at 0.64 of it.
+Then came 30 regimes in 21 problems, and wider draws in six. In these regimes alone, 0 of 4,138 calls at `tiny`, on 2
+and 4 ranks, were refused: up to 20 by each honest program. In all regimes of these 24 problems it was 0 of 4,395. The
+command was `python -m tests.problems.many_regimes --seconds 7`, on a busy machine. The nearest to a bound was at 0.64
+of it.
 
 At `base`, on 4 ranks, before these regimes: 0 of 834 calls of 83 problems were refused, with `--size base --ranks 4
 --seconds 3`. Of these, 55 problems had fewer than five calls.
