@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from problems.mlp_step_spec import SHAPES
-from problems.regime_values import in_regime, magnitude
+from problems.regime_values import LARGEST, in_regime, magnitude
 from problems.values import Call
 
 
@@ -41,6 +41,7 @@ def data(call: Call) -> tuple[Tensor, Tensor]:
     samples, targets = (features * scales).to(call.dtype), targets.to(call.dtype)
     if _is_at_the_kink(call):
         samples[: len(samples) // 2] = 0.0
+    samples /= _larger(call)
     if call.setting("values", "") == "one_rank":
         samples = in_regime(call, "X_local", samples)
     return samples, in_regime(call, "y_local", targets)
@@ -54,11 +55,16 @@ def parameters(call: Call, *, shared: bool = False) -> list[Tensor]:
     """
     inner, outer = (call.dims[name] ** -0.5 for name in ("d_in", "hidden"))
     return [
-        call.long_tailed("W1", SHAPES["W1"], std=inner, shared=shared),
+        call.long_tailed("W1", SHAPES["W1"], std=inner, shared=shared).mul_(_larger(call)),
         call.normal("b1", SHAPES["b1"], std=0.0 if _is_at_the_kink(call) else 0.2 * inner, shared=shared),
         _last(call, "W2", call.long_tailed("W2", SHAPES["W2"], std=outer, shared=shared)),
         _last(call, "b2", call.normal("b2", SHAPES["b2"], std=0.2 * inner, shared=shared)),
     ]
+
+
+def _larger(call: Call) -> float:
+    """By what a regime multiplies the first layer's weights and divides samples: their product stays the same."""
+    return LARGEST if call.setting("weights", "") == "huge" else 1.0
 
 
 def _is_at_the_kink(call: Call) -> bool:

@@ -54,6 +54,26 @@ def through_float16(gradient: Tensor) -> Tensor:
     return gradient.half().to(gradient.dtype)
 
 
+def settled_after_1000(program: Callable[..., Any]) -> Callable[..., Any]:
+    """`program`, which takes the number of the step last, without corrections from step 1001 on."""
+
+    def settled(*arguments: Any) -> Any:
+        *head, step = arguments
+        return program(*head, step if step <= 1000 else 10**6)
+
+    return settled
+
+
+def weights_up_to_1000(program: Callable[..., Any], first: int, last: int) -> Callable[..., Any]:
+    """`program`, whose arguments from `first` to before `last`, the parameters, are cut off at 1000."""
+
+    def clamped(*arguments: Any) -> Any:
+        cut_off = [parameter.clamp(-1000.0, 1000.0) for parameter in arguments[first:last]]
+        return program(*arguments[:first], *cut_off, *arguments[last:])
+
+    return clamped
+
+
 def second_moment(v: Tensor, g: Tensor, beta2: float, *, by_ratio: bool = False) -> Tensor:
     """The new second moment; `by_ratio` takes the gradient's square as a multiple of the old one."""
     return v * (beta2 + (1 - beta2) * g * g / v) if by_ratio else v * beta2 + (1 - beta2) * g * g

@@ -36,7 +36,12 @@ RATES = (
 )
 STEP = number("step", "1 to 7, secret: the number of this step", ArgumentKind.INTEGER)
 
+NO_MOMENTUM = Regime(
+    name="no_momentum", words="beta1 is 0", settings={"beta1": 0.0}, narrow="nothing_where_a_number_is_zero"
+)
+
 NUMBERS_OF_ADAM = (
+    NO_MOMENTUM,
     # Moments so unlike that a correction of any early step shows.
     Regime(
         name="late_step",
@@ -48,6 +53,11 @@ NUMBERS_OF_ADAM = (
         name="default_decays",
         words="beta1 is 0.9, beta2 is 0.999 and eps is 1e-8, while lr is as in timed calls",
         settings={"beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
+    ),
+    Regime(
+        name="step_1200",
+        words="step is 1200, beta1 is 0.9, beta2 is 0.999 and eps is 1e-8, while lr is as in timed calls",
+        settings={"step": 1200, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
     ),
     Regime(
         name="default_numbers",
@@ -82,6 +92,11 @@ REGIMES = (
         words="targets, the last layer and all moments are zero, and so are gradients",
         settings={"values": "zero", "moments": "zero"},
         narrow="divides_by_the_largest",
+    ),
+    Regime(
+        name="huge_weights",
+        words="W1 is around ten million, beyond the range of float16, and X_local is as much smaller",
+        settings={"weights": "huge"},
     ),
     replace(ONE_RANK_HAS_VALUES, words="all samples are zero on every rank but one"),
     FIRST_STEP,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from problems.copying import copies, picking
 from problems.modules import Module, linear
-from problems.regime_values import magnitude, owner
+from problems.regime_values import LARGEST, magnitude, owner
 from problems.values import Arguments, Call
 
 _MARGIN = 0.25
@@ -28,6 +28,9 @@ _ALONE = 128.0
 
 _OPEN = 32.0
 """Where SiLU hands on what it is given; a power of two, so that a product with it has no rounding error."""
+
+_ALL_LOW = -512.0
+"""What a regime adds to all logits: exponentials of float32 are zero."""
 
 _UNPOPULAR = -8.0
 """What is added to the bias of experts that no token shall choose: logits differ by far less."""
@@ -64,7 +67,7 @@ def _routed(call: Call) -> Arguments:
     gate_bias = _popularity(call) if call.setting("gate_bias", usual=True) else None
     return {
         "hidden_states": _in_regime(call, _tokens(call, gate_weight, gate_bias)),
-        "gate_weight": gate_weight,
+        "gate_weight": gate_weight.div_(_size_of_tokens(call)),
         "gate_bias": gate_bias,
     }
 
@@ -91,6 +94,8 @@ def _popularity(call: Call) -> Tensor:
     if call.setting("same_experts", usual=False):
         popularity += _UNPOPULAR
         popularity[_chosen_by_all(call)] -= _UNPOPULAR
+    if call.setting("logits", None) == "negative":
+        popularity += _ALL_LOW
     return popularity.to(call.dtype)
 
 
@@ -117,11 +122,17 @@ def _logits(tokens: Tensor, gate_weight: Tensor, gate_bias: Tensor | None) -> Te
 
 
 def _in_regime(call: Call, tokens: Tensor) -> Tensor:
-    """The tokens as the call's regime has them: all zero, or none at all on one rank."""
+    """The tokens as the call's regime has them: huge, all zero, or none at all on one rank."""
     style = call.setting("tokens", None)
+    tokens *= _size_of_tokens(call)
     if style == "none_on_one_rank" and call.rank == owner(call):
         return tokens[:0]
     return torch.zeros_like(tokens) if style == "zero" else tokens
+
+
+def _size_of_tokens(call: Call) -> float:
+    """By what a regime multiplies tokens, and divides what they are multiplied by, so that results stay the same."""
+    return LARGEST if call.setting("tokens", None) == "huge" else 1.0
 
 
 def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor | None) -> Tensor:
@@ -147,8 +158,8 @@ def _linear(call: Call, name: str, outputs: str, inputs: str) -> Module:
     if outputs == "N":
         weight *= _channels(call, "output outliers").unsqueeze(1)
     size = _size(call, name)
-    weight *= size
-    if not call.setting("projection_biases", usual=True):
+    weight *= size / (_size_of_tokens(call) if inputs == "N" else 1.0)
+    if name not in call.setting("projection_biases", usual=(name,)):
         return linear(weight.to(call.dtype))
     return linear(weight.to(call.dtype), call.normal(f"{name} bias", (outputs,), std=0.3 * size))
 
@@ -175,7 +186,7 @@ def _adapters(call: Call) -> dict[str, Tensor]:
     adapters = {}
     for name, outputs, inputs in (("gate", "inter_dim", "N"), ("up", "inter_dim", "N"), ("down", "N", "inter_dim")):
         narrow = call.normal(f"lora_{name}_A", ("lora_r", inputs), std=call.dims[inputs] ** -0.5)
-        adapters[f"lora_{name}_A"] = narrow
+        adapters[f"lora_{name}_A"] = narrow.div_(_size_of_tokens(call)) if inputs == "N" else narrow
         adapters[f"lora_{name}_B"] = call.normal(
             f"lora_{name}_B", (outputs, "lora_r"), std=0.5 * call.dims["lora_r"] ** -0.5 * _size(call, f"{name}_proj")
         )

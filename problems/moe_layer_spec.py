@@ -1,5 +1,6 @@
 """What the problems on an expert-parallel mixture-of-experts layer say alike: arguments, hops and cost. No torch."""
 
+from dataclasses import replace
 from math import comb
 
 from problems.regimes import HUGE_VALUES, TINY_VALUES, copied_values, of_tensor
@@ -85,7 +86,12 @@ _REGIMES = (
     Regime(
         name="no_projection_biases",
         words="the three projections have no bias",
-        settings={"projection_biases": False},
+        settings={"projection_biases": ()},
+    ),
+    Regime(
+        name="one_projection_bias",
+        words="of the three projections down_proj alone has a bias",
+        settings={"projection_biases": ("down_proj",)},
     ),
     Regime(
         name="more_experts",
@@ -101,8 +107,8 @@ _REGIMES = (
     ),
     Regime(
         name="same_experts",
-        words="all tokens of all ranks choose the same experts, neighbours in number",
-        settings={"same_experts": True},
+        words="all tokens of all ranks choose the same experts, neighbours in number, out of twice as many as usual",
+        settings={"same_experts": True, "times_experts": 2},
         at_large=False,
     ),
     Regime(
@@ -127,6 +133,13 @@ _REGIMES = (
         settings={"tokens": "zero"},
         narrow="divides_by_the_largest",
     ),
+    Regime(
+        name="huge_tokens",
+        words="tokens are around ten million, beyond the range of float16, and what multiplies them is as much smaller",
+        settings={"tokens": "huge"},
+        dtypes=("bfloat16", "float32"),
+        narrow="arguments_in_float16",
+    ),
 )
 
 ONE_CHOICE = Regime(name="one_choice", words="top_k is 1", settings={"top_k": 1}, narrow="usual_numbers")
@@ -143,11 +156,20 @@ INVARIANTS = (
 
 def regimes(*, made_by: str = "down_proj") -> tuple[Regime, ...]:
     """The regimes of every such layer; `made_by` are the arguments that the size of the output hangs on."""
+    copied = copied_values(
+        "out", words="a token's first choice has all the weight and experts pick elements of their tokens"
+    )
     return (
         *_REGIMES,
         *of_tensor(made_by, TINY_VALUES, HUGE_VALUES),
-        copied_values(
-            "out", words="a token's first choice has all the weight and experts pick elements of their tokens"
+        copied,
+        replace(
+            copied,
+            name="negative_logits",
+            words="all logits of the router are below -300: their exponentials are zero unless the true maximum is "
+            "subtracted; the layer only copies",
+            settings={**copied.settings, "logits": "negative"},
+            narrow="",
         ),
     )
 

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from problems.attention_programs import softmax_from_zero
 from problems.moe_layer import expert, silu
 from problems.rank_parts import all_gathered
 
@@ -32,6 +33,8 @@ class Twist:
         per_owner: how many experts an owner is taken to have; None for what `num_experts` says.
         weighs_without_bias: whether probabilities count where the router has no bias.
         makes_biases: whether modules made anew keep the bias that they are born with where none is given.
+        all_as_gate: whether the other projections count as without bias where `gate_proj` has none.
+        softmax: what stands for the softmax of the router's logits.
         activation: what stands for SiLU.
         stops_at_idle: whether the round over owners, from the own place on, ends at the first that nobody chose.
     """
@@ -42,6 +45,8 @@ class Twist:
     per_owner: Callable[[int], int] | None = None
     weighs_without_bias: bool = True
     makes_biases: bool = False
+    all_as_gate: bool = False
+    softmax: Callable[[Tensor], Tensor] = lambda logits: logits.softmax(dim=1)
     stops_at_idle: bool = False
     activation: Callable[[Tensor], Tensor] = silu
 
@@ -49,9 +54,7 @@ class Twist:
 def _route(tokens: Tensor, arguments: Mapping[str, Any], owners: int, twist: Twist) -> tuple[Tensor, Tensor]:
     """Weights (n, top_k) in float32 and the places of the experts' owners."""
     logits, bias = tokens.float() @ arguments["gate_weight"].float().T, arguments["gate_bias"]
-    weights, experts = (
-        (logits if bias is None else logits + bias.float()).softmax(dim=1).topk(arguments["top_k"], dim=1)
-    )
+    weights, experts = twist.softmax(logits if bias is None else logits + bias.float()).topk(arguments["top_k"], dim=1)
     if bias is None and not twist.weighs_without_bias:
         weights = torch.full_like(weights, 1 / arguments["top_k"])
     per_owner = twist.per_owner(owners) if twist.per_owner else arguments["num_experts"] // owners
@@ -80,6 +83,8 @@ def _networks(arguments: Mapping[str, Any], group: Group, twist: Twist) -> list[
         for name, value in arguments.items()
         if isinstance(value, nn.Module) or name.startswith("lora_")
     }
+    if twist.all_as_gate and "bias" not in own["gate_proj"]:
+        own = {name: {"weight": value["weight"]} if isinstance(value, dict) else value for name, value in own.items()}
     gathered: list[dict[str, Any]] = [{} for _ in range(dist.get_world_size(group))]
     for name, value in own.items():
         parts = {
@@ -189,6 +194,8 @@ def narrow(names: Sequence[str], group_of: GroupOf, *, per_owner: Callable[[int]
         "more_experts": Twist(per_owner=per_owner),
         "same_experts": Twist(stops_at_idle=True),
         "large_gates": Twist(activation=_by_exponentials),
+        "one_projection_bias": Twist(all_as_gate=True),
+        "negative_logits": Twist(softmax=softmax_from_zero),
     }
     programs = {name: networks_moved(names, group_of, twist) for name, twist in twists.items()}
     return programs | {

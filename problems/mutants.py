@@ -275,6 +275,23 @@ def _arguments_in_float16(implementation: Implementation, call: Call) -> Outputs
     return implementation.run_with(implementation.solution, arguments)
 
 
+def _arguments_by_largest(implementation: Implementation, call: Call) -> Outputs:
+    """The reference with every tensor of its arguments divided by its largest element and multiplied again."""
+    arguments = implementation.make_inputs(call)
+    for name, value in arguments.items():
+        if isinstance(value, Tensor) and _is_wide(value) and value.numel():
+            largest = value.double().abs().max()
+            arguments[name] = (value.double() / largest * largest).to(value.dtype)
+    return implementation.run_with(implementation.solution, arguments)
+
+
+def _nothing_where_a_number_is_zero(implementation: Implementation, call: Call) -> Outputs:
+    """The reference's outputs, and zeros where a number among the arguments is zero, as its logarithm may be taken."""
+    outputs = implementation.run(implementation.solution, call)
+    numbers = [value for value in implementation.make_inputs(call).values() if isinstance(value, float)]
+    return outputs if all(numbers) else tuple(map(torch.zeros_like, outputs))
+
+
 _TINY = 2.0**-13
 
 NARROW: dict[str, Mutant] = {
@@ -299,6 +316,8 @@ NARROW: dict[str, Mutant] = {
     "eleven_bit_wire": _through(Tap(payload=_to_eleven_bits)),
     "usual_numbers": _usual_numbers,
     "arguments_in_float16": _arguments_in_float16,
+    "divides_arguments_by_the_largest": _arguments_by_largest,
+    "nothing_where_a_number_is_zero": _nothing_where_a_number_is_zero,
 }
 """Programs that are right in calls like the timed ones, and wrong in the regimes that name them."""
 

@@ -56,6 +56,12 @@ def _exact_sums(call: Call, name: str, tensor: Tensor) -> Tensor:
     return (torch.where(is_own, whole, part) * sign * unit).to(tensor.dtype)
 
 
+def unless_zero(call: Call, tensor: Tensor) -> Tensor:
+    """`tensor`; zeros on the one rank whose factor a regime has zero."""
+    is_zero = call.setting("factor", None) == "zero" and call.rank == owner(call)
+    return torch.zeros_like(tensor) if is_zero else tensor
+
+
 def is_exact(call: Call) -> bool:
     """Whether sums over ranks have no rounding error in this call."""
     return bool(call.setting("values", "") == "exact_sums")

@@ -76,15 +76,15 @@ def exact_sums(*outputs: str, tolerance: Tolerance = EXACT) -> Regime:
     )
 
 
-def exact_products(*outputs: str, words: str) -> Regime:
+def exact_products(*outputs: str, words: str, **settings: str) -> Regime:
     """Products in which one factor picks elements of the other: what is sent in fewer bits shows.
 
-    In such calls `outputs` are compared exactly; `words` say what picks what.
+    In such calls `outputs` are compared exactly; `words` say what picks what. `settings` are more of the regime.
     """
     return Regime(
         name="exact_products",
         words=f"{words}, so that the product has no rounding error",
-        settings={"product": "picks"},
+        settings={"product": "picks", **settings},
         tolerances=dict.fromkeys(outputs, EXACT),
         narrow="eleven_bit_wire",
     )
@@ -115,7 +115,21 @@ SUMMED_VALUES = (TINY_VALUES, HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES)
 def of_product(sent: str, other: str) -> tuple[Regime, ...]:
     """Regimes of a product of two tensors, one of which travels itself or in partial sums: tiny and huge are both."""
     tiny = replace(TINY_VALUES, narrow="arguments_in_float16")
-    return (*of_tensor(f"{sent} and {other}", tiny, HUGE_VALUES), *of_tensor(sent, ZERO_VALUES, ONE_RANK_HAS_VALUES))
+    return (
+        *of_tensor(f"{sent} and {other}", tiny, HUGE_VALUES),
+        *of_tensor(sent, ZERO_VALUES, ONE_RANK_HAS_VALUES),
+        zero_on_one_rank(other),
+    )
+
+
+def zero_on_one_rank(words: str) -> Regime:
+    """Calls in which what `words` name is zero on one rank, drawn by `problems.regime_values.unless_zero`."""
+    return Regime(
+        name="zero_factor",
+        words=f"all values of {words} are zero on one rank",
+        settings={"factor": "zero"},
+        narrow="divides_arguments_by_the_largest",
+    )
 
 
 FLOAT32_VALUES = (

@@ -31,7 +31,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 ROOT = Path(__file__).resolve().parent.parent
-START_SECONDS = 60
+START_SECONDS = 240
+"""RabbitMQ takes ten seconds on an idle machine. A server that has ended is not waited for."""
 
 
 class ServerFailure(Exception):

@@ -27,8 +27,8 @@ import pytest
 from django.db import connection
 
 ROOT = Path(__file__).resolve().parent.parent
-START_S = 60.0
-VERDICT_S = 60.0
+START_S = 180.0
+VERDICT_S = 180.0
 
 Value = TypeVar("Value")
 

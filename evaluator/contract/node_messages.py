@@ -1,7 +1,9 @@
 """Messages between the site and its nodes: work, progress, reports, heartbeats, and their queues."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
+
+import msgspec
 
 from evaluator.contract import earlier
 from evaluator.contract.message import Message
@@ -26,6 +28,7 @@ class TaskName(StrEnum):
     JUDGE = "node.judge"
     BUILD = "node.build"
     CANCEL = "node.cancel"
+    RECEIPT = "node.receipt"
     RECORD_PROGRESS = "portal.record_progress"
     RECORD_DELIVERY = "portal.record_delivery"
     RECORD_STORED = "portal.record_stored"
@@ -82,6 +85,12 @@ class Cancellation(Message, frozen=True, kw_only=True):
 
     lease: str
     evaluation_id: str
+
+
+class Receipt(Message, frozen=True, kw_only=True):
+    """The site needs a delivery no more: it is recorded, or counts no longer. Names it by its text's SHA-256."""
+
+    sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Progress(Message, frozen=True, kw_only=True):

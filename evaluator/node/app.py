@@ -7,7 +7,7 @@ from celery import Celery
 
 from evaluator import logs
 from evaluator.broker import node_config
-from evaluator.contract import Assignment, BuildOrder, Cancellation, ContractError, TaskName
+from evaluator.contract import Assignment, BuildOrder, Cancellation, ContractError, Receipt, TaskName
 from evaluator.node.settings import NodeSettings
 from evaluator.node.worker import Node
 
@@ -59,3 +59,12 @@ def add_tasks(app: Celery, node: Node) -> None:
             logger.warning("cancellation refused: %s", error)
             return
         node.cancel(cancellation)
+
+    @app.task(name=TaskName.RECEIPT.value)
+    def receipt(text: str) -> None:
+        try:
+            received = Receipt.from_json(text)
+        except ContractError as error:
+            logger.warning("receipt refused: %s", error)
+            return
+        node.forget(received)

@@ -1,4 +1,8 @@
-"""Sends a node's messages to the site. Heartbeats may be lost; reports wait on disk until the broker accepts them."""
+"""Sends a node's messages to the site. Heartbeats may be lost; reports wait on disk until the site has received them.
+
+A broker may die with a report that it has accepted. So a report is kept until the site's receipt, and sent again if
+that does not come.
+"""
 
 import hashlib
 import logging
@@ -6,7 +10,6 @@ import math
 import os
 import threading
 import time
-import uuid
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from celery import Celery
 
 from evaluator import uploads
 from evaluator.broker.queues import address_of, site_queue
-from evaluator.contract import Delivery, NodeStatus, Progress, Stored, TaskName, Upload
+from evaluator.contract import Delivery, NodeStatus, Progress, Receipt, Stored, TaskName, Upload
 from evaluator.node.report_size import fitted
 
 logger = logging.getLogger(__name__)
@@ -28,10 +31,18 @@ _REFUSALS = 3
 _FAILURES_OF_A_ROUND = 2
 _PAUSE_OF_UPLOADS_S = 60.0
 
+_RECEIPT_S = 30.0
+"""How long a receipt may take before a report is sent again; twice as long after each time."""
+_MOST_AGAIN = 4
+"""How often a report is sent again: the copies may all wait for a site that is away."""
+_LOOK_S = 5.0
+"""How often receipts are looked after."""
+
 
 class Outbox:
-    """Sends messages, and keeps reports in `folder` until they are sent; a new process sends what an old one left.
+    """Sends messages, and keeps reports in `folder` until they are received; a new process sends what an old one left.
 
+    In `folder` a report is SHA256.json, and SHA256.sent once the broker has accepted it.
     `key` goes with every message: a waiting report is sent with the node's present key.
     `files_within` is the folder of artefacts where it is a folder.
     """
@@ -47,7 +58,8 @@ class Outbox:
         self._taken_at_s = -math.inf
         self._no_upload_before_s = -math.inf
         self._refusals: dict[Path, tuple[int, float]] = {}
-        self._evaluations: dict[Path, str] = {}
+        self._evaluations: dict[str, str] = {}
+        self._again: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -71,7 +83,7 @@ class Outbox:
         self._publish(TaskName.RECORD_PROGRESS, progress.to_json(), expires_s=PROGRESS_VALID_S)
 
     def deliver(self, delivery: Delivery, *, upload: Upload | None = None) -> None:
-        """Keep a report until it is sent; when this returns, it survives the end of this process.
+        """Keep a report until it is received; when this returns, it survives the end of this process.
 
         A report that is too large loses parts of its evidence, and says so. With `upload` it is uploaded, and a message
         names it; if that fails, it goes by the broker. If the folder takes nothing, it goes by the broker at once.
@@ -84,6 +96,12 @@ class Outbox:
         Delivery.from_json(kept.to_json())
         self._keep_or_send(kept, upload)
 
+    def forget(self, receipt: Receipt) -> None:
+        """Remove a report that the site has received."""
+        # In this order: the other thread makes the one into the other at this moment, where its receipt was fast.
+        for suffix in (".json", ".sent"):
+            self._remove(self._folder / f"{receipt.sha256}{suffix}")
+
     def waiting(self) -> list[float]:
         """When each report that is not sent yet was written, in seconds since the epoch."""
         return [at for path in self._folder.glob("*.json") if (at := _written_at(path)) is not None]
@@ -94,16 +112,19 @@ class Outbox:
 
     @property
     def evaluations(self) -> tuple[str, ...]:
-        """The evaluations whose reports this process has kept and not sent yet."""
+        """The evaluations whose reports this process has kept and the site has not received yet."""
         return tuple(self._evaluations.copy().values())
 
     def _keep_or_send(self, delivery: Delivery, upload: Upload | None = None) -> None:
         """Keep a report, or send it at once if the folder does not take it; raises OSError if both fail."""
         text = delivery.to_json()
-        path = self._folder / f"{uuid.uuid4().hex}.json"
+        path = self._folder / f"{_digest(text)}.json"
+        # Before it can be sent: its receipt takes it away again.
+        self._evaluations[path.stem] = delivery.report.evaluation_id
         try:
             self._write(path, text, upload)
         except OSError as error:
+            del self._evaluations[path.stem]
             # Of a full disk, half a report takes what space there is.
             for part in (".upload", ".draft"):
                 with suppress(OSError):
@@ -112,7 +133,6 @@ class Outbox:
             if not self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None):
                 raise
             return
-        self._evaluations[path] = delivery.report.evaluation_id
         self._wake.set()
 
     def _write(self, path: Path, text: str, upload: Upload | None) -> None:
@@ -136,8 +156,14 @@ class Outbox:
                 all_sent = False
             if self._closed.is_set():
                 return
-            self._wake.wait(None if all_sent else RETRY_S)
+            self._wake.wait(self._pause_s(all_sent=all_sent))
             self._wake.clear()
+
+    def _pause_s(self, *, all_sent: bool) -> float | None:
+        """How long to wait before the next round; None for until there is something to send."""
+        if not all_sent:
+            return RETRY_S
+        return _LOOK_S if any(self._folder.glob("*.sent")) else None
 
     def _send_spooled(self) -> bool:
         """Send the waiting reports, the oldest first; whether all are sent.
@@ -145,12 +171,13 @@ class Outbox:
         A refused report does not delay the others: it is tried again after them. It is set aside once the broker has
         accepted another message after each of several refusals.
         """
+        self._take_back()
         left = refused = 0
         for path in sorted(self._folder.glob("*.json"), key=lambda path: _written_at(path) or 0.0):
             try:
                 # If killed between the two lines, the node sends the report again; the site records it once.
-                if self._send_report(path):
-                    self._forget(path)
+                if (digest := self._send_report(path)) is not None:
+                    self._keep_for_receipt(path, digest)
                     continue
                 refused += 1
                 self._note_refusal(path)
@@ -165,20 +192,53 @@ class Outbox:
                 break  # the broker is away
         return not left
 
-    def _forget(self, path: Path) -> None:
-        """Remove a report that was sent."""
-        path.unlink()
-        path.with_suffix(".upload").unlink(missing_ok=True)
+    def _keep_for_receipt(self, path: Path, digest: str) -> None:
+        """Put a report that was sent aside until its receipt comes, under the name by which that asks for it."""
         self._refusals.pop(path, None)
-        self._evaluations.pop(path, None)
+        kept = self._folder / f"{digest}.sent"
+        if path.stem != digest:  # an earlier version gave it another name
+            with suppress(FileNotFoundError):
+                path.with_suffix(".upload").rename(kept.with_suffix(".upload"))
+        with suppress(FileNotFoundError):  # the receipt was faster
+            os.utime(path)
+            path.rename(kept)
 
-    def _send_report(self, path: Path) -> bool:
-        """Whether the broker took it; raises OSError where it cannot be read now, ValueError where it is damaged."""
+    def _take_back(self) -> None:
+        """Have the reports sent again that were sent some time ago and not received."""
+        for path in self._folder.glob("*.sent"):
+            times, sent_at = self._again.get(path.stem, 0), _written_at(path)
+            if sent_at is None or time.time() - sent_at < _RECEIPT_S * 2**times:
+                continue
+            if times == _MOST_AGAIN:
+                logger.warning("the site never said that it has the report %s", path)
+                self._remove(path)
+                continue
+            logger.info("no receipt for the report %s: it is sent again", path)
+            self._again[path.stem] = times + 1
+            with suppress(FileNotFoundError):  # its receipt has just come
+                path.rename(path.with_suffix(".json"))
+
+    def _remove(self, path: Path) -> None:
+        """Remove a report for good, if it is there."""
+        path.unlink(missing_ok=True)
+        path.with_suffix(".upload").unlink(missing_ok=True)
+        self._evaluations.pop(path.stem, None)
+        self._again.pop(path.stem, None)
+
+    def _send_report(self, path: Path) -> str | None:
+        """The SHA-256 of a report's text if the broker took it, else None.
+
+        Raises:
+            OSError: it cannot be read now.
+            ValueError: it is damaged.
+        """
         text = path.read_text(encoding="utf-8")
         stored = self._stored(path, text)
         if stored is not None:
-            return self._publish(TaskName.RECORD_STORED, stored.to_json(), expires_s=None)
-        return self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None)
+            is_taken = self._publish(TaskName.RECORD_STORED, stored.to_json(), expires_s=None)
+        else:
+            is_taken = self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None)
+        return _digest(text) if is_taken else None
 
     def _stored(self, path: Path, text: str) -> Stored | None:
         """The message that names an uploaded report; None where the report goes by the broker."""
@@ -235,7 +295,7 @@ class Outbox:
             self._keep_or_send(bare)
         path.rename(path.with_suffix(".refused"))
         path.with_suffix(".upload").unlink(missing_ok=True)
-        self._evaluations.pop(path, None)
+        self._evaluations.pop(path.stem, None)
 
     def _publish(self, name: TaskName, text: str, *, expires_s: float | None) -> bool:
         try:
@@ -245,6 +305,11 @@ class Outbox:
             return False
         self._taken_at_s = time.monotonic()
         return True
+
+
+def _digest(text: str) -> str:
+    """The name of a report with this text, in the folder and in its receipt."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _written_at(path: Path) -> float | None:

@@ -20,6 +20,7 @@ from evaluator.contract import (
     EvaluationRequest,
     NodeStatus,
     Progress,
+    Receipt,
     SandboxLevel,
     SlotState,
     SlotStatus,
@@ -193,6 +194,10 @@ class Node:
         """Stop judging or compiling under this lease, now or when it arrives."""
         self._cancelled.add(cancellation.lease)
 
+    def forget(self, receipt: Receipt) -> None:
+        """Remove the report that the site has received."""
+        self._outbox.forget(receipt)
+
     @property
     def status(self) -> NodeStatus:
         """The next heartbeat."""
@@ -204,7 +209,7 @@ class Node:
             backends=self._backends(),
             revisions=self._revisions,
             environment=_environment(),
-            # Until the site has the report: a lease that ends earlier would have it judged again.
+            # Until the site has said that it has the report: a lease that ends earlier would have it judged again.
             running=(
                 *(work.request.evaluation_id for work in list(self._running.values())),
                 *self._outbox.evaluations,

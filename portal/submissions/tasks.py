@@ -1,16 +1,19 @@
 """The tasks that the site's worker runs for messages of nodes."""
 
+import hashlib
 import logging
 
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from evaluator.contract import ContractError, Delivery, Progress, Stored, TaskName
+from evaluator.contract import ContractError, Delivery, Progress, Receipt, Stored, TaskName
 from portal import metrics
 from portal.artefacts.storage import NotAsStored, StorageUnavailable, remove, taken
 from portal.celery import app
 from portal.node_messages import without_nul
 from portal.nodes.actions import has_key
+from portal.nodes.messages import send_receipt
+from portal.nodes.models import Node
 from portal.submissions import actions, queries
 
 logger = logging.getLogger(__name__)
@@ -29,7 +32,7 @@ def record_progress(text: str, key: str = "") -> None:
         actions.record_progress(progress, timezone.now())
 
 
-# A database that restarts must not cost a report: the node has thrown its copy away when the broker took it.
+# A database that restarts must not cost a report: the node sends its copy only some times again.
 @app.task(
     name=TaskName.RECORD_DELIVERY.value,
     autoretry_for=(OperationalError, InterfaceError),
@@ -47,6 +50,14 @@ def record_delivery(text: str, key: str = "") -> None:
         return
     if _may_report(delivery.report.evaluation_id, delivery.lease, key):
         actions.record_delivery(delivery, timezone.now())
+    _acknowledge(delivery.node, key, sha256=hashlib.sha256(text.encode()).hexdigest())
+
+
+def _acknowledge(node: str, key: str, *, sha256: str) -> None:
+    """Tell the node of this key that its report was recorded, or counts no longer: else it would send it again."""
+    sender = Node.objects.filter(name=node).first()
+    if sender is not None and has_key(sender, key):
+        send_receipt(sender.name, Receipt(sha256=sha256))
 
 
 def _may_report(evaluation_id: str, lease: str, key: str) -> bool:
@@ -81,6 +92,7 @@ def record_stored(text: str, key: str = "") -> None:
         _refuse_stored(str(error))
         return
     if not _may_report(stored.evaluation_id, stored.lease, key):
+        _acknowledge(stored.node, key, sha256=stored.sha256)
         return
     try:
         delivery = Delivery.from_json(without_nul(taken(stored).decode()))
@@ -92,6 +104,7 @@ def record_stored(text: str, key: str = "") -> None:
         return
     actions.record_delivery(delivery, timezone.now())
     remove(stored)
+    _acknowledge(stored.node, key, sha256=stored.sha256)
 
 
 def _refuse_stored(why: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.errors import NodeTrouble
 from evaluator.hardware import profiles
-from evaluator.host.building import code_listing, detections
+from evaluator.host.building import code_listing, detections, disassembly
 from evaluator.host.building.builder import Builder, Built
 from evaluator.host.building.builder_process import BuildCancelled, BuildLimits
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
@@ -24,6 +24,7 @@ from evaluator.host.process.spawner import Spawner
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.host.settings import JudgeSettings
+from tests.evaluator.building_help import build_job, build_request
 from tests.stack import wait_until
 
 SUBMISSIONS = Path(__file__).parent / "submissions"
@@ -212,7 +213,7 @@ def test_a_build_ends_with_the_evaluation_that_waits_for_it(build, tmp_path, wha
 
 
 def test_what_is_ready_only_after_the_deadline_is_not_kept(build):
-    source = FORGED + "send(b'%032x/m.so' % 77, bytes(1_000_000))\nos._exit(0)\n"
+    source = FORGED + "send(b'%032x/m.so' % 77, bytes(1_000_000))\n" + END
     late = build(source, deadlines=Deadlines(time.monotonic()))
     assert [finding.verdict for finding in late.findings] == [Verdict.LIMIT_EXCEEDED]
     assert not build(source).result.cached, "a reading that was cut short is made again"
@@ -288,6 +289,9 @@ def send(name, content):
 )
 
 
+END = "send(b'result.json', json.dumps(dict(extensions=[], notes=[])).encode())\nos._exit(0)\n"
+
+
 def claim(log: str, *, extensions: str = "1", notes: str = "[]") -> str:
     """The source of a build that says of itself what it likes."""
     return (
@@ -338,7 +342,7 @@ def test_kept_builds_take_so_many_bytes_and_no_more(settings, confinement, tmp_p
     cache = tmp_path_factory.mktemp("builds")
     builder = Builder(settings, cache=cache, cache_bytes=2_500_000)
     for number in range(4):
-        source = FORGED + f"send(b'%032x/m.so' % {number}, bytes(1_000_000))\nos._exit(0)\n"
+        source = FORGED + f"send(b'%032x/m.so' % {number}, bytes(1_000_000))\n" + END
         bundle = SourceBundle(files=(SourceFile(path="solution.py", text=source),))
         request = EvaluationRequest(
             evaluation_id="e1", problem="allgather", revision="r", source=bundle, backend=Backend.CUDA,
@@ -372,6 +376,43 @@ def test_what_builds_modules_counts_in_the_name_of_a_module(tmp_path):
     assert len({first, second, sources_digest(tmp_path)}) == 3
 
 
+@pytest.mark.parametrize("at", ["disassembly-", "reading-", "listing-", "listed-"])
+def test_a_cancellation_ends_the_reading_of_what_was_built(settings, confinement, tmp_path, at):
+    """What was read so far is not kept; the next evaluation of the source builds and reads it."""
+    if disassembly.tool() is None:
+        pytest.skip("no cuobjdump on this machine")
+    name = at.replace("-", "_") + "cancelled"
+    source = HEADER + f"CUDA = r'''{tiny_module(name)}'''\ncompile_cuda_extension({name!r}, CUDA)\n"
+    request = build_request(("solution.py", source), mode=Mode.PROFILE)
+    is_built = at in ("listing-", "listed-")
+    builder = Builder(settings, cache=tmp_path / "builds")
+    if is_built:
+        checked = build_request(("solution.py", source), mode=Mode.CHECK)
+        assert builder.build(checked, workdir=tmp_path, sandbox=confinement).result.artefacts
+
+    def is_reading() -> bool:
+        return any(path.name.startswith(at) for path in tmp_path.iterdir())
+
+    with pytest.raises(BuildCancelled):
+        builder.build(request, workdir=tmp_path, sandbox=confinement, cancelled=is_reading)
+    assert {path.name for path in tmp_path.iterdir()} <= {"builds"}
+    whole = builder.build(request, workdir=tmp_path, sandbox=confinement)
+    assert whole.result.cached is is_built
+    assert [kernel.symbol for kernel in whole.code.kernels] == ["_Z6kernelPi"]
+
+
+def test_what_a_killed_builder_leaves_is_not_kept(settings, confinement, tmp_path):
+    """As where the kernel ends it because the node lacks memory: it has sent a module, and no result."""
+    cache = tmp_path / "builds"
+    source = FORGED + "send(b'%032x/m.so' % 78, bytes(1000))\nos._exit(137)\n"
+    request = build_request(("solution.py", source))
+    for _ in range(2):
+        built = Builder(settings, cache=cache).build(request, workdir=tmp_path, sandbox=confinement)
+        assert "without a result" in built.result.log
+        assert not built.result.cached
+    assert not cache.exists()
+
+
 @pytest.fixture
 def helper():
     with Spawner() as spawner, contextlib.closing(HelperProcess(spawner)) as started:
@@ -391,6 +432,19 @@ def test_a_listing_of_one_endless_line_is_read_in_a_moment(helper, tmp_path, lis
     )
     assert len(found.detail) < 1000
     assert not code_listing.parse(f".text.k:\n{listing}").usage
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_listing_of_machine_code_that_takes_too_long_to_read_is_over_a_limit(helper, confinement, tmp_path):
+    """It is read in a process that can be ended: meanwhile the slots of the node send their heartbeats."""
+    listings = [("m.so", ".text.k:\n" + "        /*0010*/  FADD R1, R1, R2 ;\n" * 500_000)]
+    over = build_job(tmp_path, confinement, deadlines=Deadlines(time.monotonic() - 3600))
+    with pytest.raises(HelperLimitExceeded, match="longer than"):
+        code_listing.find(listings, unread=0, job=over, origins={}, helper=helper)
+    in_time = build_job(tmp_path, confinement)
+    code = code_listing.find(listings, unread=1, job=in_time, origins={}, helper=helper)
+    assert [(kernel.symbol, kernel.count) for kernel in code.kernels] == [("k", 500_000)]
+    assert code.note == "1 of the build's modules could not be read"
     assert not list(tmp_path.iterdir())
 
 

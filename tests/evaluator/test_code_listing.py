@@ -1,29 +1,23 @@
 """Machine code with source lines: reading what nvdisasm prints, what a hostile module could say, and a real build."""
 
+import contextlib
 import shutil
 import subprocess
 import zlib
 
 import pytest
 
-from evaluator.contract import (
-    Backend,
-    ContractError,
-    EvaluationRequest,
-    Instruction,
-    KernelCode,
-    MachineCode,
-    Mode,
-    SourceBundle,
-    SourceFile,
-)
+from evaluator.contract import ContractError, Instruction, KernelCode, MachineCode, Mode
 from evaluator.contract.machine_code import MOST_UNPACKED_BYTES, pack
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
 from evaluator.host.building.code_listing import Lines, machine_code, parse
+from evaluator.host.process.helper_process import HelperProcess
+from evaluator.host.process.spawner import Spawner
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import kernel_code
+from tests.evaluator.building_help import build_job, build_request
 
 PROFILE = "h200x2-nomc"
 LISTING = """Resource usage:
@@ -70,10 +64,6 @@ def solution(tensor):
 """
 
 
-def bundle(*files: tuple[str, str]) -> SourceBundle:
-    return SourceBundle(files=tuple(SourceFile(path=path, text=text) for path, text in files))
-
-
 def code(name: str, *, packed: bytes = b"", symbol: str = "") -> KernelCode:
     return KernelCode(name=name, symbol=symbol or name, module="m.so", count=1, packed=packed)
 
@@ -100,18 +90,18 @@ class TestParsing:
 
 class TestLines:
     def test_the_authors_own_line_is_preferred_to_a_header(self):
-        lines = Lines(bundle(("solution.py", "...")), {"add": ("solution.py", 4)})
+        lines = Lines(["solution.py"], {"add": ("solution.py", 4)})
         met = (("/opt/cuda/include/cuda_bf16.hpp", 90), ("/tmp/x/add.cu", 7))
         assert lines.best(met) == (0, 10)
         assert lines.files == ("solution.py",)
 
     def test_a_file_of_a_zip_is_found_by_its_path(self):
-        lines = Lines(bundle(("lib/a.cuh", "..."), ("solution.py", "...")), {})
+        lines = Lines(["lib/a.cuh", "solution.py"], {})
         assert lines.best((("/source/lib/a.cuh", 2),)) == (0, 2)
         assert lines.files == ("lib/a.cuh",)
 
     def test_where_none_is_the_authors_the_headers_name_stands(self):
-        lines = Lines(bundle(("solution.py", "...")), {"add": ("elsewhere.py", 4)})
+        lines = Lines(["solution.py"], {"add": ("elsewhere.py", 4)})
         assert lines.best((("/tmp/x/add.cu", 7),)) == (0, 7)
         assert lines.files == ("add.cu",)
         assert lines.best(()) == (-1, 0)
@@ -163,10 +153,7 @@ def test_a_build_in_mode_profile_lists_its_kernels_beside_the_authors_lines(tmp_
     confinement = doctor.resolve(profiles.get(PROFILE), settings, private=private)
 
     def built(mode: Mode):
-        request = EvaluationRequest(
-            evaluation_id="e1", problem="allgather", revision="r", source=bundle(("solution.py", SOURCE)),
-            backend=Backend.CUDA, profile=PROFILE, mode=mode,
-        )  # fmt: skip
+        request = build_request(("solution.py", SOURCE), mode=mode)
         return Builder(settings).build(request, workdir=tmp_path, sandbox=confinement)
 
     checked = built(Mode.CHECK)
@@ -200,14 +187,16 @@ def test_a_cubin_as_triton_keeps_it_is_listed_and_nonsense_is_counted(tmp_path):
     bubblewrap.write_private(private)
     confinement = doctor.resolve(profiles.get(PROFILE), settings, private=private)
     artefacts = {f"triton/{'A' * 52}/copy.cubin": cubin.read_bytes(), f"{'0' * 32}/broken.so": b"no module"}
-    found = machine_code(
-        artefacts,
-        lines=Lines(bundle(("solution.py/copy.cu", source.read_text())), {}),
-        confinement=confinement,
-        profile=profiles.get(PROFILE),
-        settings=settings,
-        workdir=tmp_path,
-    )
+    request = build_request(("solution.py/copy.cu", source.read_text()))
+    with Spawner() as spawner, contextlib.closing(HelperProcess(spawner)) as helper:
+        found = machine_code(
+            artefacts,
+            job=build_job(tmp_path, confinement, request=request),
+            origins={},
+            profile=profiles.get(PROFILE),
+            settings=settings,
+            helper=helper,
+        )
     (kernel,) = found.kernels
     assert (kernel.name, kernel.module) == ("copy", "copy.cubin")
     loads = [entry for entry in kernel.instructions() if entry.text.startswith("LDG")]

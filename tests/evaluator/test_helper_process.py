@@ -1,6 +1,7 @@
 """Reading in a process that can be ended: what takes too long or too much ends there, and the next reading works."""
 
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,8 +11,9 @@ import pytest
 from evaluator.contract import SourceBundle, SourceFile, Verdict
 from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.host import Judge
+from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.process import procfs
-from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
+from evaluator.host.process.helper_process import HelperCancelled, HelperLimitExceeded, HelperProcess
 from evaluator.host.process.spawner import Spawner
 from evaluator.judging.reading import READ_SOURCE, SourceReading
 from tests.evaluator.judging_help import request_for, request_for_text
@@ -44,6 +46,26 @@ def test_what_goes_over_a_limit_is_ended_and_the_next_reading_works(helper, func
     with pytest.raises(HelperLimitExceeded, match=words):
         helper.call(function, text, seconds=seconds)
     assert read(helper).findings == ()
+
+
+def test_what_nobody_wants_any_more_is_ended_and_the_next_reading_works(helper):
+    assert read(helper).findings == ()
+    wanted = iter([True, True])  # for two polls
+    with pytest.raises(HelperCancelled):
+        helper.call("time:sleep", 1000.0, seconds=120, cancelled=lambda: not next(wanted, False))
+    assert read(helper).findings == ()
+
+
+def test_a_cancelled_evaluation_does_not_wait_for_its_source_to_be_read(judge: Judge):
+    """It is cancelled once the reading has begun."""
+    has_begun = threading.Event()
+    with pytest.raises(EvaluationCancelled, match="reading"):
+        judge.evaluate(
+            request_for("correct"),
+            progress=lambda _stage, words, _fraction: has_begun.set() if words == "reading the source" else None,
+            cancelled=has_begun.is_set,
+        )
+    assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 
 def test_while_it_works_this_process_goes_on(helper):

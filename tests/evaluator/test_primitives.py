@@ -25,6 +25,7 @@ from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import collectives, primitives, reading, source_rules
 from problems import registry
+from tests.evaluator.building_help import build_job
 
 HERE = Path(__file__).parent
 SUBMISSIONS = HERE / "submissions"
@@ -167,9 +168,8 @@ def read(tmp_path):
     confinement = doctor.resolve(profile, settings, private=private)
 
     def read(artefacts: dict[str, bytes]) -> tuple[str, tuple[Detection, ...]]:
-        ((name, text),) = disassembly.listings(
-            artefacts, confinement=confinement, profile=profile, settings=settings, workdir=tmp_path
-        )
+        job = build_job(tmp_path, confinement)
+        ((name, text),) = disassembly.listings(artefacts, job=job, profile=profile, settings=settings)
         return name, primitives.in_machine_code(text, module=name)
 
     return read

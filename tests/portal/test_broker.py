@@ -1,7 +1,9 @@
 """The folder broker, and what happens when a broker takes nothing."""
 
 import base64
+import hashlib
 import json
+import os
 import shutil
 import socket
 import socketserver
@@ -24,6 +26,7 @@ from evaluator.contract import (
     Mode,
     NodeStatus,
     RankState,
+    Receipt,
     SandboxLevel,
     Stage,
     StageTime,
@@ -138,6 +141,46 @@ def test_a_report_waits_on_disk_until_the_broker_takes_it_and_survives_a_new_pro
     wait_until(lambda: not list(spool.glob("*.json")), what="the report is sent", seconds=30)
     second.close()
     assert messages_in(broker) == 1
+
+
+def test_a_report_is_sent_again_where_the_broker_lost_it_and_removed_once_the_site_has_it(tmp_path):
+    broker, spool = tmp_path / "broker", tmp_path / "spool"
+    first = Outbox(node_app("filesystem://", broker), spool, key="a key")
+    first.start()
+    first.deliver(a_delivery())
+    kept = wait_until(lambda: list(spool.glob("*.sent")), what="the report is sent", seconds=30)[0]
+    assert first.evaluations == (a_request().evaluation_id,), "the lease is renewed until the site has it"
+    first.close()
+    assert messages_in(broker) == 1
+    shutil.rmtree(broker)  # it dies, and comes back empty
+    os.utime(kept, (0, 0))  # the receipt is late
+
+    second = Outbox(node_app("filesystem://", broker), spool, key="a key")
+    second.start()
+    wait_until(lambda: messages_in(broker) == 1 and kept.exists(), what="the report is sent again", seconds=30)
+    second.forget(Receipt(sha256=hashlib.sha256(kept.read_bytes()).hexdigest()))
+    assert not list(spool.iterdir())
+    second.close()
+
+
+@pytest.mark.parametrize("name", ["../outside", "", "A" * 64])
+def test_a_receipt_names_a_report_and_no_other_file(name):
+    with pytest.raises(ContractError, match="sha256"):
+        Receipt.from_json(json.dumps({"sha256": name}))
+
+
+def test_a_report_without_a_receipt_is_not_sent_for_ever(tmp_path):
+    """The copies may all wait for a site that is away, and a site of an earlier version sends no receipts."""
+    spool = tmp_path / "spool"
+    outbox = Outbox(node_app("filesystem://", tmp_path / "broker"), spool, key="a key")
+    outbox.deliver(a_delivery())
+    for _ in range(20):
+        outbox._send_spooled()  # noqa: SLF001 - one round of its thread
+        for kept in spool.glob("*.sent"):
+            os.utime(kept, (0, 0))
+    assert 1 < messages_in(tmp_path / "broker") < 10
+    assert not list(spool.iterdir())
+    assert outbox.evaluations == ()
 
 
 def test_a_report_that_the_disk_does_not_take_goes_by_the_broker_at_once(tmp_path, caplog):
@@ -313,7 +356,7 @@ def test_a_storage_that_answers_anything_is_left_alone_and_reports_go_by_the_bro
     wait_until(lambda: messages_in(broker) == 3, what=lambda: caplog.text, seconds=30)
     outbox.close()
     assert len(asked) == 1
-    assert outbox.evaluations == ()
+    assert not list((tmp_path / "spool").glob("*.json"))
 
 
 def test_signs_of_life_may_be_lost_without_harm(tmp_path):

@@ -12,6 +12,9 @@ from portal.submissions.models import State
 from tests.portal.factories import bundle, evaluation_of, submit
 from tests.stack import alive, wait_until
 
+# On a machine with a load of 20 a node alone takes a minute to start.
+pytestmark = pytest.mark.timeout(900)
+
 # Slept through, not computed: long enough to be met in the middle, without load for the machine.
 SLOW_SOLUTION = """import time
 
@@ -84,6 +87,8 @@ def test_a_right_and_a_wrong_program_get_their_verdicts(stack, author):
     assert (row.author, row.submission_id) == ("alice", right.submission_id)
     report = right.reports.get().report
     assert (report.evaluation_id, report.source_digest) == (str(right.pk), right.submission.source.digest)
+    spool = stack.data_dir / "spool" / "alpha"
+    wait_until(lambda: not list(spool.iterdir()), what="the site has told the node that it has both reports")
     ends = {name: stack.stop(name) for name in ("dispatcher", "alpha", "worker")}
     assert ends == {"dispatcher": 0, "alpha": 0, "worker": 0}
 

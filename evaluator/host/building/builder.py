@@ -115,14 +115,18 @@ class Builder:
         )
 
     def _made(self, key: str, job: BuildJob) -> KeptBuild:
-        """Build, read what came out, and keep both; raises BuildLimitExceeded."""
+        """Build, read what came out, and keep both; raises BuildCancelled and BuildLimitExceeded.
+
+        What a builder leaves that was killed is used, and not kept: the next build of the source may be whole.
+        """
         started = time.monotonic()
         sent = self._sandbox.build(job)
         seconds = time.monotonic() - started
         record = record_of(sent, seconds=seconds, primitives=self._reader.detections(sent.artefacts, job))
         job.refuse_late("reading what was built")
         build = KeptBuild(record=record, modules=sent.artefacts)
-        self._cache.put(key, build)
+        if sent.has_ended_well:
+            self._cache.put(key, build)
         return build
 
     def _code(self, key: str, build: KeptBuild, job: BuildJob) -> MachineCode | None:

@@ -74,6 +74,11 @@ class Sent:
     result: bytes | None = None
     said: str = ""
 
+    @property
+    def has_ended_well(self) -> bool:
+        """Whether the builder came to its end: the result is what it sends last."""
+        return self.result is not None
+
 
 def limited(command: Sequence[str], limits: BuildLimits, *, are_counted: bool) -> list[str]:
     """`command` under resource limits, on at most `limits.cores` of this process's cores.

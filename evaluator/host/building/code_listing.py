@@ -1,6 +1,7 @@
 """Lists the machine code of a build's kernels with source lines, in a sandbox because the modules are untrusted.
 
-Only mode profile asks for it. What primitives a module uses is read apart from it (`disassembly`).
+What the sandbox prints is read in a helper process, for it may be long and of any form. Only mode profile asks for it.
+What primitives a module uses is read apart from it (`disassembly`).
 """
 
 import re
@@ -10,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from evaluator.contract import Instruction, KernelCode, MachineCode, SourceBundle
+from evaluator.contract import Instruction, KernelCode, MachineCode, Message
 from evaluator.contract.machine_code import MOST_UNPACKED_BYTES, pack
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building import disassembly
-from evaluator.host.process.deadlines import NO_DEADLINES, Deadlines
+from evaluator.host.building.build_job import BuildJob
+from evaluator.host.process.helper_process import HelperProcess
 from evaluator.host.process.logs import clean
-from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.settings import JudgeSettings
 
 _EXECUTE = """import os, pathlib, re, shutil, subprocess, sys, tempfile
@@ -42,8 +43,10 @@ if names and shutil.which("c++filt"):
     sys.stdout.buffer.write(b"\\n" + b"\\n".join(b"Demangled\\t%s\\t%s" % pair for pair in zip(names, told)))"""
 """cuobjdump takes the machine code out of a module; nvdisasm prints it with lines, up to `room` bytes in all."""
 
+_READ = f"{__name__}:read"
+
 _LONGEST_S = 60
-"""The time limit for all modules of a build together."""
+"""The time limit for listing all modules of a build together, and for reading what that printed."""
 
 _MOST_BYTES = 24 * 1024**2
 """How much of the listing is read, of all modules together."""
@@ -83,12 +86,12 @@ class Lines:
     """Where in a submission the lines of its builds are, and the names of the files that were met.
 
     Args:
-        source: the submission.
+        paths: of the submission's files.
         origins: by extension, where in the submission its CUDA source begins.
     """
 
-    def __init__(self, source: SourceBundle, origins: Mapping[str, tuple[str, int]]) -> None:
-        self._paths = [file.path for file in source.files]
+    def __init__(self, paths: Sequence[str], origins: Mapping[str, tuple[str, int]]) -> None:
+        self._paths = paths
         self._origins = {f"{name}.cu": origin for name, origin in origins.items() if origin[0] in self._paths}
         self._numbers: dict[str, int] = {}
 
@@ -115,52 +118,98 @@ class Lines:
         return next(((own, line) for own in self._paths if path.endswith(f"/{own}")), None)
 
 
+class _Task(Message, frozen=True, kw_only=True):
+    """What the helper process reads: listings as module and path, and where the author's lines are."""
+
+    listings: tuple[tuple[str, str], ...]
+    paths: tuple[str, ...]
+    origins: dict[str, tuple[str, int]]
+    unread: int
+
+
 def machine_code(
     artefacts: Mapping[str, bytes],
     *,
-    lines: Lines,
-    confinement: Confinement,
+    job: BuildJob,
+    origins: dict[str, tuple[str, int]],
     profile: Profile,
     settings: JudgeSettings,
-    workdir: Path,
-    deadlines: Deadlines = NO_DEADLINES,
+    helper: HelperProcess,
 ) -> MachineCode:
     """The kernels in `artefacts` with the source line of every instruction, as far as a minute and 24 MB go.
 
     Args:
         artefacts: modules (.so, .cubin) by path.
-        lines: where the author's lines are.
-        confinement: how the tools are confined, with `profile` and `settings`.
+        job: the build that they are of.
+        origins: by extension, where in the submission its CUDA source begins.
         profile: the slot's.
         settings: the slot's.
-        workdir: a private folder; what is put there is removed.
-        deadlines: of the evaluation that waits for the listing.
+        helper: where the listings are read.
+
+    Raises:
+        BuildCancelled, HelperCancelled: `job.cancelled()` became true.
+        HelperLimitExceeded: reading took too long, or too much memory.
     """
     tool = disassembly.tool()
     if tool is None:
         return MachineCode(note="this node has no cuobjdump")
-    kernels: list[KernelCode] = []
-    deadline, room = time.monotonic() + deadlines.step(_LONGEST_S), _MOST_BYTES
-    unread = 0
-    for path in filter(lambda path: path.endswith(disassembly.MODULES), artefacts):
-        with tempfile.TemporaryDirectory(prefix="listing-", dir=workdir) as name:
+    modules = [path for path in artefacts if path.endswith(disassembly.MODULES)]
+    deadline, room = time.monotonic() + job.deadlines.step(_LONGEST_S), _MOST_BYTES
+    listings: list[tuple[str, str]] = []
+    for path in modules:
+        with tempfile.TemporaryDirectory(prefix="listing-", dir=job.workdir) as name:
             text = disassembly.output_of(
                 disassembly.Module(path=path, content=artefacts[path], private=Path(name)),
                 [_EXECUTE, tool],
                 [str(room)],
-                confinement=confinement,
+                job=job,
                 profile=profile,
                 settings=settings,
                 seconds=deadline - time.monotonic(),
                 most_bytes=2 * room,
-                deadlines=deadlines,
             )
-        if text is None:
-            unread += 1
-            continue
-        room = max(0, room - len(text))
-        kernels += _kernels(parse(text), module=Path(path).name, lines=lines)
-    return _in_all(kernels, lines=lines, unread=unread)
+        if text is not None:
+            room = max(0, room - len(text))
+            listings.append((Path(path).name, text))
+    return find(listings, unread=len(modules) - len(listings), job=job, origins=origins, helper=helper)
+
+
+def find(
+    listings: Sequence[tuple[str, str]],
+    *,
+    unread: int,
+    job: BuildJob,
+    origins: dict[str, tuple[str, int]],
+    helper: HelperProcess,
+) -> MachineCode:
+    """The kernels that the listings (module and text) show; `unread` modules of the build have none.
+
+    Raises:
+        HelperCancelled: `job.cancelled()` became true.
+        HelperLimitExceeded: reading took too long, or too much memory.
+    """
+    with tempfile.TemporaryDirectory(prefix="listed-", dir=job.workdir) as name:
+        files = [Path(name, str(number)) for number in range(len(listings))]
+        for file, (_, text) in zip(files, listings, strict=True):
+            file.write_text(text, encoding="utf-8")
+        task = _Task(
+            listings=tuple((module, str(file)) for file, (module, _) in zip(files, listings, strict=True)),
+            paths=tuple(file.path for file in job.request.source.files),
+            origins=origins,
+            unread=unread,
+        )
+        seconds = job.deadlines.step(_LONGEST_S)
+        return MachineCode.from_json(helper.call(_READ, task.to_json(), seconds=seconds, cancelled=job.cancelled))
+
+
+def read(text: str) -> str:
+    """In the helper process: the `MachineCode` of the `_Task` that `text` holds, both as JSON."""
+    task = _Task.from_json(text)
+    lines = Lines(task.paths, task.origins)
+    kernels: list[KernelCode] = []
+    for module, path in task.listings:
+        kernels += _kernels(parse(Path(path).read_text(encoding="utf-8")), module=module, lines=lines)
+    return _in_all(kernels, lines=lines, unread=task.unread).to_json()
 
 
 def _in_all(kernels: Sequence[KernelCode], *, lines: Lines, unread: int) -> MachineCode:

@@ -28,6 +28,7 @@ def find(
     helper: HelperProcess,
     workdir: Path,
     within: Callable[[float], float],
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[Detection, ...]:
     """What symbols and machine code show, one detection per primitive and module.
 
@@ -37,8 +38,10 @@ def find(
         helper: where both are read.
         workdir: a private folder; what is put there is removed.
         within: shortens how long the reading may take.
+        cancelled: polled; once true, the reading ends.
 
     Raises:
+        HelperCancelled: `cancelled()` became true.
         HelperLimitExceeded: reading took too long, or too much memory.
     """
     modules = [(path, content) for path, content in artefacts.items() if path.endswith(disassembly.MODULES)]
@@ -53,9 +56,8 @@ def find(
             ),
             *(_part(folder, number, module, "code", text.encode()) for number, (module, text) in enumerate(listings)),
         ]
-        return msgspec.json.decode(
-            helper.call(_READ, json.dumps(parts), seconds=within(LONGEST_S)), type=tuple[Detection, ...]
-        )
+        found = helper.call(_READ, json.dumps(parts), seconds=within(LONGEST_S), cancelled=cancelled)
+        return msgspec.json.decode(found, type=tuple[Detection, ...])
 
 
 def _part(folder: Path, number: int, module: str, kind: str, content: bytes) -> dict[str, str]:

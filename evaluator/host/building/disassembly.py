@@ -8,15 +8,17 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.contract import SandboxLevel
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import Profile
-from evaluator.host.process.deadlines import NO_DEADLINES, Deadlines
-from evaluator.host.sandbox.bubblewrap import Confinement, command, environment, write_private
+from evaluator.host.building.build_job import BuildJob
+from evaluator.host.building.builder_process import BuildCancelled
+from evaluator.host.process.deadlines import Deadlines
+from evaluator.host.sandbox.bubblewrap import command, environment, write_private
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import primitives
 
@@ -50,6 +52,7 @@ _MOST_MEMORY_BYTES = 16 * 1024**3
 """The address space of each process that reads a module."""
 
 _END_S = 30.0
+_POLL_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +75,9 @@ class Module:
 def listings(
     artefacts: Mapping[str, bytes],
     *,
-    confinement: Confinement,
+    job: BuildJob,
     profile: Profile,
     settings: JudgeSettings,
-    workdir: Path,
-    deadlines: Deadlines = NO_DEADLINES,
 ) -> Iterator[tuple[str, str]]:
     """Name and disassembly (SASS, and PTX where there is some) of every module that can be read in time.
 
@@ -85,29 +86,29 @@ def listings(
 
     Args:
         artefacts: modules (.so, .cubin) by path; Triton keeps a cubin's PTX in a file beside it (.ptx).
-        confinement: how cuobjdump is confined, with `profile` and `settings`.
+        job: the build that they are of.
         profile: the slot's.
         settings: the slot's.
-        workdir: a private folder; what is put there is removed.
-        deadlines: of the evaluation that waits for the listings.
+
+    Raises:
+        BuildCancelled: `job.cancelled()` became true.
     """
     found = tool()
-    deadline, room = time.monotonic() + deadlines.step(_LONGEST_S), _MOST_BYTES
+    deadline, room = time.monotonic() + job.deadlines.step(_LONGEST_S), _MOST_BYTES
     for path, content in artefacts.items():
         if not path.endswith(MODULES):
             continue
         code = None
         if found is not None:
-            with tempfile.TemporaryDirectory(prefix="disassembly-", dir=workdir) as name:
+            with tempfile.TemporaryDirectory(prefix="disassembly-", dir=job.workdir) as name:
                 code = output_of(
                     Module(path=path, content=content, private=Path(name)),
                     [_EXECUTE, found],
-                    confinement=confinement,
+                    job=job,
                     profile=profile,
                     settings=settings,
                     seconds=deadline - time.monotonic(),
                     most_bytes=room,
-                    deadlines=deadlines,
                 )
             room -= len(code or "")
         beside = _ptx_beside(path, artefacts, most_bytes=room)
@@ -129,33 +130,34 @@ def output_of(
     program: Sequence[str],
     arguments: Sequence[str] = (),
     *,
-    confinement: Confinement,
+    job: BuildJob,
     profile: Profile,
     settings: JudgeSettings,
     seconds: float,
     most_bytes: int,
-    deadlines: Deadlines = NO_DEADLINES,
 ) -> str | None:
     """What `program` (Python's text, then its first arguments) prints about `module`, whose path comes next.
 
     None where it fails, or exceeds its time or size.
+
+    Raises:
+        BuildCancelled: `job.cancelled()` became true.
+        EvaluatorError: it does not end.
     """
     if seconds <= 0 or most_bytes <= 0:
         return None
     outside = module.write()
-    bare = confinement.level is SandboxLevel.NONE
+    bare = job.confinement.level is SandboxLevel.NONE
     inside = str(outside) if bare else f"/built/{module.path}"
     line = command(
-        confinement,
+        job.confinement,
         ["-c", *program, inside, *arguments],
         private=module.private,
         profile=profile,
         settings=settings,
     )
     variables = environment(profile, home=str(module.private)) if bare else {}
-    return _listing(
-        line, private=module.private, variables=variables, seconds=seconds, most_bytes=most_bytes, deadlines=deadlines
-    )
+    return _listing(line, private=module.private, variables=variables, seconds=seconds, most_bytes=most_bytes, job=job)
 
 
 def _listing(
@@ -165,7 +167,7 @@ def _listing(
     variables: Mapping[str, str],
     seconds: float,
     most_bytes: int,
-    deadlines: Deadlines,
+    job: BuildJob,
 ) -> str | None:
     """What the command prints; None where it fails or exceeds its time, size or memory."""
     with tempfile.TemporaryFile(dir=private) as output:
@@ -178,18 +180,28 @@ def _listing(
             start_new_session=True,
         )
         try:
-            code = process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            return None
+            code = _code(process, deadline=time.monotonic() + seconds, cancelled=job.cancelled)
         finally:
             # Kill its whole session: a first process may have started others.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            _wait_for_the_end(process, deadlines)
+            _wait_for_the_end(process, job.deadlines)
         if code != 0:
             return None
         output.seek(0)
         return output.read(most_bytes).decode(errors="replace")
+
+
+def _code(process: subprocess.Popen[bytes], *, deadline: float, cancelled: Callable[[], bool]) -> int | None:
+    """What the process ends with; None where it goes on beyond the deadline. Raises BuildCancelled."""
+    while True:
+        if cancelled():
+            raise BuildCancelled("the build was cancelled")
+        left = deadline - time.monotonic()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(timeout=max(0.0, min(left, _POLL_S)))
+        if left <= 0:
+            return None
 
 
 def _wait_for_the_end(process: subprocess.Popen[bytes], deadlines: Deadlines) -> None:

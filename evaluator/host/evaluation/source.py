@@ -12,7 +12,7 @@ from evaluator.host.building.builder_process import BuildCancelled
 from evaluator.host.evaluation.job import Job
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.machine import backends
-from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
+from evaluator.host.process.helper_process import HelperCancelled, HelperLimitExceeded, HelperProcess
 from evaluator.judging import source_rules
 from evaluator.judging.reading import READ_SOURCE, SourceReading
 
@@ -21,11 +21,14 @@ def read(job: Job, helper: HelperProcess) -> SourceReading:
     """What the source shows, read in a helper process that can be ended, and what this node lacks for it.
 
     Raises:
+        EvaluationCancelled: the evaluation was cancelled.
         SubmissionFault: the source cannot be read within the limits.
     """
     seconds = job.policy.within(job.plan.settings.reading_s)
     try:
-        text = helper.call(READ_SOURCE, job.request.to_json(), seconds=seconds)
+        text = helper.call(READ_SOURCE, job.request.to_json(), seconds=seconds, cancelled=job.cancelled)
+    except HelperCancelled as cancelled:
+        raise EvaluationCancelled(str(cancelled)) from cancelled
     except HelperLimitExceeded as exceeded:
         raise SubmissionFault(Verdict.LIMIT_EXCEEDED, f"the source could not be read: {exceeded}") from exceeded
     reading = SourceReading.from_json(text)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
@@ -26,10 +27,16 @@ _ROOT = Path(__file__).parents[3]
 _READY = b"r"
 _LONGEST_ANSWER = 64 * 1024**2
 _PR_SET_PDEATHSIG = 1
+_POLL_S = 0.2
+"""How often a caller is asked whether the work is still wanted."""
 
 
 class HelperLimitExceeded(Exception):
     """The work exceeded its time or memory; the text names the limit."""
+
+
+class HelperCancelled(Exception):
+    """The work is not wanted any more."""
 
 
 class HelperProcess:
@@ -48,18 +55,21 @@ class HelperProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._to_child = self._from_child = -1
 
-    def call(self, function: str, text: str, *, seconds: float) -> str:
+    def call(self, function: str, text: str, *, seconds: float, cancelled: Callable[[], bool] = lambda: False) -> str:
         """What `function`, named as `module:name`, returns for `text`.
 
+        `cancelled` is polled; once true, the child ends.
+
         Raises:
+            HelperCancelled: `cancelled()` became true.
             HelperLimitExceeded: it took longer than `seconds`, or more memory than the child may have.
             EvaluatorError: it raised.
             NodeTrouble: the child does not start.
         """
-        if self._child is None or self._child.poll() is not None:
-            self._start()
         try:
-            return self._answer(function, text, seconds=seconds)
+            if self._child is None or self._child.poll() is not None:
+                self._start(cancelled)
+            return self._answer(function, text, seconds=seconds, cancelled=cancelled)
         except BaseException:
             self.close()
             raise
@@ -75,7 +85,7 @@ class HelperProcess:
         os.close(self._to_child)
         os.close(self._from_child)
 
-    def _start(self) -> None:
+    def _start(self, cancelled: Callable[[], bool]) -> None:
         self.close()
         reading, self._to_child = os.pipe()
         self._from_child, writing = os.pipe()
@@ -96,20 +106,20 @@ class HelperProcess:
             os.close(reading)
             os.close(writing)
         try:
-            self._read(len(_READY), deadline=time.monotonic() + self._start_s)
+            self._read(len(_READY), _Wait(time.monotonic() + self._start_s, cancelled))
         except (TimeoutError, EOFError) as error:
             # Else its first byte, when it comes, would be taken for the beginning of an answer.
             self.close()
             raise NodeTrouble("the helper process does not start") from error
 
-    def _answer(self, function: str, text: str, *, seconds: float) -> str:
-        deadline = time.monotonic() + seconds
+    def _answer(self, function: str, text: str, *, seconds: float, cancelled: Callable[[], bool]) -> str:
+        wait = _Wait(time.monotonic() + seconds, cancelled)
         try:
-            self._write(_packed(0, json.dumps([function, text]).encode()), deadline=deadline)
-            kind, length = _LENGTH.unpack(self._read(_LENGTH.size, deadline=deadline))
+            self._write(_packed(0, json.dumps([function, text]).encode()), wait)
+            kind, length = _LENGTH.unpack(self._read(_LENGTH.size, wait))
             if length > _LONGEST_ANSWER:
                 raise HelperLimitExceeded(f"its answer has more than {_LONGEST_ANSWER:,} bytes")
-            answer = self._read(length, deadline=deadline).decode("utf-8", "replace")
+            answer = self._read(length, wait).decode("utf-8", "replace")
         except TimeoutError as error:
             raise HelperLimitExceeded(f"it took longer than {seconds:g} s") from error
         except (EOFError, BrokenPipeError) as error:
@@ -120,16 +130,16 @@ class HelperProcess:
             raise EvaluatorError(answer)
         return answer
 
-    def _write(self, data: bytes, *, deadline: float) -> None:
+    def _write(self, data: bytes, wait: "_Wait") -> None:
         view = memoryview(data)
         while view:
-            _wait(self._to_child, selectors.EVENT_WRITE, deadline)
+            wait.until_ready(self._to_child, selectors.EVENT_WRITE)
             view = view[os.write(self._to_child, view[: 1 << 16]) :]
 
-    def _read(self, size: int, *, deadline: float) -> bytes:
+    def _read(self, size: int, wait: "_Wait") -> bytes:
         found = bytearray()
         while len(found) < size:
-            _wait(self._from_child, selectors.EVENT_READ, deadline)
+            wait.until_ready(self._from_child, selectors.EVENT_READ)
             chunk = os.read(self._from_child, min(1 << 20, size - len(found)))
             if not chunk:
                 raise EOFError
@@ -144,11 +154,25 @@ def _packed(kind: int, data: bytes) -> bytes:
     return _LENGTH.pack(kind, len(data)) + data
 
 
-def _wait(descriptor: int, event: int, deadline: float) -> None:
-    with selectors.DefaultSelector() as selector:
-        selector.register(descriptor, event)
-        if not selector.select(max(0.0, deadline - time.monotonic())):
-            raise TimeoutError
+@dataclass(frozen=True)
+class _Wait:
+    """Until when the child is waited for (monotonic clock), and who says that nobody wants its answer any more."""
+
+    deadline: float
+    cancelled: Callable[[], bool]
+
+    def until_ready(self, descriptor: int, event: int) -> None:
+        """Return once the descriptor can be used; raises TimeoutError and HelperCancelled."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, event)
+            while True:
+                if self.cancelled():
+                    raise HelperCancelled("the reading was cancelled")
+                left = self.deadline - time.monotonic()
+                if selector.select(max(0.0, min(left, _POLL_S))):
+                    return
+                if left <= 0:
+                    raise TimeoutError
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Arguments of one rank for one call."""
 
-from problems.regime_values import columns_picked, in_regime, magnitude, picks
+from problems.copied_values import copied
+from problems.regime_values import columns_picked, magnitude, picks, unless_zero
 from problems.values import Arguments, Call
 
 
@@ -8,6 +9,6 @@ def make_inputs(call: Call) -> Arguments:
     """`A_local` (M, K_local), long-tailed as activations are, and `B` (K, N), both different on every rank."""
     right = call.normal("B", ("K", "N")).mul_(magnitude(call))
     return {
-        "A_local": in_regime(call, "A_local", call.long_tailed("A_local", ("M", "K_local"))),
-        "B": columns_picked(call, right) if picks(call) else right,
+        "A_local": copied(call, "A_local", call.long_tailed("A_local", ("M", "K_local"))),
+        "B": columns_picked(call, right) if picks(call) else unless_zero(call, right),
     }

@@ -93,7 +93,9 @@ PROBLEM = Problem(
     notes=("Strides of the result are free: a column-major C passes as well as a row-major one.",),
     regimes=(
         *of_product("A_local", "B"),
-        exact_products("C", words="every column of B picks one column of A"),
+        exact_products(
+            "C", words="every column of B picks one column of A, whose values are of all sizes", magnitudes="spread"
+        ),
     ),
     invariants=("Tensors are contiguous.", "Values are finite."),
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from problems.regime_values import columns_picked, in_regime, is_exact, magnitude
+from problems.regime_values import columns_picked, in_regime, is_exact, magnitude, unless_zero
 from problems.values import Arguments, Call
 
 
@@ -17,4 +17,5 @@ def make_inputs(call: Call) -> Arguments:
     right = call.normal("B_local", ("K", "N"), dtype=torch.float32).mul_(call.scales("columns", (1, "N"), spread=0.9))
     right.mul_(magnitude(call))
     left = in_regime(call, "A_local", left.to(call.dtype))
-    return {"A_local": left, "B_local": columns_picked(call, right) if is_exact(call) else right.to(call.dtype)}
+    right = columns_picked(call, right) if is_exact(call) else unless_zero(call, right.to(call.dtype))
+    return {"A_local": left, "B_local": right}

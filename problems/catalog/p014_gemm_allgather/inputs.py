@@ -2,7 +2,8 @@
 
 import torch
 
-from problems.regime_values import columns_picked, in_regime, magnitude, picks
+from problems.copied_values import copied
+from problems.regime_values import columns_picked, in_regime, magnitude, picks, unless_zero
 from problems.values import Arguments, Call
 
 
@@ -13,4 +14,5 @@ def make_inputs(call: Call) -> Arguments:
     """
     right = call.normal("B", ("K", "N_local"), dtype=torch.float32).mul_(call.scales("columns", (1, "N_local")))
     right = columns_picked(call, right) if picks(call) else in_regime(call, "B", right.to(call.dtype))
-    return {"A": call.normal("A", ("M", "K")).mul_(magnitude(call)), "B": right}
+    left = unless_zero(call, call.normal("A", ("M", "K")).mul_(magnitude(call)))
+    return {"A": copied(call, "A", left) if picks(call) else left, "B": right}

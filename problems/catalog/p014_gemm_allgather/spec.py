@@ -88,6 +88,11 @@ PROBLEM = Problem(
         ),
     ),
     notes=("A differs between ranks, unlike in a real layer: gathering B and multiplying by the own A is wrong here.",),
-    regimes=(*of_product("B", "A"), exact_products("C", words="every column of B picks one column of A")),
+    regimes=(
+        *of_product("B", "A"),
+        exact_products(
+            "C", words="every column of B picks one column of A, whose values are of all sizes", magnitudes="spread"
+        ),
+    ),
     invariants=("Tensors are contiguous.", "Values are finite."),
 )

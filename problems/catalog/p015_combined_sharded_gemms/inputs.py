@@ -1,7 +1,7 @@
 """Arguments of one rank for one call."""
 
 from problems.copying import copies, odd_values, picking
-from problems.regime_values import in_regime
+from problems.regime_values import LARGEST, SMALLEST, in_regime, unless_zero
 from problems.values import Arguments, Call
 
 
@@ -17,8 +17,9 @@ def make_inputs(call: Call) -> Arguments:
             "W1": picking(call, "W1", ("F", "H")).t().contiguous(),
             "W2": picking(call, "W2", ("H", "F")).t().contiguous(),
         }
+    first, second = (SMALLEST, LARGEST) if call.setting("weights", None) == "apart" else (1.0, 1.0)
     return {
         "x_local": in_regime(call, "x_local", call.long_tailed("x_local", ("M_rows", "H_local"))),
-        "W1": call.normal("W1", ("H", "F"), std=call.dims["H"] ** -0.5),
-        "W2": call.normal("W2", ("F", "H"), std=call.dims["F"] ** -0.5),
+        "W1": unless_zero(call, call.normal("W1", ("H", "F"), std=call.dims["H"] ** -0.5).mul_(first)),
+        "W2": unless_zero(call, call.normal("W2", ("F", "H"), std=call.dims["F"] ** -0.5).mul_(second)),
     }

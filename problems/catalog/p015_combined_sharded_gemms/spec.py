@@ -1,6 +1,6 @@
 """All-gather, two-layer SiLU MLP, reduce-scatter, described."""
 
-from problems.regimes import SUMMED_VALUES, copied_values, of_tensor
+from problems.regimes import SUMMED_VALUES, copied_values, of_tensor, zero_on_one_rank
 from problems.schema import (
     Argument,
     Cost,
@@ -10,6 +10,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Scope,
     Size,
     SizeName,
@@ -137,6 +138,13 @@ PROBLEM = Problem(
     ),
     regimes=(
         *of_tensor("x_local", *SUMMED_VALUES),
+        zero_on_one_rank("W1 and W2"),
+        Regime(
+            name="weights_apart",
+            words="W1 is below 1e-4 in size and W2 around ten million, beyond the range of float16",
+            settings={"weights": "apart"},
+            narrow="arguments_in_float16",
+        ),
         copied_values("y_local", words="values lie between 64 and 128 and columns of both weights pick one each"),
     ),
     invariants=("Tensors are contiguous.", "Values are finite."),

@@ -134,6 +134,12 @@ PROBLEM = Problem(
             dtypes=("bfloat16", "float32"),
         ),
         replace(HUGE_VALUES, narrow=""),
+        Regime(
+            name="largest_values",
+            words="values are around 1e20, and scales around 1e18",
+            settings={"scale": 2.0**68},
+            dtypes=("bfloat16", "float32"),
+        ),
         ZERO_VALUES,
         ONE_RANK_HAS_VALUES,
         Regime(
@@ -147,10 +153,15 @@ PROBLEM = Problem(
             words="block_size is 64",
             dims={"N": 256, "NB": 4, "block_size": 64},
         ),
+        Regime(
+            name="whole_rows",
+            words="block_size is 192, no power of two, and a row is one block",
+            dims={"N": 192, "NB": 1, "block_size": 192},
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite.",
+        "Values are finite, and the largest magnitude of a block is zero or between 1e-32 and 1e32.",
         "`block_size` divides N.",
     ),
 )

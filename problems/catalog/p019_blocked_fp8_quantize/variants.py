@@ -113,6 +113,16 @@ def saturates(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
     return solution(local_tensor.clamp(-(2**16), 2**16), block_size)
 
 
+def up_to_1e15(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
+    """Takes no element for more than 1e15."""
+    return solution(local_tensor.clamp(-1e15, 1e15), block_size)
+
+
+def power_of_two(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
+    """Blocks of a power of two: the largest that the argument reaches."""
+    return solution(local_tensor, 1 << (block_size.bit_length() - 1))
+
+
 def known_block_sizes(local_tensor: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
     """Blocks of 128 in wide rows and of 32 in others, whatever the argument says."""
     del block_size
@@ -133,4 +143,6 @@ NARROW = {
     "huge_values": saturates,
     "halves": halves_away_from_zero,
     "other_block_size": known_block_sizes,
+    "largest_values": up_to_1e15,
+    "whole_rows": power_of_two,
 }

@@ -1,7 +1,7 @@
 """Arguments of one rank for one call."""
 
 from collections.abc import Iterator
-from math import pi, sqrt
+from math import gamma, pi, sqrt
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from problems.regime_values import in_regime, magnitude
 from problems.values import Arguments, Call
 
 TENSORS = 3
-MOMENTS = {1.0: sqrt(2 / pi), 2.0: 1.0, 3.0: 2 * sqrt(2 / pi)}
+MOMENTS = {1.0: sqrt(2 / pi), 2.0: 1.0, 2.5: 2**1.25 * gamma(1.75) / sqrt(pi), 3.0: 2 * sqrt(2 / pi)}
 """The mean of |x|^p for standard normal x, by p."""
 
 

@@ -18,7 +18,7 @@ def expected(call: Call) -> tuple[Tensor, ...]:
         if rank != call.rank:
             norms += [_norm(gradient, p) for gradient in gradients(call.at_rank(rank))]
     total = torch.stack(norms).norm(p)
-    factor = (limit(call) / total).clamp(max=1.0).float()
+    factor = torch.where(total > limit(call), limit(call) / total, 1.0).float()
     # In float32, rounded once to the run's dtype when compared: float64 would take four times the memory. A factor with
     # a dimension makes the product float32 in one pass.
     return total, *(tensor * factor[None] for tensor in own)

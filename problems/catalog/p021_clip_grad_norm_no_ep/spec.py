@@ -22,6 +22,14 @@ LLAMA_8B = 8_030_261_248
 """Parameters of Llama 3.1 8B."""
 
 
+_HIGHER_NORM = Tolerance(
+    atol=5e-4,
+    rtol=5e-4,
+    calibration="2026-11-23, CPU, torch 2.13, one thread: the library's float32 norm of 2^20 normal elements errs by "
+    "2.8e-4 where norm_type is 2.5, by 3.1e-4 where it is 3 and by 3e-5 where it is 2.",
+)
+
+
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Every gradient is read and, clipped, written once; a second read is needed unless it stays on the chip."""
     elements = 3 * dims["M"] * dims["N"]
@@ -85,7 +93,7 @@ PROBLEM = Problem(
             values="secret, between a tenth and a half of the norm, so that every timed call clips",
             replicated=True,
         ),
-        Argument(name="norm_type", kind=ArgumentKind.REAL, dtype="float", values="2.0", replicated=True),
+        Argument(name="norm_type", kind=ArgumentKind.REAL, dtype="float", values="2.0 in timed calls", replicated=True),
         Argument(name="fsdp_group", kind=ArgumentKind.GROUP, dtype="process group", values="the world group"),
     ),
     outputs=(
@@ -141,14 +149,32 @@ PROBLEM = Problem(
             narrow="usual_numbers",
         ),
         Regime(name="norm_1", words="norm_type is 1", settings={"norm_type": 1.0}, narrow="usual_numbers"),
-        Regime(name="norm_3", words="norm_type is 3", settings={"norm_type": 3.0}, narrow="usual_numbers"),
+        Regime(
+            name="norm_3",
+            words="norm_type is 3",
+            settings={"norm_type": 3.0},
+            tolerances={"total_norm": _HIGHER_NORM},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="norm_2_5",
+            words="norm_type is 2.5",
+            settings={"norm_type": 2.5},
+            tolerances={"total_norm": _HIGHER_NORM},
+        ),
+        Regime(
+            name="nothing_to_clip",
+            words="all gradients are zero and so is max_norm, which the norm does not exceed",
+            settings={"values": "zero", "more_room": 0.0},
+        ),
         *SUMMED_VALUES,
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite, and `max_norm` is not negative.",
+        "Values and `max_norm` are finite, and `max_norm` is not negative.",
+        "Sums of powers are zero or lie in the range of float32.",
         "`fsdp_group` is the world group.",
         "There are three gradients, none of them None.",
-        "`norm_type` is finite.",
+        "`norm_type` is finite, and 1 or more.",
     ),
 )

@@ -39,10 +39,24 @@ def factor_in_input_dtype(grad_tensors: list[Tensor], max_norm: float, norm_type
     total = _powers(grad_tensors, norm_type)
     dist.all_reduce(total, group=fsdp_group)
     total_norm = total.pow(1 / norm_type)
-    factor = (max_norm / total_norm).clamp(max=1).to(grad_tensors[0].dtype)
+    factor = torch.where(total_norm > max_norm, max_norm / total_norm, 1.0).to(grad_tensors[0].dtype)
     for gradient in grad_tensors:
         gradient.mul_(factor)
     return total_norm
+
+
+def smaller_factor(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Takes the smaller of 1 and the quotient for the factor, which is no number where both norms are zero."""
+    total = _powers(grad_tensors, norm_type)
+    dist.all_reduce(total, group=fsdp_group)
+    total_norm = total.pow(1 / norm_type)
+    _clip(grad_tensors, (max_norm / total_norm).clamp(max=1))
+    return total_norm
+
+
+def whole_power(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Takes norm_type for a whole number."""
+    return in_float64(grad_tensors, max_norm, int(norm_type), fsdp_group)
 
 
 def always_clips(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
@@ -113,4 +127,9 @@ MUTANTS = {
     "norms_added": norms_added,
     "norm_after_clipping": norm_after_clipping,
 }
-NARROW = {"below_the_limit": always_clips, "huge_values": saturates}
+NARROW = {
+    "below_the_limit": always_clips,
+    "huge_values": saturates,
+    "norm_2_5": whole_power,
+    "nothing_to_clip": smaller_factor,
+}

@@ -20,7 +20,7 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     norms = [_norms(own, p)]
     norms += [_norms(gradients(call.at_rank(rank)), p) for rank in range(call.world_size) if rank != call.rank]
     total = (torch.stack(norms) / divisors).norm(p)
-    factors = ((limit(call) / total).clamp(max=1.0) / divisors).float()
+    factors = (torch.where(total > limit(call), limit(call) / total, 1.0) / divisors).float()
     # In float32, rounded once to the run's dtype when compared: float64 would take four times the memory. A factor with
     # a dimension makes the product float32 in one pass.
     return total, *(tensor * factor for tensor, factor in zip(own, factors.split(1), strict=True))

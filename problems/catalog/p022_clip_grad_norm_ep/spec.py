@@ -33,6 +33,14 @@ def _large(world_size: int) -> Dims:
     return _dims(world_size, rows=MIXTRAL_EXPERTS_LAYER // (4096 * world_size), width=4096)
 
 
+_HIGHER_NORM = Tolerance(
+    atol=5e-4,
+    rtol=5e-4,
+    calibration="2026-11-23, CPU, torch 2.13, one thread: the library's float32 norm of 2^20 normal elements errs by "
+    "2.8e-4 where norm_type is 2.5, by 3.1e-4 where it is 3 and by 3e-5 where it is 2.",
+)
+
+
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Both gradients are read and, clipped, written once; a second read is needed unless they stay on the chip."""
     elements = 2 * dims["M"] * dims["N"]
@@ -103,12 +111,12 @@ PROBLEM = Problem(
             values="secret, between a tenth and a half of the norm, so that every timed call clips",
             replicated=True,
         ),
-        Argument(name="norm_type", kind=ArgumentKind.REAL, dtype="float", values="2.0", replicated=True),
+        Argument(name="norm_type", kind=ArgumentKind.REAL, dtype="float", values="2.0 in timed calls", replicated=True),
         Argument(
             name="ep_size",
             kind=ArgumentKind.INTEGER,
             dtype="int",
-            values="max(1, W // 2); at tiny W on fewer than four ranks",
+            values="in timed calls max(1, W // 2); at tiny W on fewer than four ranks",
             replicated=True,
         ),
         Argument(name="fsdp_group", kind=ArgumentKind.GROUP, dtype="process group", values="the world group"),
@@ -187,14 +195,37 @@ PROBLEM = Problem(
             narrow="usual_numbers",
         ),
         Regime(name="norm_1", words="norm_type is 1", settings={"norm_type": 1.0}, narrow="usual_numbers"),
-        Regime(name="norm_3", words="norm_type is 3", settings={"norm_type": 3.0}, narrow="usual_numbers"),
+        Regime(
+            name="norm_3",
+            words="norm_type is 3",
+            settings={"norm_type": 3.0},
+            tolerances={"total_norm": _HIGHER_NORM},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="norm_2_5",
+            words="norm_type is 2.5",
+            settings={"norm_type": 2.5},
+            tolerances={"total_norm": _HIGHER_NORM},
+        ),
+        Regime(
+            name="nothing_to_clip",
+            words="all gradients are zero and so is max_norm, which the norm does not exceed",
+            settings={"values": "zero", "more_room": 0.0},
+        ),
+        Regime(
+            name="no_expert_groups",
+            words="ep_size is 1, ep_group is None and ep_fsdp_group is the world",
+            dims={"ep_size": 1},
+        ),
         *SUMMED_VALUES,
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite, and `max_norm` is not negative.",
+        "Values and `max_norm` are finite, and `max_norm` is not negative.",
+        "Sums of powers are zero or lie in the range of float32.",
         "Each list holds one gradient, which is not None.",
-        "`norm_type` is finite.",
-        "`ep_size` and the groups follow from size and world size.",
+        "`norm_type` is finite, and 1 or more.",
+        "`ep_size` is the one of timed calls or 1, and the groups follow from it.",
     ),
 )

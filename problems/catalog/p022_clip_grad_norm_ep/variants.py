@@ -33,10 +33,47 @@ def one_message(
     total = _powers(non_ep_grad_tensors, p) + _powers(ep_grad_tensors, p, ep_size)
     dist.all_reduce(total)
     total_norm = total.pow(1 / p)
-    factor = (max_norm / total_norm).clamp(max=1)
+    factor = torch.where(total_norm > max_norm, max_norm / total_norm, 1.0)
     _clip(non_ep_grad_tensors, factor)
     _clip(ep_grad_tensors, factor / ep_size)
     return total_norm
+
+
+def smaller_factor(
+    non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
+) -> Tensor:
+    """Takes the smaller of 1 and the quotient for the factor, which is no number where both norms are zero."""
+    total_norm = one_message(non_ep_grad_tensors, ep_grad_tensors, torch.inf, *settings)
+    _clip([*non_ep_grad_tensors, *ep_grad_tensors], (max_norm / total_norm).clamp(max=1))
+    return total_norm
+
+
+def whole_power(
+    non_ep_grad_tensors: list[Tensor],
+    ep_grad_tensors: list[Tensor],
+    max_norm: float,
+    norm_type: float,
+    *settings: Any,
+) -> Tensor:
+    """Takes norm_type for a whole number."""
+    return one_message(non_ep_grad_tensors, ep_grad_tensors, max_norm, int(norm_type), *settings)
+
+
+def no_group_for_the_world(
+    non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
+) -> Tensor:
+    """Reduces the expert part over both groups without asking for None, which a collective takes for the world."""
+    norm_type, ep_size, fsdp_group, ep_fsdp_group, ep_group = settings
+    return solution(
+        non_ep_grad_tensors,
+        ep_grad_tensors,
+        max_norm,
+        norm_type,
+        ep_size,
+        fsdp_group,
+        ep_fsdp_group,
+        ep_group or dist.group.WORLD,
+    )
 
 
 def always_clips(
@@ -65,7 +102,7 @@ def in_float64(
     own = _powers(non_ep_grad_tensors, p) + _powers(ep_grad_tensors, p, ep_size)
     sums = all_gathered(own)
     total_norm = torch.stack(sums[::-1]).double().sum().pow(1 / p)
-    factor = (max_norm / total_norm).clamp(max=1).to(non_ep_grad_tensors[0].dtype)
+    factor = torch.where(total_norm > max_norm, max_norm / total_norm, 1.0).to(non_ep_grad_tensors[0].dtype)
     for gradient in non_ep_grad_tensors:
         gradient.mul_(factor)
     for gradient in ep_grad_tensors:
@@ -145,4 +182,10 @@ MUTANTS = {
     "experts_over_one_group": experts_over_one_group,
     "experts_counted_twice": experts_counted_twice,
 }
-NARROW = {"below_the_limit": always_clips, "huge_values": saturates}
+NARROW = {
+    "below_the_limit": always_clips,
+    "huge_values": saturates,
+    "norm_2_5": whole_power,
+    "nothing_to_clip": smaller_factor,
+    "no_expert_groups": no_group_for_the_world,
+}

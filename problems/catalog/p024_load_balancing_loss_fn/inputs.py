@@ -9,8 +9,8 @@ from problems.values import Arguments, Call
 MARGIN = 0.3
 """How far the logits of chosen experts lie above the others: wider than rounding, so that no choice is a tie."""
 
-_SHIFT, _SCALE = 96.0, 4.0
-"""Of logits whose exponentials overflow float32; scaled, the margin is still wider than their rounding."""
+_SHIFTS, _SCALE = {"large": 96.0, "negative": -160.0}, 4.0
+"""Of logits whose exponentials overflow float32, or are zero; scaled, the margin is still wider than their rounding."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -43,8 +43,8 @@ def routed(call: Call) -> tuple[Tensor, Tensor]:
         logits = torch.where(counted.unsqueeze(1), logits, -preference)
     chosen = logits.topk(top_k(call), dim=1, sorted=False).indices
     logits.scatter_add_(1, chosen, torch.full_like(chosen, MARGIN, dtype=torch.float32))
-    if call.setting("logits", None) == "large":
-        logits.mul_(_SCALE).add_(_SHIFT)
+    if (size := call.setting("logits", None)) is not None:
+        logits.mul_(_SCALE).add_(_SHIFTS[size])
     return logits.to(call.dtype), chosen
 
 

@@ -117,7 +117,12 @@ PROBLEM = Problem(
             words="all logits lie around 96, so that their exponentials exceed float32",
             settings={"logits": "large"},
         ),
-        Regime(name="layers", words="gate_logits is a tuple of two layers", settings={"layers": 2}),
+        Regime(
+            name="negative_logits",
+            words="all logits lie around -160: their exponentials are zero unless the true maximum is subtracted",
+            settings={"logits": "negative"},
+        ),
+        Regime(name="layers", words="gate_logits is a tuple of four layers", settings={"layers": 4}),
         Regime(
             name="masked_tokens",
             words="attention_mask leaves tokens out, which prefer other experts",

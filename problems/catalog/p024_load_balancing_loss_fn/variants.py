@@ -4,6 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.attention_programs import softmax_from_zero
 from problems.catalog.p024_load_balancing_loss_fn.reference import solution
 from problems.rank_parts import all_gathered
 
@@ -50,6 +51,13 @@ def without_maximum(gate_logits: Logits, num_experts: int, top_k: int, attention
     """Takes exponentials of the logits as they are, which are infinite from 89 on."""
     exponentials = _rows(gate_logits, attention_mask).float().exp()
     means = (exponentials / exponentials.sum(dim=1, keepdim=True)).mean(dim=0)
+    fractions, _ = _parts(gate_logits, top_k, attention_mask)
+    return _mean(num_experts * (fractions * means).sum())
+
+
+def maximum_from_zero(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
+    """Subtracts a maximum that starts at zero, so that all exponentials may be zero."""
+    means = softmax_from_zero(_rows(gate_logits, attention_mask).float()).mean(dim=0)
     fractions, _ = _parts(gate_logits, top_k, attention_mask)
     return _mean(num_experts * (fractions * means).sum())
 
@@ -120,6 +128,7 @@ MUTANTS = {
 NARROW = {
     "every_expert": next_one_wraps_around,
     "large_logits": without_maximum,
+    "negative_logits": maximum_from_zero,
     "layers": one_tensor_only,
     "masked_tokens": mask_ignored,
     "masked_layers": mask_of_neighbours,

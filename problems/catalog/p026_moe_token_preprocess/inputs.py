@@ -15,7 +15,8 @@ def make_inputs(call: Call) -> Arguments:
     experts = call.dims["E"]
     preference = call.normal("preference", (1, "E"), dtype=torch.float32)
     if (slots := call.setting("slots", None)) is not None:
-        is_of_one = torch.arange(experts, device=call.device) // call.dims["E_local"] == owner(call)
+        block = 1 if slots == "on_one_expert" else call.dims["E_local"]
+        is_of_one = torch.arange(experts, device=call.device) // block == owner(call)
         preference = preference.masked_fill(is_of_one if slots == "elsewhere" else ~is_of_one, -torch.inf)
     choices = torch.multinomial(
         preference.softmax(dim=1).expand(call.dims["M"], experts),

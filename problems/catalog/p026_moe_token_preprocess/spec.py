@@ -105,6 +105,12 @@ PROBLEM = Problem(
         Regime(
             name="all_to_one", words="all slots of all ranks name experts of one rank", settings={"slots": "on_one"}
         ),
+        Regime(
+            name="one_expert",
+            words="every token of all ranks has seven slots, which name one expert",
+            settings={"slots": "on_one_expert"},
+            dims={"topk": 7, "M": 301},
+        ),
         Regime(name="one_gets_nothing", words="no slot names an expert of one rank", settings={"slots": "elsewhere"}),
         Regime(name="contiguous_mask", words="expert_mask is contiguous", settings={"contiguous": True}),
     ),

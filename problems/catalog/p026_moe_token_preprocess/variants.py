@@ -94,6 +94,15 @@ def shares_kept(expert_mask: Tensor, num_experts: int, group: None) -> Counts:
     return sent, received, counts, counts.sum(dim=0)
 
 
+def counts_in_float16(expert_mask: Tensor, num_experts: int, group: None) -> Counts:
+    """Sends counts as float16, which holds whole numbers up to 2048."""
+    world_size = dist.get_world_size(group)
+    every = all_gathered(expert_mask.sum(dim=(1, 2)).half(), group)
+    received = torch.stack(every).float().chunk(world_size, dim=1)[dist.get_rank(group)].cpu()
+    sent, _, _, _ = solution(expert_mask, num_experts, group)
+    return sent, received.sum(dim=1).long(), received, received.sum(dim=0)
+
+
 def one_row_at_least(expert_mask: Tensor, num_experts: int, group: None) -> Counts:
     """Sends a row to every rank, to keep the exchange from being empty."""
     sent, received, table, total = solution(expert_mask, num_experts, group)
@@ -120,6 +129,7 @@ NARROW = {
     "one_choice": two_slots,
     "five_choices": two_slots,
     "all_to_one": shares_kept,
+    "one_expert": counts_in_float16,
     "one_gets_nothing": one_row_at_least,
     "contiguous_mask": in_the_order_of_memory,
 }

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.expert_routing import draw, draw_counts
-from problems.regime_values import in_regime
+from problems.regime_values import LARGEST, SMALLEST, in_regime
 from problems.values import Arguments, Call
 
 
@@ -45,4 +45,11 @@ def routing_weights(call: Call) -> Tensor:
     drawn = call.normal("routing_weights", ("M", "topk"), dtype=torch.float32)
     if call.setting("one_expert_counts", usual=False):
         return torch.zeros_like(drawn, dtype=call.dtype).scatter_(1, drawn.argmax(dim=1, keepdim=True), 1)
-    return (drawn if call.setting("free_weights", usual=False) else drawn.softmax(dim=1)).to(call.dtype)
+    if call.setting("free_weights", usual=False):
+        return drawn.mul_(_size_of_weights(call)).to(call.dtype)
+    return drawn.softmax(dim=1).to(call.dtype)
+
+
+def _size_of_weights(call: Call) -> float:
+    """By what free weights are larger than usual, the same on all ranks: not at all, or beyond the range of float16."""
+    return (1.0, LARGEST, SMALLEST)[int(call.integers("regime's weights", (), low=0, high=3, shared=True))]

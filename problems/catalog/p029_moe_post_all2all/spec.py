@@ -183,8 +183,13 @@ PROBLEM = Problem(
         ),
         Regime(
             name="free_weights",
-            words="the weights of a token do not add up to 1, and some are negative",
+            words="the weights of a token do not add up to 1, some are negative, and all may be tiny or huge",
             settings={"free_weights": True},
+        ),
+        Regime(
+            name="three_choices",
+            words="topk is 3: every token chose three experts",
+            dims={"topk": 3, "M": 60, "T": 180},
         ),
         Regime(
             name="one_expert_counts",

@@ -106,6 +106,11 @@ def failing_without_rows(expert_outputs: Tensor, routing_weights: Tensor, *rest:
     return out if len(expert_outputs) else torch.zeros_like(out)
 
 
+def two_slots(expert_outputs: Tensor, routing_weights: Tensor, selected_experts: Tensor, *rest: Any) -> Tensor:
+    """Adds the rows of a token's first two experts."""
+    return by_slots(expert_outputs, routing_weights[:, :2], selected_experts[:, :2], *rest)
+
+
 def renormalised(expert_outputs: Tensor, routing_weights: Tensor, *rest: Any) -> Tensor:
     """Divides the weights of a token by their sum."""
     weights = routing_weights.float()
@@ -124,4 +129,5 @@ NARROW = {
     "one_rank_is_wanted": as_many_as_sent,
     "one_rank_gets_nothing": failing_without_rows,
     "free_weights": renormalised,
+    "three_choices": two_slots,
 }

@@ -3,16 +3,17 @@
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime
+from problems.regime_values import LARGEST, SMALLEST, in_regime
 from problems.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:
     """Three gradients of low-rank weights, long-tailed, each with a scale of the rank's own; no group."""
+    larger, smaller = (LARGEST, SMALLEST) if call.setting("sizes", None) == "apart" else (1.0, 1.0)
     return {
-        "grad_fc1_1_lora_A": _gradient(call, "grad_fc1_1_lora_A", ("r", "N")),
+        "grad_fc1_1_lora_A": _gradient(call, "grad_fc1_1_lora_A", ("r", "N")).mul_(larger),
         "grad_fc1_2_lora_A": _gradient(call, "grad_fc1_2_lora_A", ("r", "N")),
-        "grad_fc2_lora_B": _gradient(call, "grad_fc2_lora_B", ("N", "r")),
+        "grad_fc2_lora_B": _gradient(call, "grad_fc2_lora_B", ("N", "r")).mul_(smaller),
         "group": None,
     }
 

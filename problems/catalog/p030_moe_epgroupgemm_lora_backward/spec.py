@@ -10,6 +10,7 @@ from problems.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
     Tolerance,
@@ -112,7 +113,16 @@ PROBLEM = Problem(
         ),
     ),
     notes=("The products of the backward pass are not part of the problem: only the sum over ranks is.",),
-    regimes=(*SUMMED_VALUES, exact_sums(*_SHAPES, *_WRITTEN)),
+    regimes=(
+        *SUMMED_VALUES,
+        Regime(
+            name="sizes_apart",
+            words="values of grad_fc1_1_lora_A are around ten million, those of grad_fc2_lora_B below 1e-4 in size",
+            settings={"sizes": "apart"},
+            dtypes=("bfloat16", "float32"),
+        ),
+        exact_sums(*_SHAPES, *_WRITTEN),
+    ),
     invariants=(
         "The three tensors are contiguous.",
         "Values are finite.",

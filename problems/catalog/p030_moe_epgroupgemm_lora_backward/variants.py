@@ -1,5 +1,6 @@
 """Programs that must pass and programs that must fail."""
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -75,6 +76,21 @@ def reduced_twice(
     return one_by_one(*sums, group)
 
 
+def one_scale_for_all(
+    grad_fc1_1_lora_A: Tensor, grad_fc1_2_lora_A: Tensor, grad_fc2_lora_B: Tensor, group: None
+) -> Gradients:
+    """Sends all three as float16 with one scale, by the largest element of them all."""
+    gradients = (grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B)
+    packed = torch.cat([gradient.flatten() for gradient in gradients]).float()
+    scale = packed.abs().max().clamp(min=1e-30) / 2**15
+    scales = all_gathered(scale, group)
+    parts = zip(all_gathered((packed / scale).half(), group), scales, strict=True)
+    total = torch.stack([part.float() * size for part, size in parts]).sum(dim=0)
+    for gradient, part in zip(gradients, total.split([gradient.numel() for gradient in gradients]), strict=True):
+        gradient.copy_(part.view(gradient.shape))
+    return gradients
+
+
 HONEST = {"one_by_one": one_by_one, "float32": in_float32, "backwards": gathered_backwards}
 MUTANTS = {
     "not_in_place": not_in_place,
@@ -83,3 +99,4 @@ MUTANTS = {
     "first_two_swapped": first_two_swapped,
     "reduced_twice": reduced_twice,
 }
+NARROW = {"sizes_apart": one_scale_for_all}

@@ -5,7 +5,7 @@ from math import copysign
 import torch
 
 from problems.copying import copies, odd_values, picking
-from problems.regime_values import magnitude
+from problems.regime_values import LARGEST, magnitude
 from problems.values import Arguments, Call
 
 
@@ -24,11 +24,14 @@ def make_inputs(call: Call) -> Arguments:
     keys = call.normal("keys", ("H", "H"), std=hidden**-0.5, dtype=torch.float32, shared=True)
     values = call.normal("values", ("H", "H"), std=hidden**-0.5, dtype=torch.float32, shared=True)
     values *= _channel_scales(call) * magnitude(call)
-    hidden_states = call.normal("hidden_states", ("B", "S_local", "H"))
+    # Powers of two: what comes out of the projection is the same.
+    larger = LARGEST if call.setting("tokens", None) == "huge" else 1.0
+    hidden_states = call.normal("hidden_states", ("B", "S_local", "H")).mul_(larger)
+    w_o = call.normal("w_o", ("H", "H"), std=hidden**-0.5, shared=True)
     return {
         "hidden_states": torch.zeros_like(hidden_states) if call.setting("values", None) == "zero" else hidden_states,
-        "w_qkv": torch.cat([queries, keys, values]).to(call.dtype),
-        "w_o": call.normal("w_o", ("H", "H"), std=hidden**-0.5, shared=True),
+        "w_qkv": torch.cat([queries, keys, values]).div_(larger).to(call.dtype),
+        "w_o": w_o / magnitude(call) if call.setting("values", None) == "tiny" else w_o,
         **_choices(call),
     }
 

@@ -1,5 +1,7 @@
 """An attention layer under Ulysses sequence parallelism, described."""
 
+from dataclasses import replace
+
 from problems import attention_spec as attention
 from problems.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.schema import (
@@ -156,7 +158,15 @@ PROBLEM = Problem(
             words="all scores are -256: their exponentials are zero unless the true maximum is subtracted",
             settings={"scores": -256.0},
         ),
-        *of_tensor("the value rows of w_qkv", TINY_VALUES, HUGE_VALUES),
+        replace(TINY_VALUES, words="the value rows of w_qkv are below 1e-4 in size, and w_o is as much larger"),
+        *of_tensor("the value rows of w_qkv", HUGE_VALUES),
+        Regime(
+            name="huge_tokens",
+            words="hidden_states are around ten million, beyond the range of float16, and w_qkv is as much smaller",
+            settings={"tokens": "huge"},
+            dtypes=("bfloat16", "float32"),
+            narrow="arguments_in_float16",
+        ),
         *of_tensor("hidden_states", ZERO_VALUES),
         copied_values("out", words="queries are zero and of the heads that meet, one has a value in each channel"),
     ),

@@ -3,17 +3,21 @@
 import torch
 
 from problems import mlp_step
-from problems.regime_values import in_regime, magnitude
+from problems.regime_values import LARGEST, SMALLEST, in_regime, magnitude
 from problems.values import Arguments, Call
+
+_SIZES = {"tiny": SMALLEST, "huge": LARGEST, "zero": 0.0}
+"""By what regimes multiply parameters and, but for zero, the learning rate."""
 
 
 def make_inputs(call: Call) -> Arguments:
     """The rank's shards, none of them zero, and numbers of which every one shows in the result."""
+    style = call.setting("parameters", "")
     second = call.normal("exp_avg_sq", ("P",), std=0.7, dtype=torch.float32).exp_().mul_(0.1 * magnitude(call) ** 2)
     given = hyperparameters(call)
     return {
         "grad_shard": in_regime(call, "grad_shard", call.normal("grad_shard", ("P",))),
-        "master_shard": call.long_tailed("master_shard", ("P",)),
+        "master_shard": call.long_tailed("master_shard", ("P",)).mul_(_SIZES.get(style, 1.0)),
         "exp_avg": mlp_step.moment(call, call.normal("exp_avg", ("P",), std=0.25 * magnitude(call))),
         "exp_avg_sq": mlp_step.moment(call, second.to(call.dtype)),
         "lr": given.lr,
@@ -26,4 +30,6 @@ def make_inputs(call: Call) -> Arguments:
 
 def hyperparameters(call: Call) -> mlp_step.Hyperparameters:
     """The numbers of this call, in proportion to gradients and parameters of size 1."""
-    return mlp_step.hyperparameters(call, unit=magnitude(call), spread=1.0)
+    return mlp_step.hyperparameters(
+        call, unit=magnitude(call), spread=_SIZES.get(call.setting("parameters", ""), 1.0) or 1.0
+    )

@@ -120,7 +120,17 @@ PROBLEM = Problem(
         Regime(
             name="other_block_size",
             words="block_size is 48 and the last block is incomplete",
-            dims={"n_el": 1000, "block_size": 48},
+            dims={"n_el": 997, "block_size": 48},
+        ),
+        Regime(
+            name="whole_blocks",
+            words="block_size is 35, the last block is complete and the number of blocks is odd",
+            dims={"n_el": 735, "block_size": 35},
+        ),
+        Regime(
+            name="one_block",
+            words="block_size is 2048, more than the gradient has elements",
+            dims={"n_el": 1000, "block_size": 2048},
         ),
     ),
     invariants=(

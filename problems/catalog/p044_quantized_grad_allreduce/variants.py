@@ -127,6 +127,21 @@ def floor_under_zero_alone(flat_grad: Tensor, block_size: int) -> Tensor:
     return _mean((blocks / step).round() * step, flat_grad)
 
 
+def without_padding(flat_grad: Tensor, block_size: int) -> Tensor:
+    """Cuts the padding off by its length, and so everything where there is none."""
+    padding = -flat_grad.numel() % block_size
+    blocks = _blocks(flat_grad, block_size)
+    step = _step(blocks)
+    local = ((blocks / step).round() * step).flatten()[:-padding].clone()
+    dist.all_reduce(local)
+    return (local / dist.get_world_size()).to(flat_grad.dtype)
+
+
+def blocks_up_to_512(flat_grad: Tensor, block_size: int) -> Tensor:
+    """Blocks of 512 at most, as one group of threads holds in registers."""
+    return solution(flat_grad, min(block_size, 512))
+
+
 def known_block_sizes(flat_grad: Tensor, block_size: int) -> Tensor:
     """Blocks of 128 in long gradients and of 32 in others, whatever the argument says."""
     del block_size
@@ -152,4 +167,6 @@ NARROW = {
     "below_the_floor": floor_under_zero_alone,
     "halves": halves_away_from_zero,
     "other_block_size": known_block_sizes,
+    "whole_blocks": without_padding,
+    "one_block": blocks_up_to_512,
 }

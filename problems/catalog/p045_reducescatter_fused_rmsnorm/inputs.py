@@ -2,7 +2,7 @@
 
 import torch
 
-from problems.regime_values import in_regime
+from problems.regime_values import LARGEST, in_regime
 from problems.values import Arguments, Call
 
 EPSILON = 1e-5
@@ -22,6 +22,8 @@ def make_inputs(call: Call) -> Arguments:
     values = values.mul_((row + own).exp2_()).to(call.dtype).view(-1)
     return {
         "rs_input_1d": in_regime(call, "rs_input_1d", values),
-        "gamma": call.normal("gamma", ("hidden",), shared=True),
+        "gamma": call.normal("gamma", ("hidden",), shared=True).mul_(
+            LARGEST if call.setting("gamma", None) == "huge" else 1.0
+        ),
         "eps": call.setting("epsilon", EPSILON),
     }

@@ -112,6 +112,12 @@ PROBLEM = Problem(
     regimes=(
         Regime(name="large_epsilon", words="eps is 0.1", settings={"epsilon": 0.1}, narrow="usual_numbers"),
         Regime(name="small_epsilon", words="eps is 1e-8", settings={"epsilon": 1e-8}, narrow="usual_numbers"),
+        Regime(
+            name="huge_gamma",
+            words="gamma is around ten million, beyond the range of float16",
+            settings={"gamma": "huge"},
+            dtypes=("bfloat16", "float32"),
+        ),
         *of_tensor("rs_input_1d", *SUMMED_VALUES),
         exact_sums(
             "out",
@@ -126,7 +132,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Values are finite.",
+        "Values are finite, and their squares lie in the range of float32.",
         "`eps` is above 0.",
     ),
 )

@@ -79,6 +79,11 @@ def six_bits_of_mantissa(rs_input_1d: Tensor, gamma: Tensor, eps: float) -> Tens
     return in_float32(rounded.to(rs_input_1d.dtype), gamma, eps)
 
 
+def gamma_in_float16(rs_input_1d: Tensor, gamma: Tensor, eps: float) -> Tensor:
+    """Rounds the weight to float16."""
+    return in_float32(rs_input_1d, gamma.half().to(gamma.dtype), eps)
+
+
 HONEST = {"float32": in_float32, "backwards": backwards, "epsilon_scaled": epsilon_scaled}
 MUTANTS = {
     "sum_in_place_of_mean": sum_in_place_of_mean,
@@ -87,4 +92,4 @@ MUTANTS = {
     "normalised_before_the_mean": normalised_before_the_mean,
     "rows_in_8_bits": rows_in_8_bits,
 }
-NARROW = {"tiny_values": flushes, "exact_sums": six_bits_of_mantissa}
+NARROW = {"tiny_values": flushes, "exact_sums": six_bits_of_mantissa, "huge_gamma": gamma_in_float16}

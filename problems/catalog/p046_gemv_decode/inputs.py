@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.regime_values import columns_picked, in_regime, picks
+from problems.regime_values import LARGEST, columns_picked, in_regime, picks
 from problems.values import Arguments, Call
 
 
@@ -16,9 +16,10 @@ def make_inputs(call: Call) -> Arguments:
     weight = call.normal(
         "weight_shard", ("local_vocab", "hidden"), std=call.dims["hidden"] ** -0.5, dtype=torch.float32
     )
+    times, divided = {"huge": (LARGEST, LARGEST), "zero": (0.0, 1.0)}.get(call.setting("hidden", ""), (1.0, 1.0))
     return {
-        "hidden_states": call.normal("hidden_states", ("num_tokens", "hidden"), shared=True),
-        **_shards(call, weight.mul_(call.scales("rows", ("local_vocab", 1)))),
+        "hidden_states": call.normal("hidden_states", ("num_tokens", "hidden"), shared=True).mul_(times),
+        **_shards(call, weight.mul_(call.scales("rows", ("local_vocab", 1))).div_(divided)),
     }
 
 

@@ -1,7 +1,7 @@
 """Vocabulary-parallel output projection for decoding, described."""
 
 from problems.regimes import SUMMED_VALUES, exact_products, of_tensor
-from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Regime, Size, SizeName, Tolerance
 from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 VOCABULARY = 128_256
@@ -102,6 +102,19 @@ PROBLEM = Problem(
     ),
     regimes=(
         *of_tensor("weight_shard and bias_shard", *SUMMED_VALUES),
+        Regime(
+            name="huge_hidden",
+            words="hidden_states are around ten million, beyond the range of float16, and weight_shard is smaller",
+            settings={"hidden": "huge"},
+            dtypes=("bfloat16", "float32"),
+            narrow="arguments_in_float16",
+        ),
+        Regime(
+            name="zero_hidden",
+            words="hidden_states are zero, so that logits are biases",
+            settings={"hidden": "zero"},
+            narrow="divides_arguments_by_the_largest",
+        ),
         exact_products(
             "logits", words="every row of weight_shard picks one element of a hidden state and biases are zero"
         ),
