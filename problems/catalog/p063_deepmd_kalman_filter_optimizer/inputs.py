@@ -34,7 +34,7 @@ def _weights(call: Call, name: str) -> Tensor:
 
 def _in_regime(call: Call, name: str, tensor: Tensor) -> Tensor:
     """Weights or the error as the call's regime has them."""
-    return in_regime(call, name, tensor) * call.setting("unit", 1.0)
+    return in_regime(call, name, tensor) * float(call.setting("unit", 1.0))
 
 
 def _wide(call: Call, name: str, symbols: tuple[str | int, ...]) -> Tensor:
