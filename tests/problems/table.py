@@ -121,8 +121,8 @@ gemv_decode at `large`.
 
 The command was `python -m tests.problems.on_gpus --world-size 2 --size tiny,base,large --seconds 2.5`. NCCL takes each
 rank for a host of its own there, and sends over a socket. Honest programs of 17 problems first failed, because they
-made tensors on the processor. They were mended. Of the other problems at `large`, four attention problems had too little
-memory with both ranks on one GPU, and 24 had no time.
+made tensors on the processor. They were mended. Of the other problems at `large`, four attention problems had too
+little memory with both ranks on one GPU, and 24 had no time.
 
 At `base`, on 2 ranks, 22 November 2026: 0 of 1,484 calls of 83 problems were refused. The command was
 `python -m tests.problems.many_regimes --size base --ranks 2 --seconds 2.5`. In 2.5 seconds, 48 of these problems had
