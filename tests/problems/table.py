@@ -106,8 +106,8 @@ ten problems were refused.
 At `base`, on 4 ranks, before these regimes: 0 of 834 calls of 83 problems were refused, with `--size base --ranks 4
 --seconds 3`. Of these, 55 problems had fewer than five calls.
 
-At `base`, with the last 88 regimes: 0 of 258 calls on 2 ranks and 0 of 104 on 4 were refused, each reference in every
-new regime at least once. These were 82 regimes of 41 problems; three problems are too large for processors.
+At `base`, in the last 88 regimes: 0 of 258 calls on 2 ranks and 0 of 104 on 4 were refused. The reference made one in
+each. These were 82 regimes of 41 problems; three problems are too large for processors.
 
 At `large`, on 2 H200, 23 November 2026: 0 of 711 calls of the first 24 problems that came to run were refused, with
 2.9e11 elements compared. The command was `python -m tests.problems.on_gpus --world-size 2 --size large,base,tiny
