@@ -112,13 +112,16 @@ SUMMED_VALUES = (TINY_VALUES, HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES)
 """For tensors that are summed over ranks, beside `exact_sums`."""
 
 
-def of_product(sent: str, other: str) -> tuple[Regime, ...]:
-    """Regimes of a product of two tensors, one of which travels itself or in partial sums: tiny and huge are both."""
+def of_product(sent: str, other: str, *, is_shared: bool = False) -> tuple[Regime, ...]:
+    """Regimes of a product of two tensors, one of which travels itself or in partial sums: tiny and huge are both.
+
+    `is_shared` says that the other one is the same on all ranks, so that it is never zero on one of them alone.
+    """
     tiny = replace(TINY_VALUES, narrow="arguments_in_float16")
     return (
         *of_tensor(f"{sent} and {other}", tiny, HUGE_VALUES),
         *of_tensor(sent, ZERO_VALUES, ONE_RANK_HAS_VALUES),
-        zero_on_one_rank(other),
+        *(() if is_shared else (zero_on_one_rank(other),)),
     )
 
 

@@ -7,7 +7,7 @@ a factor of its own. So a shard is filled at the speed of memory, and the oracle
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime, magnitude, owner
+from problems.regime_values import in_regime, magnitude, owner, unless_zero
 from problems.values import Arguments, Call
 
 
@@ -78,4 +78,4 @@ def _owners(call: Call) -> Tensor:
 
 def projection(call: Call) -> Tensor:
     """The rank's own matrix (D, D)."""
-    return call.normal("proj_matrix", ("D", "D")) * magnitude(call)
+    return unless_zero(call, call.normal("proj_matrix", ("D", "D")) * magnitude(call))

@@ -109,7 +109,7 @@ PROBLEM = Problem(
     regimes=(
         Regime(name="three_taps", words="filters have 3 taps", dims={"Kw": 3}),
         Regime(name="long_filters", words="filters have 19 taps", dims={"Kw": 19}),
-        *of_product("x", "weight"),
+        *of_product("x", "weight", is_shared=True),
     ),
     invariants=(
         "Tensors are contiguous.",

@@ -1,5 +1,7 @@
 """A report that met no database, and whose next try the broker does not take, is not lost."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +43,10 @@ app.worker_main(["worker", "--pool", "solo", "--loglevel", "info", "--without-go
 
 
 def test_a_report_whose_next_try_the_broker_does_not_take_is_delivered_again(tmp_path: Path) -> None:
-    """The broker takes no message from the worker for a moment, as where it has no memory left."""
+    """The broker takes no message from the worker for a moment, as where it has no memory left.
+
+    A worker that cannot give a message back ends, and is started again, as by each of our deployments.
+    """
     log = tmp_path / "log"
     with servers.redis() as redis:
         admin = redis.admin()
@@ -52,7 +57,11 @@ def test_a_report_whose_next_try_the_broker_does_not_take_is_delivered_again(tmp
         with (
             log.open("wb") as output,
             subprocess.Popen(
-                [sys.executable, "-c", WORKER, url, str(tmp_path)], cwd=ROOT, stdout=output, stderr=output
+                ["sh", "-c", 'while :; do "$@"; done', "sh", sys.executable, "-c", WORKER, url, str(tmp_path)],
+                cwd=ROOT,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             ) as worker,
         ):
             try:
@@ -62,4 +71,4 @@ def test_a_report_whose_next_try_the_broker_does_not_take_is_delivered_again(tmp
                 (tmp_path / "database").touch()
                 wait_until((tmp_path / "recorded").exists, what=log.read_text, seconds=60)
             finally:
-                worker.terminate()
+                os.killpg(worker.pid, signal.SIGKILL)
