@@ -279,9 +279,8 @@ def _arguments_by_largest(implementation: Implementation, call: Call) -> Outputs
     """The reference with every tensor of its arguments divided by its largest element and multiplied again."""
     arguments = implementation.make_inputs(call)
     for name, value in arguments.items():
-        if isinstance(value, Tensor) and _is_wide(value) and value.numel():
-            largest = value.double().abs().max()
-            arguments[name] = (value.double() / largest * largest).to(value.dtype)
+        if isinstance(value, Tensor):
+            arguments[name] = _by_largest(value, None)
     return implementation.run_with(implementation.solution, arguments)
 
 

@@ -258,7 +258,7 @@ class Outbox:
             node=delivery.node,
             evaluation_id=delivery.report.evaluation_id,
             key=upload.key,
-            sha256=hashlib.sha256(content).hexdigest(),
+            sha256=_digest(text),
             size_bytes=len(content),
         )
 

@@ -8,8 +8,10 @@ from django.utils import timezone
 
 from evaluator.contract import SlotState
 from portal.accounts.models import User
+from portal.dispatcher.dispatching import dispatch_once
 from portal.nodes.models import Node, Slot
 from problems import registry
+from tests.portal.factories import evaluation_of, submit
 
 NODE_KEY = "a key"
 """What the node of these tests proves its messages with."""
@@ -67,3 +69,16 @@ def exports_here(settings, tmp_path):
     """The folder of the files of public data, empty."""
     settings.EXPORT_DIR = tmp_path / "exports"
     return settings.EXPORT_DIR
+
+
+def keep(node, assignment, *, valid_for_s):
+    """Replaces the broker for assignments."""
+
+
+@pytest.fixture
+def leased(alice, node, now):
+    """An evaluation that was sent to `alpha`."""
+    evaluation = evaluation_of(submit(alice))
+    dispatch_once(now, send=keep)
+    evaluation.refresh_from_db()
+    return evaluation

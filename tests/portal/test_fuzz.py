@@ -8,27 +8,14 @@ import pytest
 
 from evaluator.contract import Finding, NodeStatus, Progress, SandboxLevel, SlotState, SlotStatus, Stage, Verdict
 from portal.dispatcher import tasks as dispatcher_tasks
-from portal.dispatcher.dispatching import dispatch_once
 from portal.nodes.models import Slot
 from portal.submissions import tasks
 from portal.submissions.models import Evaluation, Report, State
 from tests.evaluator.test_fuzz import mutated
 from tests.portal.conftest import NODE_KEY
-from tests.portal.factories import delivery_of, evaluation_of, submit
+from tests.portal.factories import delivery_of
 
 pytestmark = pytest.mark.django_db
-
-
-def keep(node, assignment, *, valid_for_s):
-    """Replaces the broker."""
-
-
-@pytest.fixture
-def leased(alice, node, now):
-    evaluation = evaluation_of(submit(alice))
-    dispatch_once(now, send=keep)
-    evaluation.refresh_from_db()
-    return evaluation
 
 
 def bent(text: str, chance: random.Random) -> str:

@@ -7,25 +7,12 @@ import pytest
 
 from evaluator.contract import Receipt, TaskName, Verdict, node_queue
 from portal.celery import app
-from portal.dispatcher.dispatching import dispatch_once
 from portal.submissions import tasks
 from portal.submissions.models import Report, State
 from tests.portal.conftest import NODE_KEY
-from tests.portal.factories import delivery_of, evaluation_of, submit
+from tests.portal.factories import delivery_of
 
 pytestmark = pytest.mark.django_db
-
-
-def keep(node, assignment, *, valid_for_s):
-    """Replaces the broker for assignments."""
-
-
-@pytest.fixture
-def leased(alice, node, now):
-    evaluation = evaluation_of(submit(alice))
-    dispatch_once(now, send=keep)
-    evaluation.refresh_from_db()
-    return evaluation
 
 
 @pytest.fixture

@@ -28,22 +28,10 @@ from portal.ranking import actions as ranking
 from portal.ranking.models import Standing
 from portal.submissions import actions, queries
 from portal.submissions.models import Evaluation, Report, State
+from tests.portal.conftest import keep
 from tests.portal.factories import delivery_of, evaluation_of, submit
 
 pytestmark = pytest.mark.django_db
-
-
-def keep(node, assignment, *, valid_for_s):
-    """Replaces the broker."""
-
-
-@pytest.fixture
-def leased(alice, node, now):
-    """An evaluation that was sent to `alpha`."""
-    evaluation = evaluation_of(submit(alice))
-    dispatch_once(now, send=keep)
-    evaluation.refresh_from_db()
-    return evaluation
 
 
 def progress_of(evaluation, **changes):
