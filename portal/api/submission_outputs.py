@@ -231,7 +231,7 @@ class SubmissionBrief(CopiedFields):
 class SubmissionDetail(SubmissionBrief):
     """A submission with its newest evaluation in full."""
 
-    # The context brings `evaluations`, the newest first, `live` of the newest, and `is_new`: stored just now.
+    # The context brings `evaluations`, the newest first, the `newest` as it is shown, and `is_new`: stored just now.
 
     evaluations = serializers.SerializerMethodField(  # type: ignore[assignment]  # the metaclass takes it out of the class
         help_text="Every evaluation, the newest first."
@@ -243,8 +243,11 @@ class SubmissionDetail(SubmissionBrief):
 
     @extend_schema_field(EvaluationBrief(many=True))
     def get_evaluations(self, _submission: Submission) -> Any:
-        """All of them, as the view has them."""
-        return EvaluationBrief(self.context["evaluations"], many=True, context=self.context).data
+        """All of them, as the view has them; of the newest, what is shown in full holds its brief."""
+        newest = self.context["newest"]
+        earlier = self.context["evaluations"][1:]
+        brief = {name: newest[name] for name in EvaluationBrief._declared_fields}  # noqa: SLF001 - REST framework's own
+        return [brief, *EvaluationBrief(earlier, many=True, context=self.context).data] if earlier else [brief]
 
     @extend_schema_field(QuarantineOutput(allow_null=True))
     def get_quarantine(self, submission: Submission) -> Any:
@@ -256,7 +259,7 @@ class SubmissionDetail(SubmissionBrief):
     @extend_schema_field(EvaluationDetail)
     def get_evaluation(self, _submission: Submission) -> Any:
         """The newest evaluation, as the view looked it up."""
-        return EvaluationDetail(self.context["live"].evaluation, context=self.context).data
+        return self.context["newest"]
 
     @extend_schema_field(SubmissionSeason(many=True))
     def get_seasons(self, submission: Submission) -> Any:

@@ -149,7 +149,8 @@ def _detail(
     is_new: bool = False,
 ) -> dict[str, Any]:
     live = live or queries.live_view(evaluations[0])
-    context = {"request": request, "live": live, "evaluations": evaluations, "is_new": is_new}
+    newest = _evaluation_detail(request, live)
+    context = {"request": request, "newest": newest, "evaluations": evaluations, "is_new": is_new}
     return dict(SubmissionDetail(submission, context=context).data)
 
 

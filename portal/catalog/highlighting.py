@@ -3,12 +3,16 @@
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
 from pathlib import PurePosixPath
 
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from pygments import highlight as pygments_highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
+
+from problems import registry
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -46,3 +50,11 @@ def highlight_lines(text: str, *, language: str) -> Iterator[tuple[int, SafeStri
     """Every line of `text` with its number, counted from 1, as HTML spans that end on their line."""
     for number, line in enumerate(highlight(text, language=language).removesuffix("\n").split("\n"), start=1):
         yield number, SafeString(line)  # a part of what `highlight` returned
+
+
+@cache
+def reference_rows(slug: str) -> SafeString:
+    """Rows of a table with the reference of the problem `slug`: number and line, found on the page as R1, R2, ..."""
+    lines = highlight_lines(registry.reference_source(slug), language="python")
+    form = '<tr id="R{}"><td class="no">{}</td><td class="code">{}</td></tr>'
+    return format_html_join("", form, ((number, number, line) for number, line in lines))

@@ -11,7 +11,7 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog import costs, facets, rooflines
 from portal.catalog.diagrams import diagram
-from portal.catalog.highlighting import highlight_lines
+from portal.catalog.highlighting import reference_rows
 from portal.catalog.measurements import (
     baselines,
     best_measured_profile,
@@ -87,7 +87,7 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "statement": registry.statement(slug),
         "revision": registry.revision(slug),
         **_published(slug),
-        "reference": list(highlight_lines(registry.reference_source(slug), language="python")),
+        "reference": reference_rows(slug),
         "diagrams": [diagram(hop) for hop in problem.hops],
         "sizes": _sizes(problem),
         "floors": costs.floor_rows(problem),

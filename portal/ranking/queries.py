@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import CharField, F, OuterRef, Q, QuerySet, Subquery
 
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
+from portal.kept_statements import Given, KeptStatement
 from portal.ranking.models import Board, Record, SizeStanding, Standing
 from portal.ranking.order import beyond, board_order, reverse_of
 from portal.ranking.paging import Order, Part, part
@@ -252,7 +253,17 @@ def read_earlier(standings: QuerySet[Standing]) -> tuple[EarlierEntry, ...]:
 def earlier_entries_of(problem_slug: str) -> tuple[EarlierEntry, ...]:
     """The entries by earlier rules at the problem's current revision, on all profiles, the last judged first."""
     revision = registry.revision(problem_slug)
+    # Few problems have any: whether this one has costs no more than an index's page.
+    if not any(rule < SCORE_RULE for _, rule, _ in _BOARDS.rows(problem=problem_slug, revision=revision)):
+        return ()
     return read_earlier(Standing.objects.filter(problem=problem_slug, problem_revision=revision))
+
+
+_BOARDS = KeptStatement(
+    lambda: Board.objects.filter(
+        problem=Given("problem", CharField()), problem_revision=Given("revision", CharField()), entries__gt=0
+    ).values_list("profile", "score_rule", "entries")
+)
 
 
 def earlier_records_of(problem_slug: str, *, profile: str) -> tuple[EarlierEntry, ...]:
@@ -301,13 +312,8 @@ def latest_earlier_entries(count: int) -> tuple[EarlierEntry, ...]:
 
 def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, int]:
     """How many entries the problem's boards have, by profile, in the order of the profiles; empty ones left out."""
-    rows = Board.objects.filter(
-        problem=problem_slug,
-        problem_revision=revision or registry.revision(problem_slug),
-        score_rule=SCORE_RULE,
-        entries__gt=0,
-    )
-    found = dict(rows.values_list("profile", "entries"))
+    rows = _BOARDS.rows(problem=problem_slug, revision=revision or registry.revision(problem_slug))
+    found = {profile: entries for profile, rule, entries in rows if rule == SCORE_RULE}
     return {name: found[name] for name in profiles.profiles() if name in found}
 
 

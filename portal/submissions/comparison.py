@@ -4,11 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from django.db.models import QuerySet
+
 from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
 from portal.accounts.queries import Viewer
 from portal.catalog.highlighting import visible
 from portal.submissions.models import Evaluation, State, Submission
-from portal.submissions.queries import latest_report, visible_submissions
+from portal.submissions.queries import latest_report, submissions_of
 from problems import registry
 
 CONTEXT_LINES = 3
@@ -56,18 +58,19 @@ class TimePair:
 
 def earlier_submissions(submission: Submission, viewer: Viewer) -> list[Submission]:
     """The author's submissions to the same problem before this one that `viewer` may see, newest first."""
-    before = visible_submissions(viewer).filter(
-        author=submission.author_id,
-        problem=submission.problem,
-        is_attempt=submission.is_attempt,
-        created_at__lt=submission.created_at,
-    )
-    return list(before.order_by("-created_at")[:EARLIER_SHOWN])
+    return list(_before(submission, viewer)[:EARLIER_SHOWN])
 
 
 def previous_submission(submission: Submission, viewer: Viewer) -> Submission | None:
     """The author's last submission to the same problem before this one."""
-    return next(iter(earlier_submissions(submission, viewer)), None)
+    return _before(submission, viewer).first()
+
+
+def _before(submission: Submission, viewer: Viewer) -> QuerySet[Submission]:
+    before = submissions_of(submission.author_id, viewer).filter(
+        problem=submission.problem, is_attempt=submission.is_attempt, created_at__lt=submission.created_at
+    )
+    return before.order_by("-created_at")
 
 
 def last_finished(submission: Submission, *, profile: str) -> Evaluation | None:

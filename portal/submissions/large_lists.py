@@ -23,7 +23,7 @@ from portal.accounts.models import User
 from portal.bounded import BoundedPaginator
 from problems import registry
 
-NEWEST = 2000
+NEWEST = 1000
 _WHOLE = "all"
 _DAYS = {"day": 1, "week": 7, "month": 30}
 _AUTHORS = 50
@@ -32,7 +32,7 @@ _AUTHORS = 50
 class CappedPaginator(BoundedPaginator):
     """Pages over the first rows: who wants to see the four-thousandth narrows the list."""
 
-    most = 2 * NEWEST
+    most = 4 * NEWEST
 
     def page(self, number: int | str) -> Page[Any]:
         """A page whose keys are read first: joins and annotations are for its rows alone.

@@ -23,10 +23,14 @@ class Source(models.Model):
     A source that others published and this site does not keep has no file in its bundle, and its digest all the same.
     """
 
-    digest = models.CharField(max_length=64, unique=True)
+    digest = models.CharField(max_length=64)
     bundle = models.JSONField(help_text="evaluator.contract.SourceBundle")
     size_bytes = models.PositiveIntegerField()
     created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        # A constraint, where `unique=True` would make a second index, for patterns that nobody asks for.
+        constraints = (models.UniqueConstraint(fields=("digest",), name="one_source_per_digest"),)
 
     def __str__(self) -> str:
         return self.digest[:12]
@@ -52,8 +56,10 @@ class Submission(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="submissions")
-    problem = models.SlugField(max_length=100, db_index=True)
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="submissions", db_index=False
+    )
+    problem = models.SlugField(max_length=100, db_index=False)
     source = models.ForeignKey(Source, on_delete=models.PROTECT, related_name="submissions")
     backend = models.CharField(max_length=20, choices=[(backend.value, backend.value) for backend in Backend])
     visibility = models.CharField(max_length=10, choices=Visibility.choices, default=Visibility.PRIVATE)
@@ -80,7 +86,11 @@ class Submission(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("author", "idempotency_key"), name="one_submission_per_idempotency_key"),
         )
-        indexes = (models.Index(fields=("author", "-created_at", "-id"), name="newest_of_an_author"),)
+        # Each begins with what is looked for alone as well: one index for both, where every submission writes to all.
+        indexes = (
+            models.Index(fields=("author", "is_attempt", "-created_at", "-id"), name="newest_of_an_author"),
+            models.Index(fields=("problem", "author", "is_attempt", "-created_at", "-id"), name="newest_on_a_problem"),
+        )
 
     def __str__(self) -> str:
         return str(self.id)
@@ -125,9 +135,9 @@ class Evaluation(models.Model):
     """One evaluation of a submission on a profile, and its position in the queue."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    submission = models.ForeignKey(Submission, on_delete=models.PROTECT, related_name="evaluations")
+    submission = models.ForeignKey(Submission, on_delete=models.PROTECT, related_name="evaluations", db_index=False)
     problem_revision = models.CharField(max_length=16)
-    profile = models.CharField(max_length=40, db_index=True)
+    profile = models.CharField(max_length=40)
     mode = models.CharField(max_length=10, choices=[(mode.value, mode.value) for mode in Mode])
     size = models.CharField(
         max_length=10,
@@ -162,8 +172,10 @@ class Evaluation(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
-    lease = models.CharField(max_length=64, null=True, blank=True, unique=True)
-    node = models.ForeignKey(Node, null=True, blank=True, on_delete=models.SET_NULL, related_name="evaluations")
+    lease = models.CharField(max_length=64, null=True, blank=True)
+    node = models.ForeignKey(
+        Node, null=True, blank=True, on_delete=models.SET_NULL, related_name="evaluations", db_index=False
+    )
     slot_index = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text="The slot that judges it, or the builder that compiles it."
     )
@@ -225,6 +237,7 @@ class Evaluation(models.Model):
 
     class Meta:
         ordering = ("-queued_at", "-id")
+        # Each step of an evaluation writes to all of them. No other begins with the columns that one here begins with.
         indexes = (
             models.Index(fields=("state", "profile", "-priority", "queued_at"), name="queue_order"),
             models.Index(fields=("submission", "-queued_at"), name="evaluations_of_submission"),
@@ -244,6 +257,7 @@ class Evaluation(models.Model):
             ),
         )
         constraints = (
+            models.UniqueConstraint(fields=("lease",), name="one_evaluation_per_lease"),
             models.UniqueConstraint(
                 fields=("node", "slot_index"),
                 condition=models.Q(state__in=("leased", "running")),

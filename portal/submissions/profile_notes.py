@@ -11,8 +11,6 @@ from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
 from portal.submissions.allowances import Forecast, forecasts, payer_of_author
 from portal.submissions.queues import Capability, capabilities
-from portal.submissions.starters import starters
-from problems.schema import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +64,8 @@ def _for_script(capability: Capability, forecast: Forecast) -> dict[str, Any]:
     }
 
 
-def submit_data(problem: Problem, *, profiles: list[Profile], author: User) -> SubmitData:
-    """What the submit page of `problem` needs besides its form; the forecasts are the author's."""
+def submit_data(*, profiles: list[Profile], author: User) -> SubmitData:
+    """What the submit page says of these profiles; the forecasts are the author's."""
     able = capabilities()
     chosen = [able[profile.name] for profile in profiles]
     found = forecasts(payer_of_author(author), [profile.name for profile in profiles], now=timezone.now())
@@ -81,7 +79,6 @@ def submit_data(problem: Problem, *, profiles: list[Profile], author: User) -> S
         unserved_hours=f"{settings.UNSERVED_HOURS:.0f}",
         default_note=f"{default}: {note(able[default])} {costs[default].words}",
         script={
-            "starters": starters(problem.slug),
             "profiles": {
                 capability.profile.name: _for_script(capability, costs[capability.profile.name])
                 for capability in chosen

@@ -22,6 +22,7 @@ from django.db.models import (
     QuerySet,
     Subquery,
     UUIDField,
+    Value,
 )
 from django.urls import reverse
 
@@ -79,10 +80,28 @@ def get_submission(viewer: Viewer, submission_id: uuid.UUID | str) -> Submission
         key = submission_id if isinstance(submission_id, uuid.UUID) else uuid.UUID(submission_id)
     except ValueError:
         raise _not_found(str(submission_id)) from None
-    submission = visible_submissions(viewer).filter(pk=key).first()
-    if submission is None:
+    submission = Submission.objects.select_related("author", "source").filter(pk=key).first()
+    if submission is None or not _may_open(viewer, submission):
         raise _not_found(str(submission_id))
     return submission
+
+
+def _may_open(viewer: Viewer, submission: Submission) -> bool:
+    """As `visible_submissions` says, of a submission in hand: for most, nothing more is asked of the database."""
+    if submission.visibility == Visibility.PUBLIC:
+        return True
+    if not isinstance(viewer, User):
+        return False
+    if viewer.is_staff or submission.author_id == viewer.pk:
+        return True
+    return submission.is_attempt and _attempts_of_own_organisations(viewer).filter(pk=submission.pk).exists()
+
+
+def submissions_of(author_id: int, viewer: Viewer) -> QuerySet[Submission]:
+    """The submissions of one author, attempts of runs included, whose page `viewer` may open."""
+    is_author = isinstance(viewer, User) and viewer.pk == author_id
+    found = Submission.objects.select_related("author", "source") if is_author else visible_submissions(viewer)
+    return found.filter(author=author_id)
 
 
 def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submission]:
@@ -99,6 +118,23 @@ def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submi
     return submissions.prefetch_related(
         Prefetch("evaluations", Evaluation.objects.select_related("node_owner").order_by("-queued_at"))
     )
+
+
+def last_submission(user: User, *, problem: str) -> Submission | None:
+    """The last submission of `user` to `problem`, attempts of runs left out: its key and its moment alone."""
+    found = _LAST_SUBMISSION.row(author=user.pk, problem=problem)
+    return None if found is None else Submission(pk=found[0], created_at=found[1])
+
+
+_LAST_SUBMISSION = KeptStatement(
+    lambda: (
+        Submission.objects.filter(
+            author=Given("author", IntegerField()), problem=Given("problem", CharField()), is_attempt=False
+        )
+        .order_by("-created_at", "-id")
+        .values_list("pk", "created_at")[:1]
+    )
+)
 
 
 def quarantined() -> QuerySet[Quarantine]:
@@ -150,7 +186,7 @@ def may_read_source(viewer: Viewer, submission: Submission) -> bool:
     if viewer.is_staff or viewer.pk == submission.author_id:
         return True
     # A colleague of the author of an attempt: a viewer who sees it while private belongs to its organisation.
-    return submission.is_attempt and visible_submissions(viewer).filter(pk=submission.pk).exists()
+    return submission.is_attempt and _attempts_of_own_organisations(viewer).filter(pk=submission.pk).exists()
 
 
 def readable_source(viewer: Viewer, submission: Submission) -> SourceBundle | None:
@@ -253,8 +289,10 @@ def _waiting_or_paused(profile: str | Expression, owner_id: int | Expression | N
 
 def paused_profiles() -> dict[str, str]:
     """The profiles whose queue an operator has paused (work is taken and waits), each with the operator's reason."""
-    paused = ProfileSwitch.objects.filter(is_paused=True)
-    return {profile: note.strip() for profile, note in paused.values_list("profile", "note")}
+    return {profile: note.strip() for profile, note in _PAUSED_PROFILES.rows()}
+
+
+_PAUSED_PROFILES = KeptStatement(lambda: ProfileSwitch.objects.filter(is_paused=True).values_list("profile", "note"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,12 +317,14 @@ def position_in_queue(evaluation: Evaluation) -> QueuePosition | None:
     """The queue position of an evaluation that waits for a slot; None once it has one."""
     if evaluation.state not in WAITING:
         return None
-    paused_problems = dict(_PAUSED_PROBLEMS.rows())
-    problem = paused_problems.get(evaluation.submission.problem)
-    queue = next((note for (note,) in _PAUSE_OF_A_PROFILE.rows(profile=evaluation.profile)), None)
+    # What is paused has a note, which may be empty.
+    notes = {(what, name): note for what, name, note in _PAUSES.rows(profile=evaluation.profile)}
+    problem = notes.get((_PROBLEM, evaluation.submission.problem))
+    queue = notes.get((_QUEUE, evaluation.profile))
     is_paused = problem is not None or queue is not None
     # Nothing of a paused queue is next.
-    total, before = _counts(evaluation, has_paused=bool(paused_problems)) if queue is None else (0, 0)
+    has_paused = any(what == _PROBLEM for what, _ in notes)
+    total, before = _counts(evaluation, has_paused=has_paused) if queue is None else (0, 0)
     ahead = total if is_paused else before
     slots = count_online_slots(profile=evaluation.profile, owner_id=evaluation.node_owner_id)
     will_not_move = is_paused or evaluation.unable_since is not None
@@ -326,10 +366,21 @@ def _counted(waiting: QuerySet[Evaluation]) -> QuerySet[Evaluation, Any]:
     return waiting.order_by().values_list("profile").annotate(**counts)
 
 
-_PAUSE_OF_A_PROFILE = KeptStatement(
-    lambda: ProfileSwitch.objects.filter(is_paused=True, profile=Given("profile", CharField())).values_list("note")
-)
-_PAUSED_PROBLEMS = KeptStatement(lambda: paused_problems().values_list("slug", "note"))
+_PROBLEM, _QUEUE = "problem", "queue"
+
+
+def _pauses() -> QuerySet[Any, Any]:
+    """What is paused: every such problem, and the queue of a profile; which of them, its name, the operator's note."""
+    queue = ProfileSwitch.objects.filter(is_paused=True, profile=Given("profile", CharField()))
+    return (
+        paused_problems()
+        .annotate(what=Value(_PROBLEM))
+        .values_list("what", "slug", "note")
+        .union(queue.annotate(what=Value(_QUEUE)).values_list("what", "profile", "note"), all=True)
+    )
+
+
+_PAUSES = KeptStatement(_pauses)
 # The database counts, and once: a run puts hundreds of evaluations into the queue, and everybody in it asks.
 _COUNTED = _QueueStatement(lambda profile, owner: _counted(_waiting_or_paused(profile, owner)))
 _COUNTED_WITHOUT_PAUSED = _QueueStatement(lambda profile, owner: _counted(_waiting(profile, owner)))

@@ -8,6 +8,7 @@ from django.db.models import Count, Q
 from evaluator.contract import Backend
 from evaluator.hardware.profiles import Profile, profiles
 from portal.accounts.models import User
+from portal.kept_statements import KeptStatement
 from portal.nodes.queries import online_slots
 from portal.submissions.allowances import payer_of_author
 from portal.submissions.models import Evaluation, ProfileQueue, State
@@ -89,7 +90,7 @@ def capabilities() -> dict[str, Capability]:
     slots: dict[str, int] = {}
     offered: dict[str, set[str]] = {}
     paused = paused_profiles()
-    served = dict(ProfileQueue.objects.values_list("profile", "served_at"))
+    served = dict(_SERVED.rows())
     for slot in online_slots():
         slots[slot.profile] = slots.get(slot.profile, 0) + 1
         offered.setdefault(slot.profile, set()).update(slot.node.backends)
@@ -104,3 +105,6 @@ def capabilities() -> dict[str, Capability]:
         )
         for name, profile in profiles().items()
     }
+
+
+_SERVED = KeptStatement(lambda: ProfileQueue.objects.values_list("profile", "served_at"))

@@ -3,6 +3,8 @@
 from functools import cache
 
 from django.template.loader import render_to_string
+from django.utils.html import json_script
+from django.utils.safestring import SafeString
 
 from evaluator.contract import Backend
 from problems import registry
@@ -29,6 +31,12 @@ def starters(slug: str) -> dict[str, str]:
         backend.value: render_to_string(f"starters/{backend.value}.py.txt", context).strip() + "\n"
         for backend in Backend
     }
+
+
+@cache
+def starters_script(slug: str) -> SafeString:
+    """The element `starters` of the submit page of the problem `slug`: the same, for its script."""
+    return json_script(starters(slug), "starters")
 
 
 def _outputs(problem: Problem) -> str:

@@ -19,7 +19,7 @@ from portal.accounts.identity import signed_in
 from portal.accounts.models import User
 from portal.bounded import BoundedPaginator
 from portal.catalog.costs import judging_profiles
-from portal.catalog.highlighting import highlight_lines
+from portal.catalog.highlighting import reference_rows
 from portal.catalog.queries import get_problem, switch
 from portal.refusals import Refusal
 from portal.submissions import actions, comparison, machine_code, queries, timelines
@@ -28,7 +28,7 @@ from portal.submissions.models import Evaluation, Submission
 from portal.submissions.pair_traffic import link_rows
 from portal.submissions.presentation import live_context, source_views
 from portal.submissions.profile_notes import submit_data
-from portal.submissions.starters import starters
+from portal.submissions.starters import starters, starters_script
 from problems import registry
 
 PER_PAGE = 30
@@ -44,7 +44,7 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     author = signed_in(request)
     chosen = judging_profiles(problem)
-    data = submit_data(problem, profiles=chosen, author=author)
+    data = submit_data(profiles=chosen, author=author)
     on_workbench = request.headers.get("HX-Request") == "true"
     if request.method == "POST":
         form = SubmissionForm(request.POST, request.FILES, profiles=chosen)
@@ -67,7 +67,8 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
         "data": data,
         "switch": switch(slug),
         "statement": registry.statement(slug),
-        "reference": list(highlight_lines(registry.reference_source(slug), language="python")),
+        "reference": reference_rows(slug),
+        "starters": starters_script(slug),
         "earlier": _earlier_work(request, slug),
     }
     return render(request, "submissions/new.html", context, status=form.status if form.errors else 200)
@@ -83,12 +84,11 @@ def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
     """The submission that the workbench starts from or the reader's last one, with the lines of its verdict."""
     wanted = request.GET.get("from")
     author = signed_in(request)
-    last = queries.own_submissions(author, problem=slug).first()
-    submission = queries.get_submission(author, wanted) if wanted else last
-    evaluation = queries.latest_evaluation(submission) if submission is not None and wanted else None
+    submission = queries.get_submission(author, wanted) if wanted else None
+    evaluation = queries.latest_evaluation(submission) if submission is not None else None
     return {
-        "last": last,
-        "started_from": submission if wanted else None,
+        "last": queries.last_submission(author, problem=slug),
+        "started_from": submission,
         "marks_text": live_context(queries.live_view(evaluation))["marks_text"] if evaluation is not None else "",
     }
 
@@ -264,7 +264,6 @@ def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evalua
         "submission": submission,
         "evaluations": list(submission.evaluations.order_by("-queued_at")),
         "may_change": queries.may_change(request.user, submission),
-        "has_previous": comparison.previous_submission(submission, request.user) is not None,
         "etag": _etag(live),
     }
 
@@ -286,7 +285,9 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         context = _live_parts(request, submission, evaluation) | {"on_workbench": True}
         response = render(request, "submissions/_live.html", context)
     else:
-        response = render(request, "submissions/live.html", _live_parts(request, submission, evaluation))
+        has_previous = comparison.previous_submission(submission, request.user) is not None
+        context = _live_parts(request, submission, evaluation) | {"has_previous": has_previous}
+        response = render(request, "submissions/live.html", context)
     response["ETag"] = etag
     response["Cache-Control"] = "private, no-cache"
     return response

@@ -8,6 +8,7 @@
   const backend = form.elements.backend;
   const profile = form.elements.profile;
   const data = JSON.parse(document.getElementById("submit-data").textContent);
+  const starters = JSON.parse(document.getElementById("starters").textContent);
   const note = document.getElementById("profile-note");
   const box = form.querySelector(".editor-box");
   const button = form.querySelector("button[type=submit]");
@@ -34,11 +35,11 @@
   const text = () => (editor ? editor.text() : textarea.value);
   const replace = (value) => { if (editor) editor.replace(value); else textarea.value = value; };
 
-  const isStarter = (value) => !value.trim() || Object.values(data.starters).includes(value);
-  backend.addEventListener("change", () => { if (isStarter(text())) replace(data.starters[backend.value]); });
+  const isStarter = (value) => !value.trim() || Object.values(starters).includes(value);
+  backend.addEventListener("change", () => { if (isStarter(text())) replace(starters[backend.value]); });
   form.querySelector("[data-load-starter]")?.addEventListener("click", () => {
     if (isStarter(text()) || window.confirm("Replace the editor's text with the starter template?")) {
-      replace(data.starters[backend.value]);
+      replace(starters[backend.value]);
       editor?.focus();
     }
   });
@@ -60,14 +61,14 @@
   const shown = text();
   const draft = storage.read();
   if (draft && draft.text !== shown && !("isGiven" in form.dataset) && isStarter(shown)) {
-    if (draft.backend in data.starters) backend.value = draft.backend;
+    if (draft.backend in starters) backend.value = draft.backend;
     replace(draft.text);
     notice.querySelector("span").textContent = `Your draft of ${new Date(draft.at).toLocaleString()} was restored.`;
     notice.hidden = false;
   }
   form.querySelector("[data-drop-draft]").addEventListener("click", () => {
     storage.drop();
-    replace(data.starters[backend.value]);
+    replace(starters[backend.value]);
     notice.hidden = true;
   });
   let timer = 0;

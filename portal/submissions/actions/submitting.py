@@ -8,7 +8,6 @@ from typing import NoReturn
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import CharField
 from django.urls import reverse
 from django.utils import timezone
 
@@ -21,7 +20,7 @@ from portal import metrics
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
-from portal.kept_statements import Given, KeptStatement
+from portal.kept_statements import KeptInsert
 from portal.nodes import messages
 from portal.nodes.queries import guests_for
 from portal.refusals import Refusal
@@ -93,7 +92,7 @@ def create_submission(
             return earlier
         _check_open(problem)
         turn = _turn_if_allowed(payer, profile=profile, priority=0, owner=owner)
-        submission = Submission.objects.create(
+        submission = Submission(
             author=author,
             problem=problem,
             source=_source_for(author, asked),
@@ -103,12 +102,18 @@ def create_submission(
             note=note.strip()[:200],
             idempotency_key=idempotency_key or None,
         )
+        _SUBMISSIONS.store(submission)
         queued = _queue(
             submission, payer=payer, turn=turn, profile=profile, mode=mode, size=size, priority=0, node_owner=owner
         )
     with logs.about(**queued.facts):
         logger.info("submitted to %s on %s", problem, profile)
     return Submitted(submission=submission, evaluations=(queued,), is_new=True)
+
+
+_SUBMISSIONS = KeptInsert(Submission)
+_EVALUATIONS = KeptInsert(Evaluation)
+_NEW_SOURCES = KeptInsert(Source, unless_there=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,18 +285,17 @@ def _turn_if_allowed(payer: Payer, *, profile: str, priority: int, owner: Organi
 
 def _source_for(author: User, asked: _Asked) -> Source:
     """The stored source; raises Refusal where the same one is in quarantine or waits already."""
-    if _KEPT_SOURCE.row(digest=asked.files.digest) is None:
-        return _stored(asked.files)
-    source = Source.objects.defer("bundle").get(digest=asked.files.digest)
+    size_bytes = sum(len(file.text.encode()) for file in asked.files.files)
+    new = Source(digest=asked.files.digest, bundle=json.loads(asked.files.to_json()), size_bytes=size_bytes)
+    if _NEW_SOURCES.store(new):
+        return new
+    source = Source.objects.defer("bundle").get(digest=new.digest)
+    if not source.size_bytes:  # published elsewhere: this site had only its digest
+        source.bundle, source.size_bytes = new.bundle, new.size_bytes
+        source.save(update_fields=["bundle", "size_bytes"])
     _check_not_quarantined(author, problem=asked.problem, source=source)
     _check_not_waiting(author, asked, source=source)
     return source
-
-
-_KEPT_SOURCE = KeptStatement(
-    # One of size 0 was published elsewhere, and this site has only its digest.
-    lambda: Source.objects.filter(digest=Given("digest", CharField()), size_bytes__gt=0).values_list("pk")
-)
 
 
 def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str, size: str) -> Profile:
@@ -480,23 +484,6 @@ def _submitted_with_key(author: User, key: str | None, asked: _Asked) -> Submitt
     return Submitted(submission=earlier, evaluations=evaluations, is_new=False)
 
 
-def _stored(files: SourceBundle) -> Source:
-    # Another author may store the same at this moment: one statement that leaves either the one or the other.
-    [source] = Source.objects.bulk_create(
-        [
-            Source(
-                digest=files.digest,
-                bundle=json.loads(files.to_json()),
-                size_bytes=sum(len(file.text.encode()) for file in files.files),
-            )
-        ],
-        update_conflicts=True,
-        unique_fields=["digest"],
-        update_fields=["bundle", "size_bytes"],
-    )
-    return source
-
-
 def _queue(
     submission: Submission,
     *,
@@ -508,7 +495,7 @@ def _queue(
     priority: int,
     node_owner: Organisation | None,
 ) -> Evaluation:
-    evaluation = Evaluation.objects.create(
+    evaluation = Evaluation(
         submission=submission,
         problem_revision=registry.revision(submission.problem),
         profile=profile,
@@ -520,6 +507,7 @@ def _queue(
         payer=payer.key,
         turn=turn,
     )
+    _EVALUATIONS.store(evaluation)
     reserve(payer, [evaluation])
     transaction.on_commit(lambda: metrics.queued.labels(profile, mode).inc())
     evaluation_queued.send(EvaluationQueued(evaluation=evaluation))
