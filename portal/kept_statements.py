@@ -117,7 +117,7 @@ class KeptInsert:
         compiler = query.get_compiler(connection=connection)
         compiler.returning_fields = [self._key]
         [(sql, _)] = compiler.as_sql()
-        return sql
+        return str(sql)
 
     def store(self, row: Model) -> bool:
         """Store `row`, which then has its key; False where `unless_there` left it out."""

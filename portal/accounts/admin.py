@@ -29,6 +29,8 @@ class PersonAdmin(UserAdmin):  # type: ignore[type-arg]
     """People, and closing their accounts with a reason."""
 
     list_per_page = 25  # as in other long lists: Django's admin takes about a millisecond for a row
+    show_full_result_count = False
+    search_fields = ("username", "email")  # each column is looked through for all accounts, twice
     actions = ("close_accounts", "open_accounts")
 
     @admin.action(description="Ban: close the accounts, with a reason")
