@@ -97,13 +97,13 @@ COPIED = Tolerance(
 )
 
 
-def copied_values(*outputs: str, words: str) -> Regime:
+def copied_values(*outputs: str, words: str, tolerance: Tolerance = COPIED) -> Regime:
     """Calls in which the layer only copies: what is sent in fewer bits than a bfloat16 has shows in `outputs`."""
     return Regime(
         name="copied_values",
         words=f"{words}, so that the layer only copies and nothing is rounded",
         settings={"layer": "copies"},
-        tolerances=dict.fromkeys(outputs, COPIED),
+        tolerances=dict.fromkeys(outputs, tolerance),
         narrow="ten_bit_wire",
     )
 

@@ -48,6 +48,15 @@ def _dims(*, B: int, S: int, num_heads: int, head_size: int, world_size: int) ->
     return shard | {"D": hidden, "3*D": 3 * hidden, "num_heads": num_heads, "pp_size": stages, "cp_size": contexts}
 
 
+_COPIED_TWICE = Tolerance(
+    atol=0.0015,
+    rtol=0.002,
+    calibration="2026-11-23, four ranks on one H200, tiny. The mark of the first position is a mean, rounded to "
+    "bfloat16 by each stage and, in the reference's fused attention, for each block of keys. It erred by 1.02 times "
+    "other layers' bound. Neighbours in bfloat16 are 0.0078 apart, and below values of 2 this bound is less than that.",
+)
+"""As in other layers that copy, with room for two stages."""
+
 PROBLEM = Problem(
     number=56,
     slug="ring_attention_pp",
@@ -158,7 +167,9 @@ PROBLEM = Problem(
         ),
         replace(attention.HUGE_POSITIONS, words=f"in the first stage, {attention.HUGE_POSITIONS.words}"),
         copied_values(
-            "stage_output", words="every position attends to the first alone and both weights pick one element each"
+            "stage_output",
+            words="every position attends to the first alone and both weights pick one element each",
+            tolerance=_COPIED_TWICE,
         ),
     ),
     invariants=(
