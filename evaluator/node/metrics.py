@@ -52,7 +52,7 @@ class NodeMetrics:
         yield from self._spool()
 
     def _spool(self) -> Iterator[Metric]:
-        waiting = self._outbox.waiting()
+        waiting = self._outbox.unsent_since()
         oldest_s = time.time() - min(waiting) if waiting else 0.0
         yield _one("pkb_node_outbox_reports", "Reports that the broker has not accepted yet.", len(waiting))
         yield _one("pkb_node_outbox_oldest_seconds", "How long the oldest of them has waited.", max(0.0, oldest_s))

@@ -4,13 +4,10 @@ A broker may die with a report that it has accepted. So a report is kept until t
 that does not come.
 """
 
-import hashlib
 import logging
 import math
-import os
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from celery import Celery
@@ -19,6 +16,7 @@ from evaluator import uploads
 from evaluator.broker.queues import address_of, site_queue
 from evaluator.contract import Delivery, NodeStatus, Progress, Receipt, Stored, TaskName, Upload
 from evaluator.node.report_size import fitted
+from evaluator.node.spool import Spool, digest_of
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +28,6 @@ _REFUSALS = 3
 """How often a broker that accepts other messages refuses a report before the report is set aside."""
 _FAILURES_OF_A_ROUND = 2
 _PAUSE_OF_UPLOADS_S = 60.0
-
-_RECEIPT_S = 30.0
-"""How long a receipt may take before a report is sent again; twice as long after each time."""
-_MOST_AGAIN = 4
-"""How often a report is sent again: the copies may all wait for a site that is away."""
 _LOOK_S = 5.0
 """How often receipts are looked after."""
 
@@ -42,7 +35,6 @@ _LOOK_S = 5.0
 class Outbox:
     """Sends messages, and keeps reports in `folder` until they are received; a new process sends what an old one left.
 
-    In `folder` a report is SHA256.json, and SHA256.sent once the broker has accepted it.
     `key` goes with every message: a waiting report is sent with the node's present key.
     `files_within` is the folder of artefacts where it is a folder.
     """
@@ -53,15 +45,13 @@ class Outbox:
         self._files_within = files_within
         self._site = address_of(site_queue(app.conf.broker_url, declared=False))
         self._folder = folder
+        self._spool = Spool(folder)
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._taken_at_s = -math.inf
         self._no_upload_before_s = -math.inf
         self._refusals: dict[Path, tuple[int, float]] = {}
-        self._evaluations: dict[str, str] = {}
-        self._again: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def start(self) -> None:
         """Begin to send reports."""
@@ -98,53 +88,32 @@ class Outbox:
 
     def forget(self, receipt: Receipt) -> None:
         """Remove a report that the site has received."""
-        # In this order: the other thread makes the one into the other at this moment, where its receipt was fast.
-        for suffix in (".json", ".sent"):
-            self._remove(self._folder / f"{receipt.sha256}{suffix}")
+        self._spool.forget(receipt.sha256)
 
-    def waiting(self) -> list[float]:
+    def unsent_since(self) -> list[float]:
         """When each report that is not sent yet was written, in seconds since the epoch."""
-        return [at for path in self._folder.glob("*.json") if (at := _written_at(path)) is not None]
+        return self._spool.unsent_since()
 
     def refused(self) -> int:
         """How many reports are set aside for the operator."""
-        return sum(1 for _ in self._folder.glob("*.refused"))
+        return self._spool.refused()
 
     @property
     def evaluations(self) -> tuple[str, ...]:
         """The evaluations whose reports this process has kept and the site has not received yet."""
-        return tuple(self._evaluations.copy().values())
+        return self._spool.evaluations
 
     def _keep_or_send(self, delivery: Delivery, upload: Upload | None = None) -> None:
         """Keep a report, or send it at once if the folder does not take it; raises OSError if both fail."""
         text = delivery.to_json()
-        path = self._folder / f"{_digest(text)}.json"
-        # Before it can be sent: its receipt takes it away again.
-        self._evaluations[path.stem] = delivery.report.evaluation_id
         try:
-            self._write(path, text, upload)
+            self._spool.write(delivery.report.evaluation_id, text, upload)
         except OSError as error:
-            del self._evaluations[path.stem]
-            # Of a full disk, half a report takes what space there is.
-            for part in (".upload", ".draft"):
-                with suppress(OSError):
-                    path.with_suffix(part).unlink()
             logger.warning("the spool folder %s takes no report: %s", self._folder, error)
             if not self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None):
                 raise
             return
         self._wake.set()
-
-    def _write(self, path: Path, text: str, upload: Upload | None) -> None:
-        if upload is not None:
-            # Before the report, which is looked for.
-            path.with_suffix(".upload").write_text(upload.to_json(), encoding="utf-8")
-        draft = path.with_suffix(".draft")
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(path)
 
     def _run(self) -> None:
         while True:
@@ -163,7 +132,7 @@ class Outbox:
         """How long to wait before the next round; None for until there is something to send."""
         if not all_sent:
             return RETRY_S
-        return _LOOK_S if any(self._folder.glob("*.sent")) else None
+        return _LOOK_S if self._spool.awaits_receipts() else None
 
     def _send_spooled(self) -> bool:
         """Send the waiting reports, the oldest first; whether all are sent.
@@ -171,19 +140,20 @@ class Outbox:
         A refused report does not delay the others: it is tried again after them. It is set aside once the broker has
         accepted another message after each of several refusals.
         """
-        self._take_back()
+        self._spool.take_back()
         left = refused = 0
-        for path in sorted(self._folder.glob("*.json"), key=lambda path: _written_at(path) or 0.0):
+        for path in self._spool.unsent():
             try:
                 # If killed between the two lines, the node sends the report again; the site records it once.
                 if (digest := self._send_report(path)) is not None:
-                    self._keep_for_receipt(path, digest)
+                    self._refusals.pop(path, None)
+                    self._spool.keep_for_receipt(path, digest)
                     continue
                 refused += 1
                 self._note_refusal(path)
             except ValueError:
                 logger.exception("the report %s is damaged; it is set aside", path)
-                path.rename(path.with_suffix(".refused"))
+                self._spool.set_aside(path)
                 continue
             except OSError as error:
                 logger.warning("the report %s waits: %s", path, error)
@@ -192,39 +162,6 @@ class Outbox:
                 break  # the broker is away
         return not left
 
-    def _keep_for_receipt(self, path: Path, digest: str) -> None:
-        """Put a report that was sent aside until its receipt comes, under the name by which that asks for it."""
-        self._refusals.pop(path, None)
-        kept = self._folder / f"{digest}.sent"
-        if path.stem != digest:  # an earlier version gave it another name
-            with suppress(FileNotFoundError):
-                path.with_suffix(".upload").rename(kept.with_suffix(".upload"))
-        with suppress(FileNotFoundError):  # the receipt was faster
-            os.utime(path)
-            path.rename(kept)
-
-    def _take_back(self) -> None:
-        """Have the reports sent again that were sent some time ago and not received."""
-        for path in self._folder.glob("*.sent"):
-            times, sent_at = self._again.get(path.stem, 0), _written_at(path)
-            if sent_at is None or time.time() - sent_at < _RECEIPT_S * 2**times:
-                continue
-            if times == _MOST_AGAIN:
-                logger.warning("the site never said that it has the report %s", path)
-                self._remove(path)
-                continue
-            logger.info("no receipt for the report %s: it is sent again", path)
-            self._again[path.stem] = times + 1
-            with suppress(FileNotFoundError):  # its receipt has just come
-                path.rename(path.with_suffix(".json"))
-
-    def _remove(self, path: Path) -> None:
-        """Remove a report for good, if it is there."""
-        path.unlink(missing_ok=True)
-        path.with_suffix(".upload").unlink(missing_ok=True)
-        self._evaluations.pop(path.stem, None)
-        self._again.pop(path.stem, None)
-
     def _send_report(self, path: Path) -> str | None:
         """The SHA-256 of a report's text if the broker took it, else None.
 
@@ -232,13 +169,13 @@ class Outbox:
             OSError: it cannot be read now.
             ValueError: it is damaged.
         """
-        text = path.read_text(encoding="utf-8")
+        text = self._spool.text_of(path)
         stored = self._stored(path, text)
         if stored is not None:
             is_taken = self._publish(TaskName.RECORD_STORED, stored.to_json(), expires_s=None)
         else:
             is_taken = self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None)
-        return _digest(text) if is_taken else None
+        return digest_of(text) if is_taken else None
 
     def _stored(self, path: Path, text: str) -> Stored | None:
         """The message that names an uploaded report; None where the report goes by the broker."""
@@ -258,7 +195,7 @@ class Outbox:
             node=delivery.node,
             evaluation_id=delivery.report.evaluation_id,
             key=upload.key,
-            sha256=_digest(text),
+            sha256=digest_of(text),
             size_bytes=len(content),
         )
 
@@ -290,12 +227,10 @@ class Outbox:
         """Keep a refused report for the operator, and send only its verdict; raises OSError and ValueError."""
         size = path.stat().st_size
         logger.error("the broker refuses the report %s of %d bytes; it is set aside", path, size)
-        bare = fitted(Delivery.from_json(path.read_text(encoding="utf-8")), most_bytes=0)
+        bare = fitted(Delivery.from_json(self._spool.text_of(path)), most_bytes=0)
         if len(bare.to_json()) < size:
             self._keep_or_send(bare)
-        path.rename(path.with_suffix(".refused"))
-        path.with_suffix(".upload").unlink(missing_ok=True)
-        self._evaluations.pop(path.stem, None)
+        self._spool.set_aside(path)
 
     def _publish(self, name: TaskName, text: str, *, expires_s: float | None) -> bool:
         try:
@@ -305,16 +240,3 @@ class Outbox:
             return False
         self._taken_at_s = time.monotonic()
         return True
-
-
-def _digest(text: str) -> str:
-    """The name of a report with this text, in the folder and in its receipt."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _written_at(path: Path) -> float | None:
-    """None where it was sent at this moment."""
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return None

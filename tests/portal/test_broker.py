@@ -327,6 +327,19 @@ def test_damaged_files_in_the_spool_do_not_keep_reports_from_the_site(tmp_path, 
     assert [path.name for path in spool.glob("*.json")] == ["folder.json"]
 
 
+def test_the_site_hears_no_longer_of_a_report_that_was_damaged_on_the_disk(tmp_path):
+    """The site waits for an evaluation as long as its node says that it has it at hand."""
+    spool = tmp_path / "spool"
+    outbox = Outbox(node_app("filesystem://", tmp_path / "broker"), spool, key="a key")
+    outbox.deliver(a_delivery())
+    assert outbox.evaluations == (a_request().evaluation_id,)
+    [kept] = spool.glob("*.json")
+    kept.write_bytes(kept.read_bytes()[:100])
+    outbox._send_spooled()  # noqa: SLF001 - one round of its thread
+    assert outbox.evaluations == ()
+    assert [path.suffix for path in spool.iterdir()] == [".refused"]
+
+
 @pytest.fixture
 def storage():
     """The address of a storage that answers with no HTTP, and how often it was asked."""
