@@ -112,7 +112,7 @@ def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submi
     submissions = Submission.objects.filter(author=user, is_attempt=False).select_related("source")
     if problem is not None:
         submissions = submissions.filter(problem=problem)
-    # In the order of the index `newest_of_an_author`: a page of somebody's 70,000 costs what one of ten does.
+    # In the order of the index `newest_of_an_author`: on PostgreSQL a page of 70,000 costs what one of ten does.
     submissions = submissions.order_by("-created_at", "-id")
     submissions = submissions.annotate(is_quarantined=Exists(quarantined().filter(submission=OuterRef("pk"))))
     return submissions.prefetch_related(
