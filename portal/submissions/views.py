@@ -187,13 +187,14 @@ def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluati
     earlier = comparison.previous_submission(submission, request.user)
     if earlier is None:
         return None
-    files = comparison.compare(earlier.source.files, submission.source.files)
+    base, source = (queries.readable_source(request.user, one) for one in (earlier, submission))
+    files = comparison.compare(base, source) if base is not None and source is not None else None
     return {
         "submission": earlier,
         "evaluation": comparison.last_finished(earlier, profile=evaluation.profile),
-        "added": sum(file.added for file in files),
-        "removed": sum(file.removed for file in files),
-        "is_same": not files,
+        "files": files,
+        "added": sum(file.added for file in files or ()),
+        "removed": sum(file.removed for file in files or ()),
     }
 
 
@@ -221,16 +222,14 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         attempts = comparison.recorded_attempts(newest, earlier) if newest is not None else []
         context |= {"attempts": attempts, **_recorded({one.title: one.report for one in attempts})}
         return render(request, "submissions/compare.html", context)
-    if wanted == REFERENCE:
-        old, base = None, comparison.reference_bundle(problem.slug)
-    else:
-        old = queries.get_submission(request.user, wanted)
-        base = old.source.files
+    old = None if wanted == REFERENCE else queries.get_submission(request.user, wanted)
+    base = queries.readable_source(request.user, old) if old is not None else comparison.reference_bundle(problem.slug)
+    source = queries.readable_source(request.user, submission)
     before = comparison.last_finished(old, profile=newest.profile) if old is not None and newest is not None else None
     context |= {
         "old": old,
         "old_evaluation": before,
-        "files": comparison.compare(base, submission.source.files),
+        "files": comparison.compare(base, source) if base is not None and source is not None else None,
         "times": comparison.time_pairs(before, newest),
         **_recorded(_reports(before, newest)),
     }

@@ -4,6 +4,7 @@ from django.urls import reverse
 
 from evaluator.contract import SCORE_RULE, SourceBundle, SourceFile, Verdict
 from portal.submissions.comparison import compare
+from portal.submissions.models import Submission
 from tests.portal.pages import scenes
 
 
@@ -80,6 +81,24 @@ def test_a_running_stage_says_how_long_it_usually_takes(as_alice, alice, local):
     page = as_alice.get(reverse("submissions:detail", args=[submission.pk])).content.decode()
     assert "of about 0.5 s" in page
     assert "usually about 5 s" in page
+
+
+def test_the_source_of_a_program_that_the_site_does_not_show_is_in_no_comparison(client, as_alice, alice, local):
+    """Recorded runs come without their programs. Another author's equal text may fill such a source later."""
+    old = scenes.judged(alice, local, visibility="public")
+    hidden = scenes.judged(alice, local, visibility="public")
+    Submission.objects.filter(pk=hidden.pk).update(published_by="Somebody, in a list.")
+    new = scenes.judged(alice, local, visibility="public")
+    for reader in (client, as_alice):
+        for submission, other in ((hidden, "reference"), (hidden, old.pk), (new, hidden.pk)):
+            page = reader.get(address(submission, **{"with": str(other)})).content.decode()
+            assert "This site does not show the source" in page
+            assert 'class="is-added"' not in page
+        for submission in (hidden, new):
+            page = reader.get(reverse("submissions:detail", args=[submission.pk])).content.decode()
+            assert "With the previous attempt" in page
+            assert "removed</span>" not in page
+            assert "the same source" not in page
 
 
 def test_times_by_two_rules_are_not_compared(as_alice, alice, local):
