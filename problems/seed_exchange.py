@@ -53,10 +53,12 @@ def counts_received(call: Call) -> list[int]:
 
 
 def seed_inverse_ids(call: Call) -> Tensor:
-    """T positions in [0, F); density falls as x^(-1/2) from popular seeds, which lie in secret places."""
-    if call.setting("ids", None) == "one_seed":
-        # Sums of 26,000 rows in float32 would err beyond the bound, which the mean over all seeds sets.
-        seeds = call.integers("regime's seed", (max(1, call.dims["F"] // 64),), low=0, high=call.dims["F"])
-        return seeds[torch.arange(call.dims["T"], device=seeds.device) % len(seeds)]
+    """T positions in [0, F); density falls as x^(-1/2) from popular seeds, which lie in secret places.
+
+    In a regime with `rows_of_one_seed`, that many of them name one seed, spread over all pieces.
+    """
     popularity = call.uniform("popularity", ("T",), dtype=torch.float32).square_().mul_(call.dims["F"]).long()
-    return call.permutation("seeds", call.dims["F"])[popularity.clamp_(max=call.dims["F"] - 1)]
+    ids = call.permutation("seeds", call.dims["F"])[popularity.clamp_(max=call.dims["F"] - 1)]
+    if (most := call.setting("rows_of_one_seed", None)) is not None:
+        ids[:: -(-call.dims["T"] // most)] = call.integers("regime's seed", (1,), low=0, high=call.dims["F"])
+    return ids

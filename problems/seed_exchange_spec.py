@@ -9,10 +9,5 @@ EXCHANGES = (
         words="all rows of a rank go to the next one, and none stay",
         settings={"all_go": 1},
     ),
-    Regime(
-        name="one_seed",
-        words="all of a rank's `seed_inverse_ids` name one seed, or few of them where there are 128 or more",
-        settings={"ids": "one_seed"},
-    ),
 )
 """Counts and ids other than in timed calls; counts of a rank add up to T in every call."""

@@ -13,6 +13,7 @@ from problems.schema import (
     Placement,
     Problem,
     Reading,
+    Regime,
     Size,
     SizeName,
     fixed,
@@ -119,6 +120,11 @@ PROBLEM = Problem(
     ),
     regimes=(
         *EXCHANGES,
+        Regime(
+            name="one_seed",
+            words="all of a rank's `seed_inverse_ids` name one seed",
+            settings={"rows_of_one_seed": _NODES},
+        ),
         *COPIED_VALUES,
     ),
     invariants=(
