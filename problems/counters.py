@@ -163,7 +163,9 @@ _RULES: dict[str, Callable[[dict[str, Any], int, int], Bytes]] = {
 
 def _attention(query: Any, key: Any, value: Any, *_rest: Any, **_named: Any) -> int:
     """Both products of attention on the CPU, by shapes; torch leaves them out. Masked pairs count as others do."""
-    operations: int = sdpa_flop_count(query, key, value)
+    # Heads that share keys and values compute as if each had its own; torch 2.11 does not count them otherwise.
+    heads = query[1]
+    operations: int = sdpa_flop_count(query, (key[0], heads, *key[2:]), (value[0], heads, *value[2:]))
     return operations
 
 

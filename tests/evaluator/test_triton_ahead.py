@@ -59,11 +59,11 @@ def test_the_kernels_of_every_rank_are_compiled_and_kept(build):
     assert build(text).result.cached
 
 
-def test_a_program_that_cannot_be_followed_is_left_to_its_first_call(build):
+def test_a_program_that_cannot_be_traced_is_left_to_its_first_call(build):
     text = submission("gpu_allgather_triton").replace(
         "    state = exchange", "    if tensor.sum().item() > 0:\n        raise ValueError('odd')\n    state = exchange"
     )
     built = build(text)
     assert built.result.succeeded
     assert not built.findings
-    assert "could not be followed to its end" in built.result.log
+    assert "could not be traced to its end" in built.result.log

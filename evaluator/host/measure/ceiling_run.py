@@ -45,7 +45,7 @@ def measure(name: str) -> Ceilings:
             **os.environ,
             **bubblewrap.environment(profile, home=folder),
             **gpus.environment(profile),
-            "PYTHONPATH": str(_root()),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(_root()), os.environ.get("PYTHONPATH")))),
         }
         ranks = [_start(name, rank, folder=folder, environment=environment) for rank in range(profile.world_size)]
         try:

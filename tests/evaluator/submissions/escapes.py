@@ -38,6 +38,12 @@ def none_of(found):
     raise PermissionError("nothing there")
 
 
+def on_the_way_to_python(folder):
+    """The names in a folder that lead to the interpreter: a machine may have it in /opt."""
+    prefixes = (sys.prefix, sys.base_prefix)
+    return {prefix.removeprefix(f"{folder}/").split("/")[0] for prefix in prefixes if prefix.startswith(f"{folder}/")}
+
+
 def system_call(number, *arguments):
     result = LIBRARY.syscall(number, *arguments)
     if result < 0:
@@ -280,7 +286,7 @@ def probe():
     for name, path in WRITES.items():
         attempt(f"write_{name}", lambda path=path: write(path))
     for path in FOLDERS:
-        attempt(f"list_{path}", lambda path=path: none_of(os.listdir(path)))
+        attempt(f"list_{path}", lambda path=path: none_of(set(os.listdir(path)) - on_the_way_to_python(path)))
     attempt("symlink_in_source", lambda: os.symlink("/etc", "/source/link"))
     attempt("through_init", lambda: through_root_of(1))
     attempt("through_parent", lambda: through_root_of(os.getppid()))
