@@ -38,7 +38,8 @@ class Tap:
     Attributes:
         payload: what a rank sends in place of a tensor.
         order: which received shard stands at each index, for collectives that carry one shard per rank.
-        is_connected: False where nothing leaves a rank: each collective hands back the rank's own part.
+        is_connected: False where nothing leaves a rank: each collective hands back the rank's own part, and zeros
+            where it has none.
         total: how parts are added, by rank, where a collective sums; None for the library's way.
         watch: gets the name and the arguments of each collective before it runs.
     """
@@ -219,10 +220,14 @@ class _Collectives:
         async_op: bool = False,
         group_src: int | None = None,
     ) -> _Done:
-        if dist.get_rank() == src or dist.get_rank(group) == group_src:
+        is_source = dist.get_rank() == src or dist.get_rank(group) == group_src
+        if is_source:
             tensor.copy_(self.tap.payload(tensor, group))
         if self.tap.is_connected:
             self.real["broadcast"](tensor, src, group, group_src=group_src)
+        elif not is_source:
+            # It may be fresh memory in which the oracle has just had the right answer.
+            tensor.zero_()
         return _Done()
 
     def reduce(
