@@ -163,6 +163,11 @@ class _Watch:
             self.versions.pop(follower.subject, None)
 
     async def _ask(self) -> None:
+        # A stream may open while the connection of those before is closed: it finds this task and starts no other.
+        while self._followers:
+            await self._ask_with_a_connection()
+
+    async def _ask_with_a_connection(self) -> None:
         loop = asyncio.get_running_loop()
         # A thread of its own keeps one connection to the database, however many streams there are.
         with ThreadPoolExecutor(1, thread_name_prefix="live") as thread:

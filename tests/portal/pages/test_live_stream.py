@@ -1,6 +1,7 @@
 """Event streams of live pages, called as a server does: what they send, to whom, and when they end."""
 
 import asyncio
+import threading
 import uuid
 
 import pytest
@@ -142,3 +143,31 @@ def test_a_page_names_its_stream_while_it_lives_and_not_afterwards(client, alice
     assert 'data-stream="/live/' in page
     done = scenes.judged(alice, local)
     assert "data-stream" not in client.get(f"/submissions/{done.pk}/").content.decode()
+
+
+def test_a_stream_that_opens_while_the_last_one_is_put_away_is_followed(alice, local, monkeypatch):
+    """A reader who goes from one live page to the next closes a stream and opens another at the same moment."""
+    path = follow(scenes.submit(alice))
+    closing, may_close, close_all = threading.Event(), threading.Event(), live.connections.close_all
+
+    def close_slowly() -> None:
+        closing.set()
+        may_close.wait(WAIT_S)
+        close_all()
+
+    monkeypatch.setattr(live.connections, "close_all", close_slowly)
+
+    async def read() -> None:
+        first = Reader(path)
+        await first.expect("changed")
+        first.gone.set()
+        await first.task
+        assert await asyncio.to_thread(closing.wait, WAIT_S)
+        second = Reader(path)
+        await second.expect("retry")
+        may_close.set()
+        await second.expect("changed")
+        second.gone.set()
+        await second.task
+
+    asyncio.run(read())
