@@ -16,7 +16,7 @@ from evaluator import uploads
 from evaluator.broker.queues import address_of, site_queue
 from evaluator.contract import Delivery, NodeStatus, Progress, Receipt, Stored, TaskName, Upload
 from evaluator.node.report_size import fitted
-from evaluator.node.spool import Spool, digest_of
+from evaluator.node.spool import Spool
 
 logger = logging.getLogger(__name__)
 
@@ -169,15 +169,15 @@ class Outbox:
             OSError: it cannot be read now.
             ValueError: it is damaged.
         """
-        text = self._spool.text_of(path)
-        stored = self._stored(path, text)
+        text, digest = self._spool.read(path)
+        stored = self._stored(path, text, digest)
         if stored is not None:
             is_taken = self._publish(TaskName.RECORD_STORED, stored.to_json(), expires_s=None)
         else:
             is_taken = self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None)
-        return digest_of(text) if is_taken else None
+        return digest if is_taken else None
 
-    def _stored(self, path: Path, text: str) -> Stored | None:
+    def _stored(self, path: Path, text: str, digest: str) -> Stored | None:
         """The message that names an uploaded report; None where the report goes by the broker."""
         permission = path.with_suffix(".upload")
         if not permission.exists():
@@ -195,7 +195,7 @@ class Outbox:
             node=delivery.node,
             evaluation_id=delivery.report.evaluation_id,
             key=upload.key,
-            sha256=digest_of(text),
+            sha256=digest,
             size_bytes=len(content),
         )
 
@@ -227,7 +227,8 @@ class Outbox:
         """Keep a refused report for the operator, and send only its verdict; raises OSError and ValueError."""
         size = path.stat().st_size
         logger.error("the broker refuses the report %s of %d bytes; it is set aside", path, size)
-        bare = fitted(Delivery.from_json(self._spool.text_of(path)), most_bytes=0)
+        text, _digest = self._spool.read(path)
+        bare = fitted(Delivery.from_json(text), most_bytes=0)
         if len(bare.to_json()) < size:
             self._keep_or_send(bare)
         self._spool.set_aside(path)

@@ -15,8 +15,6 @@ _RECEIPT_S = 30.0
 """How long a receipt may take before a report is sent again; twice as long after each time."""
 _MOST_AGAIN = 4
 """How often a report is sent again: the copies may all wait for a site that is away."""
-_DIGEST_CHARACTERS = 64
-"""An earlier version gave reports other names."""
 
 
 class Spool:
@@ -43,7 +41,7 @@ class Spool:
         Raises:
             OSError: the folder does not take it. Nothing of it is left there.
         """
-        path = self._folder / f"{digest_of(text)}.json"
+        path = self._folder / f"{_digest_of(text)}.json"
         # Before it can be sent: its receipt takes it away again.
         self._evaluations[path.stem] = evaluation_id
         try:
@@ -72,17 +70,18 @@ class Spool:
         """How many reports are set aside."""
         return sum(1 for _ in self._folder.glob("*.refused"))
 
-    def text_of(self, path: Path) -> str:
-        """The text of a report.
+    def read(self, path: Path) -> tuple[str, str]:
+        """The text of a report, and its SHA-256.
 
         Raises:
             OSError: it cannot be read now.
             ValueError: it is damaged.
         """
         text = path.read_text(encoding="utf-8")
-        if len(path.stem) == _DIGEST_CHARACTERS and digest_of(text) != path.stem:
+        digest = _digest_of(text)
+        if len(path.stem) == len(digest) and digest != path.stem:  # an earlier version gave shorter names
             raise ValueError(f"{path} has not the SHA-256 of its name")
-        return text
+        return text, digest
 
     def keep_for_receipt(self, path: Path, digest: str) -> None:
         """Put a report that was sent aside until its receipt comes, under the name by which that asks for it."""
@@ -129,7 +128,7 @@ class Spool:
         self._again.pop(path.stem, None)
 
 
-def digest_of(text: str) -> str:
+def _digest_of(text: str) -> str:
     """The name of a report with this text, in the folder and in its receipt."""
     return hashlib.sha256(text.encode()).hexdigest()
 

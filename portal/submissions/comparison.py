@@ -123,6 +123,11 @@ def reference_bundle(slug: str) -> SourceBundle:
     return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=registry.reference_source(slug)),))
 
 
+def changes(old: SourceBundle | None, new: SourceBundle | None) -> list[FileDiff] | None:
+    """Every file that differs; None where the reader may not read one of the two."""
+    return compare(old, new) if old is not None and new is not None else None
+
+
 def compare(old: SourceBundle, new: SourceBundle) -> list[FileDiff]:
     """Every file that differs, `solution.py` first."""
     before = {file.path: file.text for file in old.files}

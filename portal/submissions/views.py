@@ -187,8 +187,7 @@ def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluati
     earlier = comparison.previous_submission(submission, request.user)
     if earlier is None:
         return None
-    base, source = (queries.readable_source(request.user, one) for one in (earlier, submission))
-    files = comparison.compare(base, source) if base is not None and source is not None else None
+    files = comparison.changes(*(queries.readable_source(request.user, one) for one in (earlier, submission)))
     return {
         "submission": earlier,
         "evaluation": comparison.last_finished(earlier, profile=evaluation.profile),
@@ -229,7 +228,7 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     context |= {
         "old": old,
         "old_evaluation": before,
-        "files": comparison.compare(base, source) if base is not None and source is not None else None,
+        "files": comparison.changes(base, source),
         "times": comparison.time_pairs(before, newest),
         **_recorded(_reports(before, newest)),
     }

@@ -67,20 +67,17 @@ def _beyond_every_offset(path: str) -> bytearray:
     return _with(content, _DIRECTORY, 42, "<I", 0xFFFF_FFFF)
 
 
-UNREADABLE: dict[str, tuple[tuple[type[Exception], ...], Callable[[str], bytes | bytearray]]] = {
-    "no archive": ((zipfile.BadZipFile,), lambda _path: b"PK"),
-    "a later version": ((NotImplementedError,), _later_version),
-    "a password": ((RuntimeError,), _password),
-    "no deflate stream": ((zlib.error,), _no_deflate_stream),
-    "longer than the archive": ((EOFError, zipfile.BadZipFile), _longer_than_the_archive),
-    "a name in no UTF-8": ((UnicodeDecodeError,), _name_in_no_utf8),
-    "before the start": ((ValueError,), _before_the_start),
-    "beyond every offset": ((OverflowError,), _beyond_every_offset),
+UNREADABLE: dict[str, tuple[type[Exception], Callable[[str], bytes | bytearray]]] = {
+    "no archive": (zipfile.BadZipFile, lambda _path: b"PK"),
+    "a later version": (NotImplementedError, _later_version),
+    "a password": (RuntimeError, _password),
+    "no deflate stream": (zlib.error, _no_deflate_stream),
+    "longer than the archive": (EOFError, _longer_than_the_archive),
+    "a name in no UTF-8": (UnicodeDecodeError, _name_in_no_utf8),
+    "before the start": (ValueError, _before_the_start),
+    "beyond every offset": (OverflowError, _beyond_every_offset),
 }
-"""By name: what `zipfile` raises while it reads the archive from memory, and what makes the archive.
-
-Versions of Python differ in it.
-"""
+"""By name: what `zipfile` raises while it reads the archive from memory, and what makes the archive."""
 
 
 def unreadable(name: str, *, path: str = "solution.py") -> bytes:

@@ -1,8 +1,9 @@
 """Fewer indexes on what every submission writes, changed while the site takes submissions (decision 0065).
 
-On PostgreSQL nothing here waits for a lock that readers or writers hold, and nothing holds one that they need: indexes
-are made and dropped concurrently, and an index is renamed with its constraint. Every step may run again, as after an
-interruption. What Django would do for the same change drops foreign keys and makes them again: it locks three tables.
+On PostgreSQL no reader or writer waits for it: indexes are made and dropped concurrently, and an index is renamed with
+its constraint. It waits itself for transactions that run. Every step may run again, as after an interruption. Backwards
+it leaves the indexes: the version before works with them. What Django would do for the same change drops foreign keys
+and makes them again, which locks three tables.
 """
 
 import django.db.models.deletion
