@@ -22,10 +22,6 @@ logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?")
 
 
-MOST_SLOTS = 64
-"""Of one node: each slot is a row that pages show."""
-
-
 def register_node(name: str, *, owner: Organisation | None = None, allowed_profiles: Sequence[str] = ()) -> str:
     """Register a node called `name`; returns its key, which is not stored.
 
@@ -163,7 +159,7 @@ def _record_slots(heard: Mapping[Node, NodeStatus]) -> None:
     gone: list[int] = []
     for node, status in heard.items():
         known = {slot.index: slot for slot in node.slots.all()}
-        offered = {slot.index: slot for slot in status.slots[:MOST_SLOTS] if _may_offer(node, slot.profile)}
+        offered = {slot.index: slot for slot in status.slots if _may_offer(node, slot.profile)}
         for index, slot in offered.items():
             said = {"profile": slot.profile, "state": slot.state.value, "note": slot.note[:300]}
             row = known.get(index)
