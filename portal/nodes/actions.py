@@ -178,8 +178,9 @@ def _record_slots(heard: Mapping[Node, NodeStatus]) -> None:
 
 
 def _may_offer(node: Node, profile: str) -> bool:
-    """Whether a node may judge a profile. One that the operator did not name is logged and left out."""
-    is_allowed = profile in node.profiles or (node.owner_id is None and not node.profiles)
+    """Whether a node may judge a profile. One that is unknown, or not the operator's choice, is logged and left out."""
+    chosen = node.profiles or (profiles.profiles() if node.owner_id is None else ())
+    is_allowed = profile in chosen
     if not is_allowed:
         logger.warning("node %s offers the profile %s, which it was not registered for; ignored", node, profile[:40])
     return is_allowed
