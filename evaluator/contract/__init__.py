@@ -24,6 +24,7 @@ from evaluator.contract.node_messages import (
     Upload,
     node_queue,
 )
+from evaluator.contract.ranges import MOST_BUILDERS, MOST_ERROR_MAPS, MOST_REPORT_BYTES
 from evaluator.contract.record import (
     MOMENT_ALONE,
     MOMENT_LEG,
@@ -63,6 +64,9 @@ __all__ = [
     "MOMENT_ALONE",
     "MOMENT_LEG",
     "MOMENT_REVEALING",
+    "MOST_BUILDERS",
+    "MOST_ERROR_MAPS",
+    "MOST_REPORT_BYTES",
     "PORTAL_QUEUE",
     "SCHEMA_VERSION",
     "SCORE_RULE",

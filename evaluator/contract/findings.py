@@ -1,8 +1,12 @@
 """Verdicts, findings, and how outputs compared with the expected ones."""
 
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 from evaluator.contract.message import Message
+from evaluator.contract.ranges import MOST_RANKS, Amount, Count, Line, Name, Rank, Sentence, Whole
 
 
 class Verdict(StrEnum):
@@ -47,6 +51,12 @@ class ErrorPattern(StrEnum):
     SCATTERED = "scattered"
 
 
+Index = Annotated[tuple[Count, ...], Meta(max_length=16)]
+"""The indices of an element, or the extents of a tensor."""
+
+_SIDE = Meta(min_length=1, max_length=32)
+
+
 class ErrorMap(Message, frozen=True, kw_only=True):
     """Where the wrong elements of one rank's output are.
 
@@ -55,25 +65,29 @@ class ErrorMap(Message, frozen=True, kw_only=True):
     divides so). `largest_at` is the index of the largest error, `sentence` the pattern in words.
     """
 
-    shape: tuple[int, ...]
-    counts: tuple[tuple[int, ...], ...]
-    largest_at: tuple[int, ...]
-    shard_dimension: int | None = None
-    shards: tuple[int, ...] = ()
+    shape: Index
+    counts: Annotated[tuple[Annotated[tuple[Count, ...], _SIDE], ...], _SIDE]
+    largest_at: Index
+    shard_dimension: Count | None = None
+    shards: Annotated[tuple[Count, ...], Meta(max_length=MOST_RANKS)] = ()
     pattern: ErrorPattern
-    sentence: str
+    sentence: Sentence
+
+    def __post_init__(self) -> None:
+        if len({len(row) for row in self.counts}) > 1:
+            raise ValueError("the rows of an error map have different lengths")
 
 
 class Finding(Message, frozen=True, kw_only=True):
     """One verdict that the evidence supports, with where and why; a report lists all, the first decides."""
 
     verdict: Verdict
-    message: str
-    rank: int | None = None
-    size: str | None = None
-    output: str | None = None
-    file: str | None = None
-    line: int | None = None
+    message: Sentence
+    rank: Rank | None = None
+    size: Name | None = None
+    output: Name | None = None
+    file: Name | None = None
+    line: Line | None = None
     error_map: ErrorMap | None = None
 
 
@@ -85,14 +99,14 @@ class OutputCheck(Message, frozen=True, kw_only=True):
     allowed: one in a million of a large output (decision 0059). Reports of before 23 November 2026 have none.
     """
 
-    rank: int
-    output: str
-    elements: int
-    wrong_elements: int
-    max_error: float
-    rms_error: float
-    first_wrong: tuple[int, ...] | None = None
-    extreme_elements: int = 0
+    rank: Rank
+    output: Name
+    elements: Count
+    wrong_elements: Count
+    max_error: Amount
+    rms_error: Amount
+    first_wrong: Index | None = None
+    extreme_elements: Count = 0
 
     @property
     def is_within(self) -> bool:
@@ -103,17 +117,17 @@ class OutputCheck(Message, frozen=True, kw_only=True):
 class SizeMemory(Message, frozen=True, kw_only=True):
     """Memory of one GPU in bytes: all of it, and the most that judge and submission used."""
 
-    total_bytes: int
-    judge_bytes: int
-    submission_bytes: int
+    total_bytes: Count
+    judge_bytes: Whole
+    submission_bytes: Count
 
 
 class SizeResult(Message, frozen=True, kw_only=True):
     """What was run and compared at one size; `memory` is of GPUs only."""
 
-    size: str
-    dims: dict[str, int]
-    calls: int
-    checked_calls: int
-    outputs: tuple[OutputCheck, ...] = ()
+    size: Name
+    dims: Annotated[dict[Name, Count], Meta(max_length=64)]
+    calls: Count
+    checked_calls: Count
+    outputs: Annotated[tuple[OutputCheck, ...], Meta(max_length=1024)] = ()
     memory: SizeMemory | None = None

@@ -1,10 +1,13 @@
 """How a submission moves data between GPUs, and the evidence for it."""
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from evaluator.contract.message import Message
+from evaluator.contract.ranges import Amount, Count, Line, Name, Sentence, WorldSize
 
 
 class Primitive(StrEnum):
@@ -35,9 +38,9 @@ class Detection(Message, frozen=True, kw_only=True):
 
     primitive: Primitive
     evidence: EvidenceSource = msgspec.field(name="witness")
-    detail: str
-    file: str | None = None
-    line: int | None = None
+    detail: Sentence
+    file: Name | None = None
+    line: Line | None = None
 
 
 class WorkKind(StrEnum):
@@ -56,11 +59,11 @@ class WorkTotal(Message, frozen=True, kw_only=True):
     """
 
     kind: WorkKind
-    name: str
-    count: int
-    us: float
-    bytes: int = 0
-    ranks: int = 1
+    name: Name
+    count: Count
+    us: Amount
+    bytes: Count = 0
+    ranks: WorldSize = 1
 
 
 class RecordedWork(Message, frozen=True, kw_only=True):
@@ -69,7 +72,7 @@ class RecordedWork(Message, frozen=True, kw_only=True):
     The works that took longest come first; `dropped` more names are left out. `note` says why there are none.
     """
 
-    size: str
-    works: tuple[WorkTotal, ...] = ()
-    dropped: int = 0
-    note: str = ""
+    size: Name
+    works: Annotated[tuple[WorkTotal, ...], Meta(max_length=200)] = ()
+    dropped: Count = 0
+    note: Sentence = ""

@@ -2,13 +2,18 @@
 
 import zlib
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from evaluator.contract.message import ContractError, Message
+from evaluator.contract.ranges import Count, Line, Name, Sentence
 
 MOST_UNPACKED_BYTES = 4 * 1024**2
 """How long the instructions of one kernel may be once they are unpacked."""
+MOST_INSTRUCTIONS = 8000
+"""Of one kernel, labels among them."""
 
 
 class Instruction(Message, frozen=True, kw_only=True, array_like=True):
@@ -17,9 +22,12 @@ class Instruction(Message, frozen=True, kw_only=True, array_like=True):
     `file` is an index in the listing's files and `line` counts from 1; -1 and 0 where the build has no line for it.
     """
 
-    text: str
-    file: int = -1
-    line: int = 0
+    text: Name
+    file: Annotated[int, Meta(ge=-1, le=2**31 - 1)] = -1
+    line: Line = 0
+
+
+_Instructions = Annotated[tuple[Instruction, ...], Meta(max_length=MOST_INSTRUCTIONS)]
 
 
 class KernelCode(Message, frozen=True, kw_only=True):
@@ -30,13 +38,13 @@ class KernelCode(Message, frozen=True, kw_only=True):
     is the number of instructions, of which `packed` has the first: compressed JSON, read with `instructions`.
     """
 
-    name: str
-    symbol: str
-    module: str
-    registers: int | None = None
-    stack_bytes: int | None = None
-    shared_bytes: int | None = None
-    count: int
+    name: Name
+    symbol: Name
+    module: Name
+    registers: Count | None = None
+    stack_bytes: Count | None = None
+    shared_bytes: Count | None = None
+    count: Count
     packed: bytes
 
     def instructions(self) -> tuple[Instruction, ...]:
@@ -46,7 +54,7 @@ class KernelCode(Message, frozen=True, kw_only=True):
             content = unpacker.decompress(self.packed, MOST_UNPACKED_BYTES)
             if not unpacker.eof:
                 raise ContractError(f"the code of {self.symbol[:80]} is longer than {MOST_UNPACKED_BYTES:,} bytes")
-            return msgspec.json.decode(content, type=tuple[Instruction, ...])
+            return msgspec.json.decode(content, type=_Instructions)
         except (zlib.error, msgspec.DecodeError) as error:
             raise ContractError(f"the code of {self.symbol[:80]} cannot be read: {error}") from error
 
@@ -58,10 +66,10 @@ class MachineCode(Message, frozen=True, kw_only=True):
     left out; `note` says why there are none.
     """
 
-    files: tuple[str, ...] = ()
-    kernels: tuple[KernelCode, ...] = ()
-    dropped: int = 0
-    note: str = ""
+    files: Annotated[tuple[Name, ...], Meta(max_length=200)] = ()
+    kernels: Annotated[tuple[KernelCode, ...], Meta(max_length=64)] = ()
+    dropped: Count = 0
+    note: Sentence = ""
 
 
 def pack(instructions: Sequence[Instruction]) -> bytes:

@@ -3,10 +3,11 @@
 from enum import StrEnum
 from typing import Annotated, Self
 
-import msgspec
+from msgspec import Meta
 
 from evaluator.contract import earlier
-from evaluator.contract.message import Message
+from evaluator.contract.message import ContractError, Message
+from evaluator.contract.ranges import MOST_BUILDERS, MOST_REPORT_BYTES, MOST_SLOTS, Name
 from evaluator.contract.report import EvaluationReport, SandboxLevel, Stage
 from evaluator.contract.request import Backend, EvaluationRequest
 
@@ -90,7 +91,7 @@ class Cancellation(Message, frozen=True, kw_only=True):
 class Receipt(Message, frozen=True, kw_only=True):
     """The site needs a delivery no more: it is recorded, or counts no longer. Names it by its text's SHA-256."""
 
-    sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Progress(Message, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ class Progress(Message, frozen=True, kw_only=True):
     lease: str
     stage: Stage
     detail: str = ""
-    fraction: float | None = None
+    fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
 class Delivery(Message, frozen=True, kw_only=True):
@@ -120,6 +121,8 @@ class Delivery(Message, frozen=True, kw_only=True):
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """The delivery that `text` holds, its report in the present schema or an earlier one; raises ContractError."""
+        if len(text) > MOST_REPORT_BYTES:
+            raise ContractError(f"{cls.__name__}: it has {len(text):,} characters, more than {MOST_REPORT_BYTES:,}")
         return super().from_json(earlier.present_delivery(text))
 
 
@@ -136,8 +139,8 @@ class SlotState(StrEnum):
 class SlotStatus(Message, frozen=True, kw_only=True):
     """One slot of a node as the node sees it."""
 
-    index: int
-    profile: str
+    index: Annotated[int, Meta(ge=0, lt=MOST_SLOTS)]
+    profile: Name
     state: SlotState
     evaluation_id: str | None = None
     note: str = ""
@@ -153,11 +156,11 @@ class NodeStatus(Message, frozen=True, kw_only=True):
 
     node: str
     key: str
-    slots: tuple[SlotStatus, ...]
+    slots: Annotated[tuple[SlotStatus, ...], Meta(max_length=MOST_SLOTS)]
     sandbox: SandboxLevel
-    backends: tuple[Backend, ...]
+    backends: Annotated[tuple[Backend, ...], Meta(max_length=len(Backend))]
     revisions: dict[str, str]
     environment: dict[str, str] = {}
     running: tuple[str, ...] = ()
-    builders: int = 0
+    builders: Annotated[int, Meta(ge=0, le=MOST_BUILDERS)] = 0
     built: tuple[str, ...] = ()

@@ -1,10 +1,24 @@
 """The evidence behind the times: every call, the blocks, the rules; and the reference's times alone."""
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from evaluator.contract.message import Message
+from evaluator.contract.ranges import (
+    MOST_BLOCKS,
+    MOST_RANKS,
+    MOST_SIZES,
+    Amount,
+    Count,
+    Name,
+    Positive,
+    Real,
+    Sentence,
+    Whole,
+)
 
 
 class CallKind(StrEnum):
@@ -32,6 +46,9 @@ class ClockKind(StrEnum):
     ANSWER = "answer"
 
 
+_RANKS = Meta(max_length=MOST_RANKS)
+
+
 class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
     """One call as the host observed it; written as an array, for there are hundreds. One entry per rank in the tuples.
 
@@ -45,22 +62,22 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
     in turn, 16 hexadecimal digits. `regime` names how inputs differ from timed calls'.
     """
 
-    number: int
+    number: Count
     kind: CallKind
-    draw: int
-    near: int | None
+    draw: Whole
+    near: Whole | None
     is_reused: bool
     is_checked: bool
-    delays_us: tuple[int, ...]
-    done_ns: tuple[int, ...]
-    head_ns: int
+    delays_us: Annotated[tuple[Count, ...], _RANKS]
+    done_ns: Annotated[tuple[Whole, ...], Meta(min_length=1, max_length=MOST_RANKS)]
+    head_ns: Whole
     has_queued: bool
-    claimed_ns: tuple[int, ...]
-    marks: tuple[str, ...]
-    max_error: float | None
-    rms_error: float | None = None
-    digests: tuple[str, ...] = ()
-    regime: str = ""
+    claimed_ns: Annotated[tuple[Whole, ...], _RANKS]
+    marks: Annotated[tuple[Name, ...], _RANKS]
+    max_error: Amount | None
+    rms_error: Amount | None = None
+    digests: Annotated[tuple[Name, ...], _RANKS] = ()
+    regime: Name = ""
 
     @property
     def time_ns(self) -> int:
@@ -71,8 +88,8 @@ class CallRecord(Message, frozen=True, kw_only=True, array_like=True):
 class ReferenceCall(Message, frozen=True, kw_only=True, array_like=True):
     """One call of the reference, timed as a submission's: the slowest rank's time, and the self-reported time."""
 
-    time_ns: int
-    claimed_ns: int
+    time_ns: Whole
+    claimed_ns: Whole
 
 
 class LinkTraffic(Message, frozen=True, kw_only=True):
@@ -82,12 +99,12 @@ class LinkTraffic(Message, frozen=True, kw_only=True):
     is no verdict. `note` says why nothing was read.
     """
 
-    calls: int = 0
-    sent_bytes: tuple[int, ...] = ()
-    received_bytes: tuple[int, ...] = ()
-    least_bytes: float = 0.0
-    flag: str = ""
-    note: str = ""
+    calls: Count = 0
+    sent_bytes: Annotated[tuple[Whole, ...], _RANKS] = ()
+    received_bytes: Annotated[tuple[Whole, ...], _RANKS] = ()
+    least_bytes: Amount = 0.0
+    flag: Sentence = ""
+    note: Sentence = ""
 
 
 MOMENT_ALONE, MOMENT_REVEALING, MOMENT_LEG = "alone", "revealing", "block"
@@ -114,21 +131,21 @@ class GpuReading(Message, frozen=True, kw_only=True):
         dram_percent: which share of its memory's bandwidth the GPU used in that leg; None for legs below 0.3 s.
     """
 
-    gpu: int
-    moment: str
-    sm_mhz: int
-    memory_mhz: int
-    watts: float
-    celsius: int
-    throttled_by: tuple[str, ...] = ()
-    used_bytes: int | None = None
-    processes: int | None = None
-    memory_percent: int | None = None
-    sent_bytes: int | None = None
-    received_bytes: int | None = None
-    pcie_sent_bytes: int | None = None
-    pcie_received_bytes: int | None = None
-    dram_percent: int | None = None
+    gpu: Count
+    moment: Name
+    sm_mhz: Count
+    memory_mhz: Count
+    watts: Real
+    celsius: Whole
+    throttled_by: Annotated[tuple[Name, ...], Meta(max_length=16)] = ()
+    used_bytes: Count | None = None
+    processes: Count | None = None
+    memory_percent: Count | None = None
+    sent_bytes: Whole | None = None
+    received_bytes: Whole | None = None
+    pcie_sent_bytes: Whole | None = None
+    pcie_received_bytes: Whole | None = None
+    dram_percent: Count | None = None
 
     @property
     def precedes_submission(self) -> bool:
@@ -169,27 +186,27 @@ class SizeRecord(Message, frozen=True, kw_only=True):
         links: None where the links' counters were not read.
     """
 
-    size: str
-    payload_bytes: int
-    floor_us: float | None
+    size: Name
+    payload_bytes: Count
+    floor_us: Amount | None
     calls: tuple[CallRecord, ...]
-    group_number: int = msgspec.field(default=1, name="gang")
-    sealed_bytes: int = 0
-    marked_bytes: int = 0
-    blocks: tuple[tuple[int, ...], ...] = ()
-    reference: tuple[tuple[ReferenceCall, ...], ...] = ()
+    group_number: Count = msgspec.field(default=1, name="gang")
+    sealed_bytes: Count = 0
+    marked_bytes: Count = 0
+    blocks: Annotated[tuple[tuple[Count, ...], ...], Meta(max_length=MOST_BLOCKS)] = ()
+    reference: Annotated[tuple[tuple[ReferenceCall, ...], ...], Meta(max_length=MOST_BLOCKS)] = ()
     queues: bool = False
     reference_queues: bool = False
-    empty_ns: tuple[int, ...] = ()
-    bare_ns: tuple[int, ...] = ()
-    reference_bare_ns: tuple[int, ...] = ()
-    reference_alone_ns: tuple[int, ...] = ()
-    looped_ns: int | None = None
-    reference_looped_ns: int | None = None
-    watched_ns: int = 0
-    busy_ns: int = 0
-    gpus: tuple[GpuReading, ...] = ()
-    processes: int = 0
+    empty_ns: tuple[Whole, ...] = ()
+    bare_ns: tuple[Whole, ...] = ()
+    reference_bare_ns: tuple[Whole, ...] = ()
+    reference_alone_ns: tuple[Whole, ...] = ()
+    looped_ns: Whole | None = None
+    reference_looped_ns: Whole | None = None
+    watched_ns: Count = 0
+    busy_ns: Count = 0
+    gpus: Annotated[tuple[GpuReading, ...], Meta(max_length=MOST_BLOCKS)] = ()
+    processes: Count = 0
     is_primed: bool = False
     links: LinkTraffic | None = msgspec.field(default=None, name="wire")
 
@@ -215,11 +232,11 @@ class TimingRules(Message, frozen=True, kw_only=True):
     """
 
     clock: ClockKind
-    resolution_us: float
-    start_share: float
-    start_us: float
-    waiting_share: float = 0.0
-    busy_cores: float | None = None
+    resolution_us: Positive
+    start_share: Amount
+    start_us: Amount
+    waiting_share: Amount = 0.0
+    busy_cores: Amount | None = None
     judges_throttling: bool = False
 
 
@@ -227,7 +244,7 @@ class Record(Message, frozen=True, kw_only=True):
     """The evidence behind the times: from it anyone can compute score, interval and verdict again."""
 
     rules: TimingRules
-    sizes: tuple[SizeRecord, ...]
+    sizes: Annotated[tuple[SizeRecord, ...], Meta(max_length=4 * MOST_SIZES)]
 
 
 class Baseline(Message, frozen=True, kw_only=True):

@@ -1,15 +1,29 @@
 """What a judge says of an evaluation."""
 
 from enum import StrEnum
-from typing import Self, TypedDict
+from typing import Annotated, Self, TypedDict
 
 import msgspec
+from msgspec import Meta
 
 from evaluator.contract import earlier
 from evaluator.contract.findings import Finding, SizeResult, Verdict
 from evaluator.contract.hardware_paths import Detection, RecordedWork
 from evaluator.contract.machine_code import MachineCode
 from evaluator.contract.message import Message
+from evaluator.contract.ranges import (
+    MOST_ERROR_MAPS,
+    MOST_RANKS,
+    MOST_SIZES,
+    Amount,
+    Count,
+    Log,
+    Name,
+    Rank,
+    Sentence,
+    Whole,
+    WorldSize,
+)
 from evaluator.contract.record import Record
 from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode
 from evaluator.contract.score import Timing
@@ -17,6 +31,9 @@ from evaluator.contract.timeline import Timeline
 
 SCHEMA_VERSION = 2
 """Of a report's JSON; those of the first are read as well (`evaluator.contract.earlier`)."""
+
+
+_FEW, _MANY = Meta(max_length=16), Meta(max_length=512)
 
 
 class Stage(StrEnum):
@@ -35,7 +52,7 @@ class StageTime(Message, frozen=True, kw_only=True):
     """How long one stage of a judgement took."""
 
     stage: Stage
-    seconds: float
+    seconds: Amount
 
 
 class SandboxLevel(StrEnum):
@@ -65,11 +82,11 @@ class Collective(Message, frozen=True, kw_only=True):
     `sequence` counts all since the start. `ranks` are the group's, and `tensors` are what went in ("float[4, 8]").
     """
 
-    operation: str
-    ranks: tuple[int, ...] = ()
-    number: int | None
-    sequence: int
-    tensors: str = ""
+    operation: Name
+    ranks: Annotated[tuple[Rank, ...], Meta(max_length=MOST_RANKS)] = ()
+    number: Whole | None
+    sequence: Whole
+    tensors: Name = ""
     is_done: bool
 
 
@@ -82,33 +99,33 @@ class RankState(Message, frozen=True, kw_only=True):
     first, then the last finished one.
     """
 
-    rank: int
-    exit: str
-    phase: str
-    calls_done: int
-    error: str | None = None
-    stack: str | None = None
-    log: str = ""
-    collectives: tuple[Collective, ...] = ()
+    rank: Rank
+    exit: Name
+    phase: Sentence
+    calls_done: Count
+    error: Log | None = None
+    stack: Log | None = None
+    log: Log = ""
+    collectives: Annotated[tuple[Collective, ...], Meta(max_length=16)] = ()
 
 
 class BuildResult(Message, frozen=True, kw_only=True):
     """The result of a build. `log` is complete up to its limit; `artefacts` maps file names to SHA-256."""
 
     succeeded: bool
-    seconds: float
+    seconds: Amount
     cached: bool
-    command: str = ""
-    log: str = ""
-    artefacts: dict[str, str] = {}
+    command: Sentence = ""
+    log: Log = ""
+    artefacts: Annotated[dict[Name, Name], Meta(max_length=1000)] = {}
 
 
 class Canary(Message, frozen=True, kw_only=True):
     """The oracle ranks computed, copied and communicated integers: `failures` says what was not exact."""
 
-    at: str
+    at: Name
     is_full: bool
-    failures: tuple[str, ...] = ()
+    failures: Annotated[tuple[Sentence, ...], _FEW] = ()
 
 
 class DriverFault(Message, frozen=True, kw_only=True):
@@ -117,10 +134,10 @@ class DriverFault(Message, frozen=True, kw_only=True):
     `gpu` is the minor number; `noticed_at` is when the host first read it, at the latest after the ranks had ended.
     """
 
-    gpu: int
-    xid: int
-    count: int = 1
-    noticed_at: str = ""
+    gpu: Count
+    xid: Count
+    count: Count = 1
+    noticed_at: Name = ""
 
 
 class RequestFields(TypedDict):
@@ -179,42 +196,42 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
         world_sizes: the numbers of ranks on which it was correct, where more than one was tried.
     """
 
-    schema_version: int = SCHEMA_VERSION
-    evaluation_id: str
-    problem: str
-    revision: str
-    source_digest: str
+    schema_version: Annotated[int, Meta(ge=1, le=SCHEMA_VERSION)] = SCHEMA_VERSION
+    evaluation_id: Name
+    problem: Name
+    revision: Name
+    source_digest: Name
     backend: Backend
-    profile: str
-    world_size: int
+    profile: Name
+    world_size: WorldSize
     mode: Mode
-    dtype: str
+    dtype: Name
     verdict: Verdict
-    message: str
-    findings: tuple[Finding, ...] = ()
-    stages: tuple[StageTime, ...] = ()
-    sizes: tuple[SizeResult, ...] = ()
+    message: Sentence
+    findings: Annotated[tuple[Finding, ...], _MANY] = ()
+    stages: Annotated[tuple[StageTime, ...], Meta(max_length=len(Stage))] = ()
+    sizes: Annotated[tuple[SizeResult, ...], Meta(max_length=MOST_SIZES)] = ()
     timing: Timing | None = None
     record: Record | None = None
-    warnings: tuple[Finding, ...] = ()
-    ranks: tuple[RankState, ...] = ()
+    warnings: Annotated[tuple[Finding, ...], _MANY] = ()
+    ranks: Annotated[tuple[RankState, ...], Meta(max_length=MOST_RANKS)] = ()
     build: BuildResult | None = None
-    primitives: tuple[Detection, ...] = ()
+    primitives: Annotated[tuple[Detection, ...], _MANY] = ()
     recorded_work: RecordedWork | None = msgspec.field(default=None, name="audit")
     timeline: Timeline | None = None
     machine_code: MachineCode | None = None
-    canaries: tuple[Canary, ...] = ()
-    driver_faults: tuple[DriverFault, ...] | None = None
-    alarms: tuple[str, ...] = ()
-    earlier: tuple[EarlierTry, ...] = ()
+    canaries: Annotated[tuple[Canary, ...], _FEW] = ()
+    driver_faults: Annotated[tuple[DriverFault, ...], _MANY] | None = None
+    alarms: Annotated[tuple[Sentence, ...], _FEW] = ()
+    earlier: Annotated[tuple[EarlierTry, ...], _FEW] = ()
     sandbox: SandboxLevel = SandboxLevel.NONE
     buffers: BufferKind = msgspec.field(default=BufferKind.HOST_MEMORY, name="slots")
-    commitment: str = ""
-    ranks_wait_s: float | None = None
-    environment: dict[str, str] = {}
-    started_at: str = ""
-    finished_at: str = ""
-    world_sizes: tuple[int, ...] = ()
+    commitment: Name = ""
+    ranks_wait_s: Amount | None = None
+    environment: Annotated[dict[Name, Sentence], _MANY] = {}
+    started_at: Name = ""
+    finished_at: Name = ""
+    world_sizes: Annotated[tuple[WorldSize, ...], Meta(max_length=8)] = ()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -227,3 +244,5 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
             raise ValueError(f"timing is present with verdict {self.verdict} in mode {self.mode}")
         if self.verdict is Verdict.PASSED and self.mode.is_timed and not is_timed:
             raise ValueError("a passed evaluation in a timed mode carries its timing")
+        if sum(finding.error_map is not None for finding in self.findings) > MOST_ERROR_MAPS:
+            raise ValueError(f"a report has at most {MOST_ERROR_MAPS} error maps")

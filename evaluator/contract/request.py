@@ -2,9 +2,13 @@
 
 import hashlib
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 from evaluator.contract.findings import Verdict
 from evaluator.contract.message import ContractError, Message
+from evaluator.contract.ranges import Sentence
 
 
 class Backend(StrEnum):
@@ -79,15 +83,18 @@ class SourceBundle(Message, frozen=True, kw_only=True):
         raise ContractError(f"the submission has no {self.ENTRY}")
 
 
+Attempt = Annotated[int, Meta(ge=1, le=1000)]
+
+
 class EarlierTry(Message, frozen=True, kw_only=True):
     """A try of an evaluation that ended through no fault of its author's, and why.
 
     `verdict` is None where no report came, as when a node was lost.
     """
 
-    attempt: int
+    attempt: Attempt
     verdict: Verdict | None = None
-    reason: str
+    reason: Sentence
 
 
 _CARDS_DTYPE = "bfloat16"
@@ -111,7 +118,7 @@ class EvaluationRequest(Message, frozen=True, kw_only=True):
     mode: Mode
     sizes: tuple[str, ...] = ()
     dtype: str | None = None
-    attempt: int = 1
+    attempt: Attempt = 1
     earlier: tuple[EarlierTry, ...] = ()
     regime: str = ""
 

@@ -1,6 +1,11 @@
 """The score of a submission, the times behind it, and what counts as faster."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from evaluator.contract.message import Message
+from evaluator.contract.ranges import MOST_BLOCKS, MOST_RANKS, MOST_SIZES, Amount, Count, Name, Positive, Real
 
 
 def is_faster(low: float | None, *, than: float = 1.0) -> bool:
@@ -32,10 +37,10 @@ class TimeSummary(Message, frozen=True, kw_only=True):
     median.
     """
 
-    median_us: float
-    p10_us: float
-    p90_us: float
-    calls: int
+    median_us: Positive
+    p10_us: Positive
+    p90_us: Positive
+    calls: Count
 
 
 class SizeTiming(Message, frozen=True, kw_only=True):
@@ -51,21 +56,21 @@ class SizeTiming(Message, frozen=True, kw_only=True):
     them; they rank nothing.
     """
 
-    size: str
+    size: Name
     candidate: TimeSummary
     baseline: TimeSummary
-    ratios: tuple[float, ...]
-    rank_medians_us: tuple[float, ...]
-    score: float | None = None
-    low: float | None = None
-    high: float | None = None
-    floor_us: float | None = None
-    empty_us: float | None = None
-    candidate_empty_us: float | None = None
-    forgeable_us: float | None = None
-    claimed_us: float | None = None
-    looped_us: float | None = None
-    baseline_looped_us: float | None = None
+    ratios: Annotated[tuple[Positive, ...], Meta(max_length=MOST_BLOCKS)]
+    rank_medians_us: Annotated[tuple[Positive, ...], Meta(max_length=MOST_RANKS)]
+    score: Positive | None = None
+    low: Positive | None = None
+    high: Positive | None = None
+    floor_us: Amount | None = None
+    empty_us: Amount | None = None
+    candidate_empty_us: Real | None = None
+    forgeable_us: Amount | None = None
+    claimed_us: Amount | None = None
+    looped_us: Amount | None = None
+    baseline_looped_us: Amount | None = None
 
 
 class Timing(Message, frozen=True, kw_only=True):
@@ -75,13 +80,13 @@ class Timing(Message, frozen=True, kw_only=True):
     (`SCORE_RULE`); scores of different rules are not compared.
     """
 
-    score: float
-    low: float
-    high: float
-    blocks: tuple[float, ...]
-    sizes: tuple[SizeTiming, ...]
-    coverage: float = 0.95
-    rule: int = 1
+    score: Positive
+    low: Positive
+    high: Positive
+    blocks: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=MOST_BLOCKS)]
+    sizes: Annotated[tuple[SizeTiming, ...], Meta(max_length=MOST_SIZES)]
+    coverage: Annotated[float, Meta(gt=0, lt=1)] = 0.95
+    rule: Annotated[int, Meta(ge=1, le=1000)] = 1
 
     def __post_init__(self) -> None:
         if not self.low <= self.score <= self.high:

@@ -1,8 +1,12 @@
 """The recorded call on every rank: what ran when. Reported by the ranks; nothing of it is judged."""
 
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 from evaluator.contract.message import Message
+from evaluator.contract.ranges import MOST_RANKS, Count, Name, Rank, Sentence, Whole
 
 
 class SpanKind(StrEnum):
@@ -34,14 +38,14 @@ class WorkName(Message, frozen=True, kw_only=True, array_like=True):
     between two GPUs goes from rank `source` to rank `target`, None where the profiler names none.
     """
 
-    name: str
-    grid: tuple[int, int, int] = (0, 0, 0)
-    block: tuple[int, int, int] = (0, 0, 0)
-    registers: int = 0
-    shared_bytes: int = 0
-    occupancy: float | None = None
-    source: int | None = None
-    target: int | None = None
+    name: Name
+    grid: tuple[Count, Count, Count] = (0, 0, 0)
+    block: tuple[Count, Count, Count] = (0, 0, 0)
+    registers: Count = 0
+    shared_bytes: Count = 0
+    occupancy: Annotated[float, Meta(ge=0, le=1)] | None = None
+    source: Count | None = None
+    target: Count | None = None
 
 
 class Span(Message, frozen=True, kw_only=True, array_like=True):
@@ -52,12 +56,12 @@ class Span(Message, frozen=True, kw_only=True, array_like=True):
     """
 
     kind: SpanKind
-    lane: int
-    name: int
-    start_ns: int
-    ns: int
-    bytes: int = 0
-    flow: int = 0
+    lane: Count
+    name: Count
+    start_ns: Count
+    ns: Count
+    bytes: Count = 0
+    flow: Count = 0
 
     @property
     def end_ns(self) -> int:
@@ -74,22 +78,31 @@ class RankTimeline(Message, frozen=True, kw_only=True):
     gate was recorded. The gates of all ranks open at once, so it shows how far the devices' clocks lie apart.
     """
 
-    rank: int
-    lanes: tuple[str, ...] = ()
-    spans: tuple[Span, ...] = ()
-    begin_ns: int = 0
-    end_ns: int = 0
-    uncertainty_ns: int = 0
-    dropped: int = 0
-    note: str = ""
-    opened_ns: int | None = None
+    rank: Rank
+    lanes: Annotated[tuple[Name, ...], Meta(max_length=64)] = ()
+    spans: Annotated[tuple[Span, ...], Meta(max_length=3000)] = ()
+    begin_ns: Count = 0
+    end_ns: Count = 0
+    uncertainty_ns: Count = 0
+    dropped: Count = 0
+    note: Sentence = ""
+    opened_ns: Whole | None = None
 
 
 class CallTimeline(Message, frozen=True, kw_only=True):
     """One recorded call of one program on all ranks; their spans share `names`."""
 
-    names: tuple[WorkName, ...]
-    ranks: tuple[RankTimeline, ...]
+    names: Annotated[tuple[WorkName, ...], Meta(max_length=400 * MOST_RANKS)]
+    ranks: Annotated[tuple[RankTimeline, ...], Meta(max_length=MOST_RANKS)]
+
+    def __post_init__(self) -> None:
+        names = len(self.names)
+        for number, rank in enumerate(self.ranks):
+            if rank.rank != number:
+                raise ValueError(f"rank {rank.rank} stands where rank {number} belongs")
+            lanes = len(rank.lanes)
+            if any(span.name >= names or span.lane >= lanes for span in rank.spans):
+                raise ValueError(f"a span of rank {number} has a name or lane that is not listed")
 
     @property
     def is_empty(self) -> bool:
@@ -105,6 +118,6 @@ class CallTimeline(Message, frozen=True, kw_only=True):
 class Timeline(Message, frozen=True, kw_only=True):
     """A recorded call of a submission at `size`, and one of the reference; None where that was not recorded."""
 
-    size: str
+    size: Name
     submission: CallTimeline
     reference: CallTimeline | None = None

@@ -9,7 +9,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evaluator.contract import EvaluationReport, EvaluationRequest, Finding, Stage, StageTime, request_fields
+from evaluator.contract import (
+    MOST_BUILDERS,
+    EvaluationReport,
+    EvaluationRequest,
+    Finding,
+    Stage,
+    StageTime,
+    request_fields,
+)
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building.builder import Builder, Built
@@ -36,7 +44,7 @@ def builders_here(profile: Profile) -> int:
     """
     processors = shares_for(profile).builders
     is_kept_away = "cpuset" in cgroups.find().folders
-    return len(processors) // _PROCESSORS_EACH if profile.gpu is not None and is_kept_away else 0
+    return min(MOST_BUILDERS, len(processors) // _PROCESSORS_EACH) if profile.gpu is not None and is_kept_away else 0
 
 
 class BuildAhead:

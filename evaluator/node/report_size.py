@@ -5,10 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from evaluator.contract import Delivery, EvaluationReport, RankState
-
-MOST_BYTES = 8 * 1024**2
-"""Limit of a delivery as a message carries it. RabbitMQ accepts 16 MiB, and Celery's coding adds a third."""
+from evaluator.contract import MOST_REPORT_BYTES, Delivery, EvaluationReport, RankState
 
 _RANK_CHARACTERS = 8 * 1024
 _LOG_CHARACTERS = 64 * 1024
@@ -18,7 +15,7 @@ LEFT_OUT = "report.left_out"
 """The entry of a report's environment that names what is missing."""
 
 
-def fitted(delivery: Delivery, *, most_bytes: int = MOST_BYTES) -> Delivery:
+def fitted(delivery: Delivery, *, most_bytes: int = MOST_REPORT_BYTES) -> Delivery:
     """`delivery` as it is, or with parts of its report left out until it has at most `most_bytes`.
 
     The verdict, its message and the score stay. The report's environment names what was left out.

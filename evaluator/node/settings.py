@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Self
 
 from evaluator import logs
+from evaluator.contract import MOST_BUILDERS
 from evaluator.hardware import profiles
 from evaluator.host.machine import gpus
 from evaluator.host.settings import DEFAULT_USERS
 
-_MOST_BUILDERS = 64
 _FILE_PREFIXES = ("PKB_NODE_", "PKB_BROKER_")
 _SECRETS = ("PKB_NODE_KEY", "PKB_SECRET_KEY", "PKB_BROKER_URL", "PKB_DATABASE_URL")
 
@@ -139,9 +139,9 @@ def _builders(values: Mapping[str, str]) -> int | None:
     text = values.get("PKB_NODE_BUILDERS", "auto").strip()
     if text == "auto":
         return None
-    if not text.isdecimal() or int(text) > _MOST_BUILDERS:
+    if not text.isdecimal() or int(text) > MOST_BUILDERS:
         raise Misconfigured(
-            f"PKB_NODE_BUILDERS={text} is neither auto nor a number from 0 to {_MOST_BUILDERS}; with 0 every slot "
+            f"PKB_NODE_BUILDERS={text} is neither auto nor a number from 0 to {MOST_BUILDERS}; with 0 every slot "
             "compiles for itself"
         )
     return int(text)

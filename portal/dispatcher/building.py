@@ -5,6 +5,7 @@ import secrets
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -51,7 +52,8 @@ def _builder_pools(now: datetime) -> list[_BuilderPool]:
 def _fill(pool: _BuilderPool, now: datetime, send: messages.SendBuildOrder) -> int:
     used = set(pool.node.evaluations.filter(state=State.BUILDING).values_list("slot_index", flat=True))
     free = (builder for builder in range(pool.node.builders) if builder not in used)
-    return sum(_give_next(pool, builder, now, send) for builder in free)
+    # The first builder that gets nothing shows that there is no work for this pool now.
+    return sum(1 for _ in takewhile(bool, (_give_next(pool, builder, now, send) for builder in free)))
 
 
 def _give_next(pool: _BuilderPool, builder: int, now: datetime, send: messages.SendBuildOrder) -> bool:

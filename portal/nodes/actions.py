@@ -22,10 +22,6 @@ logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?")
 
 
-MOST_SLOTS = 64
-"""Of one node: each slot is a row that pages show."""
-
-
 def register_node(name: str, *, owner: Organisation | None = None, allowed_profiles: Sequence[str] = ()) -> str:
     """Register a node called `name`; returns its key, which is not stored.
 
@@ -163,7 +159,7 @@ def _record_slots(heard: Mapping[Node, NodeStatus]) -> None:
     gone: list[int] = []
     for node, status in heard.items():
         known = {slot.index: slot for slot in node.slots.all()}
-        offered = {slot.index: slot for slot in status.slots[:MOST_SLOTS] if _may_offer(node, slot.profile)}
+        offered = {slot.index: slot for slot in status.slots if _may_offer(node, slot.profile)}
         for index, slot in offered.items():
             said = {"profile": slot.profile, "state": slot.state.value, "note": slot.note[:300]}
             row = known.get(index)
@@ -182,8 +178,9 @@ def _record_slots(heard: Mapping[Node, NodeStatus]) -> None:
 
 
 def _may_offer(node: Node, profile: str) -> bool:
-    """Whether a node may judge a profile. One that the operator did not name is logged and left out."""
-    is_allowed = profile in node.profiles or (node.owner_id is None and not node.profiles)
+    """Whether a node may judge a profile. One that is unknown, or not the operator's choice, is logged and left out."""
+    chosen = node.profiles or (profiles.profiles() if node.owner_id is None else ())
+    is_allowed = profile in chosen
     if not is_allowed:
         logger.warning("node %s offers the profile %s, which it was not registered for; ignored", node, profile[:40])
     return is_allowed

@@ -14,6 +14,8 @@ from portal.submissions.timelines import KernelRow
 
 PER_PAGE = 1500
 """Instructions on one page."""
+MOST_LISTED_CHARACTERS = 32 * 1024**2
+"""Of all kernels together, for programs; a judge lists at most 24 MiB. Kernels beyond are named alone."""
 
 NOTHING_COMPILED = "UNAVAILABLE: nothing was compiled ahead of the ranks"
 COUNTERS = (
@@ -121,6 +123,11 @@ def data(report: EvaluationReport) -> dict[str, Any]:
     code = report.machine_code
     if code is None:
         return {"files": [], "kernels": [], "dropped": 0, "note": "nothing was compiled ahead of the ranks"}
+    listed, room = [], MOST_LISTED_CHARACTERS
+    for kernel in code.kernels:
+        # A few KB unpack to megabytes, and a node may send many of them.
+        listed.append(instructions(kernel) if room > 0 else ())
+        room -= sum(len(entry.text) for entry in listed[-1])
     return {
         "files": list(code.files),
         "kernels": [
@@ -132,9 +139,9 @@ def data(report: EvaluationReport) -> dict[str, Any]:
                 "stack_bytes": kernel.stack_bytes,
                 "shared_bytes": kernel.shared_bytes,
                 "count": kernel.count,
-                "instructions": [[entry.text, entry.file, entry.line] for entry in instructions(kernel)],
+                "instructions": [[entry.text, entry.file, entry.line] for entry in entries],
             }
-            for kernel in code.kernels
+            for kernel, entries in zip(code.kernels, listed, strict=True)
         ],
         "dropped": code.dropped,
         "note": code.note,

@@ -24,6 +24,7 @@ from evaluator.judging.time_split import Split
 from portal.catalog.costs import ELEMENT_BYTES
 from portal.charts.timeline import Group, Mark, Row, Share, bar, svg
 from problems import registry
+from problems.schema import SizeName
 
 NCCL_ALONE = frozenset({Primitive.NCCL})
 """What references move data with."""
@@ -184,8 +185,12 @@ def least_work(report: EvaluationReport) -> Least | None:
     size = next((one for one in report.sizes if report.timeline and one.size == report.timeline.size), None)
     if profile.peaks is None or size is None:
         return None
+    problem = registry.get(report.problem)
+    # The model counts dimensions of today's card; an earlier revision's, or a stranger's, may be others.
+    if size.size not in set(SizeName) or size.dims != problem.dims(SizeName(size.size), report.world_size):
+        return None
     element_bytes = 4 if report.dtype in _FOUR_BYTES else ELEMENT_BYTES
-    cost = registry.get(report.problem).cost(size.dims, report.world_size, element_bytes)
+    cost = problem.cost(size.dims, report.world_size, element_bytes)
     terms = floor(cost, profile.peaks, dtype=report.dtype).terms_us
     return Least(
         arithmetic_us=terms[Bound.ARITHMETIC],

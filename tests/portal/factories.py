@@ -17,6 +17,7 @@ from evaluator.contract import (
     Timing,
     Verdict,
 )
+from evaluator.hardware import profiles
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Submission
 
@@ -68,7 +69,7 @@ def report_on(
         source_digest=submission.source.digest,
         backend=Backend(submission.backend),
         profile=evaluation.profile,
-        world_size=2,
+        world_size=profiles.get(evaluation.profile).world_size,
         mode=Mode(evaluation.mode),
         dtype="bfloat16",
         verdict=verdict,

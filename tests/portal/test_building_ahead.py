@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from evaluator.contract import (
+    MOST_BUILDERS,
     Backend,
     BuildOrder,
     Delivery,
@@ -115,6 +116,12 @@ def test_what_has_to_be_compiled_goes_to_a_builder_and_then_to_a_slot(alice, nod
     judged = fresh(evaluation)
     assert (judged.state, judged.slot_index, judged.attempt) == (State.LEASED, 0, 1)
     assert judged.lease != order.lease
+
+
+def test_with_many_builders_and_nothing_to_compile_the_queue_is_asked_once(node, now, django_assert_max_num_queries):
+    record_heartbeat(status(node.key, builders=MOST_BUILDERS), now)
+    with django_assert_max_num_queries(4):
+        assert build_once(now, send=Ordered()) == 0
 
 
 def test_what_needs_no_compiler_goes_to_its_slot_at_once(alice, node, now):

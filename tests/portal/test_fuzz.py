@@ -8,6 +8,7 @@ import pytest
 
 from evaluator.contract import Finding, NodeStatus, Progress, SandboxLevel, SlotState, SlotStatus, Stage, Verdict
 from portal.dispatcher import tasks as dispatcher_tasks
+from portal.node_messages import without_nul
 from portal.nodes.models import Slot
 from portal.submissions import tasks
 from portal.submissions.models import Evaluation, Report, State
@@ -69,6 +70,21 @@ def test_malformed_messages_change_nothing_or_what_they_say(leased):
 @pytest.mark.parametrize("seed", range(10))
 def test_malformed_messages_thousands_of_times(leased, seed):
     assert_messages_change_nothing_else(leased, times=500, seed=seed)
+
+
+def test_a_backslash_before_u0000_is_no_nul():
+    for text in (r"\u0000", r"\\u0000", "a\0b\\\0", r'"\"'):
+        read = json.loads(without_nul(json.dumps(text)))
+        assert read == text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+@pytest.mark.parametrize("fraction", [-1e308, 1.01, 1e308])
+def test_a_fraction_beyond_the_whole_is_refused(leased, caplog, fraction):
+    told = Progress(evaluation_id=str(leased.pk), lease=leased.lease, stage=Stage.TIMING, fraction=fraction)
+    tasks.record_progress(told.to_json(), NODE_KEY)
+    leased.refresh_from_db()
+    assert (leased.state, leased.stage_fraction) == (State.LEASED, None)
+    assert "fraction" in caplog.text
 
 
 def test_a_nul_in_what_a_submission_printed_does_not_cost_the_report(leased):

@@ -255,7 +255,7 @@ def test_a_report_on_another_profile_problem_or_source_is_refused(held, caplog):
     for changes in ({"profile": "h200x8-nomc"}, {"problem": "allgather"}, {"source_digest": "0" * 64}):
         forged = msgspec.structs.replace(delivery, report=msgspec.structs.replace(delivery.report, **changes))
         tasks.record_delivery(forged.to_json(), NODE_KEY)
-    assert_refused(held, caplog, "has no valid lease; ignored")
+    assert_refused(held, caplog, "source_digest is '0000")
 
 
 def test_progress_keeps_no_other_nodes_lease_alive(held, guest, guest_key, caplog):

@@ -153,3 +153,21 @@ def test_what_is_no_heartbeat_is_refused(caplog):
     huge = msgspec.structs.replace(status_of("alpha"), environment={"host": "x" * MOST_CHARACTERS})
     assert parsed(huge.to_json()) is None
     assert caplog.text.count("heartbeat refused") == 2
+
+
+@pytest.mark.parametrize("changes", [{"builders": 2**31 - 1}, {"builders": 65}, {"builders": -1}, {"slots": 65}])
+def test_a_heartbeat_that_offers_nonsense_is_refused_by_the_name_of_the_field(changes, caplog):
+    status = status_of("alpha")
+    if "slots" in changes:
+        changes = {"slots": status.slots * changes["slots"]}
+    assert parsed(msgspec.structs.replace(status, **changes).to_json()) is None
+    assert f"$.{next(iter(changes))}" in caplog.text
+
+
+def test_a_slot_of_a_profile_that_the_site_does_not_know_is_left_out(db, now, caplog):
+    status = status_of("node-0", registered(1)["node-0"])
+    slots = (msgspec.structs.replace(status.slots[0], profile="abacus"), *status.slots)
+    slots = tuple(msgspec.structs.replace(slot, index=index) for index, slot in enumerate(slots))
+    assert record_heartbeats([msgspec.structs.replace(status, slots=slots)], now) == 1
+    assert Slot.objects.get().profile == status.slots[0].profile
+    assert "offers the profile abacus" in caplog.text

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from evaluator.contract import Instruction, KernelCode, MachineCode, Message
-from evaluator.contract.machine_code import MOST_UNPACKED_BYTES, pack
+from evaluator.contract.machine_code import MOST_INSTRUCTIONS, MOST_UNPACKED_BYTES, pack
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building import disassembly
 from evaluator.host.building.build_job import BuildJob
@@ -51,8 +51,8 @@ _LONGEST_S = 60
 _MOST_BYTES = 24 * 1024**2
 """How much of the listing is read, of all modules together."""
 
-_MOST_KERNELS, _MOST_INSTRUCTIONS = 64, 8000
-"""How many kernels of a build are kept, and how many instructions of each."""
+_MOST_KERNELS = 64
+"""How many kernels of a build are kept."""
 
 _NAME_CHARACTERS, _TEXT_CHARACTERS, _FILE_CHARACTERS, _MOST_FILES = 300, 160, 120, 200
 
@@ -276,7 +276,7 @@ def _kernels(listing: _Listing, *, module: str, lines: Lines) -> Iterator[Kernel
 
 def _packed(entries: Sequence[tuple[str, tuple[tuple[str, int], ...]]], lines: Lines) -> bytes:
     instructions, room = [], MOST_UNPACKED_BYTES // 2
-    for text, met in entries[:_MOST_INSTRUCTIONS]:
+    for text, met in entries[:MOST_INSTRUCTIONS]:
         file, line = lines.best(met)
         shown = clean(text)[:_TEXT_CHARACTERS]
         room -= 4 * len(shown) + 32

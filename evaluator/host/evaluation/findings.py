@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from evaluator.contract import Finding, Verdict
+from evaluator.contract import MOST_ERROR_MAPS, Finding, Verdict
 from evaluator.errors import SubmissionFault
 from evaluator.host.evaluation.trouble import JudgeOutOfMemory
 from evaluator.host.measure import gpu_memory
@@ -16,9 +16,6 @@ _FOR_THE_AUTHOR = (
     "the judge had an internal error while it handled this submission; its node works, and the operator has the log"
 )
 _MESSAGE_CHARACTERS = 300
-
-_MOST_MAPS = 16
-"""How many maps of wrong elements a report may hold."""
 
 _BAD_ENDS = frozenset(
     {
@@ -70,7 +67,7 @@ class Findings:
     def add(self, findings: Sequence[Finding]) -> None:
         """Keep `findings`; only the first maps of wrong elements are kept, because of their size."""
         for finding in findings:
-            has_room = sum(known.error_map is not None for known in self._found) < _MOST_MAPS
+            has_room = sum(known.error_map is not None for known in self._found) < MOST_ERROR_MAPS
             self._found.append(finding if has_room else msgspec.structs.replace(finding, error_map=None))
 
     def add_before_ranks(self, findings: Sequence[Finding]) -> None:

@@ -73,7 +73,8 @@ def _work(kind: WorkKind, name: str, rows: Sequence[Row]) -> WorkTotal:
         name=name,
         count=max(row.count for row in rows),
         us=max(row.nanoseconds for row in rows) * 1e-3,
-        bytes=max(row.bytes for row in rows),
+        # A rank writes any 64 bits.
+        bytes=min(max(row.bytes for row in rows), 2**53),
         ranks=len(rows),
     )
 

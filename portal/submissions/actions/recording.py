@@ -17,6 +17,7 @@ from evaluator.judging import primitives
 from evaluator.judging.verdicts import FACTS, Fault
 from portal import metrics
 from portal.submissions import queries
+from portal.submissions.agreement import disagreement
 from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, Report, State
 
@@ -60,9 +61,13 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
             .select_related("submission__source", "node")
             .first()
         )
-        if evaluation is None or not _belongs(delivery, evaluation):
+        if evaluation is None:
             logger.info("report on %s from %s has no valid lease; ignored", report.evaluation_id, delivery.node)
             metrics.refused_messages.labels("report", "no lease").inc()
+            return False
+        if reason := disagreement(delivery, evaluation):
+            logger.warning("report on %s from %s refused: %s", report.evaluation_id, delivery.node[:60], reason)
+            metrics.refused_messages.labels("report", "not as assigned").inc()
             return False
         with logs.about(**evaluation.facts, lease=logs.lease_mark(delivery.lease), node=delivery.node):
             return _record(evaluation, delivery, now)
@@ -99,21 +104,6 @@ def _leased(evaluation_id: str, lease: str) -> QuerySet[Evaluation]:
     except ValueError:
         return Evaluation.objects.none()
     return Evaluation.objects.filter(pk=key, lease=lease, state__in=queries.HELD)
-
-
-def _belongs(delivery: Delivery, evaluation: Evaluation) -> bool:
-    """Whether the report is about what was assigned, and comes from where it was assigned to."""
-    report, submission = delivery.report, evaluation.submission
-    return (
-        evaluation.node is not None
-        and evaluation.node.name == delivery.node
-        and report.problem == submission.problem
-        and report.revision == evaluation.problem_revision
-        and report.source_digest == submission.source.digest
-        and report.backend == submission.backend
-        and report.profile == evaluation.profile
-        and report.mode == evaluation.mode
-    )
 
 
 def _queue_again(evaluation: Evaluation, delivery: Delivery, *, attempt: int, detail: str) -> bool:

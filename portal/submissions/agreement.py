@@ -1,0 +1,63 @@
+"""Whether a node's report is about what was assigned to it, and fits the profile that it was assigned on."""
+
+from collections.abc import Iterator
+
+from evaluator.contract import CallTimeline, Delivery, EvaluationReport
+from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
+from portal.submissions.models import Evaluation
+from problems.schema import SizeName
+
+
+def disagreement(delivery: Delivery, evaluation: Evaluation) -> str:
+    """The first thing in which a delivery is not what `evaluation` asked for, in words; empty where there is none."""
+    profile = profiles.get(evaluation.profile)
+    wrong = (*_with_assignment(delivery, evaluation, profile), *_with_profile(delivery.report, profile))
+    return next(iter(wrong), "")
+
+
+def _with_assignment(delivery: Delivery, evaluation: Evaluation, profile: Profile) -> Iterator[str]:
+    report, submission = delivery.report, evaluation.submission
+    compared = {
+        "node": (delivery.node, evaluation.node.name if evaluation.node is not None else None),
+        "problem": (report.problem, submission.problem),
+        "revision": (report.revision, evaluation.problem_revision),
+        "source_digest": (report.source_digest, submission.source.digest),
+        "backend": (report.backend, submission.backend),
+        "profile": (report.profile, evaluation.profile),
+        "mode": (report.mode, evaluation.mode),
+        "world_size": (report.world_size, profile.world_size),
+    }
+    for name, (said, assigned) in compared.items():
+        if said != assigned:
+            yield f"{name} is {str(said)[:60]!r} and was assigned as {str(assigned)!r}"
+
+
+def _with_profile(report: EvaluationReport, profile: Profile) -> Iterator[str]:
+    timing = report.timing.sizes if report.timing is not None else ()
+    record = report.record.sizes if report.record is not None else ()
+    named = [size.size for size in (*report.sizes, *timing, *record)]
+    if unknown := {*named, *_timeline_sizes(report)} - set(SizeName):
+        yield f"it names the size {min(unknown)[:60]!r}, which no problem has"
+    # A check that passed is repeated on the other number of ranks that its machine has.
+    other = profiles.get(profile.other_world_size).world_size if profile.other_world_size else 0
+    most = max(profile.world_size, other)
+    if max((state.rank for state in report.ranks), default=0) >= most or len(report.ranks) > most:
+        yield f"ranks are not those of {most} ranks"
+    if any(check.rank >= most for size in report.sizes for check in size.outputs):
+        yield f"sizes name an output of a rank beyond {most} ranks"
+    if any(len(call.done_ns) != profile.world_size for size in record for call in size.calls):
+        yield f"record has a call without the times of {profile.world_size} ranks"
+    if any(len(size.rank_medians_us) not in (0, profile.world_size) for size in timing):
+        yield f"timing has medians of other than {profile.world_size} ranks"
+    if any(len(call.ranks) != profile.world_size for call in _recorded(report)):
+        yield f"timeline has other than {profile.world_size} ranks"
+
+
+def _timeline_sizes(report: EvaluationReport) -> list[str]:
+    return [report.timeline.size] if report.timeline is not None else []
+
+
+def _recorded(report: EvaluationReport) -> list[CallTimeline]:
+    calls = (report.timeline.submission, report.timeline.reference) if report.timeline is not None else ()
+    return [call for call in calls if call is not None]
