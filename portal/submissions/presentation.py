@@ -7,6 +7,8 @@ from itertools import zip_longest
 from typing import Any
 
 from django.conf import settings
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
 
 from evaluator.contract import (
     SCORE_RULE,
@@ -144,6 +146,15 @@ class SourceView:
     path: str
     listing: Listing
     marked: frozenset[int] = frozenset()
+
+    @property
+    def rows(self) -> SafeString:
+        """The lines as rows of a table: a template would take half a second for 10,000."""
+        form = '<tr id="{}-L{}"{}><td class="no">{}</td><td class="code">{}</td></tr>'
+        mark = SafeString(' class="is-marked"')
+        lines = self.listing.lines
+        rows = ((self.path, number, mark if number in self.marked else "", number, line) for number, line in lines)
+        return format_html_join("", form, rows)
 
 
 def source_views(bundle: SourceBundle, *, marks: Sequence[FailingLine] = ()) -> Iterator[SourceView]:
