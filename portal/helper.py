@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WAIT_S = 0.5
 """How long a caller waits for others: who waits keeps a thread for requests."""
 MOST_KEPT_BYTES = 32 * 1024 * 1024
-_PATIENCE = 5
+_PATIENCE = 3
 """By how many times its processor time a call may take longer, where the machine has other work."""
 _MEMORY_BYTES = 1024 * 1024 * 1024
 

@@ -25,7 +25,7 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format and surrogate characters, and of separators of lines and paragraphs."""
 
 _LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".cpp": "cpp", ".h": "cpp"}
-_helper = Helper(seconds=2)
+_helper = Helper(seconds=1)
 
 
 def language_of(path: str) -> str:

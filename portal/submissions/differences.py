@@ -13,7 +13,7 @@ MAX_LINES = 4000
 """Files longer than this are not compared line by line."""
 
 # Lines that repeat make it cubic: 4,000 of them take minutes.
-_helper = Helper(seconds=2)
+_helper = Helper(seconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)

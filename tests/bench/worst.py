@@ -1,9 +1,9 @@
 """What texts made for it cost the site, and how long another page waits meanwhile.
 
-`make bench WHAT=worst [ARGS="--give-up-s 200"]` serves a site with SQLite and one web process, as `make run` does, and
-asks what anybody with an account can ask: a page with 40,000 empty lines in CUDA, comparisons of lines that repeat
-(once, by 24 readers who leave after a second, and of a draft), and the preview of an import of empty lines. Then comes
-a page for each of the worst texts of the tests. Beside every case one visitor asks for the list of problems again and
+`make bench WHAT=worst [ARGS="--give-up-s 200"]` serves a site with SQLite and one web process, as `make run` does. It
+asks what anybody with an account can ask: a page with 40,000 empty lines in CUDA, and the preview of an import of empty
+lines. Lines that repeat are compared once, by 24 readers who leave after a second, and in a draft. Then comes a page
+for each of the worst texts of the tests. Beside every case one visitor asks for the list of problems again and
 again. It prints the processor time of all the site's web processes, the time of the answer, and the longest wait of
 that visitor.
 """
