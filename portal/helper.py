@@ -72,7 +72,7 @@ class Helper:
         is_over = False
         try:
             line.send((work, items, self._seconds))
-            with suppress(EOFError, ConnectionResetError):  # the budget is spent
+            with suppress(EOFError, OSError):  # the budget is spent, maybe in the middle of a result
                 while line.poll(max(0.0, deadline - time.monotonic())):
                     if not (result := line.recv_bytes()):
                         is_over = True

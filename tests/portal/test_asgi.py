@@ -12,6 +12,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import path, reverse
+from django.views.decorators.csrf import csrf_exempt
 
 from portal.accounts.actions import create_token
 from portal.accounts.models import User
@@ -19,10 +20,11 @@ from portal.asgi import application
 from portal.bodies import MOST_HELD_BYTES, RUN_BYTES, USUAL_BYTES, Bodies, BodyRefused
 
 PIECE = b"x" * (1024 * 1024)
+HOST = (b"host", b"localhost")
 CHUNKED = (b"transfer-encoding", b"chunked")
 WAIT_S = 20
 seen: list[object] = []
-began, go_on = threading.Event(), threading.Event()
+began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
 
 def slow(_request):
@@ -46,7 +48,16 @@ def endless(_request):
     return response
 
 
-urlpatterns = [path("slow/", slow), path("endless/", endless)]
+def reading(request):
+    """A page that reads its body when its visitor has long left."""
+    began.set()
+    go_on.wait(WAIT_S)
+    seen.append(request.read())
+    ended.set()
+    return HttpResponse("late")
+
+
+urlpatterns = [path("slow/", slow), path("endless/", endless), path("reading/", csrf_exempt(reading))]
 
 
 def exchange(receive, send, *, method="POST", address="/api/v1/submissions/", headers=(CHUNKED,)) -> None:
@@ -56,7 +67,7 @@ def exchange(receive, send, *, method="POST", address="/api/v1/submissions/", he
         "method": method,
         "path": address,
         "query_string": b"",
-        "headers": [(b"host", b"localhost"), *headers],
+        "headers": [HOST, *headers],
     }
     in_a_loop_of_its_own(application(scope, receive, send))
 
@@ -184,7 +195,7 @@ async def account_in_the_path(scope) -> int:
     return scope["account"]
 
 
-async def never():
+async def never(*_message):
     raise AssertionError
 
 
@@ -255,8 +266,8 @@ def own_pages(settings, transactional_db):
     """The pages of this module, nothing seen yet."""
     settings.ROOT_URLCONF = __name__
     seen.clear()
-    began.clear()
-    go_on.clear()
+    for event in (began, go_on, ended):
+        event.clear()
 
 
 @pytest.mark.usefixtures("own_pages")
@@ -266,6 +277,27 @@ def test_nothing_is_sent_to_a_visitor_who_left_while_the_page_was_made():
 
     assert leaves_after(page_is_under_way, address="/slow/") == []
     assert seen[0].startswith("request-")
+
+
+@pytest.mark.usefixtures("own_pages")
+def test_a_body_is_there_until_the_thread_that_reads_it_has_ended():
+    async def cancelled_while_it_reads():
+        messages = [{"type": "http.request", "body": b"all of it"}]
+
+        async def receive():
+            return messages.pop() if messages else await asyncio.Event().wait()
+
+        scope = {"type": "http", "method": "POST", "path": "/reading/", "query_string": b"", "headers": [HOST]}
+        answering = asyncio.create_task(application(scope, receive, never))
+        await asyncio.to_thread(began.wait, WAIT_S)
+        answering.cancel()  # as gunicorn does a moment after a visitor has left
+        await asyncio.wait({answering})
+        go_on.set()
+        await asyncio.to_thread(ended.wait, WAIT_S)
+
+    in_a_loop_of_its_own(cancelled_while_it_reads())
+
+    assert seen == [b"all of it"]
 
 
 @pytest.mark.usefixtures("own_pages")
