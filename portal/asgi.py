@@ -8,6 +8,8 @@ database connection for each of them. `_BESIDE` names what answers below which p
 
 import asyncio
 import gc
+import io
+import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -22,25 +24,14 @@ from django.http.response import HttpResponseBase
 from django.urls import get_resolver, set_script_prefix
 
 from portal.access_log import VISITOR_LEFT, answered
-from portal.request_threads import RequestThreads
+from portal.bodies import RETRY_AFTER_S, Bodies, BodyRefused, Receive, Scope
+from portal.database_away import is_database_away
+from portal.request_threads import NotWanted, RequestThreads
 from problems import registry
 
-Scope = dict[str, Any]
 Message = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-_FORM_BYTES = 1024 * 1024
-"""What a body may have beyond its largest part: the fields of a form, names and borders."""
-
-
-class _BodyTooLarge(Exception):
-    """A body that goes beyond what any address takes; `create_request` never sees it."""
-
-
-class _BodyUnfinished(Exception):
-    """A body that paused for too long, or whose sender left before its end."""
 
 
 class Handler(ASGIHandler):
@@ -49,19 +40,21 @@ class Handler(ASGIHandler):
     def __init__(self) -> None:
         super().__init__()
         self._threads = RequestThreads(settings.WEB_REQUESTS)
+        # What comes of a run is worked on for long: it leaves most threads to others.
+        self._bodies = Bodies(self._account, most_runs=max(1, settings.WEB_REQUESTS // 4))
 
     def load_middleware(self, is_async: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - Django's signature
         """Load it as synchronous code, which all of it is, with the views."""
         super().load_middleware(is_async=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; 413 to a body without end, 408 to one that stops before it."""
+        """Answer one request, unless nobody waits for it; a body that is too large is not read to its end."""
         try:
             await super().__call__(scope, receive, send)
-        except _BodyTooLarge:
-            await _refuse(send, status=413, text="The body is larger than the site accepts.\n")
-        except _BodyUnfinished:
-            await _refuse(send, status=408, text="The body is incomplete. Send the request again.\n")
+        except NotWanted:
+            pass
+        except BodyRefused as refusal:
+            await _refuse(send, refusal, is_api=scope["path"].startswith("/api/"))
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the request, answer it in a thread once there is one, and send the response unless the visitor left.
@@ -69,17 +62,48 @@ class Handler(ASGIHandler):
         Django's own goes back and forth between event loop and threads four times for each request, which takes 2 ms of
         a processor. This one goes once.
         """
-        body = await self.read_body(receive)
-        leaving = asyncio.create_task(_left(receive))
+        # The server cancels this task soon after its visitor has left, while a thread may still read the body.
+        response, leaving = await asyncio.shield(asyncio.create_task(self._answer(scope, receive)))
         try:
-            response = await self._threads.run(partial(self._respond, scope, body))
             if response.streaming:
                 await self._stream(response, send, leaving)
             elif not leaving.done():
                 await self.send_response(response, send)
         finally:
             leaving.cancel()
-            body.close()
+
+    async def _answer(self, scope: Scope, receive: Receive) -> tuple[HttpResponseBase, "asyncio.Task[None]"]:
+        """The response to a request, and what ends when its visitor leaves; its body counts until then."""
+        async with self._bodies.of(scope, receive) as limited:
+            body = await self.read_body(limited)
+            leaving = asyncio.create_task(_left(receive))
+            try:
+                return await self._threads.run(partial(self._respond, scope, body), unless=leaving.done), leaving
+            except BaseException:
+                leaving.cancel()
+                raise
+            finally:
+                body.close()
+
+    async def _account(self, scope: Scope) -> int | None:
+        """The account whose session or token the request has."""
+        return await self._threads.run(partial(self._find_account, scope))
+
+    def _find_account(self, scope: Scope) -> int | None:
+        request, _ = self.create_request(scope, io.BytesIO())
+        if request is None:
+            return None
+        try:
+            if found := BearerAuthentication().authenticate(Request(request)):
+                return found[0].pk
+            request.session = SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
+            return get_user(request).pk
+        except TokenRefused:
+            return None
+        except Exception as error:
+            if is_database_away(error):
+                raise BodyRefused(503, "The site's database does not respond. Send this again in a moment.") from error
+            raise
 
     def _respond(self, scope: Scope, body: IO[bytes]) -> HttpResponseBase:
         """The response to a complete request, from the thread that this runs in."""
@@ -105,15 +129,6 @@ class Handler(ASGIHandler):
             await asyncio.wait({sending})
             await sync_to_async(response.close)()
 
-    async def read_body(self, receive: Receive) -> IO[bytes]:
-        """The body as a file, in memory while it is small.
-
-        Raises:
-            _BodyUnfinished: the visitor left, or paused for too long.
-            _BodyTooLarge: it has not ended in time; bodies in chunks do not say their length beforehand.
-        """
-        return await super().read_body(_limited(receive, most=settings.BULK_MAX_BYTES + _FORM_BYTES))
-
 
 async def _left(receive: Receive) -> None:
     """Wait until the visitor closes the connection."""
@@ -121,26 +136,17 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-def _limited(receive: Receive, *, most: int) -> Receive:
-    """The same messages, until they hold more than `most` bytes of a body."""
-    taken = 0
-
-    async def limited() -> Message:
-        nonlocal taken
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _BodyUnfinished
-        taken += len(message.get("body", b""))
-        if taken > most:
-            raise _BodyTooLarge
-        return message
-
-    return limited
-
-
-async def _refuse(send: Send, *, status: int, text: str) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+async def _refuse(send: Send, refusal: BodyRefused, *, is_api: bool) -> None:
+    text, media_type = f"{refusal.text}\n", b"text/plain; charset=utf-8"
+    if is_api:
+        details = problem_details.ProblemDetails(status=refusal.status, detail=refusal.text)
+        text, media_type = json.dumps(details.body), problem_details.MEDIA_TYPE.encode()
+    headers = [(b"content-type", media_type), (b"connection", b"close")]
+    if refusal.status in (429, 503):
+        headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
+    if refusal.status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="pkb"'))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": text.encode()})
 
 
@@ -187,7 +193,14 @@ def _noted(application: Application) -> Application:
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 django.setup(set_prefix=False)
 
-from portal import streams  # noqa: E402 - models can be imported from here on
+from django.contrib.auth import get_user  # noqa: E402 - models can be imported from here on
+from django.contrib.sessions.backends.db import SessionStore  # noqa: E402
+from rest_framework.request import Request  # noqa: E402
+
+from portal import streams  # noqa: E402
+from portal.api import problem_details  # noqa: E402
+from portal.api.authentication import BearerAuthentication  # noqa: E402
+from portal.api.faults import TokenRefused  # noqa: E402
 from portal.catalog import highlighting, markdown  # noqa: E402
 from portal.monitoring import serving  # noqa: E402
 from portal.pages import live  # noqa: E402

@@ -18,6 +18,10 @@ from django.db import close_old_connections
 Result = TypeVar("Result")
 
 
+class NotWanted(Exception):
+    """Nobody waits for a call any more that has not begun."""
+
+
 class RequestThreads:
     """A bounded number of threads for the requests of one event loop; further requests wait for a free one."""
 
@@ -27,13 +31,20 @@ class RequestThreads:
         for place in range(number):
             self._free.put_nowait(ThreadPoolExecutor(1, thread_name_prefix=f"request-{place}"))
 
-    async def run(self, call: Callable[[], Result]) -> Result:
+    async def run(self, call: Callable[[], Result], *, unless: Callable[[], bool] = lambda: False) -> Result:
         """What `call` returns or raises, from one of the threads, with the context variables of this task.
 
-        A call goes on although its visitor has left and this task is cancelled. Its thread is free when it has ended.
+        A call that has begun goes on although its visitor has left and this task is cancelled. Its thread is free when
+        it has ended.
+
+        Raises:
+            NotWanted: `unless` was true when a thread was free.
         """
         loop = asyncio.get_running_loop()
         thread = await self._free.get()
+        if unless():
+            self._free.put_nowait(thread)
+            raise NotWanted
         called = thread.submit(copy_context().run, _with_tidy_connections, call)
         called.add_done_callback(lambda _: _soon(loop, partial(self._free.put_nowait, thread)))
         return await asyncio.wrap_future(called)

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evaluator.contract import Backend, SourceBundle
@@ -17,7 +17,8 @@ _CPLUSPLUS = {
 
 _CUDA_BUILDERS = ("torch.utils.cpp_extension", "utils.cuda_helpers", "utils.cuda_build")
 _CUDA_FILES = (".cu", ".cuh", ".cpp", ".h", ".hpp")
-_IMPORT = re.compile(r"^\s*(?:import|from)\s+([\w.]+)", re.MULTILINE)
+_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+([\w.]+)", re.MULTILINE)
+# Blanks only: `\s` also takes the lines that follow, and from each of 100,000 empty ones all others would be looked at.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +50,8 @@ def shown_backends(bundle: SourceBundle) -> tuple[Backend, ...]:
     return tuple(found) or (Backend.PYTORCH,)
 
 
-def shown_backend(bundle: SourceBundle, *, asked: Backend) -> Backend:
+def judged_as(shown: Sequence[Backend], *, asked: Backend) -> Backend:
     """The backend to judge a program as: `asked` where its text shows that one too, else the first that it shows."""
-    shown = shown_backends(bundle)
     return asked if asked in shown else shown[0]
 
 

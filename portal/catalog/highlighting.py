@@ -1,24 +1,31 @@
 """Source code to HTML with Pygments' short class names; the colours are in static/css/code.css."""
 
-import re
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePosixPath
 
-from django.utils.html import format_html_join
+from django.utils.html import escape, format_html_join
 from django.utils.safestring import SafeString
 from pygments import highlight as pygments_highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
+from evaluator.contract import SourceBundle
+from portal.helper import Helper
 from problems import registry
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+MOST_CHARACTERS = 200_000
+"""What is highlighted of a submission, all files together."""
+MOST_LINES = 10_000
+"""What a page lists of a submission, all files together."""
+
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format and surrogate characters, and of separators of lines and paragraphs."""
 
 _LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".cpp": "cpp", ".h": "cpp"}
+_helper = Helper(seconds=1)
 
 
 def language_of(path: str) -> str:
@@ -31,25 +38,72 @@ def visible(text: str) -> str:
 
     They can make a source look like another program than the one that runs, and its lines be counted otherwise.
     """
-    return text if text.isascii() and not _CONTROL.search(text) else "".join(map(_shown, text))
-
-
-def _shown(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in _INVISIBLE:
-        return character
-    return f"[U+{ord(character):04X}]"
+    invisible = (sign for sign in {*text} - {"\n", "\t"} if unicodedata.category(sign) in _INVISIBLE)
+    return text.translate({ord(sign): f"[U+{ord(sign):04X}]" for sign in invisible})
 
 
 def highlight(text: str, *, language: str) -> SafeString:
-    """HTML spans of `text`, without an element around them; what would stay invisible is shown."""
+    """HTML spans of `text`, without an element around them; what would stay invisible is shown.
+
+    It is for texts of ours: made for it, a text keeps a process busy for minutes. `listings` is for those of strangers.
+    """
     html = pygments_highlight(visible(text), get_lexer_by_name(language, stripnl=False), HtmlFormatter(nowrap=True))
     return SafeString(html)  # Pygments escapes the text
 
 
 def highlight_lines(text: str, *, language: str) -> Iterator[tuple[int, SafeString]]:
     """Every line of `text` with its number, counted from 1, as HTML spans that end on their line."""
-    for number, line in enumerate(highlight(text, language=language).removesuffix("\n").split("\n"), start=1):
-        yield number, SafeString(line)  # a part of what `highlight` returned
+    return _numbered(highlight(text, language=language))
+
+
+def _numbered(html: str) -> Iterator[tuple[int, SafeString]]:
+    for number, line in enumerate(html.removesuffix("\n").split("\n"), start=1):
+        yield number, SafeString(line)  # a part of what was escaped as a whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """A file of a submission, line by line, as far as it is listed.
+
+    Attributes:
+        is_plain: whether its words have no colours, because highlighting them would take too long.
+        left_out: how many lines at its end are not listed.
+    """
+
+    lines: tuple[tuple[int, SafeString], ...]
+    is_plain: bool
+    left_out: int
+
+
+def listings(bundle: SourceBundle) -> dict[str, Listing]:
+    """Every file of a submission by its path, `solution.py` first."""
+    room, left_out, texts = MOST_LINES, {}, {}
+    for file in sorted(bundle.files, key=lambda file: (file.path != SourceBundle.ENTRY, file.path)):
+        *lines, rest = (file.text.removesuffix("\n") + "\n").split("\n", room)
+        texts[file.path] = "\n".join(lines)
+        left_out[file.path] = rest.count("\n")
+        room -= len(lines)
+    small, characters = [], 0
+    for path, text in texts.items():
+        characters += len(text)
+        if characters <= MOST_CHARACTERS:
+            small.append((path, text))
+    highlighted = dict(zip((path for path, _ in small), _helper.each(_highlighted, small), strict=False))
+    return {
+        path: Listing(
+            lines=tuple(_numbered(highlighted.get(path) or escape(visible(text))))
+            if text or not left_out[path]
+            else (),
+            is_plain=path not in highlighted,
+            left_out=left_out[path],
+        )
+        for path, text in texts.items()
+    }
+
+
+def _highlighted(file: tuple[str, str]) -> str:
+    path, text = file
+    return str(highlight(text, language=language_of(path)))
 
 
 @cache

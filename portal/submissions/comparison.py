@@ -1,45 +1,19 @@
-"""Two submissions, or a submission and the reference: the changes of source and outcome."""
+"""Two submissions, or a submission and the reference: which to compare, and the change of outcome."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from django.db.models import QuerySet
 
 from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
 from portal.accounts.queries import Viewer
-from portal.catalog.highlighting import visible
 from portal.submissions.models import Evaluation, State, Submission
 from portal.submissions.queries import latest_report, submissions_of
 from problems import registry
 
-CONTEXT_LINES = 3
-MAX_LINES = 4000
-"""Files longer than this are not compared line by line: it would take seconds."""
 EARLIER_SHOWN = 20
 MOST_ATTEMPTS = 5
 """How many recorded calls of one author are drawn under each other."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DiffLine:
-    """One line of a comparison; `kind` is `same`, `added`, `removed` or `gap`, numbers are None where it is not."""
-
-    kind: str
-    old: int | None
-    new: int | None
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileDiff:
-    """What changed in one file, with a few lines around it."""
-
-    path: str
-    lines: tuple[DiffLine, ...]
-    added: int
-    removed: int
-    is_too_long: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,53 +95,6 @@ def _setting(evaluation: Evaluation) -> tuple[str, str, int | None, int | None]:
 def reference_bundle(slug: str) -> SourceBundle:
     """The reference as a source to compare with."""
     return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=registry.reference_source(slug)),))
-
-
-def changes(old: SourceBundle | None, new: SourceBundle | None) -> list[FileDiff] | None:
-    """Every file that differs; None where the reader may not read one of the two."""
-    return compare(old, new) if old is not None and new is not None else None
-
-
-def compare(old: SourceBundle, new: SourceBundle) -> list[FileDiff]:
-    """Every file that differs, `solution.py` first."""
-    before = {file.path: file.text for file in old.files}
-    after = {file.path: file.text for file in new.files}
-    paths = sorted(before.keys() | after.keys(), key=lambda path: (path != SourceBundle.ENTRY, path))
-    return [
-        _file_diff(path, before.get(path, ""), after.get(path, ""))
-        for path in paths
-        if before.get(path) != after.get(path)
-    ]
-
-
-def _file_diff(path: str, old: str, new: str) -> FileDiff:
-    before, after = (visible(text).removesuffix("\n").split("\n") if text else [] for text in (old, new))
-    if max(len(before), len(after)) > MAX_LINES:
-        return FileDiff(path=path, lines=(), added=0, removed=0, is_too_long=True)
-    lines = tuple(_diff_lines(before, after))
-    return FileDiff(
-        path=path,
-        lines=lines,
-        added=sum(line.kind == "added" for line in lines),
-        removed=sum(line.kind == "removed" for line in lines),
-    )
-
-
-def _diff_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
-    groups = SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(CONTEXT_LINES)
-    for number, group in enumerate(groups):
-        if number:
-            yield DiffLine(kind="gap", old=None, new=None, text="")
-        for tag, old_start, old_end, new_start, new_end in group:
-            if tag == "equal":
-                for offset in range(old_end - old_start):
-                    old, new = old_start + offset, new_start + offset
-                    yield DiffLine(kind="same", old=old + 1, new=new + 1, text=before[old])
-                continue
-            for old in range(old_start, old_end):
-                yield DiffLine(kind="removed", old=old + 1, new=None, text=before[old])
-            for new in range(new_start, new_end):
-                yield DiffLine(kind="added", old=None, new=new + 1, text=after[new])
 
 
 def _medians(report: EvaluationReport | None) -> dict[str, float]:

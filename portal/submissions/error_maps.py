@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 
 from evaluator.contract import ErrorMap, ErrorPattern, EvaluationReport, Finding
@@ -16,6 +17,8 @@ PATTERN_TITLES = {
 }
 
 _LEVELS = 4
+MOST_DRAWN = 16
+"""The judge sends no more; a node may."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +52,9 @@ class ErrorMapView:
 
 
 def error_maps(report: EvaluationReport) -> tuple[ErrorMapView, ...]:
-    """Every map among the findings, in their order."""
-    return tuple(_view(finding, finding.error_map) for finding in report.findings if finding.error_map is not None)
+    """The first maps among the findings, in their order."""
+    found = (_view(finding, finding.error_map) for finding in report.findings if finding.error_map is not None)
+    return tuple(islice(found, MOST_DRAWN))
 
 
 def _view(finding: Finding, drawn: ErrorMap) -> ErrorMapView:

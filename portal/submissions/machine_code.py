@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 from evaluator.contract import ContractError, EvaluationReport, Instruction, KernelCode, Mode, SourceBundle
 from evaluator.judging import kernel_code
 from evaluator.judging.call_advice import short
-from portal.catalog.highlighting import highlight_lines, language_of, visible
+from portal.catalog.highlighting import listings, visible
 from portal.submissions.timelines import KernelRow
 
 PER_PAGE = 1500
@@ -36,7 +36,7 @@ class KernelView:
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """Instructions of one source line that follow each other; `path` is "" and `html` None where no line is known.
+    """Instructions of one source line that follow each other; `path` is "" and `html` None where none is known.
 
     `is_own` is whether the line is the author's, so that the page of the submission has it.
     """
@@ -85,7 +85,7 @@ def passages(
     entries: Sequence[Instruction], *, files: Sequence[str], source: SourceBundle, start: int = 0
 ) -> list[Passage]:
     """The instructions from `start` on, as many as a page takes, each run of one line beside that line."""
-    lines = _Lines(source)
+    lines = {path: dict(listing.lines) for path, listing in listings(source).items()}
     groups: list[tuple[tuple[int, int], list[str]]] = []
     for entry in entries[start : start + PER_PAGE]:
         at = (entry.file, entry.line)
@@ -97,25 +97,9 @@ def passages(
     found = []
     for (file, line), texts in groups:
         path = files[file] if 0 <= file < len(files) else ""
-        html = lines.line(path, line)
+        html = lines.get(path, {}).get(line)
         found.append(Passage(path=path, line=line, html=html, is_own=html is not None, text=visible("\n".join(texts))))
     return found
-
-
-class _Lines:
-    """The highlighted lines of a submission's files."""
-
-    def __init__(self, source: SourceBundle) -> None:
-        self._texts = {file.path: file.text for file in source.files}
-        self._lines: dict[str, dict[int, SafeString]] = {}
-
-    def line(self, path: str, number: int) -> SafeString | None:
-        """One line; None where the submission has no such file or line."""
-        if path not in self._texts:
-            return None
-        if path not in self._lines:
-            self._lines[path] = dict(highlight_lines(self._texts[path], language=language_of(path)))
-        return self._lines[path].get(number)
 
 
 def data(report: EvaluationReport) -> dict[str, Any]:

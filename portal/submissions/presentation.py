@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from django.conf import settings
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from evaluator.contract import (
@@ -29,7 +30,7 @@ from evaluator.judging import driver_faults
 from evaluator.judging.verdicts import FACTS, Facts
 from portal import streams
 from portal.catalog import rooflines
-from portal.catalog.highlighting import highlight_lines, language_of
+from portal.catalog.highlighting import Listing, listings
 from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.spread import Series, timed_calls, times_spread
@@ -140,19 +141,26 @@ def _ordinal(number: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceView:
-    """One file of a submission, highlighted line by line."""
+    """One file of a submission and the lines of it that are marked."""
 
     path: str
-    lines: tuple[tuple[int, SafeString], ...]
+    listing: Listing
     marked: frozenset[int] = frozenset()
+
+    @property
+    def rows(self) -> SafeString:
+        """The lines as rows of a table: a template would take half a second for 10,000."""
+        form = '<tr id="{}-L{}"{}><td class="no">{}</td><td class="code">{}</td></tr>'
+        mark = SafeString(' class="is-marked"')
+        lines = self.listing.lines
+        rows = ((self.path, number, mark if number in self.marked else "", number, line) for number, line in lines)
+        return format_html_join("", form, rows)
 
 
 def source_views(bundle: SourceBundle, *, marks: Sequence[FailingLine] = ()) -> Iterator[SourceView]:
     """Every file of `bundle`, `solution.py` first, with the lines that a verdict is about."""
-    for file in sorted(bundle.files, key=lambda file: (file.path != SourceBundle.ENTRY, file.path)):
-        lines = tuple(highlight_lines(file.text, language=language_of(file.path)))
-        marked = frozenset(mark.line for mark in marks if mark.path == file.path)
-        yield SourceView(path=file.path, lines=lines, marked=marked)
+    for path, listing in listings(bundle).items():
+        yield SourceView(path=path, listing=listing, marked=frozenset(mark.line for mark in marks if mark.path == path))
 
 
 def live_context(live: LiveView) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import reference_rows
 from portal.catalog.queries import get_problem, switch
 from portal.refusals import Refusal
-from portal.submissions import actions, comparison, machine_code, queries, timelines
+from portal.submissions import actions, comparison, differences, machine_code, queries, timelines
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.pair_traffic import link_rows
@@ -104,7 +104,7 @@ def draft_changes(request: HttpRequest, slug: str) -> HttpResponse:
     kept = [file for file in last.source.files.files if file.path != SourceBundle.ENTRY]
     text = request.POST.get("source", "").replace("\r\n", "\n")
     draft = SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=text), *kept))
-    return render(request, "submissions/_diff.html", {"files": comparison.compare(last.source.files, draft)})
+    return render(request, "submissions/_diff.html", {"files": differences.compare(last.source.files, draft)})
 
 
 def _initial(request: HttpRequest, *, slug: str, default_profile: str) -> dict[str, str]:
@@ -187,13 +187,14 @@ def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluati
     earlier = comparison.previous_submission(submission, request.user)
     if earlier is None:
         return None
-    files = comparison.changes(*(queries.readable_source(request.user, one) for one in (earlier, submission)))
+    files = differences.changes(*(queries.readable_source(request.user, one) for one in (earlier, submission)))
     return {
         "submission": earlier,
         "evaluation": comparison.last_finished(earlier, profile=evaluation.profile),
         "files": files,
         "added": sum(file.added for file in files or ()),
         "removed": sum(file.removed for file in files or ()),
+        "is_partial": any(file.is_too_long for file in files or ()),
     }
 
 
@@ -228,7 +229,7 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     context |= {
         "old": old,
         "old_evaluation": before,
-        "files": comparison.changes(base, source),
+        "files": differences.changes(base, source),
         "times": comparison.time_pairs(before, newest),
         **_recorded(_reports(before, newest)),
     }

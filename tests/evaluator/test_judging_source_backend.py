@@ -3,7 +3,7 @@
 import pytest
 
 from evaluator.contract import Backend, SourceBundle, SourceFile
-from evaluator.judging.source_backend import shown_backend, shown_backends
+from evaluator.judging.source_backend import judged_as, shown_backends
 
 KERNEL = '''
 from utils.cuda_helpers import compile_cuda_extension
@@ -55,7 +55,7 @@ def test_a_kernel_in_a_file_of_its_own_shows_the_backend():
 
 def test_of_several_the_one_that_was_asked_for_counts_and_an_absent_one_never_does():
     both = bundle(TRITON + KERNEL)
-    assert shown_backend(both, asked=Backend.CUDA) is Backend.CUDA
-    assert shown_backend(both, asked=Backend.TRITON) is Backend.TRITON
-    assert shown_backend(bundle(KERNEL), asked=Backend.TRITON) is Backend.CUDA
-    assert shown_backend(bundle("x = 1\n"), asked=Backend.TRITON) is Backend.PYTORCH
+    assert judged_as(shown_backends(both), asked=Backend.CUDA) is Backend.CUDA
+    assert judged_as(shown_backends(both), asked=Backend.TRITON) is Backend.TRITON
+    assert judged_as(shown_backends(bundle(KERNEL)), asked=Backend.TRITON) is Backend.CUDA
+    assert judged_as(shown_backends(bundle("x = 1\n")), asked=Backend.TRITON) is Backend.PYTORCH

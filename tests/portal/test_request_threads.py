@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from portal.request_threads import RequestThreads
+from portal.request_threads import NotWanted, RequestThreads
 
 WAIT_S = 20
 
@@ -38,6 +38,16 @@ def test_a_call_sees_the_context_of_its_task_and_its_error_comes_back():
             await RequestThreads(1).run(view)
 
     in_a_loop_of_its_own(answer())
+
+
+def test_a_call_that_nobody_waits_for_any_more_does_not_begin():
+    async def answer() -> int:
+        threads = RequestThreads(1)
+        with pytest.raises(NotWanted):
+            await threads.run(threading.get_ident, unless=lambda: True)
+        return await threads.run(threading.get_ident)
+
+    assert in_a_loop_of_its_own(answer())
 
 
 def test_no_two_requests_share_a_thread_and_the_third_waits():

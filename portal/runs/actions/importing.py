@@ -11,8 +11,9 @@ from django.db import transaction
 
 from evaluator.contract import Backend, SourceBundle
 from evaluator.hardware import profiles
-from evaluator.judging.source_backend import shown_backend
+from evaluator.judging.source_backend import judged_as, shown_backends
 from portal.accounts.models import User
+from portal.helper import Helper
 from portal.nodes.queries import online_slots
 from portal.refusals import Refusal
 from portal.runs import uploads
@@ -21,6 +22,8 @@ from portal.runs.actions.creating import RunDeclaration, check_declaration, crea
 from portal.runs.models import Run, RunMode
 from portal.runs.solution_trees import FileMatcher, Matched, TreeName, Unmatched, tree_name
 from problems import registry
+
+_helper = Helper(seconds=5)  # an ordinary tree of 87 programs takes less than one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,10 +183,12 @@ def _programs(
     chosen: TreeChoices,
 ) -> Iterator[Program]:
     given = _known_backend("program_backend", chosen.program_backend) if chosen.program_backend else None
-    for match, member in matched:
-        text = uploads.read_member(archive, member).decode("utf-8", "surrogateescape")
-        bundle, digest, fault = uploads.judged_by_text({SourceBundle.ENTRY: text})
-        backend = given or (shown_backend(bundle, asked=asked) if bundle is not None else asked)
+    texts = (uploads.read_member(archive, member).decode("utf-8", "surrogateescape") for _, member in matched)
+    read = [uploads.judged_by_text({SourceBundle.ENTRY: text}) for text in texts]
+    bundles = [bundle for bundle, _, _ in read if bundle is not None]
+    shown = iter(() if given else _shown(bundles))
+    for (match, _), (bundle, digest, fault) in zip(matched, read, strict=True):
+        backend = given or (judged_as(next(shown), asked=asked) if bundle is not None else asked)
         attempt = uploads.NewAttempt(
             problem=match.problem,
             key=f"{match.problem}/0/0",
@@ -193,6 +198,19 @@ def _programs(
             backend=backend.value,
         )
         yield Program(match=match, backend=backend, attempt=attempt)
+
+
+def _shown(bundles: Sequence[SourceBundle]) -> list[tuple[Backend, ...]]:
+    """The backends that each text shows; raises Refusal where reading them all would take too long."""
+    found = _helper.each(shown_backends, bundles)
+    if len(found) < len(bundles):
+        raise Refusal(
+            field="program_backend",
+            value="",
+            message="Finding out what the programs are written in takes too long.",
+            remedy="Give the field program_backend, or try again when the site has less to do.",
+        )
+    return found
 
 
 def _known_backend(name: str, value: str) -> Backend:

@@ -3,7 +3,7 @@
 from django.urls import reverse
 
 from evaluator.contract import SCORE_RULE, SourceBundle, SourceFile, Verdict
-from portal.submissions.comparison import compare
+from portal.submissions.differences import compare
 from portal.submissions.models import Submission
 from tests.portal.pages import scenes
 

@@ -4,6 +4,8 @@ import io
 
 import pytest
 
+from portal.helper import Helper
+from portal.runs.actions import importing
 from portal.runs.models import Run
 from portal.runs.solution_trees import FileMatcher, Matched, TreeName, Unmatched, tree_name
 from problems import registry
@@ -148,6 +150,30 @@ def test_a_choice_that_says_nothing_is_refused_with_its_field(alices, pair):
     answer = alices.post("/api/v1/runs/import/preview/", tree(problems=pair), format="multipart")
     assert answer.status_code in (400, 422)
     assert answer.json()["errors"][0]["field"] == "problems"
+
+
+def test_programs_that_take_too_long_to_read_are_imported_as_what_is_said_of_them(alices, monkeypatch):
+    hurried = Helper(seconds=0.05)
+    monkeypatch.setattr(importing, "_helper", hurried)
+    content = "".join(f"x{number} = {number}\n" for number in range(30_000))
+
+    def preview(**others):
+        form = {"file": packed({f"{FOLDER}/1_allreduce.py": content}), "profile": "h200x8", **others}
+        return alices.post("/api/v1/runs/import/preview/", form, format="multipart")
+
+    refused = preview()
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "program_backend"
+    understood = preview(program_backend="triton").json()
+    assert understood["backends"] == {"triton": 1}
+    hurried._end()  # noqa: SLF001 - a web process leaves that to its own end
+
+
+@pytest.mark.parametrize("content", ["(" + "\n" * 400_000, "\n \n" * 100_000 + "(", "import " * 50_000 + "("])
+def test_a_program_that_is_no_python_is_read_in_one_pass(alices, content):
+    """Each within the usual budget: an expression that looks again from every line would take minutes."""
+    form = {"file": packed({f"{FOLDER}/1_allreduce.py": content}), "profile": "h200x8"}
+    assert alices.post("/api/v1/runs/import/preview/", form, format="multipart").status_code == 200
 
 
 def test_a_profile_that_cannot_judge_the_backend_is_said_before_the_import(alices):
