@@ -234,6 +234,15 @@ def test_codes_cannot_be_guessed_for_long(client, alice):
     assert answers[-1] == 429
 
 
+@pytest.mark.parametrize("address", ["sign-in/", "sign-up/", "password/", "again/"])
+def test_a_form_takes_a_password_at_its_own_address_wherever_it_is_shown(client, alice, address):
+    if address in ("password/", "again/"):
+        sign_in(client)
+    page = client.get(f"/accounts/{address}").content.decode()
+    forms = [form for form in re.findall(r"<form.*?</form>", page, re.DOTALL) if 'type="password"' in form]
+    assert [re.search(r'action="([^"]*)"', form)[1] for form in forms] == [f"/accounts/{address}"]
+
+
 def test_signing_in_gives_a_new_session(client, alice):
     client.get("/accounts/sign-in/")
     client.cookies["sessionid"] = "chosen-by-somebody-else"
