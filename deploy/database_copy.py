@@ -75,7 +75,9 @@ def backup(folder: Path, environment: dict[str, str], *, keep: int = 0) -> Path:
     path = folder / f"pkb-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.dump"
     draft = path.with_suffix(".draft")
     try:
-        _run(["pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={draft}"], environment)
+        # Without sessions: a copy that is stolen must not sign anybody in. People sign in again after a restore.
+        leave_out = "--exclude-table-data=django_session"
+        _run(["pg_dump", "--format=custom", "--no-owner", "--no-privileges", leave_out, f"--file={draft}"], environment)
         # Read back: a copy that cannot be listed would be found out on the worst of days.
         _run(["pg_restore", "--list", str(draft)], environment)
         _checksum_of(path).write_text(f"{_sha256(draft)}  {path.name}\n")

@@ -82,12 +82,17 @@ def address() -> tuple[str, int]:
 
 @contextmanager
 def only_one(data_dir: Path) -> Iterator[None]:
-    """Hold the lock of this installation's data.
+    """Hold the lock of this installation's data, which nobody else on the machine may read: its sessions sign in.
 
     Raises:
-        StartFailure: another `make run` holds it.
+        StartFailure: another `make run` holds it, or the folder is not ours.
     """
-    (data_dir / "run").mkdir(parents=True, exist_ok=True)
+    os.umask(0o077)
+    try:
+        (data_dir / "run").mkdir(parents=True, exist_ok=True)
+        data_dir.chmod(0o700)
+    except OSError as error:
+        raise StartFailure(f"{data_dir} cannot be made private ({error.strerror}); it must belong to you") from error
     with (data_dir / "run" / "lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

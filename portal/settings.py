@@ -139,8 +139,9 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
-    # Failed sign-ins are counted here: all processes have to see the same counters.
-    "attempts": env.cache_url("PKB_CACHE_URL", default="dbcache://attempts_cache"),
+    # Failed sign-ins are counted here: all processes have to see the same counters. Django keeps 300 rows unless told
+    # otherwise, and removes counters that still count when strangers make more.
+    "attempts": env.cache_url("PKB_CACHE_URL", default="dbcache://attempts_cache?max_entries=100000"),
 }
 
 AUTH_USER_MODEL = "accounts.User"
@@ -201,10 +202,15 @@ ACCOUNT_EMAIL_SUBJECT_PREFIX = "[ParallelKernelBench] "
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "http" if SITE_URL.startswith("http://") else "https"
 ACCOUNT_MAX_EMAIL_ADDRESSES = 2
 ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = False
+ACCOUNT_REAUTHENTICATION_REQUIRED = True  # before an address or a provider: a session left open is no way in for good
+ACCOUNT_FORMS = {"reset_password": "portal.accounts.forms.ResetPasswordForm"}
 MFA_ADAPTER = "portal.accounts.adapters.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
-MFA_FORMS = {"add_webauthn": "portal.accounts.forms.AddPasskeyForm"}
+MFA_FORMS = {
+    "add_webauthn": "portal.accounts.forms.AddPasskeyForm",
+    "activate_totp": "portal.accounts.forms.ActivateAppForm",
+}
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 MFA_TOTP_ISSUER = "ParallelKernelBench"
 # Browsers know passkeys for http://localhost, which stands for one's own machine.

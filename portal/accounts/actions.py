@@ -119,7 +119,7 @@ def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days:
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     with transaction.atomic():
         # The lock keeps two requests at once from both finding room for the last token.
-        User.objects.select_for_update().get(pk=user.pk)
+        lock_account(user)
         if user.tokens.filter(revoked_at=None, expires_at__gt=now).count() >= MAX_LIVE_TOKENS:
             raise Refusal(
                 field="",
@@ -143,17 +143,25 @@ def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days:
 def lock_account(user: User) -> None:
     """Lock the user's row until the transaction ends, so that no other request passes the checks that count rows.
 
+    Whoever deletes their account holds the same lock: what they asked for at the same time comes before, or is refused.
+
     Raises:
         TransactionManagementError: no transaction is open, so that nothing would be locked.
         User.DoesNotExist: the account is gone.
+        Refusal: its owner has deleted it (401).
     """
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError(f"the row of {user} was to be locked outside a transaction")
-    if _LOCK.row(pk=user.pk) is None:
+    row = _LOCK.row(pk=user.pk)
+    if row is None:
         raise User.DoesNotExist
+    if row[0] is not None:
+        raise _left(user)
 
 
-_LOCK = KeptStatement(lambda: User.objects.select_for_update().filter(pk=Given("pk", IntegerField())).values_list("pk"))
+_LOCK = KeptStatement(
+    lambda: User.objects.select_for_update().filter(pk=Given("pk", IntegerField())).values_list("left_at")
+)
 
 
 def revoke_token(token: ApiToken) -> None:
@@ -179,6 +187,8 @@ def authenticate(secret: str) -> ApiToken:
     if not token.is_live(now=now):
         expiry = f"{token.expires_at:%Y-%m-%d %H:%M} UTC"
         raise _unauthorized(token.prefix, f"The token expired at {expiry}.", "Create a new one on your account page.")
+    if token.user.left_at is not None:
+        raise _left(token.user)
     if not token.user.is_active:
         reason = f" Reason: {token.user.closed_because}" if token.user.closed_because else ""
         raise _unauthorized(token.prefix, f"The token's account is closed.{reason}", "Ask the operator of this site.")
@@ -212,6 +222,16 @@ _TOKEN = KeptStatement(
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _left(user: User) -> Refusal:
+    return Refusal(
+        field="user",
+        value=user.username,
+        message="This account was deleted.",
+        remedy="Sign up again if you want to come back.",
+        status=401,
+    )
 
 
 def _unauthorized(prefix: str, message: str, remedy: str) -> Refusal:

@@ -13,9 +13,11 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 
 from portal.accounts.models import User
 from portal.accounts.names import check_name
+from portal.accounts.operators import has_second_factor
 from portal.accounts.sign_up_codes import SignUp, sign_up_is
 from portal.accounts.throttle import client_address
 from portal.refusals import Refusal
@@ -43,6 +45,23 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
     def respond_user_inactive(self, request: HttpRequest, user: User) -> HttpResponse:
         """The page after signing in elsewhere to an account that operators closed."""
         return render(request, "account/account_inactive.html", {"closed_because": user.closed_because}, status=403)
+
+    def get_reauthentication_methods(self, user: User) -> list[dict[str, Any]]:
+        """Where a person shows again who they are: with their second factor, where they have one."""
+        ways: list[dict[str, Any]] = super().get_reauthentication_methods(user)
+        if user.is_authenticated and has_second_factor(user):
+            return [way for way in ways if way["id"] != "reauthenticate"]
+        return ways
+
+    def get_reset_password_from_key_url(self, key: str) -> str:
+        """The link in a mail, at this site's own name, whatever host the request named."""
+        return settings.SITE_URL + reverse(
+            "account_reset_password_from_key", kwargs=dict(zip(("uidb36", "key"), key.split("-", 1), strict=True))
+        )
+
+    def get_email_confirmation_url(self, request: HttpRequest, emailconfirmation: Any) -> str:  # noqa: ARG002
+        """As for a new password."""
+        return str(settings.SITE_URL + reverse("account_confirm_email", args=[emailconfirmation.key]))
 
     def get_client_ip(self, request: HttpRequest) -> str:
         """Where a request comes from, by the rule of all our limits."""

@@ -14,7 +14,7 @@ class AccountBackend(ModelBackend):
     def get_user(self, user_id: Any) -> User | None:
         """The user of a session, or None where the account is closed or gone."""
         user = super().get_user(user_id)
-        return as_proven(user) if isinstance(user, User) else None
+        return as_proven(user) if isinstance(user, User) and user.left_at is None else None
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
         """Whether the user has a permission of the admin; only operators have any."""

@@ -2,17 +2,22 @@
 
 from typing import Any
 
+from allauth.account.forms import ResetPasswordForm as AnyResetPasswordForm
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.forms import ActivateTOTPForm
+from allauth.mfa.totp.internal.auth import TOTP
 from allauth.mfa.webauthn.forms import AddWebAuthnForm
 from allauth.socialaccount.forms import SignupForm
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 
 from portal.accounts import actions, sign_up_codes
 from portal.accounts.models import ApiToken, TokenScope, User
-from portal.accounts.names import MAX_NAME
+from portal.accounts.names import MAX_NAME, name_taken
 from portal.accounts.sign_up_codes import SignUp, sign_up_is
 from portal.refusals import Refusal
 
@@ -113,9 +118,12 @@ class SocialSignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no type
 
     def save(self, request: HttpRequest) -> User:
         """The new account; raises Refusal if another request took the name or the code first."""
-        with transaction.atomic():
-            user: User = super().save(request)
-            sign_up_codes.use(self.cleaned_data.get("code", ""), by=user)
+        try:
+            with transaction.atomic():
+                user: User = super().save(request)
+                sign_up_codes.use(self.cleaned_data.get("code", ""), by=user)
+        except IntegrityError as error:
+            raise name_taken(self.cleaned_data["username"]) from error
         return user
 
 
@@ -154,6 +162,27 @@ class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["new_password1"].help_text = "At least 8 characters, not a common one."
+
+
+class ResetPasswordForm(AnyResetPasswordForm):  # type: ignore[misc]  # allauth has no types
+    """A link to a new password goes to confirmed addresses alone: whoever typed another may not be its owner."""
+
+    def clean_email(self) -> str:
+        """The address; who gets a mail is in `users`."""
+        email: str = super().clean_email()
+        confirmed = EmailAddress.objects.filter(email=email.lower(), verified=True).values_list("user", flat=True)
+        self.users = [user for user in self.users if user.pk in confirmed]
+        return email
+
+
+class ActivateAppForm(ActivateTOTPForm):  # type: ignore[misc]  # allauth has no types
+    """allauth's form; the code that turns the app on does not sign in as well."""
+
+    def clean_code(self) -> str:
+        """The code, used up."""
+        code: str = super().clean_code()
+        TOTP(Authenticator(user=self.user))._mark_code_used(code)  # noqa: SLF001 - allauth has no other name for it
+        return code
 
 
 class AddPasskeyForm(AddWebAuthnForm):  # type: ignore[misc]  # allauth has no types

@@ -6,6 +6,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
+from portal.accounts.actions import lock_account
 from portal.accounts.models import Invitation, InvitationState, Membership, Organisation, Role, User
 from portal.accounts.organisations import require_owner
 from portal.refusals import Refusal
@@ -77,6 +78,7 @@ def invite(organisation: Organisation, *, username: str, role: str, by: User) ->
 def accept(invitation: Invitation, *, by: User) -> Membership:
     """Belong to what one is invited to. Raises Refusal (404, 409)."""
     with transaction.atomic():
+        lock_account(by)
         _lock(invitation.organisation)
         _end(invitation, InvitationState.ACCEPTED, invited=by)
         invitation.refresh_from_db(fields=["role"])  # it may have been offered anew since it was read

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
 
@@ -26,7 +27,7 @@ class User(AbstractUser):
     such an object leaves as they are in the database.
     """
 
-    look = models.CharField(max_length=150, blank=True, editable=False, db_index=True)
+    look = models.CharField(max_length=150, unique=True, editable=False)
     left_at = models.DateTimeField(
         null=True,
         blank=True,
@@ -47,6 +48,12 @@ class User(AbstractUser):
 
     def __str__(self) -> str:
         return self.username
+
+    def clean(self) -> None:
+        """Refuse, in the admin's form, a name that looks like another's."""
+        super().clean()
+        if User.objects.filter(look=look_of(self.username)).exclude(pk=self.pk).exists():
+            raise ValidationError("This name looks like that of another account. Choose another.")
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Keep `look` with the name, and the stored rights of who is not proven."""

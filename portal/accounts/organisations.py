@@ -5,6 +5,7 @@ import re
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
+from portal.accounts.actions import lock_account
 from portal.accounts.models import Invitation, InvitationState, Membership, Organisation, Role, User
 from portal.refusals import Refusal
 
@@ -78,6 +79,20 @@ def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
             message="The name is empty or cannot be displayed.",
             remedy="Give the organisation a name.",
         )
+    try:
+        with transaction.atomic():
+            lock_account(owner)
+            _check_room(owner, slug)
+            organisation = Organisation.objects.create(slug=slug, name=name.strip()[:120], sponsor=owner)
+            Membership.objects.create(organisation=organisation, user=owner, role=Role.OWNER)
+    except IntegrityError as error:
+        raise Refusal(
+            field="slug", value=slug, message="This short name is taken.", remedy="Choose another.", status=409
+        ) from error
+    return organisation
+
+
+def _check_room(owner: User, slug: str) -> None:
     if owner.memberships.filter(role=Role.OWNER).count() >= MAX_OWNED:
         raise Refusal(
             field="slug",
@@ -86,15 +101,6 @@ def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
             remedy="Use an organisation that you own.",
             status=409,
         )
-    try:
-        with transaction.atomic():
-            organisation = Organisation.objects.create(slug=slug, name=name.strip()[:120], sponsor=owner)
-            Membership.objects.create(organisation=organisation, user=owner, role=Role.OWNER)
-    except IntegrityError as error:
-        raise Refusal(
-            field="slug", value=slug, message="This short name is taken.", remedy="Choose another.", status=409
-        ) from error
-    return organisation
 
 
 def homes_of(user: User) -> QuerySet[Organisation]:

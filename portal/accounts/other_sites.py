@@ -5,6 +5,8 @@ from functools import wraps
 from typing import Any
 
 import requests
+from allauth.account.decorators import reauthentication_required
+from allauth.account.internal.flows.reauthentication import STATE_SESSION_KEY
 from allauth.socialaccount.models import SocialApp
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
@@ -21,6 +23,7 @@ def to_other_site(view: View) -> View:
     """A provider's sign-in, which goes there by a page of ours: our policy forbids forms to end at other sites."""
 
     @never_cache
+    @reauthentication_required(enabled=lambda request: request.GET.get("process") == "connect")  # type: ignore[untyped-decorator]
     @wraps(view)
     def leave(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         response = _asked(view, request, *args, **kwargs)
@@ -38,7 +41,11 @@ def returning_from(view: View) -> View:
     @never_cache
     @wraps(view)
     def come_back(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        return _asked(view, request, *args, **kwargs)
+        response = _asked(view, request, *args, **kwargs)
+        # An account there that was to be added is not kept until the reader shows again who they are: a stranger at an
+        # open session may have left theirs.
+        request.session.pop(STATE_SESSION_KEY, None)
+        return response
 
     return come_back
 

@@ -14,6 +14,7 @@ from allauth.socialaccount.providers.google import views as google
 from allauth.socialaccount.providers.openid_connect import views as oidc
 from django.contrib.auth import views as auth
 from django.urls import path, re_path
+from django.views.decorators.cache import never_cache
 
 from portal.accounts import views
 from portal.accounts.other_sites import returning_from, to_other_site, where_mail_is_set_up
@@ -38,7 +39,7 @@ _mail = [
     path("password/reset/sent/", account.password_reset_done, name="account_reset_password_done"),
     re_path(
         r"^password/reset/(?P<uidb36>[0-9A-Za-z]+)-(?P<key>.+)/$",
-        limited("code", CODES)(account.password_reset_from_key),
+        limited("code", CODES)(views.NewPasswordByMail.as_view()),
         name="account_reset_password_from_key",
     ),
     path("password/reset/done/", account.password_reset_from_key_done, name="account_reset_password_from_key_done"),
@@ -53,10 +54,10 @@ _second_factor = [
     path("sign-in/code/", limited("code", CODES)(mfa.authenticate), name="mfa_authenticate"),
     path("sign-in/passkey/", passkeys.login_webauthn, name="mfa_login_webauthn"),
     path("security/", mfa.index, name="mfa_index"),
-    path("security/app/", limited("code", CODES)(totp.activate_totp), name="mfa_activate_totp"),
+    path("security/app/", never_cache(limited("code", CODES)(totp.activate_totp)), name="mfa_activate_totp"),
     path("security/app/remove/", totp.deactivate_totp, name="mfa_deactivate_totp"),
-    path("security/codes/", recovery.view_recovery_codes, name="mfa_view_recovery_codes"),
-    path("security/codes/new/", recovery.generate_recovery_codes, name="mfa_generate_recovery_codes"),
+    path("security/codes/", never_cache(recovery.view_recovery_codes), name="mfa_view_recovery_codes"),
+    path("security/codes/new/", never_cache(recovery.generate_recovery_codes), name="mfa_generate_recovery_codes"),
     path("security/codes/download/", recovery.download_recovery_codes, name="mfa_download_recovery_codes"),
     path("security/passkeys/", passkeys.list_webauthn, name="mfa_list_webauthn"),
     path("security/passkeys/new/", passkeys.add_webauthn, name="mfa_add_webauthn"),

@@ -1,15 +1,20 @@
 """Limits on password tries, and on the other forms that strangers may send.
 
-Failures are counted per account and address, per address and per account, each within a window that begins with the
-first of them. An account has by far the largest allowance of its own, so that a stranger cannot lock its owner out by
-guessing from elsewhere. The counters live in the cache `attempts`, which all processes of the site share.
+Wrong passwords are counted per account and address, per address and per account, each within a window that begins with
+the first of them. A device on which somebody has signed in to the account counts by itself: strangers who use up what
+the account has for all others do not lock its owner out there. The counters live in the cache `attempts`, which all
+processes of the site share.
+
+A try is counted before the password is looked at and given back if it was right. It takes one of the limit's places,
+which the cache gives to one request alone, so that many requests at once are not more tries.
 """
 
 import hashlib
 import ipaddress
+import secrets
 import time
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -17,6 +22,7 @@ from typing import Any
 from django.conf import settings
 from django.core.cache import caches
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 
 from portal.accounts.models import User
 from portal.refusals import Refusal
@@ -41,31 +47,43 @@ CODES = Limit(failures=20, window_s=5 * 60)
 """Codes of a second factor, recovery codes and passwords asked for again, by one account or from one address."""
 
 
-def seconds_to_wait(username: str, address: str) -> int:
-    """How long this address may not try this account any more; 0 where it may."""
-    now = time.time()
-    counters = caches["attempts"].get_many([key for key, _ in _keys(username, address)])
-    waits = [
-        int(counters[key][1] + limit.window_s - now) + 1
-        for key, limit in _keys(username, address)
-        if key in counters and counters[key][0] >= limit.failures
-    ]
-    return max([0, *waits])
+KNOWN_DEVICE = "known_device"
+"""The cookie of a browser on which somebody has signed in, which is sent to the page where one signs in alone."""
+_DEVICE_DAYS = 180
 
 
-def note_failure(username: str, address: str) -> None:
-    """Count a wrong password."""
-    now = time.time()
-    cache = caches["attempts"]
-    for key, limit in _keys(username, address):
-        count, since = cache.get(key, (0, now))
-        cache.set(key, (count + 1, since), timeout=max(1, since + limit.window_s - now))
+@dataclass(frozen=True)
+class Tried:
+    """One try, counted; or the limit that has no room for it, and how long that lasts."""
+
+    places: tuple[str, ...] = ()
+    refused_by: Limit | None = None
+    wait_s: int = 0
 
 
-def forget(username: str, address: str) -> None:
-    """The right password was given: reset this address and account."""
-    (pair, _), *_ = _keys(username, address)
-    caches["attempts"].delete(pair)
+def try_password(request: HttpRequest, username: str) -> Tried:
+    """Count a try of a password before it is looked at."""
+    return _claim(_password_counters(request, username))
+
+
+def was_right(tried: Tried, request: HttpRequest, username: str) -> None:
+    """The password was right: nothing was tried, and this address begins anew with this account."""
+    (pair, _), *_ = _password_counters(request, username)
+    caches["attempts"].delete_many([*tried.places, pair])
+
+
+def remember_device(response: HttpResponse, username: str) -> None:
+    """Let the browser prove from now on that somebody has signed in to this account on it."""
+    response.set_signed_cookie(
+        KNOWN_DEVICE,
+        f"{_key('device', _folded(username))}.{secrets.token_hex(8)}",
+        salt=KNOWN_DEVICE,
+        max_age=_DEVICE_DAYS * 86_400,
+        path=reverse("accounts:sign-in"),
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
 
 
 View = Callable[..., HttpResponse]
@@ -87,18 +105,37 @@ def limited(name: str, limit: Limit) -> Callable[[View], View]:
 
 
 def _take(name: str, limit: Limit, request: HttpRequest) -> None:
-    now, cache = time.time(), caches["attempts"]
-    keys = [_key(name, "address", _household(client_address(request)))]
+    counters = [(_key(name, "address", _household(client_address(request))), limit)]
     # At the second factor the user is not signed in yet: allauth's session says whose password was right.
     pending = request.session.get("account_login") or {}
     account = request.user.pk if isinstance(request.user, User) else pending.get("user_pk")
     if account is not None:
-        keys.append(_key(name, "account", str(account)))
-    for key in keys:
-        count, since = cache.get(key, (0, now))
-        if count >= limit.failures:
-            raise _too_many(int(since + limit.window_s - now) + 1)
-        cache.set(key, (count + 1, since), timeout=max(1, since + limit.window_s - now))
+        counters.append((_key(name, "account", str(account)), limit))
+    tried = _claim(counters)
+    if tried.refused_by is not None:
+        raise _too_many(tried.wait_s)
+
+
+def _claim(counters: Sequence[tuple[str, Limit]]) -> Tried:
+    """One free place under each counter, or none under any."""
+    cache, places = caches["attempts"], list[str]()
+    for key, limit in counters:
+        now = time.time()
+        since = cache.get(key)
+        if since is None:
+            cache.add(key, now, timeout=limit.window_s)
+            since = cache.get(key, now)
+        left_s = max(1, int(since + limit.window_s - now) + 1)
+        all_places = [f"{key}{since}{number}" for number in range(limit.failures)]
+        taken = cache.get_many(all_places)
+        # `add` succeeds for one request alone, in every cache of Django's; its `incr` does not count all in a database.
+        free = (place for place in all_places if place not in taken)
+        place = next((place for place in free if cache.add(place, 1, timeout=left_s)), None)
+        if place is None:
+            cache.delete_many(places)
+            return Tried(refused_by=limit, wait_s=left_s)
+        places.append(place)
+    return Tried(places=tuple(places))
 
 
 def _too_many(wait_s: int) -> Refusal:
@@ -121,15 +158,20 @@ def client_address(request: HttpRequest) -> str:
     return str(forwarded[-min(proxies, len(forwarded))])
 
 
-def _keys(username: str, address: str) -> tuple[tuple[str, Limit], ...]:
-    # As the form reads names: else every letter's other writings would be a fresh allowance for the same account.
-    name = unicodedata.normalize("NFKC", username).strip().casefold()
-    address = _household(address)
+def _password_counters(request: HttpRequest, username: str) -> tuple[tuple[str, Limit], ...]:
+    name, address = _folded(username), _household(client_address(request))
+    kept = request.get_signed_cookie(KNOWN_DEVICE, default="", salt=KNOWN_DEVICE, max_age=_DEVICE_DAYS * 86_400)
+    device = kept if kept.startswith(f"{_key('device', name)}.") else ""
     return (
         (_key("pair", name, address), PAIR),
         (_key("address", address), ADDRESS),
-        (_key("account", name), ACCOUNT),
+        (_key("account", name, device), ACCOUNT),
     )
+
+
+def _folded(username: str) -> str:
+    """The name as the form reads it: else every letter's other writings would be a fresh allowance for one account."""
+    return unicodedata.normalize("NFKC", username).strip().casefold()
 
 
 def _household(address: str) -> str:
@@ -138,9 +180,11 @@ def _household(address: str) -> str:
         found = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
-        return str(ipaddress.ip_network((int(found), 64), strict=False))
-    return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:  # how a socket for both names a visitor by IPv4
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((int(found), 64), strict=False))
 
 
 def _key(*parts: str) -> str:

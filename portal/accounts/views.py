@@ -8,6 +8,7 @@ from typing import Any
 from allauth.account.decorators import reauthentication_required
 from allauth.account.internal.flows.login import perform_password_login
 from allauth.account.models import Login
+from allauth.account.views import PasswordResetFromKeyView
 from allauth.socialaccount.adapter import get_adapter
 from django.conf import settings
 from django.contrib import messages
@@ -26,7 +27,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.accounts import actions, memberships, queries, throttle
 from portal.accounts.forms import FirstPasswordForm, NewPasswordForm, SignInForm, SignUpForm, TokenForm
-from portal.accounts.identity import signed_in
+from portal.accounts.identity import shown_again, signed_in
 from portal.accounts.operators import has_second_factor
 from portal.accounts.sign_up_codes import SignUp, sign_up_is
 
@@ -51,30 +52,43 @@ class SignIn(LoginView):
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Sign in, or say when to try again: 429 with Retry-After, without looking at the password."""
         username = request.POST.get("username", "")
-        wait_s = throttle.seconds_to_wait(username, throttle.client_address(request))
-        if not wait_s:
+        self._tried = throttle.try_password(request, username)
+        if self._tried.refused_by is None:
             return super().post(request, *args, **kwargs)
         # The name stays in its field, the password does not; a bound form would look at the password.
         form = self.authentication_form(request, initial={"username": username})
-        context = {"form": form, "next": self.get_redirect_url(), "wait_s": wait_s, **ways_in(request)}
+        context = {
+            "form": form,
+            "next": self.get_redirect_url(),
+            "wait_s": self._tried.wait_s,
+            "is_elsewhere": self._tried.refused_by is throttle.ACCOUNT,
+            **ways_in(request),
+        }
         response = render(request, "accounts/sign_in.html", context, status=429)
-        response["Retry-After"] = str(wait_s)
+        response["Retry-After"] = str(self._tried.wait_s)
         return response
-
-    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
-        """Count the failure and show the form again."""
-        throttle.note_failure(self.request.POST.get("username", ""), throttle.client_address(self.request))
-        return super().form_invalid(form)
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         """Sign in, or ask for the second factor first."""
-        throttle.forget(self.request.POST.get("username", ""), throttle.client_address(self.request))
         user = form.get_user()
+        throttle.was_right(self._tried, self.request, user.username)
         onwards = Login(user=user, redirect_url=self.get_success_url())
         response: HttpResponse = perform_password_login(self.request, {"username": user.username}, onwards)
+        throttle.remember_device(response, user.username)
         return response
 
 
+class NewPasswordByMail(PasswordResetFromKeyView):  # type: ignore[misc]  # allauth has no types
+    """allauth's view; who reads the account's mail signs in on this device, whatever strangers try meanwhile."""
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        """Set the password."""
+        response: HttpResponse = super().form_valid(form)
+        throttle.remember_device(response, self.reset_user.username)
+        return response
+
+
+@method_decorator(throttle.limited("code", throttle.CODES), name="dispatch")
 class NewPassword(PasswordChangeView):
     """Django's view; who has no password yet makes the first one, after showing again who they are."""
 
@@ -88,11 +102,7 @@ class NewPassword(PasswordChangeView):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """A session that was left open may not give an account a password that it never had."""
         if request.user.is_authenticated and not request.user.has_usable_password():
-            again = method_decorator(reauthentication_required)
-            return again(type(self)._checked)(self, request, *args, **kwargs)  # noqa: SLF001 - our own
-        return super().dispatch(request, *args, **kwargs)
-
-    def _checked(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            return shown_again(super().dispatch)(request, *args, **kwargs)
         return super().dispatch(request, *args, **kwargs)
 
 
@@ -114,6 +124,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         )
         onwards = Login(user=user, redirect_url=wanted if is_ours else reverse("explorer:problems"))
         response: HttpResponse = perform_password_login(request, {"username": user.username}, onwards)
+        throttle.remember_device(response, user.username)
         return response
     context = {"form": form, "next": wanted if is_ours else "", **ways_in(request)}
     if sign_up_is() is SignUp.CLOSED:
@@ -124,6 +135,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @login_required
+@reauthentication_required(enabled=lambda request: request.method == "POST")  # type: ignore[untyped-decorator]
 def profile(request: HttpRequest) -> HttpResponse:
     """The account with its tokens; a new token's secret is shown in this one response and never again."""
     user = signed_in(request)

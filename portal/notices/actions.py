@@ -7,6 +7,7 @@ from datetime import timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from portal.accounts.actions import lock_account
 from portal.accounts.models import User
 from portal.notices import mailing
 from portal.notices.models import Channel, Form, Message, MessageState, NoticeKind
@@ -34,8 +35,7 @@ def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> Cha
     else:
         address_of(url)
     with transaction.atomic():
-        # The account's row is locked: two concurrent requests cannot both add the last channel.
-        User.objects.select_for_update().only("pk").get(pk=user.pk)
+        lock_account(user)  # two requests at once cannot both add the last channel
         kept = user.channels.filter(removed_at=None)
         if kept.filter(form=form, url=url).exists():
             raise _conflict(

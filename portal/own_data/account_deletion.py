@@ -15,6 +15,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from evaluator.contract import SourceBundle, SourceFile
+from portal.accounts.actions import lock_account
 from portal.accounts.models import Invitation, InvitationState, Membership, Role, User
 from portal.notices.models import Channel
 from portal.ranking.models import Record, Standing
@@ -43,11 +44,14 @@ def delete_account(user: User, *, entries: Entries) -> None:
     Raises:
         Refusal: it is an operator's, or the only owner's of an organisation with other members (409).
     """
-    _check_may_delete(user)
+    _check_may_delete(User.objects.get(pk=user.pk))
     _cancel_all(user)
     with transaction.atomic():
-        locked = User.objects.select_for_update().get(pk=user.pk)
+        # What takes the same lock (a submission, a token) came before and is found here, or is refused afterwards.
+        lock_account(user)
+        locked = User.objects.get(pk=user.pk)
         _check_may_delete(locked)
+        _cancel_all(locked)
         _leave_organisations(locked)
         _close_ways_in(locked)
         _empty(_own(locked) if entries is Entries.REMOVE else _private(locked))
@@ -55,8 +59,7 @@ def delete_account(user: User, *, entries: Entries) -> None:
 
 
 def _check_may_delete(user: User) -> None:
-    stored = User.objects.get(pk=user.pk)
-    if stored.is_staff or stored.is_superuser:
+    if user.is_staff or user.is_superuser:
         raise _not_yet(
             user, "An operator's account cannot be deleted.", "Ask another operator to remove its operator's rights."
         )

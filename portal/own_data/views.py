@@ -10,7 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.accounts import throttle
-from portal.accounts.identity import signed_in
+from portal.accounts.identity import shown_again, signed_in
 from portal.own_data.collecting import archive_of
 from portal.own_data.forms import DeleteAccountForm
 
@@ -20,6 +20,7 @@ ARCHIVES = throttle.Limit(failures=10, window_s=60 * 60)
 @require_POST
 @never_cache
 @login_required
+@reauthentication_required  # type: ignore[untyped-decorator]  # allauth has no types
 @throttle.limited("archive", ARCHIVES)
 def archive(request: HttpRequest) -> HttpResponse:
     """Everything of the reader's account as one file."""
@@ -30,7 +31,7 @@ def archive(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @login_required
-@reauthentication_required  # type: ignore[untyped-decorator]  # allauth has no types
+@shown_again
 def leave(request: HttpRequest) -> HttpResponse:
     """Delete the reader's account."""
     form = DeleteAccountForm(request.POST or None, user=signed_in(request))

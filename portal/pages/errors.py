@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import DisallowedHost, RequestDataTooBig, TooManyFilesSent
@@ -10,6 +11,7 @@ from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
+from django_htmx.middleware import HtmxDetails
 
 from evaluator import logs
 from portal.database_away import RETRY_AFTER_S, is_database_away
@@ -50,6 +52,13 @@ def refusal_page(request: HttpRequest, refusal: Refusal) -> HttpResponse:
         remedy=refusal.remedy,
         retry_after_s=refusal.retry_after_s,
     )
+
+
+def signed_out(request: HttpRequest) -> HttpResponse:
+    """401 for a part of a page: a link that leads by signing in back to the page, where the browser keeps the draft."""
+    # Without the query: a page that was asked for by it (`?from=`) shows that instead of the draft.
+    context = {"next": urlsplit(HtmxDetails(request).current_url_abs_path or "").path}
+    return render(request, "errors/_signed_out.html", context, status=401)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

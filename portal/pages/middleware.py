@@ -3,13 +3,17 @@
 import io
 import logging
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django_htmx.middleware import HtmxDetails
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
 from portal.database_away import is_database_away
-from portal.pages.errors import database_away_page, refusal_page
+from portal.pages.errors import database_away_page, refusal_page, signed_out
 from portal.refusals import Refusal
 
 _log = logging.getLogger(__name__)
@@ -55,14 +59,21 @@ class PermissionsPolicyMiddleware:
 
 
 class RefusalMiddleware:
-    """Shows the designed page for a refused request, with the sentence that says what to do instead."""
+    """Shows the designed page for a refused request, with the sentence that says what to do instead.
+
+    A script whose reader is signed out gets 401 with a link in place of the page where one signs in: that page's form
+    belongs into no other.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Pass the request on."""
-        return self._get_response(request)
+        response = self._get_response(request)
+        if HtmxDetails(request) and urlsplit(response.get("Location", "")).path == reverse(settings.LOGIN_URL):
+            return signed_out(request)
+        return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """The page for a refusal; None leaves any other exception to Django."""

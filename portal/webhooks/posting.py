@@ -20,8 +20,23 @@ WHOLE_TRY_S = 20.0
 """How long one try may take in all: an answer that trickles in never runs into the time limit of a single read."""
 _TIMEOUT_S = 10.0
 _ANSWER_BYTES = 1024
-_EMBEDS_IPV4 = tuple(ipaddress.ip_network(block) for block in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "::/96"))
-"""Networks whose addresses lead to an IPv4 address written in them, which may be a private one."""
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All of IPv6 that IANA has given out for hosts of the public internet."""
+_SPECIAL = tuple(
+    ipaddress.ip_network(block)
+    for block in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"),
+        *("192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24"),
+        *("198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        *("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"),
+    )
+)
+"""Every block of IANA's special-purpose address registries that lies in `_UNICAST` or in IPv4, and IPv4's multicast.
+
+Source: iana.org/assignments/iana-ipv4-special-registry as of 4 September 2020, and iana-ipv6-special-registry as of
+9 October 2025. Python's own table is older. Blocks whose addresses can be reached (anycast of a protocol, AS112) are in
+the list too: nobody's webhook is there.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +117,12 @@ def _resolved(host: str, port: int) -> str:
 def is_public(address: str) -> bool:
     """Whether an IP address is one host of the public internet, written plainly."""
     found = ipaddress.ip_address(address)
-    if isinstance(found, ipaddress.IPv6Address) and (found.is_site_local or any(found in net for net in _EMBEDS_IPV4)):
-        return False
-    return found.is_global and not found.is_multicast
+    if isinstance(found, ipaddress.IPv6Address):
+        # An interface of ISATAP leads to the IPv4 address in its last half, which may be a private one.
+        is_isatap = int(found) >> 32 & 0xFDFF_FFFF == 0x5EFE
+        if found not in _UNICAST or found.scope_id is not None or is_isatap:
+            return False
+    return not any(found in block for block in _SPECIAL)
 
 
 class _Pinned(http.client.HTTPConnection):

@@ -124,7 +124,8 @@
   mark(form.dataset.marks);
   const verdict = document.getElementById("verdict");
   document.addEventListener("htmx:beforeSwap", (event) => {
-    if (event.detail.target !== verdict) return;
+    const { target } = event.detail;
+    if (target !== verdict && target.id !== "changes") return;
     // Some refusals are whole pages, such as that of a body that is too large: their words belong below the editor.
     if (/^\s*<!doctype/i.test(event.detail.serverResponse)) event.detail.selectOverride = "#main .wrap > *";
     if (event.detail.xhr.status >= 400 && event.detail.xhr.status < 500) Object.assign(event.detail, { shouldSwap: true, isError: false });

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Visit, sign_up
+from tests.browser.conftest import PASSWORD, Visit, sign_up
 from tests.browser.looks import problems_here
 from tests.browser.test_journey import RIGHT, VERDICT_MS, assert_never_left, stay_on, write
 
@@ -61,6 +61,24 @@ def test_a_draft_survives_leaving_and_can_be_discarded(visit: Visit) -> None:
     expect(page.locator(".cm-content")).not_to_contain_text("total = tensor.clone()")
     page.goto(DESK)
     expect(page.locator(".cm-content")).not_to_contain_text("total = tensor.clone()")
+
+
+def test_a_session_that_ended_meanwhile_costs_no_draft_and_takes_no_password(visit: Visit) -> None:
+    page = visit().page
+    name = sign_up(page, "lena")
+    page.goto(DESK)
+    write(page, RIGHT)
+    expect(page.locator("#desk-form")).to_have_attribute("data-draft", "kept")
+    page.context.clear_cookies(name="sessionid")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    verdict = page.locator("#verdict")
+    expect(verdict.get_by_role("alert")).to_contain_text("You are signed out. Sign in (your draft is kept).")
+    expect(verdict.locator("form")).to_have_count(0)
+    verdict.get_by_role("link", name="Sign in").click()
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("main").get_by_role("button", name="Sign in", exact=True).click()
+    expect(page.locator(".cm-content")).to_contain_text("total = tensor.clone()")
 
 
 def test_the_desk_shows_what_changed_since_the_last_submission(visit: Visit) -> None:

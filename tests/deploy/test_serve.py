@@ -35,6 +35,14 @@ def test_a_taken_port_is_named_before_anything_is_made(tmp_path: Path) -> None:
     assert not (tmp_path / "env").exists()
 
 
+def test_nobody_else_on_the_machine_reads_the_sites_data(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        serve(tmp_path, PORT=str(taken.getsockname()[1]))
+    for path in (tmp_path, tmp_path / "run", tmp_path / "run" / "lock"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
 @pytest.mark.parametrize("port", ["eighty", "0", "65536", "-1"])
 def test_a_port_that_is_none_is_refused(tmp_path: Path, port: str) -> None:
     ended = serve(tmp_path, PORT=port)

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.message import EmailMessage
 from typing import Any
@@ -47,7 +47,14 @@ def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
             return
 
 
-def there_and_back(client: Client, start: str, *, subject: str, action: str = "authorize") -> Any:
+def there_and_back(
+    client: Client,
+    start: str,
+    *,
+    subject: str,
+    action: str = "authorize",
+    before_back: Callable[[], None] = lambda: None,
+) -> Any:
     """Sign in at the provider as `subject`, beginning with the button at `start`; the site's answer to who returns."""
     page = client.post(start).content.decode()
     address = re.search(r'http-equiv="refresh" content="0; url=([^"]+)"', page)
@@ -57,6 +64,7 @@ def there_and_back(client: Client, start: str, *, subject: str, action: str = "a
     assert answer.status_code in (302, 303), answer.text
     back = httpx.URL(answer.headers["Location"])
     assert back.host == "testserver"
+    before_back()
     return client.get(back.raw_path.decode())
 
 

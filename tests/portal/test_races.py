@@ -3,12 +3,17 @@
 import threading
 
 import pytest
+from django.core.cache import caches
 from django.db import connection
+from django.test import Client
 
+from portal.accounts import actions as accounts
 from portal.accounts.models import User
+from portal.accounts.organisations import MAX_OWNED, create_organisation
 from portal.dispatcher.dispatching import dispatch_once
 from portal.dispatcher.sweeping import sweep
 from portal.nodes.models import Node, Slot
+from portal.own_data.account_deletion import Entries, delete_account
 from portal.ranking.models import Board, Standing
 from portal.refusals import Refusal
 from portal.submissions import actions
@@ -158,3 +163,43 @@ def test_of_two_quarantines_at_once_one_is_refused_and_of_two_flags_too(alice, b
     for act, by in ((actions.quarantine, operator), (actions.flag, bob)):
         results = at_once(*[lambda act=act, by=by: act(submission, reason="It caches.", by=by)] * 2)
         assert [result.status for result in results if isinstance(result, Refusal)] == [409]
+
+
+@pytest.mark.parametrize("round_", range(3))
+def test_nothing_that_was_asked_for_at_once_outlives_a_deleted_account(alice, round_):
+    secrets = at_once(
+        lambda: delete_account(alice, entries=Entries.KEEP),
+        *[lambda: accounts.create_token(alice, name="late", scopes=["read"], lifetime_days=1)] * 4,
+        *[lambda number=number: submit(alice, files=bundle(f"{SOLUTION}# {number}\n")) for number in range(4)],
+    )[1:5]
+    assert not alice.tokens.exists()
+    assert not Evaluation.objects.filter(state__in=State.unfinished()).exists()
+    for made in secrets:
+        refused = made if isinstance(made, Refusal) else at_once(lambda made=made: accounts.authenticate(made[1]))[0]
+        assert refused.status == 401
+
+
+def test_of_sign_ups_at_once_under_one_look_one_makes_an_account():
+    names = ["racer", "RACER", "rac3r", "ra.cer"]
+    at_once(*[lambda name=name: accounts.sign_up(username=name, password="a long pass phrase") for name in names])
+    assert User.objects.filter(look="racer").count() == 1
+
+
+def test_the_last_organisation_that_somebody_may_own_is_made_once(alice):
+    made = at_once(
+        *[
+            lambda number=number: create_organisation(alice, slug=f"lab-{number}", name="Lab")
+            for number in range(MAX_OWNED + 4)
+        ]
+    )
+    assert sum(isinstance(each, Refusal) for each in made) == 4
+    assert alice.memberships.count() == MAX_OWNED
+
+
+def test_wrong_passwords_sent_at_once_are_no_more_tries_than_one_after_the_other(alice, settings):
+    caches["attempts"].clear()
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
+    wrong = {"username": "alice", "password": "wrong"}
+    answers = at_once(*[lambda: Client().post("/accounts/sign-in/", wrong).status_code] * 12)
+    assert sorted(answers) == [200] * 6 + [429] * 6

@@ -11,10 +11,12 @@ import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value, yield_hotp_counters_from_time
 from allauth.socialaccount.models import SocialAccount
-from django.core.cache import cache
+from django.conf import settings
+from django.core.cache import cache, caches
+from django.test import Client
 from django.utils import timezone
 
-from portal.accounts import actions, sign_up_codes
+from portal.accounts import actions, sign_up_codes, throttle
 from portal.accounts.models import SignUpCode, User
 from portal.refusals import Refusal
 from tests.portal.sign_in import mail_server, openid_provider, there_and_back
@@ -27,6 +29,7 @@ LAB = "/accounts/oidc/lab/"
 @pytest.fixture(autouse=True)
 def _plain_pages(settings):
     cache.clear()  # the limits that allauth counts by account
+    caches["attempts"].clear()
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
 
@@ -51,20 +54,37 @@ def lab(settings, provider):
     return provider
 
 
+def sign_in(client, **more):
+    return client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD, **more})
+
+
+def show_again(client):
+    return client.post("/accounts/again/", {"password": PASSWORD})
+
+
+def grow_old(client, seconds=4000):
+    """Move what the session says of when its owner showed who they are into the past."""
+    session = client.session
+    for method in session["account_authentication_methods"]:
+        method["at"] -= seconds
+    session.save()
+
+
 def signed_in_as(client):
     response = client.get("/api/v1/me/")
     return response.json().get("username") if response.status_code == 200 else None
 
 
 def set_up_app(client):
-    """Turn the authenticator app on, after giving the password once more; the key that the page shows."""
-    assert client.get("/accounts/security/app/")["Location"].startswith("/accounts/again/")
-    client.post("/accounts/again/", {"password": PASSWORD})
-    page = client.get("/accounts/security/app/").content.decode()
+    """Turn the authenticator app on, after giving the password once more; the key that the page shows, and the code."""
+    show_again(client)
+    answer = client.get("/accounts/security/app/")
+    assert "no-store" in answer["Cache-Control"]
+    page = answer.content.decode()
     key = re.search(r'id="authenticator_secret" value="([A-Z2-7]+)"', page)[1]
     code = format_hotp_value(hotp_value(key, next(iter(yield_hotp_counters_from_time()))))
     client.post("/accounts/security/app/", {"code": code})
-    return key
+    return key, code
 
 
 def test_a_new_person_comes_from_the_provider_and_chooses_a_name(client, lab):
@@ -104,13 +124,28 @@ def test_the_address_of_somebody_else_at_a_provider_opens_nothing(client, lab, a
 
 
 def test_an_account_elsewhere_is_added_and_never_taken_from_another(client, lab, alice, bob):
-    client.force_login(alice)
+    sign_in(client)
+    show_again(client)
     there_and_back(client, f"{LAB}?process=connect", subject="ruth-at-lab")
     assert alice.socialaccount_set.get().uid == "ruth-at-lab"
-    client.force_login(bob)
+    client.post("/accounts/sign-out/")
+    sign_in(client, username="bob")
+    show_again(client)
     there_and_back(client, f"{LAB}?process=connect", subject="ruth-at-lab")
     assert not bob.socialaccount_set.exists()
     assert alice.socialaccount_set.exists()
+
+
+def test_a_session_that_was_left_open_gets_no_account_elsewhere(client, lab, alice):
+    sign_in(client)
+    assert client.post(f"{LAB}?process=connect")["Location"].startswith("/accounts/again/")
+    show_again(client)
+    going = f"{LAB}?process=connect"
+    # Whoever shows who they are only after they came back adds nothing: a stranger may have gone there.
+    came_back = there_and_back(client, going, subject="ruth-at-lab", before_back=lambda: grow_old(client))
+    assert came_back["Location"].startswith("/accounts/again/")
+    show_again(client)
+    assert not alice.socialaccount_set.exists()
 
 
 def test_whoever_turns_back_at_the_provider_is_not_signed_in(client, lab):
@@ -126,7 +161,8 @@ def test_an_answer_that_nobody_asked_for_is_refused(client, lab):
 
 
 def test_signing_in_elsewhere_never_leads_to_a_third_site(client, lab, alice):
-    client.force_login(alice)
+    sign_in(client)
+    show_again(client)
     there_and_back(client, f"{LAB}?process=connect", subject="ruth-at-lab")
     client.post("/accounts/sign-out/")
     answer = there_and_back(client, f"{LAB}?next=https://evil.example/", subject="ruth-at-lab")
@@ -153,7 +189,7 @@ def test_only_configured_providers_have_a_button(client, lab, settings):
 
 def test_after_the_password_the_app_is_asked_and_a_wrong_code_opens_nothing(client, alice):
     client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD})
-    key = set_up_app(client)
+    key, _ = set_up_app(client)
     assert key not in str(Authenticator.objects.get(type="totp").data)  # stored encrypted
     client.post("/accounts/sign-out/")
     asked = client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD, "next": "/nodes/"})
@@ -177,7 +213,8 @@ def test_a_recovery_code_works_once(client, alice):
 
 
 def test_the_second_factor_is_asked_of_who_comes_from_a_provider_as_well(client, lab, alice):
-    client.post("/accounts/sign-in/", {"username": "alice", "password": PASSWORD})
+    sign_in(client)
+    show_again(client)
     there_and_back(client, f"{LAB}?process=connect", subject="ruth-at-lab")
     set_up_app(client)
     client.post("/accounts/sign-out/")
@@ -195,6 +232,15 @@ def test_codes_cannot_be_guessed_for_long(client, alice):
         for n in range(22)
     ]
     assert answers[-1] == 429
+
+
+@pytest.mark.parametrize("address", ["sign-in/", "sign-up/", "password/", "again/"])
+def test_a_form_takes_a_password_at_its_own_address_wherever_it_is_shown(client, alice, address):
+    if address in ("password/", "again/"):
+        sign_in(client)
+    page = client.get(f"/accounts/{address}").content.decode()
+    forms = [form for form in re.findall(r"<form.*?</form>", page, re.DOTALL) if 'type="password"' in form]
+    assert [re.search(r'action="([^"]*)"', form)[1] for form in forms] == [f"/accounts/{address}"]
 
 
 def test_signing_in_gives_a_new_session(client, alice):
@@ -255,7 +301,7 @@ def mails(settings):
 
 
 def link_in(mail):
-    return re.search(r"http://testserver(/\S+)", mail.get_content())[1]
+    return re.search(rf"{settings.SITE_URL}(/\S+)", mail.get_content())[1]
 
 
 def test_a_password_is_forgotten_and_made_anew_by_mail(client, alice, mails):
@@ -273,7 +319,94 @@ def test_a_password_is_forgotten_and_made_anew_by_mail(client, alice, mails):
     client.post(form.redirect_chain[-1][0], {"password1": new, "password2": new})
     alice.refresh_from_db()
     assert alice.check_password(new)
+    # This device is known now, and strangers who guess passwords do not lock alice out on it.
+    for number in range(throttle.ACCOUNT.failures):
+        Client(REMOTE_ADDR=f"192.0.2.{number}").post("/accounts/sign-in/", {"username": "alice", "password": "wrong"})
+    elsewhere = Client().post("/accounts/sign-in/", {"username": "alice", "password": new})
+    assert elsewhere.status_code == 429
+    assert b"a new password by mail" in elsewhere.content
+    assert client.post("/accounts/sign-in/", {"username": "alice", "password": new}).status_code == 302
+    client.post("/accounts/sign-out/")
     assert b"has expired or was used" in client.get(link_in(mails[-1]), follow=True).content
+
+
+def test_no_link_to_a_new_password_goes_to_an_address_that_is_not_confirmed(client, alice, mails):
+    alice.email = "typed-in-the-admin@example.org"
+    alice.save(update_fields=["email"])
+    alice.emailaddress_set.create(email="mallory@example.org", verified=False)
+    for address in ("mallory@example.org", "typed-in-the-admin@example.org"):
+        client.post("/accounts/password/reset/", {"email": address})
+    assert mails == []
+
+
+def test_links_in_mails_lead_to_this_site_whatever_host_was_asked(client, alice, mails):
+    alice.emailaddress_set.create(email="alice@example.org", verified=True, primary=True)
+    client.post("/accounts/password/reset/", {"email": "alice@example.org"}, headers={"Host": "LOCALHOST:9999"})
+    sign_in(client)
+    show_again(client)
+    adding = {"action_add": "", "email": "second@example.org"}
+    client.post("/accounts/email/", adding, headers={"Host": "[::1]:1"})
+    assert len(mails) == 2
+    for mail in mails:
+        assert re.findall(r"https?://[^/\s]+", mail.get_content()) == [settings.SITE_URL]
+
+
+WAYS_IN = {
+    "/accounts/": {"name": "laptop", "scopes": ["read"], "lifetime_days": 365},
+    "/accounts/data/": {},
+    "/accounts/email/": {"action_add": "", "email": "mallory@example.org"},
+    "/accounts/elsewhere/": {"account": 1},
+    "/accounts/security/codes/new/": {},
+    "/accounts/delete/": {"entries": "keep", "username": "alice"},
+}
+
+
+@pytest.mark.parametrize("address", WAYS_IN)
+def test_a_session_that_was_left_open_is_no_way_in_for_good(client, alice, mails, address):
+    alice.socialaccount_set.create(pk=1, provider="lab", uid="alice-at-lab")
+    sign_in(client)
+    set_up_app(client)
+    grow_old(client)
+    answer = client.post(address, WAYS_IN[address])
+    # Who has a second factor shows that, not the password.
+    assert answer["Location"].startswith("/accounts/again/code/")
+    assert client.get("/accounts/again/")["Location"].startswith("/accounts/again/code/")
+    assert not alice.tokens.exists()
+    assert not alice.emailaddress_set.exists()
+    alice.refresh_from_db()
+    assert alice.left_at is None
+
+
+def test_a_token_is_made_once_its_owner_has_shown_who_they_are(client, alice):
+    sign_in(client)
+    asked = client.post("/accounts/", WAYS_IN["/accounts/"])["Location"]
+    assert b"pkb_" in client.post(asked, {"password": PASSWORD, "next": "/accounts/"}).content
+    assert alice.tokens.get().name == "laptop"
+
+
+def test_a_form_that_a_stranger_left_is_not_sent_by_the_owners_password(client, alice):
+    sign_in(client)
+    client.post("/accounts/delete/", WAYS_IN["/accounts/delete/"])
+    asked = client.get("/accounts/delete/")["Location"]
+    assert client.post(asked, {"password": PASSWORD, "next": "/accounts/delete/"})["Location"] == "/accounts/delete/"
+    alice.refresh_from_db()
+    assert alice.left_at is None
+
+
+def test_the_code_that_turned_the_app_on_does_not_sign_in(client, alice):
+    sign_in(client)
+    _, code = set_up_app(client)
+    client.post("/accounts/sign-out/")
+    assert sign_in(client)["Location"] == "/accounts/sign-in/code/"
+    client.post("/accounts/sign-in/code/", {"code": code})
+    assert signed_in_as(client) is None
+
+
+def test_the_old_password_cannot_be_guessed_by_who_has_a_session(client, alice):
+    sign_in(client)
+    sent = {"old_password": "wrong", "new_password1": PASSWORD + "2", "new_password2": PASSWORD + "2"}
+    answers = [client.post("/accounts/password/", sent).status_code for _ in range(throttle.CODES.failures + 1)]
+    assert answers == [200] * throttle.CODES.failures + [429]
 
 
 def test_nobody_learns_from_the_form_which_addresses_have_accounts(client, alice, mails):

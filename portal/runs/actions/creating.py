@@ -14,6 +14,7 @@ from django.utils.text import slugify
 from evaluator.contract import Backend
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
+from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import home_of
 from portal.refusals import Refusal
@@ -69,7 +70,7 @@ def create_run(user: User, declaration: RunDeclaration, *, idempotency_key: str 
     chosen = check_declaration(declaration)
     try:
         with transaction.atomic():
-            User.objects.select_for_update().get(pk=user.pk)
+            lock_account(user)
             earlier = _earlier(user, declaration, key=idempotency_key)
             if earlier is not None:
                 return earlier

@@ -1,5 +1,8 @@
 """How often a password may be tried."""
 
+from django.test import Client
+
+from portal.accounts import throttle
 from tests.portal.pages import scenes
 
 ADDRESS = "/accounts/sign-in/"
@@ -34,6 +37,30 @@ def test_the_owner_still_signs_in_from_elsewhere(client, alice):
     for _ in range(7):
         attempt(client, password="wrong")
     assert attempt(client, password=scenes.PASSWORD, address="192.0.2.2").status_code == 302
+
+
+def test_strangers_cannot_lock_the_owner_out_of_a_device_they_know(client, alice):
+    assert attempt(client, password=scenes.PASSWORD).status_code == 302
+    client.post("/accounts/sign-out/")
+    for number in range(throttle.ACCOUNT.failures):
+        attempt(Client(), password="wrong", address=f"198.51.100.{number}")
+    refused = attempt(Client(), password=scenes.PASSWORD, address="203.0.113.5")
+    assert refused.status_code == 429
+    assert b"on a device that is new to this account" in refused.content
+    forged = Client()
+    forged.cookies[throttle.KNOWN_DEVICE] = client.cookies[throttle.KNOWN_DEVICE].value.replace(".", "0.", 1)
+    assert attempt(forged, password=scenes.PASSWORD, address="203.0.113.6").status_code == 429
+    assert attempt(client, password=scenes.PASSWORD, address="203.0.113.7").status_code == 302
+
+
+def test_a_device_of_ones_own_is_no_pass_to_other_accounts(client, alice, bob):
+    assert attempt(client, name="bob", password=scenes.PASSWORD).status_code == 302
+    client.post("/accounts/sign-out/")
+    answers = [
+        attempt(client, password="wrong", address=f"198.51.100.{number}").status_code
+        for number in range(throttle.ACCOUNT.failures + 1)
+    ]
+    assert answers == [200] * throttle.ACCOUNT.failures + [429]
 
 
 def test_one_address_cannot_go_through_many_accounts(client, alice):
@@ -71,6 +98,13 @@ def test_the_addresses_of_one_ipv6_network_count_together(client, alice):
         attempt(client, password="wrong", address=f"2001:db8:1:2::{number}")
     assert attempt(client, password="wrong", address="2001:db8:1:2:ffff::1").status_code == 429
     assert attempt(client, password="wrong", address="2001:db8:1:3::1").status_code == 200
+
+
+def test_an_address_written_as_ipv6_is_the_same_one(client, alice):
+    for number in range(6):
+        attempt(client, password="wrong", address=("::ffff:192.0.2.1", "192.0.2.1")[number % 2])
+    assert attempt(client, password="wrong", address="::ffff:192.0.2.1").status_code == 429
+    assert attempt(client, password="wrong", address="::ffff:192.0.2.2").status_code == 200
 
 
 def test_operators_sign_in_under_the_same_limit(client, db):

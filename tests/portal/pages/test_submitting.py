@@ -102,6 +102,19 @@ def test_an_anonymous_reader_is_asked_to_sign_in_and_comes_back(client, db):
     assert response["Location"] == f"/accounts/sign-in/?next={ADDRESS}"
 
 
+def test_a_script_whose_reader_is_signed_out_gets_a_link_and_no_form(client, db):
+    script = {"HX-Request": "true", "HX-Current-URL": f"http://testserver{ADDRESS}?from=earlier"}
+    for address in (ADDRESS, "/problems/allreduce/submit/changes/"):
+        answer = client.post(address, GOOD, headers=script)
+        assert answer.status_code == 401, address
+        shown = answer.content.decode()
+        assert "You are signed out." in shown
+        assert f'href="/accounts/sign-in/?next={ADDRESS}"' in shown
+        assert "<form" not in shown
+    elsewhere = script | {"HX-Current-URL": "https://evil.example/"}
+    assert b"evil" not in client.post(ADDRESS, GOOD, headers=elsewhere).content
+
+
 def test_an_unknown_problem_is_a_404(as_alice):
     assert as_alice.get("/problems/nothing/submit/").status_code == 404
 

@@ -9,6 +9,7 @@ from threading import Event, Thread
 
 import pytest
 from django.utils import timezone
+from hypothesis import given, strategies
 
 from portal.accounts.models import User
 from portal.refusals import Refusal
@@ -126,13 +127,23 @@ def test_addresses_inside_the_operators_network_get_nothing(told, listener, sett
     "address",
     [
         *("127.0.0.1", "10.1.2.3", "169.254.169.254", "224.0.0.1", "::1", "::127.0.0.1", "::ffff:10.0.0.1", "fe80::1"),
-        *("fec0::1", "fd00::1", "ff0e::1", "64:ff9b::7f00:1", "2002:7f00:1::"),
+        *("fec0::1", "fd00::1", "ff0e::1", "64:ff9b::7f00:1", "2002:7f00:1::", "fe80::1%lo", "2606:4700::1%lo"),
+        *("192.0.0.192", "192.88.99.1", "255.255.255.255", "::ffff:0:127.0.0.1", "2606:4700::5efe:127.0.0.1"),
+        *("2606:4700::200:5efe:10.0.0.1", "2620:4f:8000::1", "3fff::1", "5f00::1", "100:0:0:1::1"),
     ],
 )
 def test_an_address_that_leads_inside_is_not_public_however_written(address):
     assert not is_public(address)
-    assert is_public("1.1.1.1")
-    assert is_public("2606:4700:4700::1111")
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "192.0.1.1", "2606:4700:4700::1111", "2001:4860:4860::8888", "3ffe::1"])
+def test_an_address_of_the_public_internet_is_public(address):
+    assert is_public(address)
+
+
+@given(strategies.ip_addresses())
+def test_what_python_takes_for_private_is_never_public(address):
+    assert address.is_global or not is_public(str(address))
 
 
 def test_a_name_that_cannot_be_looked_up_keeps_nobody_else_waiting(told, alice, listener):
