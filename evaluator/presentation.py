@@ -26,6 +26,8 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
     for finding in report.findings:
         if finding.message != report.message:
             yield f"  also {finding.verdict.value}: {finding.message}"
+        if finding.file and finding.line:
+            yield f"  at {finding.file}:{finding.line}" + (f", rank {finding.rank}" if finding.rank is not None else "")
     for warning in report.warnings:
         yield f"  {warning.verdict.value} in ranked mode: {warning.message}"
     for size in report.sizes:

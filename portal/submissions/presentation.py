@@ -140,19 +140,18 @@ def _ordinal(number: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceView:
-    """One file of a submission, highlighted line by line."""
+    """One file of a submission, highlighted line by line, with what a verdict says of a line."""
 
     path: str
-    lines: tuple[tuple[int, SafeString], ...]
-    marked: frozenset[int] = frozenset()
+    lines: tuple[tuple[int, SafeString, FailingLine | None], ...]
 
 
 def source_views(bundle: SourceBundle, *, marks: Sequence[FailingLine] = ()) -> Iterator[SourceView]:
     """Every file of `bundle`, `solution.py` first, with the lines that a verdict is about."""
     for file in sorted(bundle.files, key=lambda file: (file.path != SourceBundle.ENTRY, file.path)):
-        lines = tuple(highlight_lines(file.text, language=language_of(file.path)))
-        marked = frozenset(mark.line for mark in marks if mark.path == file.path)
-        yield SourceView(path=file.path, lines=lines, marked=marked)
+        here = {mark.line: mark for mark in marks if mark.path == file.path}
+        lines = highlight_lines(file.text, language=language_of(file.path))
+        yield SourceView(path=file.path, lines=tuple((number, line, here.get(number)) for number, line in lines))
 
 
 def live_context(live: LiveView) -> dict[str, Any]:
