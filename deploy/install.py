@@ -36,7 +36,7 @@ PROGRAMS = {
     },
 }
 WITHOUT_PROGRAM = {
-    "bwrap": "the local node judges nothing unless PKB_NODE_ALLOW_UNSANDBOXED=1 is set (for your own code only)",
+    "bwrap": "without it there is no sandbox, and nothing is judged here",
     "chromium": "the browser tests cannot run",
     "redis-server": "the tests of the Redis broker cannot run",
     "rabbitmq-server": "the tests of the RabbitMQ broker cannot run",

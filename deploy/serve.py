@@ -167,6 +167,21 @@ def prepare(data_dir: Path) -> None:
         call_command("season", "example")
     except (CommandError, DatabaseError) as error:
         raise StartFailure(f"the site's data cannot be prepared in {data_dir}: {error}") from error
+    check_node()
+
+
+def check_node() -> None:
+    """Read the node's settings as it will, before anything starts.
+
+    Raises:
+        StartFailure: one is wrong, or a submission would run without a sandbox where others can send one.
+    """
+    from evaluator.node.settings import Misconfigured, NodeSettings
+
+    try:
+        NodeSettings.from_environment(os.environ)
+    except Misconfigured as error:
+        raise StartFailure(str(error)) from error
 
 
 def write_secret(path: Path) -> None:
@@ -263,7 +278,7 @@ def _children() -> list[int]:
 
 
 def wait_until_ready(host: str, port: int, data_dir: Path, supervisor: subprocess.Popen[bytes]) -> None:
-    """Wait for /readyz and for a heartbeat of a node.
+    """Wait for /readyz and for a heartbeat of a node whose slots have started, or say why they do not.
 
     Raises:
         StartFailure: a process does not stay up, or the time is over.
@@ -272,7 +287,7 @@ def wait_until_ready(host: str, port: int, data_dir: Path, supervisor: subproces
     deadline = time.monotonic() + START_SECONDS
     log = data_dir / "log" / "supervisord.log"
     while time.monotonic() < deadline:
-        if answers(host, port) and has_live_node(started_at):
+        if answers(host, port) and has_ready_node(started_at):
             return
         if supervisor.poll() is not None:
             raise StartFailure(f"supervisord ended; see {log}")
@@ -297,11 +312,28 @@ def reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
 
 
-def has_live_node(started_at: datetime) -> bool:
-    """Whether a node has been heard since then."""
-    from portal.nodes.models import Node  # after django.setup
+def has_ready_node(started_at: datetime) -> bool:
+    """Whether a node has been heard since then that has examined its sandbox."""
+    from evaluator.contract import SlotState  # after django.setup
+    from portal.nodes.models import Slot
 
-    return Node.objects.filter(seen_at__gte=started_at).exists()
+    slots = Slot.objects.filter(node__seen_at__gte=started_at)
+    return slots.exists() and not slots.filter(state=SlotState.STARTING).exists()
+
+
+def sandbox_words() -> str:
+    """How submissions are confined here, or why nothing is judged."""
+    from evaluator.contract import SandboxLevel, SlotState  # after django.setup
+    from portal.nodes.models import Slot
+
+    slot = Slot.objects.select_related("node").order_by("-node__seen_at", "index").first()
+    if slot is None or slot.state == SlotState.QUARANTINED:
+        return f"Nothing is judged: {slot.note if slot else 'no slot'}"
+    if slot.node.sandbox == SandboxLevel.NONE:
+        return (
+            "Sandbox: NONE. Submissions run as another user of this machine and can harm it: judge your own code only."
+        )
+    return f"Sandbox: {slot.node.sandbox} (what that means: `python -m evaluator doctor`)"
 
 
 def given_up(log: Path) -> str | None:
@@ -321,7 +353,13 @@ def announce(data_dir: Path) -> None:
     """Say where the site is and how to sign in."""
     say("")
     say(f"  ParallelKernelBench is at {os.environ['PKB_SITE_URL']}/")
-    say(f"  Operator account: name and password are in {data_dir / 'operator.txt'}; anybody can sign up.")
+    from django.conf import settings  # after django.setup
+
+    who = {"open": "anybody can sign up", "invitation": "a code is needed to sign up"}.get(
+        settings.SIGN_UP, "sign-up is closed"
+    )
+    say(f"  Operator account: name and password are in {data_dir / 'operator.txt'}; {who}.")
+    say(f"  {sandbox_words()}")
     say(f"  Logs: {data_dir / 'log'}   Stop: Ctrl-C")
     say("")
 

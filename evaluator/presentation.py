@@ -6,7 +6,7 @@ from evaluator.contract import SCORE_RULE, EvaluationReport, RankState, SizeTimi
 from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.profiles import Profile
 from evaluator.host.sandbox.bubblewrap import Confinement
-from evaluator.host.sandbox.doctor import NEVER_ENFORCED
+from evaluator.host.sandbox.doctor import NEVER_ENFORCED, remedy
 from evaluator.judging.recompute import Recomputed
 from evaluator.judging.verdicts import FACTS
 
@@ -26,6 +26,8 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
     for finding in report.findings:
         if finding.message != report.message:
             yield f"  also {finding.verdict.value}: {finding.message}"
+        if finding.file and finding.line:
+            yield f"  at {finding.file}:{finding.line}" + (f", rank {finding.rank}" if finding.rank is not None else "")
     for warning in report.warnings:
         yield f"  {warning.verdict.value} in ranked mode: {warning.message}"
     for size in report.sizes:
@@ -131,6 +133,8 @@ def confinement_text(found: Confinement, *, profile: Profile) -> str:
         lines.append(f"  {mark}  {probe.name}" + (f": {probe.detail}" if probe.detail else ""))
     lines += [f"  --   not enforced on any node: {text}" for text in NEVER_ENFORCED[profile.device]]
     lines += [f"  --   not enforced on this node: {probe.name}: {probe.detail}" for probe in weaker]
+    if mending := remedy(found.probes):
+        lines.append(f"without a sandbox nothing is judged here; to mend it: {mending}")
     may = found.level.is_at_least(profile.sandbox)
     lines.append("ranked public work: " + ("yes" if may else "refused; the properties marked NO are missing"))
     return "\n".join(lines) + "\n"

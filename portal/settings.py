@@ -356,7 +356,7 @@ NODE_SILENT_SECONDS = env.int("PKB_NODE_SILENT_SECONDS", default=30)
 EVALUATION_DEADLINE_SECONDS = env.int("PKB_EVALUATION_DEADLINE_SECONDS", default=1800)
 MAX_TRIES = 3
 # Ranked work demands the sandbox level of its profile; an operator who trusts all authors may accept less.
-ACCEPT_WEAK_SANDBOX = env.bool("PKB_ACCEPT_WEAK_SANDBOX", default=IS_EMBEDDED)
+ACCEPT_WEAK_SANDBOX = env.bool("PKB_ACCEPT_WEAK_SANDBOX", default=False)
 SUBMISSION_MAX_BYTES = 512 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024

@@ -123,7 +123,7 @@ def _collect(problem: Problem, returned: Any, arguments: Arguments) -> Outputs:
     """The outputs in the order of the spec, from what was returned and what was written."""
     if isinstance(returned, dict):
         returned = named(returned, [output.name for output in problem.outputs])
-    parts = list(returned) if isinstance(returned, (tuple, list)) else [] if returned is None else [returned]
+    parts = list(returned) if _is_sequence(returned) else [] if returned is None else [returned]
     parts = without_nothing(parts, problem.nothing_at)
     count = sum(output.argument is None for output in problem.outputs)
     if len(parts) != count:
@@ -137,6 +137,11 @@ def _collect(problem: Problem, returned: Any, arguments: Arguments) -> Outputs:
         if not isinstance(value, Tensor):
             raise WrongStructure(f"output {output.name!r} is {type(value).__name__}, expected a tensor")
     return outputs
+
+
+def _is_sequence(value: Any) -> bool:
+    """Whether its entries are outputs, as the judge's ranks see it; a torch.Size is one output."""
+    return isinstance(value, (tuple, list)) and type(value) is not torch.Size
 
 
 def named(returned: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
@@ -153,7 +158,7 @@ def without_nothing(parts: list[Any], indices: tuple[int, ...]) -> list[Any]:
 
 def as_tensor(value: Any, output: Output) -> Any:
     """The tensor that `value` counts as: a list of ints as int64, the list that `output` is as its stack."""
-    if type(value) is torch.Size or (type(value) in (list, tuple) and value and all(type(x) is int for x in value)):
+    if type(value) is torch.Size or (_is_sequence(value) and value and all(type(x) is int for x in value)):
         return torch.tensor(value, dtype=torch.int64)
     if not output.is_list or not isinstance(value, (list, tuple)):
         return value

@@ -106,7 +106,6 @@ class Stack:
             "PKB_LEASE_SECONDS": "6",
             "PKB_NODE_SILENT_SECONDS": "6",
             "PKB_NODE_HEARTBEAT_SECONDS": "1",
-            "PKB_NODE_ALLOW_UNSANDBOXED": "true",
             "DJANGO_SETTINGS_MODULE": "portal.settings",
             "PYTHONUNBUFFERED": "1",
             **(environment or {}),

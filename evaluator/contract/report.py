@@ -96,7 +96,8 @@ class RankState(Message, frozen=True, kw_only=True):
     `phase` is the last location in words ("in call 3 at size tiny, inside all_reduce"). `exit` is "running", "exit 0",
     "signal SIGSEGV", ... `stack` is a Python traceback or stack dump. `log` is the head and tail of what the rank
     printed, without control characters. `collectives` are those of a rank that hung: the unfinished ones, the oldest
-    first, then the last finished one.
+    first, then the last finished one. `file` and `line` are the submission's own innermost line where the rank raised,
+    or ran; `is_waiting` says that it waits there for other ranks.
     """
 
     rank: Rank
@@ -107,6 +108,9 @@ class RankState(Message, frozen=True, kw_only=True):
     stack: Log | None = None
     log: Log = ""
     collectives: Annotated[tuple[Collective, ...], Meta(max_length=16)] = ()
+    file: Name | None = None
+    line: Line | None = None
+    is_waiting: bool = False
 
 
 class BuildResult(Message, frozen=True, kw_only=True):

@@ -88,7 +88,8 @@ def run(settings: NodeSettings) -> int:
 def _judged_by(settings: NodeSettings, profile: str) -> JudgeSettings:
     return JudgeSettings(
         profile=profile,
-        work_dir=settings.work_dir,
+        # Without a sandbox the user of the ranks must reach the folder, and the site's own is closed to it.
+        work_dir=None if settings.allow_unsandboxed else settings.work_dir,
         allow_unsandboxed=settings.allow_unsandboxed,
         users=settings.users,
         other_world_size=True,

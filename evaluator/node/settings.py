@@ -1,5 +1,6 @@
 """A node's settings from its environment. A missing or wrong variable is named and stops the start."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from evaluator.host.machine import gpus
 from evaluator.host.settings import DEFAULT_USERS
 
 _FILE_PREFIXES = ("PKB_NODE_", "PKB_BROKER_")
+ALLOW_UNSANDBOXED = "PKB_NODE_ALLOW_UNSANDBOXED"
+THE_RISK = "submissions can harm this machine"
 _SECRETS = ("PKB_NODE_KEY", "PKB_SECRET_KEY", "PKB_BROKER_URL", "PKB_DATABASE_URL")
 
 
@@ -30,7 +33,7 @@ class NodeSettings:
         work_dir: where judges keep their files while they run; used by this node only.
         spool_dir: where reports wait until the broker accepts them.
         heartbeat_s: seconds between two heartbeats.
-        allow_unsandboxed: whether to judge where the machine has no sandbox at all.
+        allow_unsandboxed: whether to judge where the machine has no sandbox at all; see `_allows_unsandboxed`.
         gpus: the minor numbers of the GPUs that the node may use, separated by commas; empty for all.
         builders: how many evaluations to compile during judging; None for as many as the processors outside timed
             ranks allow.
@@ -75,7 +78,7 @@ class NodeSettings:
             work_dir=Path(values.get("PKB_NODE_WORK_DIR") or data_dir / "work" / name),
             spool_dir=Path(values.get("PKB_NODE_SPOOL_DIR") or data_dir / "spool" / name),
             heartbeat_s=_seconds(values, "PKB_NODE_HEARTBEAT_SECONDS", default=5.0),
-            allow_unsandboxed=values.get("PKB_NODE_ALLOW_UNSANDBOXED", "").lower() in ("1", "true", "yes", "on"),
+            allow_unsandboxed=_allows_unsandboxed(values, data_dir),
             gpus=_gpus(values),
             builders=_builders(values),
             users=_users(values),
@@ -83,6 +86,37 @@ class NodeSettings:
             metrics_listen=_metrics_listen(values),
             artefact_dir=values.get("PKB_NODE_ARTEFACT_DIR", ""),
         )
+
+
+def _allows_unsandboxed(values: Mapping[str, str], data_dir: Path) -> bool:
+    """Whether the operator said so in the words of the risk, and everything holds that keeps it to themselves.
+
+    Raises:
+        Misconfigured: the words are others, or a condition does not hold.
+    """
+    text = values.get(ALLOW_UNSANDBOXED, "")
+    if not text:
+        return False
+    if text != THE_RISK:
+        raise Misconfigured(
+            f"{ALLOW_UNSANDBOXED}={text} does not name the risk. Remove it, and nothing is judged without a sandbox; "
+            f'or write {ALLOW_UNSANDBOXED}="{THE_RISK}"'
+        )
+    host = values.get("PKB_BIND", "").rpartition(":")[0]
+    lacks = [
+        why
+        for holds, why in (
+            (os.geteuid() == 0, "run as root, which starts submissions as a user of their own"),
+            (values.get("PKB_BROKER_URL", "filesystem://").startswith("filesystem:"), "without PKB_BROKER_URL"),
+            (host in ("127.0.0.1", "[::1]", "localhost"), "by `make run` with HOST=127.0.0.1"),
+            (values.get("PKB_SIGN_UP") == "closed", "with PKB_SIGN_UP=closed"),
+            (data_dir.is_dir() and not data_dir.stat().st_mode & 0o077, f"with `chmod 700 {data_dir}`"),
+        )
+        if not holds
+    ]
+    if lacks:
+        raise Misconfigured(f"{ALLOW_UNSANDBOXED} is for a site that nobody else reaches. Start it {'; '.join(lacks)}")
+    return True
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:

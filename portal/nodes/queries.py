@@ -38,11 +38,19 @@ def all_online_slots(*, now: datetime | None = None) -> QuerySet[Slot]:
     return _slots_seen(since=offline_before(now or timezone.now()))
 
 
+def slots_of_online_nodes(*, now: datetime | None = None) -> QuerySet[Slot]:
+    """The slots of the site's own nodes with recent heartbeats, those included that take no work."""
+    return _slots_of_nodes(since=offline_before(now or timezone.now())).filter(node__owner=None)
+
+
 def _slots_seen(*, since: datetime | Expression) -> QuerySet[Slot]:
-    slots = Slot.objects.select_related("node").filter(
+    return _slots_of_nodes(since=since).exclude(state__in=(SlotState.QUARANTINED, SlotState.STOPPED))
+
+
+def _slots_of_nodes(*, since: datetime | Expression) -> QuerySet[Slot]:
+    return Slot.objects.select_related("node").filter(
         node__is_enabled=True, node__revoked_at=None, node__seen_at__gte=since
     )
-    return slots.exclude(state__in=(SlotState.QUARANTINED, SlotState.STOPPED))
 
 
 def count_online_slots(*, profile: str, owner_id: int | None) -> int:

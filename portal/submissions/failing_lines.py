@@ -12,38 +12,44 @@ _WHY_LENGTH = 200
 
 @dataclass(frozen=True, kw_only=True)
 class FailingLine:
-    """A line, counted from 1, and the message about it."""
+    """A line, counted from 1, and the message about it.
+
+    `ranks` are named where several lines share one finding. At a quiet line ranks wait for one that fails elsewhere.
+    """
 
     path: str
     line: int
     why: str
+    ranks: str = ""
+    is_quiet: bool = False
 
 
 def marks_for_scripts(marks: Sequence[FailingLine]) -> str:
-    """The lines as `path:line:why`, one below the other, as pages carry them for their scripts."""
-    return "\n".join(f"{mark.path}:{mark.line}:{mark.why.replace(chr(10), ' ')}" for mark in marks)
+    """The lines as `path:line:kind:why`, one below the other, as pages carry them for their scripts."""
+    return "\n".join(
+        f"{mark.path}:{mark.line}:{'waits' if mark.is_quiet else 'fails'}:{mark.why.replace(chr(10), ' ')}"
+        for mark in marks
+    )
 
 
 def failing_lines(report: EvaluationReport, *, paths: Sequence[str]) -> tuple[FailingLine, ...]:
-    """The lines that findings name; where they name none, those of the compiler, of exceptions or of stacks.
+    """The lines of the findings, else of the compiler, then those at which other ranks wait; a pass has none.
 
-    A pass has none.
+    No rank alone is the cause of a deadlock: there the lines at which ranks wait are those of the failure.
     """
     if report.verdict is Verdict.PASSED:
         return ()
-    for source in (_findings, _build, _errors, _stacks):
-        found = {(each.path, each.line): each for each in reversed(list(source(report, paths)))}
-        if found:
-            return tuple(reversed(found.values()))[:MOST_MARKS]
-    return ()
+    failing = list(_findings(report, paths)) or list(_build(report, paths))
+    found: dict[tuple[str, int], FailingLine] = {}
+    for mark in (*failing, *_waiting(report, paths)):
+        found.setdefault((mark.path, mark.line), mark)
+    return tuple(found.values())[:MOST_MARKS]
 
 
 def _findings(report: EvaluationReport, paths: Sequence[str]) -> Iterator[FailingLine]:
     for finding in report.findings:
-        if finding.file and finding.file in paths and finding.line:
+        if finding.file in paths and finding.line:
             yield FailingLine(path=finding.file, line=finding.line, why=finding.message[:_WHY_LENGTH])
-        for path, line in source_links.mentions(finding.message, paths=paths):
-            yield FailingLine(path=path, line=line, why=finding.message[:_WHY_LENGTH])
 
 
 def _build(report: EvaluationReport, paths: Sequence[str]) -> Iterator[FailingLine]:
@@ -53,15 +59,15 @@ def _build(report: EvaluationReport, paths: Sequence[str]) -> Iterator[FailingLi
             yield FailingLine(path=path, line=line, why=text.strip()[:_WHY_LENGTH])
 
 
-def _errors(report: EvaluationReport, paths: Sequence[str]) -> Iterator[FailingLine]:
+def _waiting(report: EvaluationReport, paths: Sequence[str]) -> Iterator[FailingLine]:
+    together: dict[tuple[str, int], list[int]] = {}
     for rank in report.ranks:
-        error = (rank.error or "").strip()
-        for path, line in source_links.mentions(error, paths=paths)[-1:]:  # a traceback ends where it was raised
-            yield FailingLine(path=path, line=line, why=f"rank {rank.rank}: {error.splitlines()[-1]}"[:_WHY_LENGTH])
-
-
-def _stacks(report: EvaluationReport, paths: Sequence[str]) -> Iterator[FailingLine]:
-    for rank in report.ranks:
-        places = source_links.mentions(source_links.own_frames(rank.stack or "", paths=paths), paths=paths)
-        for path, line in places[:1]:
-            yield FailingLine(path=path, line=line, why=f"rank {rank.rank}: {rank.phase}"[:_WHY_LENGTH])
+        if rank.is_waiting and rank.file in paths and rank.line:
+            together.setdefault((rank.file, rank.line), []).append(rank.rank)
+    for (path, line), ranks in together.items():
+        who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+        if report.verdict is Verdict.DEADLOCK:
+            yield FailingLine(path=path, line=line, why=report.message[:_WHY_LENGTH], ranks=who)
+        else:
+            why = f"{who} {'waits' if len(ranks) == 1 else 'wait'} here"
+            yield FailingLine(path=path, line=line, why=why, is_quiet=True)

@@ -1,13 +1,13 @@
 """What the submission page shows of an evaluation, gathered before any template sees it."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
 from django.conf import settings
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from evaluator.contract import (
@@ -141,26 +141,34 @@ def _ordinal(number: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceView:
-    """One file of a submission and the lines of it that are marked."""
+    """One file of a submission, and by line what a verdict says of it."""
 
     path: str
     listing: Listing
-    marked: frozenset[int] = frozenset()
+    marks: Mapping[int, FailingLine]
 
     @property
     def rows(self) -> SafeString:
         """The lines as rows of a table: a template would take half a second for 10,000."""
         form = '<tr id="{}-L{}"{}><td class="no">{}</td><td class="code">{}</td></tr>'
-        mark = SafeString(' class="is-marked"')
         lines = self.listing.lines
-        rows = ((self.path, number, mark if number in self.marked else "", number, line) for number, line in lines)
+        rows = ((self.path, number, self._attributes(number), number, line) for number, line in lines)
         return format_html_join("", form, rows)
+
+    def _attributes(self, number: int) -> SafeString:
+        mark = self.marks.get(number)
+        if mark is None:
+            return SafeString("")
+        if mark.is_quiet:
+            return format_html(' class="is-waiting" data-note="{}"', mark.why)
+        return SafeString(' class="is-marked"')
 
 
 def source_views(bundle: SourceBundle, *, marks: Sequence[FailingLine] = ()) -> Iterator[SourceView]:
     """Every file of `bundle`, `solution.py` first, with the lines that a verdict is about."""
     for path, listing in listings(bundle).items():
-        yield SourceView(path=path, listing=listing, marked=frozenset(mark.line for mark in marks if mark.path == path))
+        here = {mark.line: mark for mark in marks if mark.path == path}
+        yield SourceView(path=path, listing=listing, marks=here)
 
 
 def live_context(live: LiveView) -> dict[str, Any]:

@@ -38,6 +38,8 @@ def note(capability: Capability) -> str:
     if capability.is_paused:
         paused = f"{measured} The operator has paused its queue: you can submit, and the submission waits."
         return f"{paused} Reason: {capability.pause_reason}" if capability.pause_reason else paused
+    if not capability.is_online and capability.trouble:
+        return f"{measured} Its node is online and judges nothing: {capability.trouble}"
     if not capability.is_online:
         return (
             f"{measured} No node is online for it now{_last_served(capability)}: a submission waits, and ends "

@@ -5,11 +5,11 @@ from datetime import datetime
 
 from django.db.models import Count, Q
 
-from evaluator.contract import Backend
+from evaluator.contract import Backend, SlotState
 from evaluator.hardware.profiles import Profile, profiles
 from portal.accounts.models import User
 from portal.kept_statements import KeptStatement
-from portal.nodes.queries import online_slots
+from portal.nodes.queries import online_slots, slots_of_online_nodes
 from portal.submissions.allowances import payer_of_author
 from portal.submissions.models import Evaluation, ProfileQueue, State
 from portal.submissions.queries import IN_PROGRESS, WAITING, QueuePosition, paused_profiles, position_in_queue
@@ -34,7 +34,8 @@ class Queue:
 class Capability:
     """What a profile can judge on this site at this moment; `backends` is empty while no slot is online.
 
-    `served_at` is when a node could last take work of it, by what the site knows.
+    `served_at` is when a node could last take work of it, by what the site knows. `trouble` is why a slot of an online
+    node takes no work, in the node's words.
     """
 
     profile: Profile
@@ -43,6 +44,7 @@ class Capability:
     is_paused: bool = False
     pause_reason: str = ""
     served_at: datetime | None = None
+    trouble: str = ""
 
     @property
     def is_online(self) -> bool:
@@ -89,9 +91,13 @@ def capabilities() -> dict[str, Capability]:
     """What every profile can judge now, by name: those of its backends that an online node has."""
     slots: dict[str, int] = {}
     offered: dict[str, set[str]] = {}
+    troubles: dict[str, str] = {}
     paused = paused_profiles()
     served = dict(_SERVED.rows())
-    for slot in online_slots():
+    for slot in slots_of_online_nodes():
+        if slot.state in (SlotState.QUARANTINED, SlotState.STOPPED):
+            troubles[slot.profile] = slot.note
+            continue
         slots[slot.profile] = slots.get(slot.profile, 0) + 1
         offered.setdefault(slot.profile, set()).update(slot.node.backends)
     return {
@@ -102,6 +108,7 @@ def capabilities() -> dict[str, Capability]:
             is_paused=name in paused,
             pause_reason=paused.get(name, ""),
             served_at=served.get(name),
+            trouble=troubles.get(name, ""),
         )
         for name, profile in profiles().items()
     }

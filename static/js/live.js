@@ -103,8 +103,11 @@
   // The lines that a verdict is about, in listings that were there before it.
   const markLines = () => {
     for (const mark of (document.getElementById("live")?.dataset.marks ?? "").split("\n")) {
-      const [path, line] = mark.split(":");
-      if (path) document.getElementById(`${path}-L${line}`)?.classList.add("is-marked");
+      const [path, line, kind, why] = mark.split(":");
+      const row = path && document.getElementById(`${path}-L${line}`);
+      if (!row) continue;
+      row.classList.add(kind === "waits" ? "is-waiting" : "is-marked");
+      if (kind === "waits") row.dataset.note = why;
     }
   };
   document.addEventListener("htmx:afterSettle", markLines);

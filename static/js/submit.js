@@ -116,9 +116,9 @@
   backend.addEventListener("change", judge);
   judge();
 
-  // "path:line:why", one to a line: the lines that a verdict is about.
+  // "path:line:kind:why", one to a line: the lines that a verdict is about, and those at which ranks wait.
   const mark = (marks) => {
-    const lines = (marks ?? "").split("\n").map((each) => each.match(/^solution\.py:(\d+):(.*)$/)).filter(Boolean);
+    const lines = (marks ?? "").split("\n").map((each) => each.match(/^solution\.py:(\d+):\w+:(.*)$/)).filter(Boolean);
     editor?.mark(lines.map(([, line, title]) => ({ line: Number(line), title })));
   };
   mark(form.dataset.marks);

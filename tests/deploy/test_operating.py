@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.node import metrics as of_nodes
-from evaluator.node.settings import Misconfigured, NodeSettings
+from evaluator.node.settings import THE_RISK, Misconfigured, NodeSettings
 from portal import metrics
 from portal.accounts.models import User
 from portal.monitoring.state import StateOfTheSite
@@ -59,6 +59,46 @@ def test_a_node_refuses_a_wrong_address_and_a_wrong_format():
         NodeSettings.from_environment(told | {"PKB_NODE_METRICS_LISTEN": ":0"})
     with pytest.raises(Misconfigured, match="use text or json"):
         NodeSettings.from_environment(told | {"PKB_NODE_LOG_FORMAT": "xml"})
+
+
+def _own_site(data_dir, **changes):
+    data_dir.chmod(0o700)
+    return {
+        "PKB_NODE_NAME": "local", "PKB_NODE_KEY": "k", "PKB_NODE_PROFILES": "cpux2", "PKB_DATA_DIR": str(data_dir),
+        "PKB_BIND": "127.0.0.1:8000", "PKB_SIGN_UP": "closed", "PKB_NODE_ALLOW_UNSANDBOXED": THE_RISK,
+    } | changes  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"PKB_NODE_ALLOW_UNSANDBOXED": "true"}, "true does not name the risk"),
+        ({"PKB_BIND": "0.0.0.0:8000"}, "by `make run` with HOST=127.0.0.1"),
+        ({"PKB_BIND": ""}, "by `make run` with HOST=127.0.0.1"),
+        ({"PKB_SIGN_UP": "open"}, "with PKB_SIGN_UP=closed"),
+        ({"PKB_BROKER_URL": "redis://broker:6379/0"}, "without PKB_BROKER_URL"),
+    ],
+)
+def test_judging_without_a_sandbox_is_refused_where_others_can_reach_the_site(tmp_path, changes, said):
+    with pytest.raises(Misconfigured, match=re.escape(said)):
+        NodeSettings.from_environment(_own_site(tmp_path, **changes))
+
+
+def test_judging_without_a_sandbox_is_refused_where_a_submission_could_read_the_sites_data(tmp_path):
+    told = _own_site(tmp_path)
+    tmp_path.chmod(0o755)
+    with pytest.raises(Misconfigured, match=f"chmod 700 {tmp_path}"):
+        NodeSettings.from_environment(told)
+
+
+def test_root_alone_may_judge_without_a_sandbox_and_nobody_does_by_default(tmp_path):
+    told = _own_site(tmp_path)
+    if os.geteuid() == 0:
+        assert NodeSettings.from_environment(told).allow_unsandboxed
+    else:
+        with pytest.raises(Misconfigured, match="run as root"):
+            NodeSettings.from_environment(told)
+    assert not NodeSettings.from_environment(told | {"PKB_NODE_ALLOW_UNSANDBOXED": ""}).allow_unsandboxed
 
 
 @pytest.mark.django_db

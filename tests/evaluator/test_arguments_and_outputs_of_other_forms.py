@@ -1,13 +1,16 @@
 """Sparse tensors reach a rank as they are, and lists of tensors come back as their stack."""
 
+import collections
 import mmap
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 from evaluator.arena.loaded_call import interleave
 from evaluator.arena.structure import Packer, StructureError, Unpacker, copy_into
+from problems import registry
+from problems.implementation import _collect
 from problems.trials import _same
 
 
@@ -93,3 +96,37 @@ def test_written_list_has_the_entries_that_the_call_left():
 @pytest.mark.parametrize("wrong", [[], [torch.zeros(2), torch.zeros(3)], [torch.zeros(2), None], torch.zeros(2, 2)])
 def test_what_is_no_list_of_like_tensors_is_passed_on_to_be_described(wrong: Any):
     assert interleave((wrong, torch.zeros(())), [None, None], lists=[0])[0] is wrong
+
+
+class Neighbours(NamedTuple):
+    """The outputs of problem 79 under names of the program's own."""
+
+    similarities: torch.Tensor
+    labels: torch.Tensor
+
+
+SCORES = torch.tensor([[3.0, 1.0, 2.0]])
+FORMS = {
+    "tuple": tuple(SCORES.topk(2)),
+    "list": list(SCORES.topk(2)),
+    "typing.NamedTuple": Neighbours(*SCORES.topk(2)),
+    "collections.namedtuple": collections.namedtuple("Pair", "first second")(*SCORES.topk(2)),  # noqa: PYI024
+    "torch.return_types": SCORES.topk(2),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_entries_of_every_tuple_are_outputs_to_the_rank_and_to_the_problem(form: str):
+    problem = registry.get("dinov2_distributed_knn")
+    for outputs in (interleave(FORMS[form], [None, None]), _collect(problem, FORMS[form], {})):
+        assert [output.tolist() for output in outputs] == [[[3.0, 2.0]], [[0, 2]]]
+
+
+def test_named_tuple_of_tensors_is_stacked_where_the_output_is_a_list():
+    blocks = Neighbours(torch.ones(2), torch.zeros(2))
+    assert interleave((blocks, torch.zeros(())), [None, None], lists=[0])[0].tolist() == [[1.0, 1.0], [0.0, 0.0]]
+
+
+def test_size_alone_is_one_output():
+    (only,) = interleave(torch.Size([3, 4]), [None])
+    assert only.tolist() == [3, 4]

@@ -12,7 +12,7 @@ from evaluator.contract import Collective, Verdict
 from evaluator.host.hangs import flight_recorder
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
 from evaluator.host.hangs.incidents import GroupTrouble, Incident, IncidentKind, Observation, Standing
-from evaluator.host.hangs.stacks import has_threads_that_may_act, main_thread, native, own_frame, waits_in
+from evaluator.host.hangs.stacks import has_threads_that_may_act, main_thread, native, own_frame, traced, waits_in
 
 KILLED, EXIT_0, EXIT_3 = 9, 0, 3 << 8
 
@@ -314,8 +314,39 @@ def test_stack_shows_where_a_rank_waits() -> None:
     frames = main_thread(DUMP)
     own = own_frame(frames, source="/source")
     assert own is not None
-    assert (own.line, own.name) == (7, "helper")
+    assert (own.file, own.line, own.name) == ("solution.py", 7, "helper")
     assert waits_in(frames, source="/source") == "all_reduce"
+
+
+CHAINED = """Traceback (most recent call last):
+  File "/source/solution.py", line 3, in solution
+    first()
+ValueError: no
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/source/solution.py", line 9, in solution
+    parts.last(tensor)
+  File "/source/parts/last.py", line 5, in last
+    dist.all_reduce(3)
+  File "/venv/torch/distributed/c10d_logger.py", line 83, in wrapper
+    return func(*args, **kwargs)
+TypeError: no tensor
+"""
+SYNTAX = """  File "/source/solution.py", line 4
+    def (
+        ^
+SyntaxError: invalid syntax
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "place"), [(CHAINED, ("parts/last.py", 5)), (SYNTAX, ("solution.py", 4)), ("ValueError: no", None)]
+)
+def test_a_traceback_ends_at_the_last_line_of_the_submissions_own(text: str, place: tuple[str, int] | None) -> None:
+    own = own_frame(traced(text), source="/source")
+    assert (own and (own.file, own.line)) == place
 
 
 def test_a_loop_caught_while_it_asks_for_its_rank_waits_for_nobody() -> None:

@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 
 from evaluator.contract import EvaluationReport, SandboxLevel, SourceBundle, SourceFile, Verdict
+from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import Judge
 from evaluator.host.sandbox import bubblewrap, cgroups, cpu_sets, doctor
+from evaluator.host.settings import DEFAULT_USERS, SandboxChoice
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
 
@@ -187,6 +189,53 @@ def test_doctor_names_every_property_and_its_exit_status_says_whether_ranked_wor
     reach = next(probe for probe in found["probes"] if "processors of the reference" in probe["name"])
     assert not reach["is_demanded"]
     assert reach["holds"] is not bool(reach["detail"])
+
+
+def test_without_bubblewrap_nothing_is_judged_and_the_command_that_mends_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EvaluatorError, match=r"nothing is judged here.*apt-get install bubblewrap"):
+        Judge(SMALL)
+    done = subprocess.run(
+        [sys.executable, "-m", "evaluator", "doctor"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert "nothing is judged here; to mend it: apt-get install bubblewrap" in done.stdout
+
+
+PEEKS = """import os
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    try:
+        read = open({path!r}).read()
+    except OSError as error:
+        read = type(error).__name__
+    print(os.getuid(), os.getgroups(), read, [name for name in os.environ if "KEY" in name])
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start ranks as another user")
+def test_without_a_sandbox_root_runs_ranks_as_another_user_who_reads_no_data_of_the_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "var"
+    site.mkdir(mode=0o700)
+    (site / "env").write_text("the key")  # readable by all, in a folder that is not
+    monkeypatch.setenv("PKB_SECRET_KEY", "secret")
+    settings = dataclasses.replace(SETTINGS, sandbox=SandboxChoice.NONE, allow_unsandboxed=True, warm=False)
+    with Judge(settings) as judge:
+        report = judge.evaluate(request_for_text(PEEKS.format(path=str(site / "env"))))
+    assert (report.verdict, report.sandbox) == (Verdict.PASSED, SandboxLevel.NONE), report.message
+    user, rest = report.ranks[0].log.splitlines()[0].split(" ", 1)
+    assert int(user) >= DEFAULT_USERS[0]
+    assert rest == "[] PermissionError []"
 
 
 def test_a_sandbox_with_processors_of_its_own_gets_no_others_whatever_it_asks_for(tmp_path: Path) -> None:

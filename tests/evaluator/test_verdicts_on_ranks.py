@@ -6,12 +6,23 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from evaluator.contract import CallKind, EvaluationReport, Mode, SandboxLevel, Stage, Verdict
+from evaluator.contract import (
+    CallKind,
+    EvaluationReport,
+    Mode,
+    SandboxLevel,
+    SourceBundle,
+    SourceFile,
+    Stage,
+    Verdict,
+)
 from evaluator.host import Judge
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.judging.recompute import recompute
+from portal.submissions.failing_lines import failing_lines
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for, request_for_text
 
@@ -126,6 +137,67 @@ def test_a_sleeping_rank_is_slow_and_not_deadlocked(patient: Judge) -> None:
         )
     )
     assert report.verdict is Verdict.PASSED, report.message
+
+
+APART = """import torch.distributed as dist
+
+
+def solution(tensor):
+    out = tensor.clone()
+    if dist.get_rank() == 0:
+        dist.all_reduce(out)
+    else:
+        dist.broadcast(out, src=0)
+    return out
+"""
+HELPED = """import torch.distributed as dist
+
+from parts.plans import checked
+
+
+def solution(tensor):
+    out = tensor.clone()
+    if dist.get_rank() == 1:
+        checked(out)
+    dist.all_reduce(out)
+    return out
+"""
+HELPER = """def checked(tensor):
+    raise ValueError(f"no plan for {tensor.shape}")
+"""
+
+
+def marks(report: EvaluationReport, *paths: str) -> list[tuple[str, int, bool]]:
+    return [(mark.path, mark.line, mark.is_quiet) for mark in failing_lines(report, paths=["solution.py", *paths])]
+
+
+def test_where_one_raises_and_one_waits_the_line_that_raised_is_marked(judged: Judged) -> None:
+    report = judged("raises_on_rank_one")
+    assert [(found.rank, found.file, found.line) for found in report.findings] == [(1, "solution.py", 6)]
+    assert marks(report) == [("solution.py", 6, False), ("solution.py", 8, True)]
+
+
+def test_where_one_loops_and_one_waits_the_loop_is_marked(judged: Judged) -> None:
+    failing, waiting = marks(judged("infinite_loop"))
+    assert failing in (("solution.py", 6, False), ("solution.py", 7, False))
+    assert waiting == ("solution.py", 8, True)
+
+
+def test_where_ranks_wait_in_different_collectives_both_lines_are_marked(judge: Judge) -> None:
+    report = judge.evaluate(request_for_text(APART))
+    assert report.verdict is Verdict.DEADLOCK, report.message
+    assert report.findings[0].file is None
+    assert marks(report) == [("solution.py", 7, False), ("solution.py", 9, False)]
+
+
+def test_a_line_of_another_file_is_marked_in_that_file(judge: Judge) -> None:
+    files = tuple(
+        SourceFile(path=path, text=text)
+        for path, text in (("solution.py", HELPED), ("parts/__init__.py", ""), ("parts/plans.py", HELPER))
+    )
+    request = msgspec.structs.replace(request_for_text(HELPED), source=SourceBundle(files=files))
+    report = judge.evaluate(request)
+    assert marks(report, "parts/plans.py") == [("parts/plans.py", 2, False), ("solution.py", 10, True)]
 
 
 def test_traceback_shows_the_authors_lines_only(judged: Judged) -> None:

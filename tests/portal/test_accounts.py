@@ -135,6 +135,7 @@ def test_bootstrap_makes_operator_and_node_once(settings, tmp_path, capsys):
     first = (tmp_path / "env").read_text()
     assert "PKB_SECRET_KEY=kept\n" in first
     assert "PKB_NODE_NAME=local\n" in first
+    assert "UNSANDBOXED" not in first
     for name in ("env", "operator.txt"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     call_command("bootstrap")

@@ -14,6 +14,7 @@ from evaluator.host.sandbox.bubblewrap import (
     Confinement,
     command,
     environment,
+    home_without_sandbox,
     layout,
     open_filter,
     readable_file,
@@ -54,7 +55,7 @@ class BuildSandbox:
                 path = private / "source" / file.path
                 readable_file(path, file.text)
             bare = confinement.level is SandboxLevel.NONE
-            home = str(builder_process.private_home(private)) if bare else "/tmp"  # noqa: S108 - the sandbox's own tmpfs
+            home = str(home_without_sandbox(private, confinement)) if bare else "/tmp"  # noqa: S108 - the sandbox's own tmpfs
 
             variables = environment(self._profile, home=home) if bare else {}
             call_filter = None if bare else open_filter()

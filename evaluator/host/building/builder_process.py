@@ -12,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.host.process.deadlines import Deadlines
@@ -244,10 +243,3 @@ def _frames(raw: bytes, *, at: int) -> Iterator[tuple[str, bytes]]:
 def inside(arguments: Mapping[str, object], *, program: str) -> list[str]:
     """Arguments of `python -I`: the program inside the sandbox and its settings as JSON."""
     return [program, json.dumps(arguments)]
-
-
-def private_home(folder: Path) -> Path:
-    """A scratch folder for a builder that runs without a sandbox."""
-    home = folder / "home"
-    home.mkdir(exist_ok=True)
-    return home

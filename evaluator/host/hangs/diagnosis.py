@@ -4,6 +4,8 @@ import os
 import re
 from collections.abc import Sequence
 
+import msgspec
+
 from evaluator.arena.protocol import CHANNEL_LOST, SHIM_FAILED, Failure
 from evaluator.contract import Collective, Finding, RankState, Verdict
 from evaluator.host.hangs import flight_recorder
@@ -75,6 +77,9 @@ def rank_states(observations: Sequence[Observation]) -> tuple[RankState, ...]:
             stack=seen.stack,
             log=seen.log,
             collectives=seen.collectives,
+            file=seen.place.file if seen.place is not None else None,
+            line=seen.place.line if seen.place is not None else None,
+            is_waiting=seen.standing is Standing.IN_COLLECTIVE,
         )
         for seen in observations
     )
@@ -108,8 +113,9 @@ def _failed(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding
     verdict = _FAILURES[failure]
     if verdict is Verdict.RUNTIME_ERROR:
         verdict = _more_exactly(cause.text)
-    message = f"rank {cause.rank} in {trouble.doing}: {_headline(cause.text)}"
-    return Finding(verdict=verdict, message=message + _others(cause.rank, trouble), rank=cause.rank, size=size)
+    message = f"rank {cause.rank} in {trouble.doing}: {_headline(cause.text)}" + _others(cause.rank, trouble)
+    found = Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
+    return _placed(found, _observed(cause.rank, trouble))
 
 
 def _more_exactly(text: str) -> Verdict:
@@ -184,7 +190,15 @@ def _overdue(trouble: GroupTrouble, size: str | None) -> Finding:
     message = f"{trouble.doing} {what}: {locations}"
     if verdict is Verdict.DEADLOCK and all(seen.location.startswith(_IN_RENDEZVOUS) for seen in trouble.observations):
         message += _IN_ONE_ORDER
-    return Finding(verdict=verdict, message=message, rank=named.rank, size=size)
+    found = Finding(verdict=verdict, message=message, rank=named.rank, size=size)
+    return found if verdict is Verdict.DEADLOCK else _placed(found, named)
+
+
+def _placed(finding: Finding, seen: Observation) -> Finding:
+    """The finding with the line at which its rank was. A deadlock has none: no rank alone is its cause."""
+    if seen.place is None:
+        return finding
+    return msgspec.structs.replace(finding, file=seen.place.file, line=seen.place.line)
 
 
 def _are_apart(observations: Sequence[Observation]) -> bool:

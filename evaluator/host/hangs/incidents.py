@@ -6,6 +6,7 @@ from enum import Enum
 from evaluator.arena.protocol import Failure
 from evaluator.contract import Collective
 from evaluator.errors import EvaluatorError
+from evaluator.host.hangs.stacks import Frame
 
 
 class IncidentKind(Enum):
@@ -47,7 +48,10 @@ class Standing(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """One rank as observed from outside (process, stack), with the phase that it noted itself."""
+    """One rank as observed from outside (process, stack), with the phase that it noted itself.
+
+    `place` is the innermost line of the submission in its traceback, else in its stack.
+    """
 
     rank: int
     standing: Standing
@@ -58,6 +62,7 @@ class Observation:
     stack: str | None = None
     log: str = ""
     collectives: tuple[Collective, ...] = ()
+    place: Frame | None = None
 
 
 class GroupTrouble(Exception):

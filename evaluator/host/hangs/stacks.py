@@ -1,10 +1,13 @@
 """Reads the stacks that a rank dumped: untrusted text, which shows the author where a rank waits."""
 
+import dataclasses
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,500})", line (?P<line>\d{1,7}) in (?P<name>\S{1,200})$')
+_TRACED = re.compile(r'^\s*File "(?P<file>[^"]{1,500})", line (?P<line>\d{1,7})(?:, in (?P<name>\S{1,200}))?$')
 _THREAD = re.compile(r"^(Current thread|Thread) 0x")
 _ANSWERS_AT_ONCE = re.compile(r"_?(get|is|has)_")
 """Functions such as `get_rank`: a loop that calls one is often caught inside it, and waits for nobody there."""
@@ -90,9 +93,17 @@ def native(text: str) -> str:
     return "\n\n".join(parts)
 
 
-def own_frame(frames: tuple[Frame, ...], *, source: str) -> Frame | None:
-    """The innermost frame that lies in the submission."""
-    return next((frame for frame in frames if frame.file.startswith(f"{source}/")), None)
+def own_frame(frames: Iterable[Frame], *, source: str) -> Frame | None:
+    """The first frame that lies in the submission, its file relative to `source`."""
+    own = next((frame for frame in frames if frame.file.startswith(f"{source}/")), None)
+    return own and dataclasses.replace(own, file=own.file.removeprefix(f"{source}/"))
+
+
+def traced(traceback: str) -> Iterator[Frame]:
+    """The frames of a traceback, the last one first; the place of a syntax error counts as one."""
+    for text in reversed(traceback.splitlines()):
+        if match := _TRACED.match(text):
+            yield Frame(file=match["file"], line=int(match["line"]), name=match["name"] or "")
 
 
 def waits_in(frames: tuple[Frame, ...], *, source: str) -> str | None:
@@ -108,5 +119,5 @@ def waits_in(frames: tuple[Frame, ...], *, source: str) -> str | None:
 
 
 def words(frame: Frame) -> str:
-    """A frame as `solution.py:12`."""
-    return f"{PurePosixPath(frame.file).name}:{frame.line}"
+    """A frame of `own_frame` as `solution.py:12`."""
+    return f"{frame.file}:{frame.line}"

@@ -101,6 +101,8 @@ class Observer:
 
     def _observe_rank(self, worker: Worker, *, is_answered: bool, ticks: int | None) -> Observation:
         standing, location = worker.location(is_answered=is_answered, source=self._source, ticks_before=ticks)
+        error = worker.text if worker.failure is not None else None
+        frames = stacks.main_thread(worker.stack) if error is None else stacks.traced(error)
         collectives = worker.collectives
         if said := flight_recorder.words(collectives, world_size=len(self._workers)):
             location = f"{location} ({said})"
@@ -110,10 +112,11 @@ class Observer:
             location=location,
             calls_done=worker.calls_done,
             exit=worker.exit_words,
-            error=worker.text if worker.failure is not None else None,
+            error=error,
             stack=worker.stack or None,
             log=self._keepers[worker.number].text(),
             collectives=collectives,
+            place=stacks.own_frame(frames, source=self._source),
         )
 
     def _with_gpus(self, observations: tuple[Observation, ...]) -> tuple[Observation, ...]:

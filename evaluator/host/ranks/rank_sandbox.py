@@ -148,8 +148,7 @@ class RankSandbox:
     def _environment(self) -> dict[str, str]:
         if self._is_confined:
             return {}
-        home = self._private / "home"
-        home.mkdir()
+        home = bubblewrap.home_without_sandbox(self._private, self._plan.confinement)
         name, _, value = self._marker.partition("=")
         own = {name: value, "PKB_BUILT": str(self._private / "built"), "PKB_EXTENSION_CACHE": str(home / "extensions")}
         return bubblewrap.environment(self._plan.profile, home=str(home)) | own

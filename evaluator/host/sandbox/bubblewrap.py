@@ -14,7 +14,7 @@ from evaluator.hardware.profiles import Profile
 from evaluator.host.sandbox import seccomp
 from evaluator.host.sandbox.cgroups import Group, GroupLimits, Hierarchy
 from evaluator.host.sandbox.cpu_sets import Shares
-from evaluator.host.sandbox.host_users import Stage, inside_groups
+from evaluator.host.sandbox.host_users import Stage, as_user, inside_groups
 from evaluator.host.settings import JudgeSettings
 
 _PACKAGE = Path(__file__).parents[2]
@@ -77,7 +77,7 @@ def layout(confinement: Confinement, *, private: Path) -> Layout:
         arena = _PACKAGE / "arena"
         return Layout(
             source=str(private / "source"),
-            store=str(private / "store"),
+            store=str(private / "home" / "store"),
             launcher=str(arena / "rank" / "launcher.py"),
             builder=str(arena / "builder" / "build.py"),
             compat=str(arena / "compat"),
@@ -139,7 +139,7 @@ def command(
     python = [sys.executable, "-I", *arguments]
     entrances = group.entrances if group is not None else ()
     if confinement.level is SandboxLevel.NONE:
-        return inside_groups(python, entrances)
+        return inside_groups(python if confinement.user is None else as_user(confinement.user, python), entrances)
     filtered = [] if call_filter is None else ["--seccomp", str(call_filter)]
     stage = Stage(confinement.user) if confinement.user is not None else None
     sources = _Sources(private=private, stage=stage)
@@ -275,6 +275,15 @@ def write_private(private: Path) -> None:
     }
     for name, text in files.items():
         readable_file(private / "etc" / name, text)
+
+
+def home_without_sandbox(private: Path, confinement: Confinement) -> Path:
+    """The one folder in `private` that processes without a sandbox may write to."""
+    home = private / "home"
+    home.mkdir(mode=0o700, exist_ok=True)
+    if confinement.user is not None:
+        os.chown(home, confinement.user, confinement.user)
+    return home
 
 
 def readable_file(path: Path, text: str) -> None:

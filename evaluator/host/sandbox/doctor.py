@@ -1,12 +1,13 @@
 """What this machine can enforce on a sandbox, found by starting one with a probe in it."""
 
+import contextlib
 import json
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from evaluator.host.sandbox.bubblewrap import (
     Probe,
     command,
     environment,
+    layout,
     new_group,
     open_filter,
     write_private,
@@ -258,19 +260,19 @@ def resolve(profile: Profile, settings: JudgeSettings, *, private: Path, user: i
         EvaluatorError: the settings require more than the machine has; the message says what is missing.
     """
     if settings.sandbox is SandboxChoice.NONE:
-        return _unconfined(settings, ())
+        return _unconfined(settings, (), user=user)
     hierarchy = cgroups.find()
     held = hierarchy if hierarchy.folders or hierarchy.core is not None else None
-    user, probes = _survey_as(user, profile, settings, private=private, hierarchy=held)
+    starter, probes = _survey_as(user, profile, settings, private=private, hierarchy=held)
     missing = [probe for probe in probes if probe.is_demanded and not probe.holds]
     lacks = "; ".join(f"{probe.name}: {probe.detail or 'does not hold'}" for probe in missing)
     if not missing:
-        return Confinement(level=SandboxLevel.FULL, probes=probes, user=user, hierarchy=held)
+        return Confinement(level=SandboxLevel.FULL, probes=probes, user=starter, hierarchy=held)
     if settings.sandbox is SandboxChoice.REQUIRE:
         raise EvaluatorError(f"this machine cannot confine a submission fully: {lacks}")
     if not any(probe.name in _NEEDED_FOR_REDUCED for probe in missing):
-        return Confinement(level=SandboxLevel.REDUCED, probes=probes, user=user, hierarchy=held)
-    return _unconfined(settings, probes, lacks)
+        return Confinement(level=SandboxLevel.REDUCED, probes=probes, user=starter, hierarchy=held)
+    return _unconfined(settings, probes, lacks, user=user)
 
 
 def resolve_in(work_dir: Path, *, profile: Profile, settings: JudgeSettings, user: SlotUser | None) -> Confinement:
@@ -278,9 +280,13 @@ def resolve_in(work_dir: Path, *, profile: Profile, settings: JudgeSettings, use
     private = Path(tempfile.mkdtemp(prefix="survey-", dir=work_dir))
     write_private(private)
     try:
-        return resolve(profile, settings, private=private, user=user.number if user is not None else None)
+        found = resolve(profile, settings, private=private, user=user.number if user is not None else None)
     finally:
         shutil.rmtree(private, ignore_errors=True)
+    if found.level is SandboxLevel.NONE and found.user is not None:
+        work_dir.chmod(0o711)  # that user may pass to its own folders, and list none
+        _refuse_unless_it_starts(found, profile, settings, work_dir=work_dir)
+    return found
 
 
 def _survey_as(
@@ -296,11 +302,55 @@ def _survey_as(
     return None, survey(profile, settings, private=private, user=None, hierarchy=hierarchy, why_no_user=why)
 
 
-def _unconfined(settings: JudgeSettings, probes: tuple[Probe, ...], lacks: str = "") -> Confinement:
-    if not settings.allow_unsandboxed:
-        reason = f"this machine cannot confine a submission ({lacks})" if lacks else "the settings ask for no sandbox"
+def _unconfined(
+    settings: JudgeSettings, probes: tuple[Probe, ...], lacks: str = "", *, user: int | None
+) -> Confinement:
+    """No sandbox, where the settings allow it; a judge that runs as root starts the ranks as `user` all the same."""
+    if settings.allow_unsandboxed:
+        return Confinement(level=SandboxLevel.NONE, probes=probes, user=user)
+    if not lacks:
+        raise EvaluatorError("the settings ask for no sandbox, and running one without is not allowed")
+    raise EvaluatorError(f"nothing is judged here without a sandbox. To mend it: {remedy(probes)}. What fails: {lacks}")
+
+
+def _refuse_unless_it_starts(
+    confinement: Confinement, profile: Profile, settings: JudgeSettings, *, work_dir: Path
+) -> None:
+    """Raise EvaluatorError where the user of the ranks cannot reach Python, the arena or its own folders."""
+    launcher = layout(confinement, private=work_dir).launcher
+    reach = "import os, sys; open(sys.argv[1]).close(); os.stat(sys.argv[2])"
+    line = command(
+        confinement, ["-c", reach, launcher, f"{work_dir}/."], private=work_dir, profile=profile, settings=settings
+    )
+    done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=False, env={}, cwd="/")  # noqa: S603
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise EvaluatorError(
-            f"{reason}, and running one without a sandbox is not allowed; install bubblewrap, or allow it explicitly "
-            "on a machine where only your own code runs"
+            f"the user {confinement.user}, as whom submissions run without a sandbox, cannot run Python or reach its "
+            f"folders: {why[:200]}. Install the site where every user may read it, not in a home folder"
         )
-    return Confinement(level=SandboxLevel.NONE, probes=probes)
+
+
+_SWITCHES = (
+    ("/proc/sys/user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=10000"),
+    ("/proc/sys/kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+    (
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+)
+"""Settings of the kernel that refuse bubblewrap: the file, the value, and the command that changes it."""
+
+
+def remedy(probes: Sequence[Probe]) -> str:
+    """The command with which bubblewrap works here; empty where it does already."""
+    if not any(probe.name == "bubblewrap" and not probe.holds for probe in probes):
+        return ""
+    if shutil.which("bwrap") is None:
+        return "apt-get install bubblewrap (as root)"
+    for path, value, switch in _SWITCHES:
+        with contextlib.suppress(OSError):
+            if Path(path).read_text(encoding="ascii").strip() == value:
+                return f"{switch} (as root, on the host)"
+    return "in a container: docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined"

@@ -86,6 +86,12 @@ class Stage:
         return [shutil.which("unshare") or "unshare", "--mount", "--propagation", "private", "--", *script, *line]
 
 
+def as_user(user: int, line: list[str]) -> list[str]:
+    """`line` run as another user who has no group and no privilege; works as root only."""
+    setpriv = shutil.which("setpriv") or "setpriv"
+    return [setpriv, "--reuid", str(user), "--regid", str(user), "--clear-groups", "--no-new-privs", "--", *line]
+
+
 _ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift; exec "$@"'
 
 

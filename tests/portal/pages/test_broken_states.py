@@ -37,6 +37,12 @@ def test_a_silent_node_is_shown_as_such_and_work_waits(as_alice, alice, local):
     assert "No node is online for cpux2" in text_of(as_alice, reverse("submissions:detail", args=[submission.pk]))
 
 
+def test_a_machine_without_a_sandbox_says_what_mends_it_where_one_submits(as_alice, local):
+    why = "nothing is judged here without a sandbox. To mend it: apt-get install bubblewrap (as root)"
+    local.slots.update(state="quarantined", note=why)
+    assert f"Its node is online and judges nothing: {why}" in text_of(as_alice, SUBMIT)
+
+
 def test_a_closed_problem_says_so_on_its_pages_and_offers_no_form(as_alice, db):
     ProblemSwitch.objects.create(slug="allreduce", is_open=False, note="A new revision comes.")
     for address in ("/problems/allreduce/", "/problems/allreduce/leaderboard/"):

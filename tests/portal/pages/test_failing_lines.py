@@ -1,12 +1,12 @@
 """Which lines of a source a verdict marks."""
 
-import dataclasses
-
 import msgspec
 import pytest
+from django.utils import timezone
 
-from evaluator.contract import Finding, Verdict
-from portal.submissions.failing_lines import failing_lines
+from evaluator.contract import Delivery, Finding, Verdict
+from portal.submissions import actions
+from portal.submissions.failing_lines import failing_lines, marks_for_scripts
 from portal.submissions.source_links import own_frames
 from tests.portal.pages import scenes
 
@@ -27,34 +27,58 @@ NameError: name 'tensr' is not defined"""
 pytestmark = pytest.mark.django_db
 
 
-def report(alice, local, *, findings=(), **rank):
-    evaluation = scenes.lease(scenes.submit(alice), local)
-    made = scenes.report(evaluation, verdict=Verdict.RUNTIME_ERROR)
-    bare = msgspec.structs.replace if isinstance(made, msgspec.Struct) else dataclasses.replace
-    first, *others = (bare(each, stack=None, error=None) for each in made.ranks)
-    return bare(made, findings=findings, ranks=(bare(first, **rank), *others))
+@pytest.fixture
+def evaluation(alice, local):
+    return scenes.lease(scenes.submit(alice, visibility="public"), local)
+
+
+def report(evaluation, *, verdict=Verdict.RUNTIME_ERROR, findings=(), waiting=()):
+    """A report with `findings`, whose ranks wait at the lines `waiting`; None: elsewhere."""
+    made = scenes.report(evaluation, verdict=verdict)
+    ranks = tuple(
+        msgspec.structs.replace(rank, file="solution.py", line=line, is_waiting=line is not None)
+        for rank, line in zip(made.ranks, waiting or (None, None), strict=True)
+    )
+    return msgspec.structs.replace(made, findings=findings, ranks=ranks)
 
 
 def lines(found):
-    return [(mark.path, mark.line) for mark in failing_lines(found, paths=["solution.py"])]
+    return [(mark.line, mark.is_quiet) for mark in failing_lines(found, paths=["solution.py"])]
 
 
-def test_a_finding_names_its_line_by_itself_or_in_its_words(alice, local):
-    placed = Finding(verdict=Verdict.RUNTIME_ERROR, message="no", file="solution.py", line=3)
-    told = Finding(verdict=Verdict.RUNTIME_ERROR, message="rank 0 waits at solution.py:7 (collective 1)")
-    assert lines(report(alice, local, findings=(placed, told), stack=STACK)) == [("solution.py", 3), ("solution.py", 7)]
+RAISED = Finding(
+    verdict=Verdict.RUNTIME_ERROR,
+    message="rank 1 in call 1: no (rank 0 waits in all_reduce called at solution.py:7)",
+    rank=1,
+    file="solution.py",
+    line=5,
+)
 
 
-def test_an_exception_marks_where_it_was_raised(alice, local):
-    found = report(alice, local, error=TRACEBACK, stack=STACK)
-    (mark,) = failing_lines(found, paths=["solution.py"])
-    assert (mark.line, mark.why) == (5, "rank 0: NameError: name 'tensr' is not defined")
-
-
-def test_a_stack_marks_the_innermost_line_of_the_authors_own(alice, local):
-    found = report(alice, local, stack=STACK)
-    assert lines(found) == [("solution.py", 7)]
+def test_a_finding_marks_its_own_line_and_those_who_wait_are_marked_quietly(evaluation):
+    found = report(evaluation, findings=(RAISED,), waiting=(7, None))
+    assert lines(found) == [(5, False), (7, True)]
+    failing, waiting = failing_lines(found, paths=["solution.py"])
+    assert failing.why == RAISED.message
+    assert waiting.why == "rank 0 waits here"
     assert failing_lines(found, paths=["kernel.cu"]) == ()
+    assert marks_for_scripts((waiting,)) == "solution.py:7:waits:rank 0 waits here"
+
+
+def test_a_line_at_which_one_fails_and_another_waits_is_marked_once_as_failing(evaluation):
+    assert lines(report(evaluation, findings=(RAISED,), waiting=(5, None))) == [(5, False)]
+
+
+def test_in_a_deadlock_each_line_at_which_ranks_wait_is_one_of_the_failure(evaluation):
+    apart = report(evaluation, verdict=Verdict.DEADLOCK, waiting=(7, 9))
+    assert lines(apart) == [(7, False), (9, False)]
+    assert [mark.ranks for mark in failing_lines(apart, paths=["solution.py"])] == ["rank 0", "rank 1"]
+    (together,) = failing_lines(report(evaluation, verdict=Verdict.DEADLOCK, waiting=(7, 7)), paths=["solution.py"])
+    assert together.ranks == "ranks 0, 1"
+
+
+def test_a_pass_marks_nothing(evaluation):
+    assert lines(report(evaluation, verdict=Verdict.PASSED, waiting=(7, 7))) == []
 
 
 def test_of_a_stack_the_authors_own_frames_come_first():
@@ -63,10 +87,14 @@ def test_of_a_stack_the_authors_own_frames_come_first():
     assert own_frames(STACK, paths=["kernel.cu"]) == ""
 
 
-def test_the_listing_marks_the_line_and_each_file_can_be_had(client, alice, local):
-    submission = scenes.judged(alice, local, verdict=Verdict.RUNTIME_ERROR, visibility="public")
+def test_the_page_marks_both_kinds_of_line_and_each_file_can_be_had(client, local, evaluation):
+    submission = evaluation.submission
+    made = report(evaluation, findings=(RAISED,), waiting=(7, None))
+    assert actions.record_delivery(Delivery(lease=evaluation.lease, node=local.name, report=made), timezone.now())
     page = client.get(f"/submissions/{submission.pk}/").content.decode()
-    assert 'id="solution.py-L7" class="is-marked"' in page
+    assert 'id="solution.py-L5" class="is-marked"' in page
+    assert 'id="solution.py-L7" class="is-waiting" data-note="rank 0 waits here"' in page
+    assert 'Where: rank 1, <a href="#solution.py-L5">solution.py:5</a></p>' in page
     answer = client.get(f"/submissions/{submission.pk}/source/")
     assert answer.content.decode() == submission.source.files.entry
     assert answer["Content-Disposition"] == 'attachment; filename="solution.py"'

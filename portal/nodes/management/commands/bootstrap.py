@@ -14,8 +14,7 @@ from portal.nodes.models import Node
 
 OPERATOR = "operator"
 NODE = "local"
-# On one's own machine a submission may be judged without a sandbox where the machine has none.
-DEFAULTS = {"PKB_NODE_PROFILES": "cpux2", "PKB_NODE_ALLOW_UNSANDBOXED": "true"}
+DEFAULTS = {"PKB_NODE_PROFILES": "cpux2"}
 
 
 class Command(BaseCommand):
