@@ -40,7 +40,7 @@ class PromptOutput(serializers.Serializer[Any]):
     backend = serializers.ChoiceField(choices=_BACKENDS)
     profile = serializers.CharField()
     version = serializers.CharField(help_text="The version of wording, rules and examples.")
-    digest = serializers.CharField(help_text="SHA-256 of text.")
+    digest = serializers.CharField(help_text="SHA-256 of version, a line break and text.")
     example = serializers.CharField(help_text="The problem of the worked example.")
     text = serializers.CharField()
 

@@ -29,7 +29,7 @@ from portal.runs import actions, pages, queries, quotas
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.progress import progress
-from portal.runs.prompts import prompt_for
+from portal.runs.prompts import VERSION, VERSIONS, WITH_HINTS, prompt_for
 from portal.runs.queries import RunFigures
 from portal.streams import Kind, Subject
 from portal.tabular.formats import MEDIA_TYPES
@@ -301,11 +301,13 @@ def prompt(request: HttpRequest, slug: str) -> HttpResponse:
     known = _known(wanted, [backend.value for backend in Backend], "backend")
     # Changing the profile may leave a backend behind that it does not judge: then the first that it does.
     backend = known if known in backends else backends[0]
+    version = _known(request.GET.get("version") or VERSION, list(VERSIONS), "version")
     context = {
         "problem": problem,
         "profiles": choices,
         "backends": backends,
-        "prompt": prompt_for(slug, backend=backend, profile=profile),
+        "versions": [(VERSION, "The task alone"), (WITH_HINTS, "With hints")],
+        "prompt": prompt_for(slug, backend=backend, profile=profile, version=version),
     }
     return render(request, "runs/prompt.html", context)
 
