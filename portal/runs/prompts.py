@@ -27,6 +27,9 @@ VERSION = "pkb-prompt-3"
 WITH_HINTS = "pkb-prompt-3-hints"
 VERSIONS = (VERSION, WITH_HINTS)
 
+_NAMES = re.compile(r"pkb-prompt-[0-9]+(-hints)?")
+"""What versions are called, earlier ones too."""
+
 _TASK_SECTIONS = frozenset(
     {
         "The chunks",
@@ -103,6 +106,11 @@ class Prompt:
     def digest(self) -> str:
         """SHA-256 of the version, a line break and the text."""
         return hashlib.sha256(f"{self.version}\n{self.text}".encode()).hexdigest()
+
+
+def name_of(declared: str) -> str:
+    """The version of the site's prompts that a run declares; empty where it declares another prompt, or none."""
+    return declared if _NAMES.fullmatch(declared) else ""
 
 
 def prompt_for(slug: str, *, backend: str, profile: str, version: str = VERSION) -> Prompt:
