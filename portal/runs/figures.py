@@ -200,8 +200,9 @@ def faster(samples: Samples) -> int:
 
 
 def measured(samples: Samples) -> dict[str, Sequence[Sample]]:
-    """Without the problems of which no sample was measured."""
-    return {slug: found for slug, found in samples.items() if not found or not all(one.is_open for one in found)}
+    """Without the samples that are not measured, and without the problems that have no other."""
+    known = {slug: [sample for sample in found if not sample.is_open] for slug, found in samples.items()}
+    return {slug: found for slug, found in known.items() if found}
 
 
 def best_scores(samples: Samples) -> dict[str, float]:

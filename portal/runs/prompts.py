@@ -27,8 +27,8 @@ VERSION = "pkb-prompt-3"
 WITH_HINTS = "pkb-prompt-3-hints"
 VERSIONS = (VERSION, WITH_HINTS)
 
-_NAMES = re.compile(r"pkb-prompt-[0-9]+(-hints)?")
-"""What versions are called, earlier ones too."""
+_EARLIER = ("pkb-prompt-1", "pkb-prompt-2")
+"""Versions that runs may have been made with; both had the hints."""
 
 _TASK_SECTIONS = frozenset(
     {
@@ -110,7 +110,7 @@ class Prompt:
 
 def name_of(declared: str) -> str:
     """The version of the site's prompts that a run declares; empty where it declares another prompt, or none."""
-    return declared if _NAMES.fullmatch(declared) else ""
+    return declared if declared in {*VERSIONS, *_EARLIER} else ""
 
 
 def prompt_for(slug: str, *, backend: str, profile: str, version: str = VERSION) -> Prompt:

@@ -68,14 +68,14 @@ def test_the_interval_is_wilsons():
     assert figures.wilson(1.0, count=87)[1] == 1.0
 
 
-def test_a_problem_is_left_out_only_where_no_sample_was_measured():
+def test_samples_that_were_not_measured_are_left_out_and_problems_without_another():
     samples = {
         "a": [Sample(verdict="UNSUPPORTED"), Sample(verdict="JUDGE_FAILURE")],
         "b": [Sample(verdict="UNSUPPORTED"), Sample(verdict="PASSED")],
         "c": [Sample(verdict="", is_pending=True)],
         "d": [Sample(verdict="")],
     }
-    assert set(figures.measured(samples)) == {"b", "d"}
+    assert figures.measured(samples) == {"b": [Sample(verdict="PASSED")], "d": [Sample(verdict="")]}
 
 
 @relaxed

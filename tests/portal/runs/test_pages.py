@@ -226,7 +226,7 @@ def test_runs_of_different_prompts_are_ranked_apart(client, alice, node):
         ("told", "pkb-prompt-3-hints", Verdict.PASSED),
         ("first", "pkb-prompt-3", Verdict.PASSED),
         ("second", "pkb-prompt-3", Verdict.DEADLOCK),
-        ("own", "our prompt 7", Verdict.PASSED),
+        ("own", "pkb-prompt-0", Verdict.PASSED),
         ("silent", "", Verdict.PASSED),
     ):
         run = make_run(alice, model=name, prompt_version=prompt)
@@ -237,7 +237,7 @@ def test_runs_of_different_prompts_are_ranked_apart(client, alice, node):
         ("first", 1, "pkb-prompt-3"),
         ("second", 2, "pkb-prompt-3"),
         ("told", 1, "pkb-prompt-3-hints"),
-        ("own", 1, "our prompt 7"),
+        ("own", 1, "pkb-prompt-0"),
         ("silent", 2, ""),
     ]
     board = client.get("/leaderboards/models/?profile=cpux2").content.decode()
@@ -248,7 +248,7 @@ def test_runs_of_different_prompts_are_ranked_apart(client, alice, node):
         "Other prompts, or none declared",
     ]
     assert "These runs did not all have the same prompt" in board
-    assert all(words in board for words in ("prompt our prompt 7", "prompt not declared"))
+    assert all(words in board for words in ("prompt pkb-prompt-0", "prompt not declared"))
     overview = client.get("/leaderboards/").content.decode()
     leading = overview.split('aria-label="Leading models"')[1].split("</table>")[0]
     assert "with prompt pkb-prompt-3." in leading
