@@ -30,13 +30,13 @@ REGIMES = (
     ),
     Regime(
         name="masked_words",
-        words="every second logit of a rank is minus infinity, but for the 16 largest of a token",
+        words="every second logit of a rank is minus infinity, but for the largest of a token",
         settings={"filters": (10, 0.9), "masked": True},
         narrow="no_number_from_infinity",
     ),
     Regime(
         name="equal_leaders",
-        words="the 16 largest logits of a token are equal, top_k is 10 and top_p is 1: all 16 survive",
+        words="more than ten logits of a token are largest and equal, top_k is 10 and top_p is 1: all of these survive",
         settings={"filters": (10, 1.0), "equal_leaders": True},
     ),
     Regime(

@@ -86,9 +86,11 @@ class Client:
         """One problem with statement and reference."""
         return self.transport.get(f"problems/{slug}/", Problem)
 
-    def prompt(self, slug: str, *, backend: str = "pytorch", profile: str = "cpux2") -> Prompt:
-        """The task as a model is given it."""
-        params = {"backend": backend, "profile": profile}
+    def prompt(
+        self, slug: str, *, backend: str = "pytorch", profile: str = "cpux2", version: str | None = None
+    ) -> Prompt:
+        """The task as a model is given it; without `version`, the task alone, without hints."""
+        params = {"backend": backend, "profile": profile} | ({"version": version} if version else {})
         return self.transport.get(f"problems/{slug}/prompt/", Prompt, params=params)
 
     def profiles(self) -> list[Profile]:

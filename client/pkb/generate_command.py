@@ -21,7 +21,7 @@ from .journal import Journal
 from .judges import OwnJudge, RunJudge
 from .run_commands import RUN_MODES, settings_of
 from .runs import NewRun
-from .submission_commands import backend_option
+from .submission_commands import backend_option, prompt_option
 
 _PATIENCE_S = 3600.0
 """A generation takes hours; it outlasts a restart of the site, and waits for quota that judging will free."""
@@ -48,6 +48,7 @@ _PATIENCE_S = 3600.0
 )
 @click.option("--profile", envvar="PKB_PROFILE", required=True, help="The profile to judge on.")
 @backend_option
+@prompt_option
 @click.option("--concurrency", type=click.IntRange(min=1, max=256), default=4, show_default=True)
 @click.option(
     "--sampling", multiple=True, metavar="NAME=VALUE", help="A setting for every request, such as temperature=0.8."
@@ -99,6 +100,7 @@ class Options:
     step_mode: str
     profile: str
     backend: str
+    prompt_version: str | None
     concurrency: int
     sampling: tuple[str, ...]
     price_in: float
@@ -135,6 +137,7 @@ class Options:
             key=new_key(),
             run=self.run_id,
             is_run=not self.no_run,
+            prompt_version=self.prompt_version,
         )
 
     def new_run(self, *, prompt_version: str) -> NewRun:

@@ -95,20 +95,22 @@ def run_of(site: Client, log: Log, settings: Settings, new: NewRun) -> RunMade |
         return None
     made: RunMade | None = next(log.of_kind(RunMade), None)
     if made is None:
-        run = (
-            _fitting(site.runs.get(settings.run), settings) if settings.run else site.runs.create(new, key=settings.key)
-        )
+        run = _fitting(site.runs.get(settings.run), new) if settings.run else site.runs.create(new, key=settings.key)
         made = RunMade(run=run.id, page=run.page)
         log.note(made)
     return made
 
 
-def _fitting(run: Run, settings: Settings) -> Run:
+def _fitting(run: Run, new: NewRun) -> Run:
     """A run that was there before, if what will be generated belongs into it; raises UsageError."""
-    for name in ("mode", "profile", "backend"):
-        theirs, ours = getattr(run, name), getattr(settings, name)
-        if theirs != ours:
-            raise UsageError(f"Run {run.id} has {name} {theirs}, not {ours}. Use --{name} {theirs}, or another run.")
+    for name in ("mode", "profile", "backend", "prompt_version"):
+        theirs, ours = getattr(run, name), getattr(new, name)
+        # A run may have been made without saying which prompt will be used.
+        if theirs != ours and (theirs or name != "prompt_version"):
+            option = name.replace("_", "-")
+            raise UsageError(
+                f"Run {run.id} has {option} {theirs}, not {ours}. Use --{option} {theirs}, or another run."
+            )
     return run
 
 
@@ -117,7 +119,9 @@ def prompts_of(site: Client, log: Log, settings: Settings, problems: Iterable[st
     prompts: dict[str, Prompted] = {entry.problem: entry for entry in log.of_kind(Prompted)}
     for slug in problems:
         if slug not in prompts:
-            came = site.prompt(slug, backend=settings.backend, profile=settings.profile)
+            came = site.prompt(
+                slug, backend=settings.backend, profile=settings.profile, version=settings.prompt_version
+            )
             prompts[slug] = Prompted(problem=slug, version=came.version, text=came.text)
             log.note(prompts[slug])
     return prompts

@@ -28,6 +28,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, tag="settings", tag_fi
     run: str | None
     """A run that was there before; None makes one, or none with `is_run` False."""
     is_run: bool = True
+    prompt_version: str | None = None
+    """Which of the site's prompts is asked for; None is its first, without hints."""
 
     def is_same_as(self, other: "Settings") -> bool:
         """Whether two calls do the same; the key is made anew each time."""

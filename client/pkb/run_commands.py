@@ -271,6 +271,11 @@ def shown(context: Context, entry: Run | RunBrief) -> None:
         cost = "" if figures.cost_usd is None else f", {figures.cost_usd:.2f} US dollars"
         solved = f"{figures.solved} of {figures.problems} solved, {figures.faster} faster than the reference"
         output.print_text(f"{solved}{speed}{cost}")
+        if not figures.is_complete:
+            output.print_text(
+                f"incomplete, so not ranked: {figures.judged} of {figures.programs} programs judged; correct@1 between "
+                f"{figures.bounds.low:.1%} and {figures.bounds.high:.1%} over all {figures.problems} problems"
+            )
         output.print_text(", ".join(f"{number} {ending}" for ending, number in endings(figures).items()))
 
 

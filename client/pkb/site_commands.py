@@ -10,7 +10,7 @@ from .client import Client
 from .context import Context, with_context
 from .errors import UsageError
 from .results import Forecast, Season, SeasonBrief
-from .submission_commands import backend_option, only_profile, profile_option
+from .submission_commands import backend_option, only_profile, profile_option, prompt_option
 from .transport import site_address
 
 
@@ -138,11 +138,12 @@ def _print_season(context: Context, season: Season) -> None:
 @click.argument("slug")
 @profile_option
 @backend_option
+@prompt_option
 @with_context
-def prompt(context: Context, slug: str, *, profile: str | None, backend: str) -> None:
+def prompt(context: Context, slug: str, *, profile: str | None, backend: str, prompt_version: str | None) -> None:
     """Print the prompt that a model gets for the problem SLUG."""
     with context.client() as pkb:
-        came = pkb.prompt(slug, backend=backend, profile=profile or only_profile(pkb))
+        came = pkb.prompt(slug, backend=backend, profile=profile or only_profile(pkb), version=prompt_version)
     if context.as_json:
         output.print_json(came)
     else:

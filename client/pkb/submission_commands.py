@@ -20,6 +20,9 @@ profile_option = click.option(
     help="The profile to judge on, such as h200x8-nomc. Default: the only one online.",
 )
 backend_option = click.option("--backend", type=click.Choice(BACKENDS), default="pytorch", show_default=True)
+prompt_option = click.option(
+    "--prompt-version", help="A version of the site's prompt. Default: the task without hints."
+)
 
 
 @click.command()

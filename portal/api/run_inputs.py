@@ -8,6 +8,7 @@ from portal.accounts.organisations import SHORT_NAME
 from portal.api.fields import values_of
 from portal.api.inputs import Choice, Number, Patterned, ProfileName, Query, Strict, Text, Whole
 from portal.runs.models import AttemptState, EventKind, RunMode, RunState
+from portal.runs.prompts import VERSION, VERSIONS
 from portal.tabular.formats import MEDIA_TYPES
 from portal.webhooks.posting import ADDRESS
 
@@ -16,10 +17,11 @@ _CURSOR_MOST = 2**62
 
 
 class PromptQuery(Query):
-    """In which backend and for which profile."""
+    """In which backend, for which profile, and with hints or without."""
 
     backend = Choice(choices=values_of(Backend), default=Backend.PYTORCH.value)
     profile = ProfileName(default="cpux2", help_text="A profile's name, such as h200x8-nomc.")
+    version = Choice(choices=VERSIONS, default=VERSION, help_text="The task alone, or with hints.")
 
 
 class RunInput(Strict):

@@ -40,7 +40,7 @@ class PromptOutput(serializers.Serializer[Any]):
     backend = serializers.ChoiceField(choices=_BACKENDS)
     profile = serializers.CharField()
     version = serializers.CharField(help_text="The version of wording, rules and examples.")
-    digest = serializers.CharField(help_text="SHA-256 of text.")
+    digest = serializers.CharField(help_text="SHA-256 of version, a line break and text.")
     example = serializers.CharField(help_text="The problem of the worked example.")
     text = serializers.CharField()
 
@@ -57,7 +57,7 @@ class ModelOutput(serializers.Serializer[LanguageModel]):
 
 
 class EstimateOutput(serializers.Serializer[Any]):
-    """A figure by the unbiased estimator with its 95 % interval."""
+    """A figure by the unbiased estimator over the measured problems, with its 95 % interval."""
 
     k = serializers.IntegerField()
     value = serializers.FloatField()
@@ -71,18 +71,30 @@ class FastOutput(EstimateOutput):
     p = serializers.FloatField()
 
 
+class BoundsOutput(serializers.Serializer[Any]):
+    """Between what a figure over all problems lies, whatever the samples that are not measured turn out to be."""
+
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+
+
 class FiguresOutput(serializers.Serializer[RunFigures]):
     """A run's figures over all problems."""
 
     problems = serializers.IntegerField()
     attempted = serializers.IntegerField()
-    supported = serializers.IntegerField(help_text="Problems that the profile can judge.")
+    measured = serializers.IntegerField(
+        help_text="Problems in the estimates: all but those that the profile or the judge could not measure."
+    )
+    programs = serializers.IntegerField(help_text="Samples that have their verdict or wait for it.")
+    judged = serializers.IntegerField(help_text="Samples that have their verdict.")
+    is_complete = serializers.BooleanField(help_text="Whether all of them have. Incomplete runs are not ranked.")
     solved = serializers.IntegerField(help_text="Problems with a sample that passed.")
     faster = serializers.IntegerField(help_text=_FASTER_HELP)
-    correct_at_1 = EstimateOutput()
-    correct_at_k = EstimateOutput()
-    supported_correct_at_1 = EstimateOutput(help_text="Over the supported problems only.")
-    fast = serializers.SerializerMethodField(help_text="fast_p@1 at a few p.")
+    correct_at_1 = EstimateOutput(allow_null=True, help_text="Null until the run is complete.")
+    correct_at_k = EstimateOutput(allow_null=True, help_text="Null until the run is complete.")
+    bounds = BoundsOutput(help_text="Of correct@1 over all problems.")
+    fast = serializers.SerializerMethodField(help_text="fast_p@1 at a few p; empty until the run is complete.")
     geomean_speedup = serializers.FloatField(allow_null=True, help_text="Over solved problems, best sample each.")
     score_rule = serializers.IntegerField(
         help_text=(
@@ -111,7 +123,7 @@ class FiguresOutput(serializers.Serializer[RunFigures]):
     def get_fast(self, figures: RunFigures) -> Any:
         """One entry per p."""
         found = ((p, figures.fast_at(p)) for p in SHOWN_P)
-        return [{"p": p, "k": at.k, "value": at.value, "low": at.low, "high": at.high} for p, at in found]
+        return [{"p": p, "k": at.k, "value": at.value, "low": at.low, "high": at.high} for p, at in found if at]
 
 
 class RunBrief(serializers.Serializer[Run]):
@@ -358,12 +370,16 @@ class ModelRowOutput(serializers.Serializer[Any]):
     k = serializers.IntegerField(source="run.k")
     verification = serializers.ChoiceField(choices=Verification.values, source="run.verification")
     published_at = serializers.DateTimeField(source="run.published_at", allow_null=True)
-    fast_p = EstimateOutput(source="fast", help_text="At the requested p.")
+    prompt_version = serializers.CharField(source="run.prompt_version", allow_blank=True)
+    place = serializers.IntegerField(
+        allow_null=True, help_text="Among the runs with the same of our prompts, or with others; null if not ranked."
+    )
+    fast_p = EstimateOutput(source="fast", allow_null=True, help_text="At the requested p; null until complete.")
     figures = FiguresOutput()
 
 
 class ModelBoardOutput(serializers.Serializer[Any]):
-    """The published runs on a profile, best first."""
+    """The published runs on a profile, prompt by prompt, best first; those that are not ranked come last."""
 
     profile = serializers.CharField()
     p = serializers.FloatField()

@@ -1,9 +1,10 @@
 """The tables of public data, and that of one run."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
@@ -92,7 +93,7 @@ def _models() -> Iterator[LanguageModel]:
 class _RunEntry:
     run: Run
     figures: RunFigures
-    fast_1_at_1: Estimate
+    fast_1_at_1: Estimate | None
 
 
 def _runs() -> Iterator[_RunEntry]:
@@ -151,8 +152,14 @@ def _author_of(evaluation: Evaluation) -> str | None:
     return None if submission.is_attempt else submission.author.username
 
 
+def _part(path: str, part: str) -> Callable[[_RunEntry], float | None]:
+    """Reads one number of the estimate at `path`, which a run that is not complete does not have."""
+    read: Callable[[_RunEntry], Estimate | None] = attrgetter(path)
+    return lambda entry: None if (found := read(entry)) is None else getattr(found, part)
+
+
 _ESTIMATES = tuple(
-    column(f"{name}{suffix}", Kind.NUMBER, f"{meaning}{what}", f"{path}.{part}")
+    column(f"{name}{suffix}", Kind.NUMBER, f"{meaning}{what}; null until all is judged", _part(path, part))
     for name, meaning, path in (
         ("correct_at_1", "correct@1", "figures.correct_at_1"),
         ("correct_at_k", "correct@k", "figures.correct_at_k"),
@@ -231,7 +238,9 @@ TABLES = {
                 ),
                 column("problems", Kind.INTEGER, "number of problems in the figures", "figures.problems"),
                 column("attempted", Kind.INTEGER, "problems with an attempt", "figures.attempted"),
-                column("supported", Kind.INTEGER, "problems that the profile can judge", "figures.supported"),
+                column("measured", Kind.INTEGER, "problems in the estimates", "figures.measured"),
+                column("programs", Kind.INTEGER, "samples with a verdict or waiting for one", "figures.programs"),
+                column("judged", Kind.INTEGER, "samples with a verdict", "figures.judged"),
                 column("solved", Kind.INTEGER, "problems with a sample that passed", "figures.solved"),
                 column(
                     "faster",
@@ -240,6 +249,12 @@ TABLES = {
                     "figures.faster",
                 ),
                 *_ESTIMATES,
+                column(
+                    "correct_least", Kind.NUMBER, "lower bound of correct@1 over all problems", "figures.bounds.low"
+                ),
+                column(
+                    "correct_most", Kind.NUMBER, "upper bound of correct@1 over all problems", "figures.bounds.high"
+                ),
                 column(
                     "geomean_speedup",
                     Kind.NUMBER,

@@ -168,7 +168,9 @@ def run_card(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """A run of a model with its problems solved."""
     run = get_run(request.user, run_id)
     figures = run_figures(run)
-    caption = f"problems solved, {figures.faster} faster than PyTorch + NCCL; {run.get_mode_display()} in {run.backend}"
+    so_far = "" if figures.is_complete else f", {figures.judged} of {figures.programs} programs judged"
+    how = f"{run.get_mode_display()} in {run.backend}"
+    caption = f"problems solved{so_far}, {figures.faster} faster than PyTorch + NCCL; {how}"
     card = Card(title=f"{run.model} on {run.profile}", figure=f"{figures.solved} / {figures.problems}", caption=caption)
     response = _picture(card)
     response["Cache-Control"] = "private, no-store" if not run.is_published else response["Cache-Control"]

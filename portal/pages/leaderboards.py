@@ -26,10 +26,13 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     model_profile = profiles.get(next(iter(runs), profile.name))
     found = sorted(leaders(profile=profile.name).values(), key=lambda leader: leader.score, reverse=True)
     so_far = reached()
+    board = model_board(model_profile.name) if runs else []
+    ranked = [row for row in board if row.figures.is_ranked]
     context = {
         "profile": profile,
         "total": len(registry.problems()),
-        "models": [row for row in model_board(model_profile.name) if row.figures.is_ranked][:HEAD_ROWS] if runs else [],
+        "models": [row for row in ranked if row.prompt == ranked[0].prompt][:HEAD_ROWS],
+        "incomplete": [row for row in board if not row.figures.is_complete][:HEAD_ROWS],
         "model_profile": model_profile,
         "run_count": runs.get(model_profile.name, 0),
         "published": published.RESULTS[:HEAD_ROWS],

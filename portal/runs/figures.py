@@ -8,6 +8,10 @@ fast_p is the share of problems solved with a speedup above p, of Ouyang et al.,
 GPU Kernels?" (2025, arXiv 2502.10517). Here the whole interval of the speedup has to lie above p. fast_p@k puts
 "correct and faster than p" for "correct" into the same estimator.
 
+What is not measured counts neither as wrong nor in an interval: samples that wait for their verdict, and problems that
+ended because the profile lacks something or the judge failed. A run in which a sample waits has no estimates, only
+bounds over all problems.
+
 The interval is Wilson's (1927) score interval for the mean over problems, at 95 %. A problem's value lies between 0 and
 1, so its variance is at most m (1 - m) for a mean m, that of a coin. So the interval is never too narrow for
 independent problems. It says how much the figure would move with other problems of the same kind, not with other
@@ -19,10 +23,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evaluator.contract import SCORE_RULE, is_faster
+from evaluator.contract import SCORE_RULE, Verdict, is_faster
 
 _Z = 1.959963984540054
 """The 97.5 % point of the normal distribution."""
+
+_NOT_OF_THE_PROGRAM = frozenset(
+    {
+        Verdict.UNSUPPORTED.value,
+        Verdict.BASELINE_UNSTABLE.value,
+        Verdict.JUDGE_ERROR.value,
+        Verdict.JUDGE_FAILURE.value,
+    }
+)
+"""Verdicts that say why a program was not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +59,11 @@ class Sample:
         """Whether it passed at all ranked sizes."""
         return self.verdict == "PASSED"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody knows if it is correct: it waits, or the profile or the judge could not tell."""
+        return self.is_pending or self.verdict in _NOT_OF_THE_PROGRAM
+
     def is_fast(self, p: float) -> bool:
         """Whether it is correct and faster than `p` times the reference."""
         return self.is_correct and is_faster(self.low, than=p)
@@ -56,6 +75,14 @@ class Estimate:
 
     k: int
     value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Between what a figure over all problems lies, whatever the samples that are not measured would turn out to be."""
+
     low: float
     high: float
 
@@ -128,6 +155,22 @@ def correct_at(samples: Samples, *, k: int, problems: int) -> Estimate:
     return estimate(counts, k=k, problems=problems)
 
 
+def bounds(samples: Samples, p: float | None = None, *, k: int, problems: int, unable: int = 0) -> Bounds:
+    """The bounds of correct@k over all `problems` problems, or of fast_p@k, `unable` of which the profile cannot judge.
+
+    A problem without a program counts as failed in both.
+    """
+    good = [
+        sum(sample.is_correct if p is None else sample.is_fast(p) for sample in found) for found in samples.values()
+    ]
+    still = [sum(sample.is_open for sample in found) for found in samples.values()]
+    sizes = [len(found) for found in samples.values()]
+    low = estimate(list(zip(sizes, good, strict=True)), k=k, problems=problems).value
+    most = [(size, won + may) for size, won, may in zip(sizes, good, still, strict=True)]
+    high = estimate(most, k=k, problems=problems).value + (unable / problems if problems else 0.0)
+    return Bounds(low=low, high=min(1.0, high))
+
+
 def fast_at(samples: Samples, p: float, *, k: int, problems: int) -> Estimate:
     """fast_p@k over `problems` problems: correct and more than `p` times as fast as the reference."""
     counts = [(len(found), sum(sample.is_fast(p) for sample in found)) for found in samples.values()]
@@ -156,13 +199,10 @@ def faster(samples: Samples) -> int:
     return sum(any(sample.is_fast(1.0) for sample in found) for found in samples.values())
 
 
-def supported(samples: Samples) -> Samples:
-    """Without the problems whose every sample ended as UNSUPPORTED: those that the profile could not judge."""
-    return {
-        slug: found
-        for slug, found in samples.items()
-        if not found or any(sample.verdict != "UNSUPPORTED" for sample in found)
-    }
+def measured(samples: Samples) -> dict[str, Sequence[Sample]]:
+    """Without the samples that are not measured, and without the problems that have no other."""
+    known = {slug: [sample for sample in found if not sample.is_open] for slug, found in samples.items()}
+    return {slug: found for slug, found in known.items() if found}
 
 
 def best_scores(samples: Samples) -> dict[str, float]:
@@ -190,7 +230,8 @@ def verdict_counts(samples: Samples) -> dict[str, int]:
 class WithoutVerdict:
     """Samples that have no verdict: still pending, never submitted as ranked, or never made.
 
-    `missing` counts what lacks to make k samples of every problem; estimates count each as a failure.
+    `missing` counts what lacks to make k samples of every problem. Estimates count it and `unranked` as failures: there
+    is no program that could be right.
     """
 
     pending: int

@@ -11,6 +11,7 @@ from portal.accounts.organisations import homes_of, own_organisations
 from portal.refusals import Refusal
 from portal.runs import actions, uploads
 from portal.runs.models import Run, RunMode
+from portal.runs.prompts import VERSIONS
 from portal.submissions.forms import BACKEND_LABELS
 
 _BACKENDS = [(backend.value, label) for backend, label in BACKEND_LABELS.items()]
@@ -48,7 +49,12 @@ class RunForm(_OrganisationForm):
     backend = forms.ChoiceField(label="Backend", choices=_BACKENDS)
     profile = forms.ChoiceField(label="Profile", choices=_profiles)
     k = forms.IntegerField(label="Samples per problem (k)", min_value=1, max_value=1000, initial=1)
-    prompt_version = forms.CharField(label="Prompt version", max_length=80, required=False)
+    prompt_version = forms.CharField(
+        label="Prompt version",
+        max_length=80,
+        required=False,
+        help_text=f"{' or '.join(VERSIONS)}, or a name of your own for another prompt.",
+    )
     cost_usd = forms.FloatField(label="Cost of the run in USD", min_value=0, required=False)
     notes = forms.CharField(
         label="Notes", max_length=4000, required=False, widget=forms.Textarea(attrs={"rows": 4}), help_text="Public."

@@ -68,7 +68,11 @@ def _cell(
     elif pending:
         tone, word = "busy", waiting
     elif failed:
-        tone, word = "bad", failed.most_common(1)[0][0].replace("_", " ").lower()
+        # What was not measured is no failure of the program.
+        tone, word = (
+            "none" if all(sample.is_open for sample in samples) else "bad",
+            failed.most_common(1)[0][0].replace("_", " ").lower(),
+        )
     else:
         tone, word = ("bad", "no ranked result") if attempts else ("none", "no attempt")
     return Cell(
@@ -95,8 +99,8 @@ def _looped(sizes: Sequence[Mapping[str, Any]]) -> float | None:
     return geometric_mean(ratios) if len(ratios) == len(pairs) else None
 
 
-def curve_rows(figures: Mapping[str, RunFigures]) -> list[tuple[float, list[Estimate]]]:
-    """fast_p@1 of several runs at the values of p that tables show."""
+def curve_rows(figures: Mapping[str, RunFigures]) -> list[tuple[float, list[Estimate | None]]]:
+    """fast_p@1 of several complete runs at the values of p that tables show."""
     return [(p, [found.fast_at(p) for found in figures.values()]) for p in TABLE_P]
 
 

@@ -1,10 +1,13 @@
 """The task prompt of a problem, assembled under a version: the text that models get, readable by everybody.
 
-A change of the wording, of the rules or of the examples is a new version. The digest says whether two prompts are the
-same text, since problems have revisions of their own.
+There are two versions: the task alone, and the task with hints. The benchmark asks whether a model finds the fast way,
+so the first keeps back what statements say of it, and how inputs are drawn. A change of the wording, of the rules or of
+the examples is a new version. The digest says whether two prompts are the same, since problems have revisions of their
+own.
 """
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,9 +20,31 @@ from portal.catalog.costs import size_rows
 from portal.catalog.queries import get_problem
 from portal.refusals import Refusal
 from problems import registry
-from problems.schema import Problem
+from problems.schema import ArgumentKind, Problem
 
-VERSION = "pkb-prompt-2"
+VERSION = "pkb-prompt-3"
+"""The version that is given where none is asked for: the task alone."""
+WITH_HINTS = "pkb-prompt-3-hints"
+VERSIONS = (VERSION, WITH_HINTS)
+
+_EARLIER = ("pkb-prompt-1", "pkb-prompt-2")
+"""Versions that runs may have been made with; both had the hints."""
+
+_TASK_SECTIONS = frozenset(
+    {
+        "The chunks",
+        "The filters",
+        "The formula",
+        "The recurrence",
+        "Projection of one Gaussian into one camera",
+        "Step by step",
+        "Tolerance",
+        "What is returned",
+    }
+)
+"""Sections of statements that say what is asked, as the text before the first does. All others are hints."""
+_SAID_OF_BARE_KINDS = (ArgumentKind.GROUP.value, ArgumentKind.NONE.value)
+"""Kinds of arguments of which nothing is drawn, so that what specs say of them is no hint."""
 
 _COMPILE = (
     "`from utils.cuda_helpers import compile_cuda_extension`: `compile_cuda_extension(name, cuda_src, "
@@ -75,16 +100,21 @@ class Prompt:
     profile: str
     example: str
     text: str
-    version: str = VERSION
+    version: str
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the text."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        """SHA-256 of the version, a line break and the text."""
+        return hashlib.sha256(f"{self.version}\n{self.text}".encode()).hexdigest()
 
 
-def prompt_for(slug: str, *, backend: str, profile: str) -> Prompt:
-    """The prompt for a problem in a backend on a profile.
+def name_of(declared: str) -> str:
+    """The version of the site's prompts that a run declares; empty where it declares another prompt, or none."""
+    return declared if declared in {*VERSIONS, *_EARLIER} else ""
+
+
+def prompt_for(slug: str, *, backend: str, profile: str, version: str = VERSION) -> Prompt:
+    """The prompt for a problem in a backend on a profile; `version` is one of VERSIONS.
 
     Raises:
         Refusal: there is no such problem (404), backend or profile, or they do not fit each other.
@@ -99,11 +129,11 @@ def prompt_for(slug: str, *, backend: str, profile: str) -> Prompt:
             message=f"{chosen.name} does not judge this backend.",
             remedy=f"Choose one of {judged}, or another profile.",
         )
-    return _assembled(problem.slug, Backend(backend), chosen.name)
+    return _assembled(problem.slug, Backend(backend), chosen.name, version)
 
 
 @lru_cache(maxsize=256)
-def _assembled(slug: str, backend: Backend, profile_name: str) -> Prompt:
+def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> Prompt:
     problem, profile = registry.get(slug), profiles.get(profile_name)
     example_backend, example = _example(slug, backend)
     judged = profile.sizes[Mode.RANKED]
@@ -116,7 +146,9 @@ def _assembled(slug: str, backend: Backend, profile_name: str) -> Prompt:
         "helpers": "\n".join(f"- {helper}" for helper in _HELPERS[backend]) if profile.gpu else "",
         "primitives": _primitives(profile, backend),
         "sizes": [row for row in size_rows(problem, world_size=profile.world_size) if row.name in judged],
-        "statement": registry.statement(slug).strip(),
+        "has_hints": version == WITH_HINTS,
+        "bare_kinds": _SAID_OF_BARE_KINDS,
+        "statement": registry.statement(slug).strip() if version == WITH_HINTS else _task_of(registry.statement(slug)),
         "reference": registry.reference_source(slug).strip(),
         "example": registry.get(example),
         "example_backend": example_backend.value,
@@ -131,8 +163,17 @@ def _assembled(slug: str, backend: Backend, profile_name: str) -> Prompt:
         backend=backend.value,
         profile=profile_name,
         example=example,
-        text=render_to_string("prompts/v2.txt", context).strip() + "\n",
+        text=render_to_string("prompts/v3.txt", context).strip() + "\n",
+        version=version,
     )
+
+
+def _task_of(statement: str) -> str:
+    """What a statement asks: its beginning, and the sections that define terms."""
+    beginning, *rest = re.split(r"^### (.+)\n", statement, flags=re.MULTILINE)
+    sections = zip(rest[::2], rest[1::2], strict=True)
+    told = (f"### {title}\n\n{body.strip()}" for title, body in sections if title in _TASK_SECTIONS)
+    return "\n\n".join([beginning.strip(), *told])
 
 
 def _profile(problem: Problem, name: str) -> Profile:

@@ -15,8 +15,8 @@ from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.refusals import Refusal
-from portal.runs import figures
-from portal.runs.figures import Estimate, Sample
+from portal.runs import figures, prompts
+from portal.runs.figures import Bounds, Estimate, Sample
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
 from problems import registry
 
@@ -108,11 +108,14 @@ def _is_staff(viewer: Viewer) -> bool:
 class RunFigures:
     """A run's result over all problems; `samples` has the outcome of each sample by problem.
 
+    Estimates are over the `measured` problems, those without a program among them. They are None until the run is
+    complete: until every sample has its verdict. `bounds` is that of correct@1 over all problems, in any case.
+
     `faster` counts problems with a sample faster than the reference (`evaluator.contract.is_faster`); `primitives` says
     on how many of the solved problems a correct sample uses each. `fast` is fast_p@1 as (p, share), valid from that p
-    to the next. `verdicts` and `without_verdict` together are all samples, those never made among them. The geometric
-    mean is over solved problems, each with its best sample. Costs are the sum over all attempts, whatever their mode
-    and whether they held a program, or what the run declared.
+    to the next; it is empty until the run is complete. `verdicts` and `without_verdict` together are all samples, those
+    never made among them. The geometric mean is over solved problems, each with its best sample. Costs are the sum over
+    all attempts, whatever their mode and whether they held a program, or what the run declared.
 
     Speedups are those of one rule, `score_rule`: the earliest that any of the run's scores came by, until all have been
     judged again. `other_scores` counts the scores of other rules, which are left out. `answered` says what the attempts
@@ -120,13 +123,16 @@ class RunFigures:
     """
 
     problems: int
+    able: frozenset[str]
     attempted: int
-    supported: int
+    measured: int
+    programs: int
+    judged: int
     solved: int
     faster: int
-    correct_at_1: Estimate
-    correct_at_k: Estimate
-    supported_correct_at_1: Estimate
+    correct_at_1: Estimate | None
+    correct_at_k: Estimate | None
+    bounds: Bounds
     fast: tuple[tuple[float, float], ...]
     geomean_speedup: float | None
     verdicts: Mapping[str, int]
@@ -140,13 +146,39 @@ class RunFigures:
     answered: str = ""
 
     @property
-    def is_ranked(self) -> bool:
-        """Whether it may be ranked with others: its speedups are by the current rule."""
+    def is_complete(self) -> bool:
+        """Whether every program has its verdict."""
+        return not self.without_verdict.pending
+
+    @property
+    def unattempted(self) -> int:
+        """How many problems that the profile can judge have no program."""
+        return len(self.able.difference(self.samples))
+
+    @property
+    def unable(self) -> int:
+        """How many problems the profile cannot judge, whatever the program."""
+        return self.problems - len(self.able.union(self.samples))
+
+    @property
+    def is_of_the_current_rule(self) -> bool:
+        """Whether its speedups are by the current rule."""
         return self.score_rule == SCORE_RULE
 
-    def fast_at(self, p: float, *, k: int = 1) -> Estimate:
-        """fast_p@k at any p."""
-        return figures.fast_at(self.samples, p, k=k, problems=self.problems)
+    @property
+    def is_ranked(self) -> bool:
+        """Whether it may be ranked with others."""
+        return self.is_complete and self.is_of_the_current_rule
+
+    def fast_at(self, p: float, *, k: int = 1) -> Estimate | None:
+        """fast_p@k at any p; None until the run is complete."""
+        if not self.is_complete:
+            return None
+        return figures.fast_at(figures.measured(self.samples), p, k=k, problems=self.measured)
+
+    def fast_bounds(self, p: float) -> Bounds:
+        """The bounds of fast_p@1 over all problems."""
+        return figures.bounds(self.samples, p, k=1, problems=self.problems, unable=self.unable)
 
 
 def run_figures(run: Run) -> RunFigures:
@@ -281,21 +313,29 @@ def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[
     rule = figures.rule_of(of_problems)
     counted = figures.scored_by(of_problems, rule)
     total = len(slugs)
-    judged, supported_total = _supported(run, counted)
+    able = supported_problems(run.profile)
+    unable = total - len(able.union(counted))
+    measured = figures.measured(counted)
+    of_measured = total - unable - (len(counted) - len(measured))
+    bare = figures.without_verdict(counted, k=run.k, problems=total)
+    is_complete = not bare.pending
     best = figures.best_scores(counted)
     return RunFigures(
         problems=total,
         attempted=len(counted),
-        supported=supported_total,
+        able=able,
+        measured=of_measured,
+        programs=sum(map(len, counted.values())),
+        judged=sum(bool(sample.verdict) for found in counted.values() for sample in found),
         solved=figures.solved(counted),
         faster=figures.faster(counted),
-        correct_at_1=figures.correct_at(counted, k=1, problems=total),
-        correct_at_k=figures.correct_at(counted, k=run.k, problems=total),
-        supported_correct_at_1=figures.correct_at(judged, k=1, problems=supported_total),
-        fast=figures.fast_curve(counted, problems=total),
+        correct_at_1=figures.correct_at(measured, k=1, problems=of_measured) if is_complete else None,
+        correct_at_k=figures.correct_at(measured, k=run.k, problems=of_measured) if is_complete else None,
+        bounds=figures.bounds(counted, k=1, problems=total, unable=unable),
+        fast=figures.fast_curve(measured, problems=of_measured) if is_complete else (),
         geomean_speedup=figures.geometric_mean([score for score in best.values() if score > 0]),
         verdicts=figures.verdict_counts(counted),
-        without_verdict=figures.without_verdict(counted, k=run.k, problems=total),
+        without_verdict=bare,
         primitives=figures.primitives_used(counted),
         cost_usd=run.cost_usd if sums.get("cost") is None else sums["cost"],
         tokens=_tokens(sums),
@@ -303,15 +343,6 @@ def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[
         score_rule=rule,
         other_scores=figures.scores(of_problems) - figures.scores(counted),
     )
-
-
-def _supported(run: Run, samples: figures.Samples) -> tuple[figures.Samples, int]:
-    """The samples of the problems that the run's profile can judge, and how many such problems there are."""
-    able = supported_problems(run.profile)
-    judged = {slug: found for slug, found in figures.supported(samples).items() if slug in able}
-    # A problem of which the judge said UNSUPPORTED is none after all.
-    refused = sum(slug in able and slug not in judged for slug in samples)
-    return judged, len(able) - refused
 
 
 def _tokens(sums: Mapping[str, Any]) -> int | None:
@@ -329,17 +360,24 @@ def supported_problems(profile: str) -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRow:
-    """One published run on the model board."""
+    """One published run on the model board.
+
+    `prompt` is the version of the site's prompts that its model got; empty for another, or none declared. `place` is
+    that among the runs with the same; None where the run is not ranked.
+    """
 
     run: Run
     figures: RunFigures
-    fast: Estimate
+    fast: Estimate | None
+    prompt: str
+    place: int | None = None
 
 
 def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
-    """The published runs on `profile`, by correct@1, then fast_p@1, the earlier first; without quarantined ones.
+    """The published runs on `profile` without quarantined ones: for each prompt, the best first.
 
-    Those whose speedups are by an earlier rule come last, whatever their figures: they are not ordered with the rest.
+    They are ordered by the lower bound of correct@1 over all problems, so that what is not measured gains nothing. Then
+    fast_p@1 decides, then the earlier one. Runs that are not complete, or timed by an earlier rule, come last.
     """
     runs = list(
         Run.objects.filter(profile=profile, state=RunState.PUBLISHED, is_quarantined=False).select_related(
@@ -347,17 +385,33 @@ def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
         )
     )
     found = figures_of(runs)
-    rows = [ModelRow(run=run, figures=found[run.pk], fast=found[run.pk].fast_at(p)) for run in runs]
-    return sorted(
-        rows,
+    rows = [
+        ModelRow(
+            run=run, figures=found[run.pk], fast=found[run.pk].fast_at(p), prompt=prompts.name_of(run.prompt_version)
+        )
+        for run in runs
+    ]
+    rows.sort(
         key=lambda row: (
             not row.figures.is_ranked,
-            -row.figures.correct_at_1.value,
-            -row.fast.value,
+            row.prompt != prompts.VERSION,
+            not row.prompt,
+            row.prompt,
+            -row.figures.bounds.low,
+            -row.figures.fast_bounds(p).low,
             row.run.published_at or row.run.created_at,
             str(row.run.pk),
-        ),
+        )
     )
+    places: Counter[str] = Counter()
+    return [_placed(row, places) for row in rows]
+
+
+def _placed(row: ModelRow, places: Counter[str]) -> ModelRow:
+    if not row.figures.is_ranked:
+        return row
+    places[row.prompt] += 1
+    return replace(row, place=places[row.prompt])
 
 
 def board_profiles() -> dict[str, int]:

@@ -3,6 +3,7 @@
 import hashlib
 import uuid
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 
@@ -29,7 +30,7 @@ from portal.runs import actions, pages, queries, quotas
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.progress import progress
-from portal.runs.prompts import prompt_for
+from portal.runs.prompts import VERSION, VERSIONS, WITH_HINTS, prompt_for
 from portal.runs.queries import RunFigures
 from portal.streams import Kind, Subject
 from portal.tabular.formats import MEDIA_TYPES
@@ -42,28 +43,35 @@ REFUSED_SHOWN = 20
 
 @require_safe
 def leaderboard(request: HttpRequest) -> HttpResponse:
-    """The model board of one profile: correct@1, correct@k, fast_p at a movable p, failure modes, cost."""
+    """The model board of one profile, prompt by prompt: correct@1, correct@k, fast_p, failure modes, cost."""
     used = queries.board_profiles()
     opening = next(iter(used), "") or most_used(board_counts())
     profile = _known(request.GET.get("profile") or opening, list(profiles()), "profile")
     p = _speedup(request.GET.get("p", ""))
     rows = queries.model_board(profile, p=p)
     ranked = [row for row in rows if row.figures.is_ranked]
-    named = [(str(row.run.model), row.figures) for row in ranked]
+    named = [(_name(row), row.figures) for row in rows if row.figures.is_of_the_current_rule]
     context = {
         "profile": profiles()[profile],
         "choices": [(choice, used.get(choice.name, 0)) for choice in profiles().values()],
         "p": p,
+        "boards": [(prompt, list(found)) for prompt, found in groupby(ranked, key=lambda row: row.prompt)],
+        "versions": {VERSION: "the task alone", WITH_HINTS: "with hints"},
         "rows": ranked,
+        "incomplete": [row for row in rows if not row.figures.is_complete],
         "has_k": any(row.run.k > 1 for row in ranked),
-        "earlier": [row for row in rows if not row.figures.is_ranked],
-        "total": len(queries.supported_problems(profile)),
+        "earlier": [row for row in rows if row.figures.is_complete and not row.figures.is_ranked],
         **_figures(named, chosen=p, address=f"?{urlencode({'profile': profile})}&p="),
         "published": published.RESULTS,
         "published_total": published.PROBLEMS,
         "published_setting": published.SETTING,
     }
     return render(request, "runs/leaderboard.html", context)
+
+
+def _name(row: queries.ModelRow) -> str:
+    """A run's name beside those of other prompts."""
+    return f"{row.run.model}, with hints" if row.prompt == WITH_HINTS else str(row.run.model)
 
 
 def _figures(
@@ -78,7 +86,7 @@ def _figures(
     for name, figures in named:
         seen[name] = seen.get(name, 0) + 1
         titled.append((name if seen[name] == 1 else f"{name} ({seen[name]})", figures))
-    few = titled[:CURVES]
+    few = [(name, figures) for name, figures in titled if figures.is_complete][:CURVES]
     return {
         "curve": pages.curve_plot(few, chosen=chosen, address=address) if few else None,
         "curve_names": [name for name, _ in few],
@@ -249,7 +257,8 @@ def attempts(request: HttpRequest, run_id: uuid.UUID, slug: str) -> HttpResponse
     run = queries.get_run(request.user, run_id)
     problem = get_problem(slug)
     rows, is_open = pages.attempts_at(run, slug, request.user)
-    context = {"run": run, "problem": problem, "rows": rows, "is_open": is_open}
+    figures = queries.run_figures(run)
+    context = {"run": run, "figures": figures, "problem": problem, "rows": rows, "is_open": is_open}
     return render(request, "runs/attempts.html", context)
 
 
@@ -284,6 +293,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "has_k": any(run.k > 1 for run in chosen),
         "rows": rows,
         "are_of_one_rule": left.score_rule == right.score_rule,
+        "are_of_one_prompt": len({run.prompt_version for run in chosen}) == 1,
         "counts": [(word, sum(row.word == word for row in rows)) for word in words],
         **_figures([(f"{name}: {run.model}", figures[run.pk]) for name, run in zip("AB", chosen, strict=True)]),
     }
@@ -301,11 +311,13 @@ def prompt(request: HttpRequest, slug: str) -> HttpResponse:
     known = _known(wanted, [backend.value for backend in Backend], "backend")
     # Changing the profile may leave a backend behind that it does not judge: then the first that it does.
     backend = known if known in backends else backends[0]
+    version = _known(request.GET.get("version") or VERSION, list(VERSIONS), "version")
     context = {
         "problem": problem,
         "profiles": choices,
         "backends": backends,
-        "prompt": prompt_for(slug, backend=backend, profile=profile),
+        "versions": [(VERSION, "The task alone"), (WITH_HINTS, "With hints")],
+        "prompt": prompt_for(slug, backend=backend, profile=profile, version=version),
     }
     return render(request, "runs/prompt.html", context)
 

@@ -116,7 +116,11 @@ def test_samples_without_a_verdict_are_named_by_what_they_wait_for():
         {
             "problems": 87,
             "attempted": 3,
-            "supported": 87,
+            "measured": 87,
+            "programs": 3,
+            "judged": 1,
+            "is_complete": False,
+            "bounds": {"low": 0.01, "high": 0.03},
             "solved": 1,
             "faster": 0,
             "correct_at_1": share,

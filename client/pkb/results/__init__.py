@@ -33,6 +33,7 @@ from .report import (
 from .runs import (
     Attempt,
     AttemptPage,
+    Bounds,
     BulkResult,
     Estimate,
     EventPage,
@@ -50,6 +51,7 @@ from .seasons import Season, SeasonBrief, SeasonEntry, SeasonResult, SeasonTeam
 __all__ = [
     "Attempt",
     "AttemptPage",
+    "Bounds",
     "BuildResult",
     "BulkResult",
     "Detection",

@@ -21,16 +21,27 @@ class SpeedEstimate(Estimate, frozen=True, kw_only=True):
     p: float
 
 
+class Bounds(Result, frozen=True, kw_only=True):
+    """Between what correct@1 over all problems lies."""
+
+    low: float
+    high: float
+
+
 class Figures(Result, frozen=True, kw_only=True):
     """What a run achieved."""
 
     problems: int
     attempted: int
-    supported: int
+    measured: int
+    programs: int
+    judged: int
+    is_complete: bool
     solved: int
     faster: int
     correct_at_1: Estimate | None
     correct_at_k: Estimate | None
+    bounds: Bounds
     fast: tuple[SpeedEstimate, ...]
     geomean_speedup: float | None
     score_rule: int | None = None

@@ -77,7 +77,10 @@ def test_what_the_profile_cannot_judge_is_unsupported_and_counted_apart(alice):
     [result] = add(run, line(source=source)).results
     assert result.attempt.verdict == Verdict.UNSUPPORTED
     found = queries.run_figures(run)
-    assert (found.attempted, found.solved, found.supported) == (1, 0, found.problems - 1)
+    assert (found.attempted, found.solved, found.measured) == (1, 0, found.problems - 1)
+    assert found.correct_at_1.value == 0
+    # Nobody knows whether it is right.
+    assert (found.bounds.low, found.bounds.high) == (0, pytest.approx(1 / found.problems))
 
 
 def test_a_stream_that_is_not_what_it_should_be_is_refused_line_by_line():

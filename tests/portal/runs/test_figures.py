@@ -14,7 +14,7 @@ from portal.runs.figures import Sample
 SAMPLES = st.lists(
     st.builds(
         Sample,
-        verdict=st.sampled_from(["PASSED", "WRONG_RESULT", "UNSUPPORTED", ""]),
+        verdict=st.sampled_from(["PASSED", "WRONG_RESULT", "UNSUPPORTED", "JUDGE_FAILURE", ""]),
         score=st.sampled_from([0.5, 1.0, 1.5, 3.0]),
         low=st.sampled_from([None, 0.4, 1.0, 1.3, 2.9]),
     ),
@@ -68,9 +68,30 @@ def test_the_interval_is_wilsons():
     assert figures.wilson(1.0, count=87)[1] == 1.0
 
 
-def test_an_unsupported_problem_is_left_out_only_where_every_sample_says_so():
-    samples = {"a": [Sample(verdict="UNSUPPORTED")], "b": [Sample(verdict="UNSUPPORTED"), Sample(verdict="PASSED")]}
-    assert set(figures.supported(samples)) == {"b"}
+def test_samples_that_were_not_measured_are_left_out_and_problems_without_another():
+    samples = {
+        "a": [Sample(verdict="UNSUPPORTED"), Sample(verdict="JUDGE_FAILURE")],
+        "b": [Sample(verdict="UNSUPPORTED"), Sample(verdict="PASSED")],
+        "c": [Sample(verdict="", is_pending=True)],
+        "d": [Sample(verdict="")],
+    }
+    assert figures.measured(samples) == {"b": [Sample(verdict="PASSED")], "d": [Sample(verdict="")]}
+
+
+@relaxed
+@given(problems=st.lists(SAMPLES, max_size=4), k=st.integers(1, 7), unable=st.integers(0, 2), p=st.floats(0, 4))
+def test_bounds_are_what_becomes_of_open_samples_at_worst_and_at_best(problems, k, unable, p):
+    total = len(problems) + unable + 1
+    for at, name in ((None, "correct_at"), (p, "fast_at")):
+        outcomes = []
+        for open_becomes in (Sample(verdict="CRASHED"), Sample(verdict="PASSED", low=5.0)):
+            samples = {str(n): [open_becomes if one.is_open else one for one in row] for n, row in enumerate(problems)}
+            if open_becomes.is_correct:
+                samples |= {f"unable {n}": [open_becomes] for n in range(unable)}
+            estimate = getattr(figures, name)(samples, *(() if at is None else (at,)), k=k, problems=total)
+            outcomes.append(estimate.value)
+        asked = figures.bounds({str(n): row for n, row in enumerate(problems)}, at, k=k, problems=total, unable=unable)
+        assert (asked.low, asked.high) == pytest.approx(tuple(outcomes))
 
 
 def test_the_geometric_mean_is_over_the_best_sample_of_each_solved_problem():

@@ -219,3 +219,57 @@ def test_a_run_judged_again_in_part_mixes_no_speedups(client, alice, node):
     found = queries.run_figures(run)
     assert (found.solved, found.score_rule, found.other_scores) == (2, SCORE_RULE - 1, 1)
     assert found.geomean_speedup == pytest.approx(5.1)
+
+
+def test_runs_of_different_prompts_are_ranked_apart(client, alice, node):
+    for name, prompt, verdict in (
+        ("told", "pkb-prompt-3-hints", Verdict.PASSED),
+        ("first", "pkb-prompt-3", Verdict.PASSED),
+        ("second", "pkb-prompt-3", Verdict.DEADLOCK),
+        ("own", "pkb-prompt-0", Verdict.PASSED),
+        ("silent", "", Verdict.PASSED),
+    ):
+        run = make_run(alice, model=name, prompt_version=prompt)
+        end(add(run, line()).results[0].attempt, node, verdict=verdict)
+        actions.publish_run(run, by=alice, sources="public")
+    rows = client.get("/api/v1/leaderboards/models/?profile=cpux2").json()["rows"]
+    assert [(row["model"]["name"], row["place"], row["prompt_version"]) for row in rows] == [
+        ("first", 1, "pkb-prompt-3"),
+        ("second", 2, "pkb-prompt-3"),
+        ("told", 1, "pkb-prompt-3-hints"),
+        ("own", 1, "pkb-prompt-0"),
+        ("silent", 2, ""),
+    ]
+    board = client.get("/leaderboards/models/?profile=cpux2").content.decode()
+    titles = re.findall(r'<h2 id="prompt-\d">(.+?)</h2>', board)
+    assert titles == [
+        "Prompt pkb-prompt-3: the task alone",
+        "Prompt pkb-prompt-3-hints: with hints",
+        "Other prompts, or none declared",
+    ]
+    assert "These runs did not all have the same prompt" in board
+    assert all(words in board for words in ("prompt pkb-prompt-0", "prompt not declared"))
+    overview = client.get("/leaderboards/").content.decode()
+    leading = overview.split('aria-label="Leading models"')[1].split("</table>")[0]
+    assert "with prompt pkb-prompt-3." in leading
+    assert re.findall(r'href="/models/([a-z]+)', leading) == ["first", "second"]
+    pair = Run.objects.filter(model__name__in=("first", "told")).values_list("pk", flat=True)
+    assert "different prompts" in client.get(f"/runs/compare/?a={pair[0]}&b={pair[1]}").content.decode()
+
+
+def test_what_the_judge_could_not_tell_is_in_no_estimate_and_gains_no_place(client, alice, node):
+    for name, verdicts in (
+        ("plain", (Verdict.PASSED, Verdict.DEADLOCK)),
+        ("lucky", (Verdict.PASSED, Verdict.JUDGE_ERROR)),
+    ):
+        run = make_run(alice, model=name)
+        found = add(run, line(), line("allgather")).results
+        for result, verdict in zip(found, verdicts, strict=True):
+            end(result.attempt, node, verdict=verdict)
+        actions.publish_run(run, by=alice, sources="public")
+    plain, lucky = queries.model_board("cpux2")
+    assert [row.run.model.name for row in (plain, lucky)] == ["plain", "lucky"]
+    assert lucky.figures.measured == plain.figures.measured - 1
+    assert lucky.figures.correct_at_1.value > plain.figures.correct_at_1.value
+    assert lucky.figures.bounds.high > lucky.figures.bounds.low == plain.figures.bounds.low
+    assert f"of {lucky.figures.measured} measured" in client.get("/leaderboards/models/?profile=cpux2").content.decode()

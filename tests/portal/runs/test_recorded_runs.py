@@ -114,7 +114,7 @@ def test_a_run_comes_back_as_it_was_judged(shipped):
     }
     assert run.recorded == "recorded on 23 November 2026, 2 H200"
     figures = queries.run_figures(run)
-    assert (figures.solved, figures.without_verdict.pending, figures.is_ranked) == (1, 1, True)
+    assert (figures.solved, figures.without_verdict.pending, figures.is_ranked) == (1, 1, False)
     assert figures.answered == "2 cuda, 2 triton"
     attempt = run.attempts.get(problem="allreduce")
     report = EvaluationReport.from_json(json.dumps(attempt.evaluation.reports.get().content))
@@ -127,12 +127,16 @@ def test_a_run_comes_back_as_it_was_judged(shipped):
 def test_pages_say_where_it_was_judged_what_is_missing_and_who_published_it(shipped, client):
     run = loaded(shipped)
     mark, submission = "ecorded on 23 November 2026, 2 H200", run.attempts.get(problem="allreduce").submission_id
+    # One passed, one waits, one cannot be judged on two ranks, and the others failed or have no program.
+    bounds, apart = "1.1 % to 3.4 %", ("Incomplete: not ranked", "3 of 4", "1.1 % to 3.4 %", "82 problems")
+    told = ("asked for triton", "Their setting: 4 H100")
     pages = {
-        "/leaderboards/models/?profile=h200x2-nomc": (mark, "1 not judged yet", "asked for triton, answered in"),
-        "/leaderboards/": (mark,),
-        f"/models/{run.model.slug}/": (mark, "1 not judged yet"),
-        f"/runs/{run.pk}/": (mark, "3 of 4 programs were judged", WHO, "asked for triton", "Their setting: 4 H100"),
-        f"/runs/{run.pk}/problems/scatter/": (mark, "Not judged yet"),
+        "/leaderboards/models/?profile=h200x2-nomc": (mark, *apart, "asked for triton, answered in"),
+        "/leaderboards/": (mark, *apart),
+        f"/models/{run.model.slug}/": (mark, "incomplete: not ranked", "3 of 4 judged", bounds),
+        f"/runs/compare/?a={run.pk}&b={run.pk}": (mark, "3 of 4 judged", bounds),
+        f"/runs/{run.pk}/": (mark, "3 of 4 programs were judged", "incomplete, not ranked", bounds, WHO, *told),
+        f"/runs/{run.pk}/problems/scatter/": (mark, "Not judged yet", "3 of 4 programs judged"),
         f"/runs/{run.pk}/problems/allreduce/": (mark, f"/submissions/{submission}/"),
         f"/submissions/{submission}/": (mark, WHO, "does not keep the program"),
     }
@@ -141,6 +145,9 @@ def test_pages_say_where_it_was_judged_what_is_missing_and_who_published_it(ship
         assert response.status_code == 200, address
         page = response.content.decode()
         assert [word for word in words if word not in page] == [], address
+        # No interval and no place: nobody knows what the fourth would have been.
+        assert "correct@1, 1.1" not in page, address
+        assert not any(f'aria-label="{table}' in page for table in ("Model leaderboard", "Leading models")), address
     assert "hx-get" not in client.get(f"/runs/{run.pk}/").content.decode().split('id="problems"')[0]
 
 
@@ -148,9 +155,16 @@ def test_the_api_and_the_exports_carry_the_mark(shipped, client):
     run = loaded(shipped)
     told = client.get(f"/api/v1/runs/{run.pk}/").json()
     assert (told["recorded_on"], told["recorded_where"]) == ("2026-11-23", "2 H200")
+    found = told["figures"]
+    assert (found["is_complete"], found["judged"], found["programs"]) == (False, 3, 4)
+    assert (found["correct_at_1"], found["correct_at_k"], found["fast"]) == (None, None, [])
+    assert found["bounds"] == {"low": pytest.approx(1 / 87), "high": pytest.approx(3 / 87)}
+    (board,) = client.get("/api/v1/leaderboards/models/?profile=h200x2-nomc").json()["rows"]
+    assert (board["place"], board["fast_p"], board["prompt_version"]) == (None, None, "")
     table = tables.get_table("runs")
     (row,) = [dict(zip([column.name for column in table.columns], row, strict=True)) for row in table.rows()]
     assert (row["recorded_on"], row["backend"]) == ("2026-11-23", "triton")
+    assert (row["correct_at_1"], row["judged"], row["programs"]) == (None, 3, 4)
 
 
 def test_nobody_reads_or_judges_again_what_is_not_kept(shipped, client, admin_client):

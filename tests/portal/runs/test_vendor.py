@@ -4,6 +4,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 import zipfile
 
 import pyarrow.parquet
@@ -13,7 +14,9 @@ from django.utils import timezone
 from portal.accounts.organisations import create_organisation, home_of
 from portal.exports import files
 from portal.runs.models import Attempt, Run
+from portal.runs.prompts import prompt_for
 from problems import registry
+from problems.schema import ArgumentKind
 from tests.portal.api.problem import assert_problem
 from tests.portal.runs.rows import add, end, line, lines, make_run
 
@@ -48,7 +51,7 @@ def test_the_prompt_says_all_that_is_needed_and_its_digest_names_the_text(anonym
     assert "multicast (NVLS) is off" in text
     assert "compile_cuda_extension" in text
     assert response["example"] != "gemm_allreduce"
-    assert response["digest"] == hashlib.sha256(text.encode()).hexdigest()
+    assert response["digest"] == hashlib.sha256(f"{response['version']}\n{text}".encode()).hexdigest()
     assert not any(mark in text for mark in ("{%", "{{", "&lt;", "&#x27;"))
 
 
@@ -56,6 +59,72 @@ def test_every_problem_has_a_prompt_in_every_backend(anonymous):
     for problem in registry.problems():
         answer = anonymous.get(f"/api/v1/problems/{problem.slug}/prompt/?backend=triton&profile=h100x8")
         assert answer.status_code == 200, problem.slug
+
+
+HINTS = {
+    "Merging partial results",
+    "Read it carefully",
+    "Rules to remember",
+    "The pattern, and what the mathematics needs",
+    "Unlike the published inputs",
+    "Values",
+    "What a fast kernel does",
+    "What limits it",
+    "What varies, and what does not",
+    "Where it is used",
+}
+
+
+def sections_of(problem):
+    """Title and text of every section of a statement, each on one line."""
+    _, *rest = re.split(r"^### (.+)$", registry.statement(problem.slug), flags=re.MULTILINE)
+    return list(zip(rest[::2], (" ".join(text.split()) for text in rest[1::2]), strict=True))
+
+
+def test_the_prompt_keeps_back_what_makes_a_kernel_fast_and_how_inputs_are_drawn():
+    for problem in registry.problems():
+        text = " ".join(prompt_for(problem.slug, backend="cuda", profile="h100x8").text.split())
+        hints = {title: said for title, said in sections_of(problem) if title in HINTS}
+        # Which calls there are belongs to what is legal.
+        told = hints.pop("What varies, and what does not", "")
+        sentences = [
+            sentence
+            for said in (*hints.values(), *problem.notes)
+            for sentence in re.split(r"(?<=[.:;])\s+", said)
+            if len(sentence.split()) > 2 and sentence not in told
+        ]
+        assert sentences
+        assert [sentence for sentence in sentences if sentence in text] == [], problem.slug
+        bare = (ArgumentKind.GROUP, ArgumentKind.NONE)
+        drawn = [f"; {argument.values}" for argument in problem.arguments if argument.kind not in bare]
+        assert [values for values in drawn if values in text] == [], problem.slug
+        assert [title for title in hints if f"### {title}" in text] == [], problem.slug
+        assert "Primitives within reach" not in text
+
+
+def test_the_prompt_says_what_is_asked_and_which_inputs_are_legal():
+    for problem in registry.problems():
+        prompt = prompt_for(problem.slug, backend="cuda", profile="h100x8")
+        text = " ".join(prompt.text.split())
+        beginning = registry.statement(problem.slug).split("\n### ")[0]
+        legal = [*problem.invariants, *(regime.words for regime in problem.regimes)]
+        asked = [said for title, said in sections_of(problem) if title not in HINTS]
+        missing = [said for said in (" ".join(beginning.split()), *asked, *legal) if said not in text]
+        assert missing == [], problem.slug
+        assert prompt.version == "pkb-prompt-3"
+
+
+def test_the_prompt_with_hints_is_another_version_with_the_whole_statement(anonymous):
+    address = "/api/v1/problems/allreduce/prompt/?backend=cuda&profile=h100x8"
+    bare, told = anonymous.get(address).json(), anonymous.get(f"{address}&version=pkb-prompt-3-hints").json()
+    assert (bare["version"], told["version"]) == ("pkb-prompt-3", "pkb-prompt-3-hints")
+    assert bare["digest"] != told["digest"]
+    assert registry.statement("allreduce").strip() in told["text"]
+    assert "Primitives within reach" in told["text"]
+    assert_problem(anonymous.get(f"{address}&version=pkb-prompt-2"), status=422, field="version")
+    page = anonymous.get("/problems/allreduce/prompt/?profile=h100x8&backend=cuda&version=pkb-prompt-3-hints")
+    assert "What a fast kernel does" in page.content.decode()
+    assert anonymous.get("/problems/allreduce/prompt/?version=pkb-prompt-2").status_code == 404
 
 
 def test_the_cuda_and_triton_examples_are_those_that_are_judged_on_gpus():
