@@ -17,6 +17,7 @@ from evaluator.contract.ranges import (
     MOST_SIZES,
     Amount,
     Count,
+    Line,
     Log,
     Name,
     Rank,
