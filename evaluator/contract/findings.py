@@ -129,5 +129,5 @@ class SizeResult(Message, frozen=True, kw_only=True):
     dims: Annotated[dict[Name, Count], Meta(max_length=64)]
     calls: Count
     checked_calls: Count
-    outputs: Annotated[tuple[OutputCheck, ...], Meta(max_length=1024)] = ()
+    outputs: Annotated[tuple[OutputCheck, ...], Meta(max_length=2048)] = ()
     memory: SizeMemory | None = None

@@ -130,7 +130,7 @@ class Canary(Message, frozen=True, kw_only=True):
 
     at: Name
     is_full: bool
-    failures: Annotated[tuple[Sentence, ...], _FEW] = ()
+    failures: Annotated[tuple[Sentence, ...], _MANY] = ()
 
 
 class DriverFault(Message, frozen=True, kw_only=True):
@@ -227,7 +227,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     machine_code: MachineCode | None = None
     canaries: Annotated[tuple[Canary, ...], _FEW] = ()
     driver_faults: Annotated[tuple[DriverFault, ...], _MANY] | None = None
-    alarms: Annotated[tuple[Sentence, ...], _FEW] = ()
+    alarms: Annotated[tuple[Sentence, ...], _MANY] = ()
     earlier: Annotated[tuple[EarlierTry, ...], _FEW] = ()
     sandbox: SandboxLevel = SandboxLevel.NONE
     buffers: BufferKind = msgspec.field(default=BufferKind.HOST_MEMORY, name="slots")

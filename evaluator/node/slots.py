@@ -243,7 +243,7 @@ def failure_report(
     return EvaluationReport(
         **request_fields(request, world_size=profiles.get(request.profile).world_size, dtype=request.dtype or ""),
         verdict=verdict,
-        message=message,
+        message=message[:4000],
         started_at=now,
         finished_at=now,
     )

@@ -28,6 +28,13 @@ def test_without_any_finding_the_verdict_is_an_error_of_the_judge(findings: Find
     assert findings.decided.verdict is Verdict.JUDGE_ERROR
 
 
+def test_what_an_exception_says_at_length_fits_into_a_report(findings: Findings) -> None:
+    said = Finding(verdict=Verdict.RUNTIME_ERROR, message="ValueError: " + "x" * 16_000)
+    findings.add([said] * 2000)
+    assert Finding.from_json(findings.decided.to_json()).message.startswith("ValueError: xxx")
+    assert len(findings.all) == 500
+
+
 def test_a_cancelled_evaluation_has_no_error_to_prove_and_is_examined_like_one_that_ended_badly(
     findings: Findings,
 ) -> None:

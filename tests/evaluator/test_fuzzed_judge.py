@@ -17,13 +17,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evaluator.contract import Backend, ContractError, Delivery, EvaluationReport, Verdict
+from evaluator.contract import MOST_REPORT_BYTES, Backend, ContractError, Delivery, EvaluationReport, Verdict
 from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
 from evaluator.host.building.builder import Builder
 from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.sandbox import bubblewrap, doctor
-from evaluator.node.report_size import MOST_BYTES, fitted
+from evaluator.node.report_size import fitted
 from evaluator.sources import SourceError, read_source
 from tests.evaluator import fuzz_programs
 from tests.evaluator.conftest import SETTINGS
@@ -58,7 +58,7 @@ def assert_no_failure_of_ours(slot: Judge, kind: str, seed: str) -> tuple[Evalua
 def as_the_site_gets_it(report: EvaluationReport, seed: str) -> EvaluationReport:
     """The report after it was made to fit a message, written and read."""
     text = fitted(Delivery(lease="l", node="n", report=report)).to_json()
-    assert len(text.encode()) <= MOST_BYTES, seed
+    assert len(text.encode()) <= MOST_REPORT_BYTES, seed
     return Delivery.from_json(text).report
 
 

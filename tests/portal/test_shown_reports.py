@@ -371,7 +371,7 @@ _NONSENSE = [
     ("timed on GPUs", "timeline.submission.ranks.0.spans.0", ["kernel", -1, 0, 0, 1], "Expected `int` >= 0"),
     ("timed on GPUs", "timeline.submission.ranks.0.lanes", [], "that is not listed"),
     ("timed on GPUs", "timeline.submission.ranks.1.rank", 0, "stands where rank 1 belongs"),
-    ("timed on GPUs", "timeline.submission.ranks", [], "timeline has other than 2 ranks"),
+    ("timed on GPUs", "timeline.submission.ranks", [{"rank": rank} for rank in range(3)], "more than 2 ranks"),
     ("timed on GPUs", "timeline.size", "huge", "names the size 'huge'"),
     ("wrong", "findings.0.error_map.counts", [[1, 2], []], "Expected `array` of length >= 1"),
     ("wrong", "findings.0.error_map.counts", [[1, 2], [3]], "different lengths"),

@@ -16,6 +16,8 @@ _FOR_THE_AUTHOR = (
     "the judge had an internal error while it handled this submission; its node works, and the operator has the log"
 )
 _MESSAGE_CHARACTERS = 300
+_MOST_FINDINGS, _FINDING_CHARACTERS = 500, 4000
+"""The contract takes little more, and an exception says what its author likes."""
 
 _BAD_ENDS = frozenset(
     {
@@ -65,9 +67,11 @@ class Findings:
         return not self.ended_badly and not self.awaits_proof
 
     def add(self, findings: Sequence[Finding]) -> None:
-        """Keep `findings`; only the first maps of wrong elements are kept, because of their size."""
-        for finding in findings:
+        """Keep `findings`, as many and as much of their words and maps as a report takes: the first ones."""
+        for finding in findings[: max(0, _MOST_FINDINGS - len(self._found))]:
             has_room = sum(known.error_map is not None for known in self._found) < MOST_ERROR_MAPS
+            if len(finding.message) > _FINDING_CHARACTERS:
+                finding = msgspec.structs.replace(finding, message=finding.message[:_FINDING_CHARACTERS])  # noqa: PLW2901
             self._found.append(finding if has_room else msgspec.structs.replace(finding, error_map=None))
 
     def add_before_ranks(self, findings: Sequence[Finding]) -> None:

@@ -32,6 +32,10 @@ class Circumstances:
     driver_faults: tuple[DriverFault, ...] | None
 
 
+_MOST = 500
+"""Warnings, primitives and alarms; the contract takes little more."""
+
+
 def written(
     job: Job,
     outcomes: Outcomes,
@@ -53,14 +57,14 @@ def written(
         sizes=outcomes.results,
         timing=outcomes.timing if decided.verdict is Verdict.PASSED else None,
         record=Record(rules=profile.timing_rules(), sizes=records) if records else None,
-        warnings=outcomes.warnings,
+        warnings=outcomes.warnings[:_MOST],
         ranks=outcomes.ranks,
         build=outcomes.built.result if outcomes.built is not None else None,
-        primitives=outcomes.primitives(is_on_gpus=profile.gpu is not None),
+        primitives=outcomes.primitives(is_on_gpus=profile.gpu is not None)[:_MOST],
         recorded_work=outcomes.recorded_work,
         timeline=outcomes.timeline,
         machine_code=_machine_code(outcomes),
-        alarms=_alarms(job, outcomes),
+        alarms=_alarms(job, outcomes)[:_MOST],
         canaries=circumstances.canaries,
         driver_faults=circumstances.driver_faults,
         sandbox=job.plan.confinement.level,
