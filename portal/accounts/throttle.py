@@ -126,7 +126,7 @@ def _claim(counters: Sequence[tuple[str, Limit]]) -> Tried:
             cache.add(key, now, timeout=limit.window_s)
             since = cache.get(key, now)
         left_s = max(1, int(since + limit.window_s - now) + 1)
-        all_places = [f"{key}{since}{number}" for number in range(limit.failures)]
+        all_places = [f"{key}:{since}:{number}" for number in range(limit.failures)]
         taken = cache.get_many(all_places)
         # `add` succeeds for one request alone, in every cache of Django's; its `incr` does not count all in a database.
         free = (place for place in all_places if place not in taken)

@@ -39,6 +39,9 @@ def copy(*arguments, url):
     )
 
 
+SESSION = "from django.contrib.sessions.backends.db import SessionStore; SessionStore().create()"
+
+
 def queue(stack, count, *, slow=False):
     program = SUBMIT.format(count=count, mark=uuid.uuid4(), slow=slow)
     printed = stack.manage("shell", "--no-imports", "-c", program)
@@ -78,6 +81,8 @@ def lost(postgres, tmp_path):
         wait_until(lambda: database.states()[judged] == "finished", what=lambda: f"a verdict\n{stack.log('alpha')}")
         slow, *waiting = queue(stack, 3, slow=True)
         wait_until(lambda: database.states()[slow] == "running", what=lambda: f"work\n{stack.log('alpha')}")
+        stack.manage("shell", "--no-imports", "-c", SESSION)
+        assert database.rows("SELECT count(*) FROM django_session") == [(1,)]
         done = copy("backup", tmp_path / "copies", url=database.url)
         assert done.returncode == 0, done.stderr
         for name in ("worker", "dispatcher", "alpha"):
@@ -95,6 +100,7 @@ def test_a_restored_copy_goes_on_judging_and_judges_nothing_twice(lost, postgres
     began = time.monotonic()
     done = copy("restore", lost["copy"], url=restored.url)
     assert done.returncode == 0, done.stderr
+    assert restored.rows("SELECT count(*) FROM django_session") == [(0,)]
     before = restored.reports()
     assert set(before) == {lost["judged"]}
     assert restored.states()[lost["slow"]] == "running"
