@@ -278,7 +278,7 @@ def _children() -> list[int]:
 
 
 def wait_until_ready(host: str, port: int, data_dir: Path, supervisor: subprocess.Popen[bytes]) -> None:
-    """Wait for /readyz and for a heartbeat of a node whose slots have started, or say why they do not.
+    """Wait for /readyz and for a node; with patience for its slots, which then have examined the sandbox.
 
     Raises:
         StartFailure: a process does not stay up, or the time is over.
@@ -287,13 +287,15 @@ def wait_until_ready(host: str, port: int, data_dir: Path, supervisor: subproces
     deadline = time.monotonic() + START_SECONDS
     log = data_dir / "log" / "supervisord.log"
     while time.monotonic() < deadline:
-        if answers(host, port) and has_ready_node(started_at):
+        if answers(host, port) and has_node(started_at, is_ready=True):
             return
         if supervisor.poll() is not None:
             raise StartFailure(f"supervisord ended; see {log}")
         if failed := given_up(log):
             raise StartFailure(f"{failed} does not start; its last lines:\n{tail(data_dir / 'log' / f'{failed}.log')}")
         time.sleep(0.2)
+    if answers(host, port) and has_node(started_at):
+        return
     missing = "the node sends no heartbeat" if answers(host, port) else "/readyz does not answer"
     raise StartFailure(f"not ready after {START_SECONDS} s: {missing}; see the logs in {log.parent}")
 
@@ -312,13 +314,13 @@ def reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
 
 
-def has_ready_node(started_at: datetime) -> bool:
-    """Whether a node has been heard since then that has examined its sandbox."""
+def has_node(started_at: datetime, *, is_ready: bool = False) -> bool:
+    """Whether a node has been heard since then, with slots that have started where it has to be ready."""
     from evaluator.contract import SlotState  # after django.setup
     from portal.nodes.models import Slot
 
     slots = Slot.objects.filter(node__seen_at__gte=started_at)
-    return slots.exists() and not slots.filter(state=SlotState.STARTING).exists()
+    return slots.exists() and not (is_ready and slots.filter(state=SlotState.STARTING).exists())
 
 
 def sandbox_words() -> str:
@@ -328,7 +330,9 @@ def sandbox_words() -> str:
 
     slot = Slot.objects.select_related("node").order_by("-node__seen_at", "index").first()
     if slot is None or slot.state == SlotState.QUARANTINED:
-        return f"Nothing is judged: {slot.note if slot else 'no slot'}"
+        return f"The node takes no work: {slot.note if slot else 'it has no slot'}"
+    if slot.state == SlotState.STARTING:
+        return "The node is still starting; /nodes/ shows when it judges."
     if slot.node.sandbox == SandboxLevel.NONE:
         return (
             "Sandbox: NONE. Submissions run as another user of this machine and can harm it: judge your own code only."

@@ -32,6 +32,7 @@ class JudgeSettings:
         profile: the profile this slot judges for.
         work_dir: where the slot keeps its private directories; None for the system's temporary directory.
         allow_unsandboxed: whether the slot may run without a sandbox where none is possible.
+        other_user: whether ranks without a sandbox run as the slot's own user, which needs root; else as the judge's.
         warm: whether after an evaluation a worker group is started ahead of the next one.
         group_age_s: a waiting worker group is replaced after this long.
         check_calls: calls per size in check mode.
@@ -67,6 +68,7 @@ class JudgeSettings:
     work_dir: Path | None = None
     sandbox: SandboxChoice = SandboxChoice.AUTO
     allow_unsandboxed: bool = False
+    other_user: bool = False
     warm: bool = True
     group_age_s: float = 600.0
     check_calls: int = 5

@@ -91,6 +91,7 @@ def _judged_by(settings: NodeSettings, profile: str) -> JudgeSettings:
         # Without a sandbox the user of the ranks must reach the folder, and the site's own is closed to it.
         work_dir=None if settings.allow_unsandboxed else settings.work_dir,
         allow_unsandboxed=settings.allow_unsandboxed,
+        other_user=True,
         users=settings.users,
         other_world_size=True,
     )

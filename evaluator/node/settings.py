@@ -106,16 +106,16 @@ def _allows_unsandboxed(values: Mapping[str, str], data_dir: Path) -> bool:
     lacks = [
         why
         for holds, why in (
-            (os.geteuid() == 0, "run as root, which starts submissions as a user of their own"),
-            (values.get("PKB_BROKER_URL", "filesystem://").startswith("filesystem:"), "without PKB_BROKER_URL"),
-            (host in ("127.0.0.1", "[::1]", "localhost"), "by `make run` with HOST=127.0.0.1"),
-            (values.get("PKB_SIGN_UP") == "closed", "with PKB_SIGN_UP=closed"),
-            (data_dir.is_dir() and not data_dir.stat().st_mode & 0o077, f"with `chmod 700 {data_dir}`"),
+            (os.geteuid() == 0, "root, to start submissions as another user"),
+            (values.get("PKB_BROKER_URL", "filesystem://").startswith("filesystem:"), "no PKB_BROKER_URL"),
+            (host in ("127.0.0.1", "[::1]", "localhost"), "`make run` with HOST=127.0.0.1"),
+            (values.get("PKB_SIGN_UP") == "closed", "PKB_SIGN_UP=closed"),
+            (data_dir.is_dir() and not data_dir.stat().st_mode & 0o077, f"`chmod 700 {data_dir}`"),
         )
         if not holds
     ]
     if lacks:
-        raise Misconfigured(f"{ALLOW_UNSANDBOXED} is for a site that nobody else reaches. Start it {'; '.join(lacks)}")
+        raise Misconfigured(f"{ALLOW_UNSANDBOXED} is for a site that nobody else reaches. It needs: {'; '.join(lacks)}")
     return True
 
 

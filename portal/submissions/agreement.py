@@ -36,7 +36,7 @@ def _with_assignment(delivery: Delivery, evaluation: Evaluation, profile: Profil
 def _with_profile(report: EvaluationReport, profile: Profile) -> Iterator[str]:
     timing = report.timing.sizes if report.timing is not None else ()
     record = report.record.sizes if report.record is not None else ()
-    named = [size.size for size in (*report.sizes, *timing, *record)]
+    named = [*(size.size for size in report.sizes), *(size.size for size in timing), *(size.size for size in record)]
     if unknown := {*named, *_timeline_sizes(report)} - set(SizeName):
         yield f"it names the size {min(unknown)[:60]!r}, which no problem has"
     # A check that passed is repeated on the other number of ranks that its machine has.

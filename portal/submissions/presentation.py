@@ -150,18 +150,17 @@ class SourceView:
     @property
     def rows(self) -> SafeString:
         """The lines as rows of a table: a template would take half a second for 10,000."""
-        form = '<tr id="{}-L{}"{}><td class="no">{}</td><td class="code">{}</td></tr>'
-        lines = self.listing.lines
-        rows = ((self.path, number, self._attributes(number), number, line) for number, line in lines)
-        return format_html_join("", form, rows)
+        form = '<tr id="{}-L{}"{}><td class="no">{}</td><td class="code"{}>{}</td></tr>'
+        return format_html_join("", form, (self._cells(number, line) for number, line in self.listing.lines))
 
-    def _attributes(self, number: int) -> SafeString:
+    def _cells(self, number: int, line: SafeString) -> tuple[str, int, SafeString, int, SafeString, SafeString]:
         mark = self.marks.get(number)
         if mark is None:
-            return SafeString("")
-        if mark.is_quiet:
-            return format_html(' class="is-waiting" data-note="{}"', mark.why)
-        return SafeString(' class="is-marked"')
+            kind = note = SafeString("")
+        else:
+            kind = SafeString(' class="is-waiting"' if mark.is_quiet else ' class="is-marked"')
+            note = format_html(' data-note="{}"', mark.why) if mark.is_quiet else SafeString("")
+        return self.path, number, kind, number, note, line
 
 
 def source_views(bundle: SourceBundle, *, marks: Sequence[FailingLine] = ()) -> Iterator[SourceView]:

@@ -95,8 +95,9 @@ def capabilities() -> dict[str, Capability]:
     paused = paused_profiles()
     served = dict(_SERVED.rows())
     for slot in slots_of_online_nodes():
-        if slot.state in (SlotState.QUARANTINED, SlotState.STOPPED):
+        if slot.state == SlotState.QUARANTINED:
             troubles[slot.profile] = slot.note
+        if slot.state in (SlotState.QUARANTINED, SlotState.STOPPED):
             continue
         slots[slot.profile] = slots.get(slot.profile, 0) + 1
         offered.setdefault(slot.profile, set()).update(slot.node.backends)

@@ -107,7 +107,7 @@
       const row = path && document.getElementById(`${path}-L${line}`);
       if (!row) continue;
       row.classList.add(kind === "waits" ? "is-waiting" : "is-marked");
-      if (kind === "waits") row.dataset.note = why;
+      if (kind === "waits") row.querySelector(".code").dataset.note = why;
     }
   };
   document.addEventListener("htmx:afterSettle", markLines);

@@ -73,10 +73,10 @@ def _own_site(data_dir, **changes):
     ("changes", "said"),
     [
         ({"PKB_NODE_ALLOW_UNSANDBOXED": "true"}, "true does not name the risk"),
-        ({"PKB_BIND": "0.0.0.0:8000"}, "by `make run` with HOST=127.0.0.1"),
-        ({"PKB_BIND": ""}, "by `make run` with HOST=127.0.0.1"),
-        ({"PKB_SIGN_UP": "open"}, "with PKB_SIGN_UP=closed"),
-        ({"PKB_BROKER_URL": "redis://broker:6379/0"}, "without PKB_BROKER_URL"),
+        ({"PKB_BIND": "0.0.0.0:8000"}, "needs: `make run` with HOST=127.0.0.1"),
+        ({"PKB_BIND": ""}, "needs: `make run` with HOST=127.0.0.1"),
+        ({"PKB_SIGN_UP": "open"}, "needs: PKB_SIGN_UP=closed"),
+        ({"PKB_BROKER_URL": "redis://broker:6379/0"}, "needs: no PKB_BROKER_URL"),
     ],
 )
 def test_judging_without_a_sandbox_is_refused_where_others_can_reach_the_site(tmp_path, changes, said):
@@ -96,7 +96,7 @@ def test_root_alone_may_judge_without_a_sandbox_and_nobody_does_by_default(tmp_p
     if os.geteuid() == 0:
         assert NodeSettings.from_environment(told).allow_unsandboxed
     else:
-        with pytest.raises(Misconfigured, match="run as root"):
+        with pytest.raises(Misconfigured, match="needs: root"):
             NodeSettings.from_environment(told)
     assert not NodeSettings.from_environment(told | {"PKB_NODE_ALLOW_UNSANDBOXED": ""}).allow_unsandboxed
 

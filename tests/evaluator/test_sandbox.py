@@ -20,7 +20,7 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import Judge
 from evaluator.host.sandbox import bubblewrap, cgroups, cpu_sets, doctor
-from evaluator.host.settings import DEFAULT_USERS, SandboxChoice
+from evaluator.host.settings import DEFAULT_USERS
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
 
@@ -214,24 +214,54 @@ def solution(tensor):
         read = open({path!r}).read()
     except OSError as error:
         read = type(error).__name__
-    print(os.getuid(), os.getgroups(), read, [name for name in os.environ if "KEY" in name])
+    print(os.getuid(), os.getgroups(), read, [name for name in os.environ if "KEY" in name], flush=True)
     out = tensor.clone()
     dist.all_reduce(out)
     return out
 """
+JUDGES = """import dataclasses, sys
+from evaluator.host import Judge
+from evaluator.host.settings import SandboxChoice
+from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.judging_help import request_for_text
+
+allowed = {"sandbox": SandboxChoice.NONE, "allow_unsandboxed": True, "other_user": True}
+with Judge(dataclasses.replace(SETTINGS, warm=False, **allowed)) as judge:
+    sys.stdout.write(judge.evaluate(request_for_text(sys.stdin.read())).to_json())
+"""
+REACHABLE = """set -e
+mount --bind "$1" "$3"
+mount -t tmpfs -o mode=755 home "$2"
+mkdir -p "$1"
+mount --bind "$3" "$1"
+shift 3
+exec "$@"
+"""
+"""Lets every user read the interpreter at $1, though it lies in a closed folder $2; this process alone sees that."""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start ranks as another user")
-def test_without_a_sandbox_root_runs_ranks_as_another_user_who_reads_no_data_of_the_site(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = tmp_path / "var"
+def test_without_a_sandbox_root_runs_ranks_as_another_user_who_reads_no_data_of_the_site(tmp_path: Path) -> None:
+    site, held = tmp_path / "var", tmp_path / "held"
     site.mkdir(mode=0o700)
+    held.mkdir()
     (site / "env").write_text("the key")  # readable by all, in a folder that is not
-    monkeypatch.setenv("PKB_SECRET_KEY", "secret")
-    settings = dataclasses.replace(SETTINGS, sandbox=SandboxChoice.NONE, allow_unsandboxed=True, warm=False)
-    with Judge(settings) as judge:
-        report = judge.evaluate(request_for_text(PEEKS.format(path=str(site / "env"))))
+    command = [sys.executable, "-c", JUDGES]
+    base = Path(sys.base_prefix)
+    if closed := [folder for folder in reversed(base.parents) if not folder.stat().st_mode & 0o001]:
+        command = ["unshare", "--mount", "sh", "-c", REACHABLE, "sh", str(base), str(closed[0]), str(held), *command]
+    done = subprocess.run(
+        command,
+        input=PEEKS.format(path=str(site / "env")),
+        env=os.environ | {"PKB_SECRET_KEY": "secret"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    report = EvaluationReport.from_json(done.stdout)
     assert (report.verdict, report.sandbox) == (Verdict.PASSED, SandboxLevel.NONE), report.message
     user, rest = report.ranks[0].log.splitlines()[0].split(" ", 1)
     assert int(user) >= DEFAULT_USERS[0]

@@ -305,12 +305,18 @@ def _survey_as(
 def _unconfined(
     settings: JudgeSettings, probes: tuple[Probe, ...], lacks: str = "", *, user: int | None
 ) -> Confinement:
-    """No sandbox, where the settings allow it; a judge that runs as root starts the ranks as `user` all the same."""
+    """No sandbox, where the settings allow it."""
+    if settings.allow_unsandboxed and settings.other_user and user is None:
+        raise EvaluatorError(
+            "nothing is judged here: without a sandbox, only a judge that root starts may run a submission"
+        )
     if settings.allow_unsandboxed:
-        return Confinement(level=SandboxLevel.NONE, probes=probes, user=user)
+        return Confinement(level=SandboxLevel.NONE, probes=probes, user=user if settings.other_user else None)
     if not lacks:
         raise EvaluatorError("the settings ask for no sandbox, and running one without is not allowed")
-    raise EvaluatorError(f"nothing is judged here without a sandbox. To mend it: {remedy(probes)}. What fails: {lacks}")
+    mending = remedy(probes)
+    hint = f"To mend it: {mending}. " if mending else ""
+    raise EvaluatorError(f"nothing is judged here without a sandbox. {hint}What fails: {lacks}")
 
 
 def _refuse_unless_it_starts(
@@ -353,4 +359,5 @@ def remedy(probes: Sequence[Probe]) -> str:
         with contextlib.suppress(OSError):
             if Path(path).read_text(encoding="ascii").strip() == value:
                 return f"{switch} (as root, on the host)"
-    return "in a container: docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
+    options = ("seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined")
+    return f"in a container: docker run {' '.join(f'--security-opt {option}' for option in options)}"
