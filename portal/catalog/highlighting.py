@@ -77,13 +77,16 @@ class Listing:
 
 def listings(bundle: SourceBundle) -> dict[str, Listing]:
     """Every file of a submission by its path, `solution.py` first."""
-    room, left_out, texts = MOST_LINES, {}, {}
+    room = MOST_LINES
+    left_out: dict[str, int] = {}
+    texts: dict[str, str] = {}
     for file in sorted(bundle.files, key=lambda file: (file.path != SourceBundle.ENTRY, file.path)):
         *lines, rest = (file.text.removesuffix("\n") + "\n").split("\n", room)
         texts[file.path] = "\n".join(lines)
         left_out[file.path] = rest.count("\n")
         room -= len(lines)
-    small, characters = [], 0
+    small: list[tuple[str, str]] = []
+    characters = 0
     for path, text in texts.items():
         characters += len(text)
         if characters <= MOST_CHARACTERS:
