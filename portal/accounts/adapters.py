@@ -55,13 +55,13 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
 
     def get_reset_password_from_key_url(self, key: str) -> str:
         """The link in a mail, at this site's own name, whatever host the request named."""
-        return settings.SITE_URL + reverse(
-            "account_reset_password_from_key", kwargs=dict(zip(("uidb36", "key"), key.split("-", 1), strict=True))
-        )
+        person, secret = key.split("-", 1)
+        path = reverse("account_reset_password_from_key", kwargs={"uidb36": person, "key": secret})
+        return f"{settings.SITE_URL}{path}"
 
     def get_email_confirmation_url(self, request: HttpRequest, emailconfirmation: Any) -> str:  # noqa: ARG002
         """As for a new password."""
-        return str(settings.SITE_URL + reverse("account_confirm_email", args=[emailconfirmation.key]))
+        return f"{settings.SITE_URL}{reverse('account_confirm_email', args=[emailconfirmation.key])}"
 
     def get_client_ip(self, request: HttpRequest) -> str:
         """Where a request comes from, by the rule of all our limits."""

@@ -167,6 +167,8 @@ class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]
 class ResetPasswordForm(AnyResetPasswordForm):  # type: ignore[misc]  # allauth has no types
     """A link to a new password goes to confirmed addresses alone: whoever typed another may not be its owner."""
 
+    users: list[User]
+
     def clean_email(self) -> str:
         """The address; who gets a mail is in `users`."""
         email: str = super().clean_email()

@@ -8,12 +8,13 @@ from urllib.parse import urlencode
 from allauth.account.adapter import get_adapter
 from allauth.account.internal.flows import reauthentication
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 
 from portal.accounts.models import User
 
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 
 
 def signed_in(request: HttpRequest) -> User:
@@ -31,7 +32,7 @@ def shown_again(view: View) -> View:
     """
 
     @wraps(view)
-    def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not reauthentication.is_reauthentication_required(request, app=""):
             return view(request, *args, **kwargs)
         request.session.pop(reauthentication.STATE_SESSION_KEY, None)

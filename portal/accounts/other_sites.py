@@ -32,7 +32,8 @@ def to_other_site(view: View) -> View:
             return response
         return render(request, "accounts/leaving.html", {"address": address})
 
-    return leave
+    leaving: View = leave
+    return leaving
 
 
 def returning_from(view: View) -> View:

@@ -28,12 +28,12 @@ _ours = [
     path("password/", views.NewPassword.as_view(), name="account_set_password"),
 ]
 _mail = [
-    path("email/", where_mail_is_set_up(limited("mail", MAILS)(account.email)), name="account_email"),
+    path("email/", limited("mail", MAILS)(where_mail_is_set_up(account.email)), name="account_email"),
     path("email/sent/", account.email_verification_sent, name="account_email_verification_sent"),
     path("email/confirm/<str:key>/", account.confirm_email, name="account_confirm_email"),
     path(
         "password/reset/",
-        where_mail_is_set_up(limited("mail", MAILS)(account.password_reset)),
+        limited("mail", MAILS)(where_mail_is_set_up(account.password_reset)),
         name="account_reset_password",
     ),
     path("password/reset/sent/", account.password_reset_done, name="account_reset_password_done"),

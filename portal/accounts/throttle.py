@@ -22,6 +22,7 @@ from typing import Any
 from django.conf import settings
 from django.core.cache import caches
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.urls import reverse
 
 from portal.accounts.models import User
@@ -86,7 +87,7 @@ def remember_device(response: HttpResponse, username: str) -> None:
     )
 
 
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 
 
 def limited(name: str, limit: Limit) -> Callable[[View], View]:
@@ -94,7 +95,7 @@ def limited(name: str, limit: Limit) -> Callable[[View], View]:
 
     def decorate(view: View) -> View:
         @wraps(view)
-        def counted(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def counted(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             if request.method == "POST":
                 _take(name, limit, request)
             return view(request, *args, **kwargs)
@@ -161,7 +162,7 @@ def client_address(request: HttpRequest) -> str:
 def _password_counters(request: HttpRequest, username: str) -> tuple[tuple[str, Limit], ...]:
     name, address = _folded(username), _household(client_address(request))
     kept = request.get_signed_cookie(KNOWN_DEVICE, default="", salt=KNOWN_DEVICE, max_age=_DEVICE_DAYS * 86_400)
-    device = kept if kept.startswith(f"{_key('device', name)}.") else ""
+    device = kept if kept and kept.startswith(f"{_key('device', name)}.") else ""
     return (
         (_key("pair", name, address), PAIR),
         (_key("address", address), ADDRESS),

@@ -77,12 +77,12 @@ def lost(postgres, tmp_path):
     database = Database(postgres, template="migrated")
     with Stack(tmp_path / "first", database_url=database.url) as stack:
         stack.start_all()
+        stack.manage("shell", "--no-imports", "-c", SESSION)
+        assert database.rows("SELECT count(*) FROM django_session") == [(1,)]
         [judged] = queue(stack, 1)
         wait_until(lambda: database.states()[judged] == "finished", what=lambda: f"a verdict\n{stack.log('alpha')}")
         slow, *waiting = queue(stack, 3, slow=True)
         wait_until(lambda: database.states()[slow] == "running", what=lambda: f"work\n{stack.log('alpha')}")
-        stack.manage("shell", "--no-imports", "-c", SESSION)
-        assert database.rows("SELECT count(*) FROM django_session") == [(1,)]
         done = copy("backup", tmp_path / "copies", url=database.url)
         assert done.returncode == 0, done.stderr
         for name in ("worker", "dispatcher", "alpha"):
