@@ -48,7 +48,7 @@ def failing_lines(report: EvaluationReport, *, paths: Sequence[str]) -> tuple[Fa
 
 def _findings(report: EvaluationReport, paths: Sequence[str]) -> Iterator[FailingLine]:
     for finding in report.findings:
-        if finding.file is not None and finding.file in paths and finding.line:
+        if finding.file and finding.file in paths and finding.line:
             yield FailingLine(path=finding.file, line=finding.line, why=finding.message[:_WHY_LENGTH])
 
 
@@ -62,7 +62,7 @@ def _build(report: EvaluationReport, paths: Sequence[str]) -> Iterator[FailingLi
 def _waiting(report: EvaluationReport, paths: Sequence[str]) -> Iterator[FailingLine]:
     together: dict[tuple[str, int], list[int]] = {}
     for rank in report.ranks:
-        if rank.is_waiting and rank.file is not None and rank.file in paths and rank.line:
+        if rank.is_waiting and rank.file and rank.file in paths and rank.line:
             together.setdefault((rank.file, rank.line), []).append(rank.rank)
     for (path, line), ranks in together.items():
         who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
