@@ -90,7 +90,7 @@ def _wait_for_cleared_signals() -> None:
         torch.cuda.current_stream(buffer.device).synchronize()
         return buffer
 
-    _SymmetricMemory.empty_strided_p2p = staticmethod(allocate_and_wait)  # type: ignore[assignment]
+    _SymmetricMemory.empty_strided_p2p = staticmethod(allocate_and_wait)  # type: ignore[method-assign]
 
 
 def _limit(limits: dict[str, int]) -> None:

@@ -38,7 +38,7 @@ def without_the_submission(*, but: tuple[type[EvaluatorError], ...] = ()) -> Ite
 
 
 def without_memory(finding: Finding, memory: SizeMemory) -> Finding:
-    """A finding that a submission got no memory, with both figures; UNSUPPORTED where the judge left it less than half."""
+    """A finding that a submission got no memory, with both figures; UNSUPPORTED where the judge left less than half."""
     figures = gpu_memory.in_words(memory)
     if gpu_memory.has_its_share(memory):
         return msgspec.structs.replace(finding, message=f"{figures}: {finding.message}")
