@@ -67,18 +67,17 @@ def test_what_an_earlier_group_showed_is_kept() -> None:
 
 def test_the_first_calls_with_new_shapes_or_flags_wait_for_an_open_gate() -> None:
     met = MetLayouts()
-    assert met.is_new(("source", "other"), may_be_timed=True)
-    assert not met.is_new(("source", "other"), may_be_timed=False)
-    assert met.is_new(("other", "source"), may_be_timed=True), "one rank's arguments are enough"
-    assert not met.is_new(("source", "other"), may_be_timed=True)
+    assert met.is_new(("source", "other"))
+    assert not met.is_new(("source", "other"))
+    assert met.is_new(("other", "source")), "one rank's arguments are enough"
+    assert not met.is_new(("source", "other"))
 
 
 def test_a_problem_with_other_lengths_in_every_call_is_timed_behind_the_gate() -> None:
     """Otherwise every one of its calls would contain the host's work."""
     met = MetLayouts()
-    found = [met.is_new(length, may_be_timed=True) for length in range(100)]
+    found = [met.is_new(length) for length in range(100)]
     assert found == [True] * 4 + [False] * 96
-    assert met.is_new(100, may_be_timed=False), "a call in a regime is never timed"
 
 
 # ---- answers ------------------------------------------------------------------------------------------------------

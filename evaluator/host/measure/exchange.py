@@ -78,9 +78,7 @@ class Exchanges:
         self._load(number, inputs, targets, limit_s=limit_s)
         if manner.recordings:
             self._commands.record(number, manner.recordings, seconds=limit_s, cancelled=self._policy.cancelled)
-        is_early = self._layouts.is_new(
-            tuple(item.layout for item in inputs), may_be_timed=manner.kind is CallKind.PLAIN
-        )
+        is_early = self._layouts.is_new(tuple(item.layout for item in inputs))
         opening = self._opening(manner, delays_us, is_early=is_early)
         try:
             with self._oracle.watching(limit_s=limit_s) if self._is_on_device else nullcontext(), manner.around:

@@ -56,9 +56,13 @@ class MetLayouts:
 
     _met: set[Hashable] = field(default_factory=set)
 
-    def is_new(self, layout: Hashable, *, may_be_timed: bool) -> bool:
-        """Note `layout`; whether it is new, and one of the first where the call may be timed."""
-        if layout in self._met or (may_be_timed and len(self._met) >= _MOST_LAYOUTS):
+    def is_new(self, layout: Hashable) -> bool:
+        """Note `layout`; whether it is new, and one of the first.
+
+        Ranks see the answer. So it follows from layouts alone, which they see as well, and not from what a call is for.
+        A program that knew which calls are not timed could be right in these alone.
+        """
+        if layout in self._met or len(self._met) >= _MOST_LAYOUTS:
             return False
         self._met.add(layout)
         return True
