@@ -59,7 +59,15 @@ class CpuRunner:
         self._now = time.perf_counter_ns
         self._sleep = time.sleep
 
-    def run(self, function: Callable[..., Any], loaded: LoadedCall, *, number: int, delay_us: int = 0) -> Timed:  # noqa: ARG002
+    def run(
+        self,
+        function: Callable[..., Any],
+        loaded: LoadedCall,
+        *,
+        number: int,  # noqa: ARG002
+        delay_us: int = 0,
+        is_open: bool = False,  # noqa: ARG002
+    ) -> Timed:
         """Line up, call `function`, and store its outputs; a delay makes this rank start later."""
         now = self._now
         self._barrier.wait()
@@ -87,8 +95,20 @@ class GpuRunner:
         self._forget = device_memory.forget_persisting_lines
         self._share = device_memory.L2Share.of(device)
 
-    def run(self, function: Callable[..., Any], loaded: LoadedCall, *, number: int, delay_us: int = 0) -> Timed:  # noqa: ARG002
-        """Queue gate, unsealing, `function` and the copy of its outputs; return when the device is idle."""
+    def run(
+        self,
+        function: Callable[..., Any],
+        loaded: LoadedCall,
+        *,
+        number: int,
+        delay_us: int = 0,  # noqa: ARG002
+        is_open: bool = False,
+    ) -> Timed:
+        """Queue gate, unsealing, `function` and the copy of its outputs; return when the device is idle.
+
+        With `is_open`, `function` is called once the gate is open and the inputs can be read: what it makes for later
+        calls is then made at once, as where no gate is.
+        """
         gate, synchronize = self._gate, torch.cuda.synchronize
         begin, finish = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         assert loaded.sealed is not None
@@ -99,6 +119,8 @@ class GpuRunner:
         gate.touch(loaded.sealed, loaded.area)
         gate.close_behind(number)
         gate.unseal(loaded.sealed)
+        if is_open:
+            synchronize()
         begin.record()
         value = function(*loaded.arguments)
         finish.record()

@@ -110,11 +110,12 @@ class Command:
 
     LOAD carries the call's output file; on GPUs before it the file that describes the inputs, and after it new areas of
     device memory. GO lets the call begin: on CPU ranks it carries the inputs, which no rank has had before. It may ask
-    for a `delay_us` between the line-up and the call (CPU ranks), and to `count` the library collectives in it. `reuse`
-    asks a CPU rank to write the new inputs into the tensors of the call before where shapes agree. RECORD comes between
-    LOAD and GO: the rank records what runs, until the end of the call, into the file that it carries. STORE carries a
-    new output file, for what was returned as it is now. BARE is a bare call, before the submission is there; LOOP asks
-    for `times` calls back to back on the inputs of the last.
+    for a `delay_us` between the line-up and the call (CPU ranks), and to `count` the library collectives in it. With
+    `is_open` a GPU rank waits until its gate is open before it runs the submission. `reuse` asks a CPU rank to write
+    the new inputs into the tensors of the call before where shapes agree. RECORD comes between LOAD and GO: the rank
+    records what runs, until the end of the call, into the file that it carries. STORE carries a new output file, for
+    what was returned as it is now. BARE is a bare call, before the submission is there; LOOP asks for `times` calls
+    back to back on the inputs of the last.
     """
 
     kind: CommandKind
@@ -122,25 +123,29 @@ class Command:
     reuse: bool = False
     delay_us: int = 0
     count: bool = False
+    is_open: bool = False
     times: int = 0
 
-    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIIIII")
+    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIIIIII")
     MAGIC: ClassVar[bytes] = b"PKBc"
 
     def pack(self) -> bytes:
         """This record as bytes."""
-        return self.LAYOUT.pack(self.MAGIC, self.kind, self.call, self.reuse, self.delay_us, self.count, self.times)
+        return self.LAYOUT.pack(
+            self.MAGIC, self.kind, self.call, self.reuse, self.delay_us, self.count, self.is_open, self.times
+        )
 
     @classmethod
     def unpack(cls, packet: bytes) -> Self:
         """The record in `packet`."""
-        _magic, kind, call, reuse, delay_us, count, times = cls.LAYOUT.unpack(packet)
+        _magic, kind, call, reuse, delay_us, count, is_open, times = cls.LAYOUT.unpack(packet)
         return cls(
             kind=CommandKind(kind),
             call=call,
             reuse=bool(reuse),
             delay_us=delay_us,
             count=bool(count),
+            is_open=bool(is_open),
             times=times,
         )
 

@@ -8,17 +8,16 @@ A reference that waits for its device inside a call is as slow as the host's pro
 much more without any submission, so its threshold is higher.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median, quantiles
 
 from evaluator.contract import MOMENT_ALONE, ClockKind, GpuReading, SizeRecord, TimingRules
 from evaluator.judging import throttling
 
-SLOWER = 1.15
+SLOWER, SLOWER_WAITING = 1.15, 1.31
 """The ratio of medians, later legs to the calls before, that causes an alarm where the middle halves are apart.
 
-It is at least this. Where the reference waits for its device, it is two standard deviations of such a ratio."""
+The second is for a reference that waits for its device: two standard deviations of such a ratio."""
 
 _LEAST_CALLS, _LEAST_NS = 4, 20_000
 
@@ -40,7 +39,7 @@ def alarms(sizes: Sequence[SizeRecord], rules: TimingRules) -> tuple[str, ...]:
 def threshold(size: SizeRecord, rules: TimingRules) -> float:
     """The ratio of medians from which the reference at this size counts as slower."""
     waits = rules.clock is ClockKind.GATE and not size.reference_queues
-    return max(SLOWER, 1 + 2 * math.sqrt(2) * rules.waiting_share) if waits else SLOWER
+    return SLOWER_WAITING if waits else SLOWER
 
 
 def _alarm(size: SizeRecord, rules: TimingRules) -> str | None:

@@ -1,6 +1,8 @@
 """Files in memory, or device memory, through which inputs reach the ranks and outputs come back."""
 
 import fcntl
+import hashlib
+import json
 import mmap
 import os
 import secrets
@@ -12,7 +14,7 @@ import torch
 
 from evaluator.arena.device_memory import DeviceMemory
 from evaluator.arena.gate import Sealer
-from evaluator.arena.structure import Area, Packer, as_bytes, copy_into, head_of, view_of
+from evaluator.arena.structure import Area, Packer, Tree, as_bytes, copy_into, head_of, view_of
 from problems.schema import Problem
 
 _SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -93,6 +95,7 @@ class Prepared:
         tensors: for each tensor its offset among the inputs, and its bytes.
         size: bytes of all inputs of the rank.
         data: offset of the inputs in device memory.
+        layout: the same for arguments that differ only in values of tensors and in fractions.
     """
 
     file: int
@@ -100,6 +103,7 @@ class Prepared:
     tensors: tuple[tuple[int, int], ...]
     size: int
     data: int
+    layout: str
 
 
 def prepare_inputs(
@@ -147,7 +151,21 @@ def prepare_inputs(
         tensors=tuple((start, tensor.numel() * tensor.element_size()) for start, tensor in packer.tensors),
         size=packer.size,
         data=data,
+        layout=layout_of(packed),
     )
+
+
+def layout_of(packed: Tree) -> str:
+    """A digest of packed arguments without their values: shapes, dtypes, whole numbers, flags and words are left."""
+    return hashlib.blake2b(json.dumps(_without_fractions(packed)).encode(), digest_size=16).hexdigest()
+
+
+def _without_fractions(tree: Tree) -> Tree:
+    if isinstance(tree, dict):
+        return {key: _without_fractions(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_without_fractions(value) for value in tree]
+    return 0.0 if isinstance(tree, float) else tree
 
 
 def _described(problem: Problem, packed: list[list[Any]], *, groups: Sequence[Sequence[int]]) -> dict[str, Any]:

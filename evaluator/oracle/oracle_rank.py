@@ -216,7 +216,8 @@ class OracleRank(TrustedRank):
         del arguments
         self.free_idle_memory()
         number, areas = (-1, []) if buffer is None else buffer.announcement(message["mapped"])
-        return {"tensors": prepared.owners, "bytes": prepared.size, "areas": number}, [prepared.file, *areas]
+        described = {"tensors": prepared.owners, "bytes": prepared.size, "layout": prepared.layout, "areas": number}
+        return described, [prepared.file, *areas]
 
     def _compare(self, message: messages.Body, descriptors: list[int]) -> Reply:
         opened = self._current()

@@ -14,7 +14,7 @@ from evaluator.host.clock.call_clock import CallTime, GateClock
 from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.evaluation.report import Circumstances
 from evaluator.host.judge import never, no_progress
-from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart
+from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart, MetLayouts
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.waiting_groups import WaitingGroups
@@ -63,6 +63,21 @@ def test_what_an_earlier_group_showed_is_kept() -> None:
     head = HeadStart(waits_for_queue=True, is_fixed=True)
     head.note(taken(has_queued=False))
     assert head.waits_for_queue
+
+
+def test_the_first_calls_with_new_shapes_or_flags_wait_for_an_open_gate() -> None:
+    met = MetLayouts()
+    assert met.is_new(("source", "other"))
+    assert not met.is_new(("source", "other"))
+    assert met.is_new(("other", "source")), "one rank's arguments are enough"
+    assert not met.is_new(("source", "other"))
+
+
+def test_a_problem_with_other_lengths_in_every_call_is_timed_behind_the_gate() -> None:
+    """Otherwise every one of its calls would contain the host's work."""
+    met = MetLayouts()
+    found = [met.is_new(length) for length in range(100)]
+    assert found == [True] * 4 + [False] * 96
 
 
 # ---- answers ------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from itertools import islice
 import torch
 
 from evaluator.arena.fingerprint import fingerprint
+from evaluator.arena.structure import Packer
 from evaluator.contract import Backend, CallKind, Mode
 from evaluator.hardware import profiles
 from evaluator.host.measure import outputs
@@ -14,6 +15,7 @@ from evaluator.host.measure.schedule import Legs, check_kinds, legs, timed_calls
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.judging.checks import Check
 from evaluator.oracle import traces
+from evaluator.oracle.call_memory import layout_of
 from evaluator.oracle.near_call import NearCall
 from problems.values import Call
 from tests.evaluator.conftest import SETTINGS
@@ -49,6 +51,24 @@ def test_near_inputs_are_the_bases_but_for_a_few_elements_on_every_rank():
 def test_factors_lengths_and_permutations_stay_as_they_were():
     assert torch.equal(NEAR.uniform("scale", (1, 1)), BASE.uniform("scale", (1, 1)))
     assert torch.equal(NEAR.permutation("order", 50), BASE.permutation("order", 50))
+
+
+def layout(**arguments):
+    packer = Packer()
+    return layout_of([[name, packer.pack(value)] for name, value in arguments.items()])
+
+
+def test_a_layout_tells_shapes_dtypes_and_flags_apart_and_no_values():
+    usual = layout(x=torch.zeros(4, 6), src=0, scale=0.5, causal=True)
+    assert layout(x=torch.ones(4, 6), src=0, scale=0.25, causal=True) == usual
+    others = (
+        layout(x=torch.zeros(6, 4), src=0, scale=0.5, causal=True),
+        layout(x=torch.zeros(4, 6, dtype=torch.bfloat16), src=0, scale=0.5, causal=True),
+        layout(x=torch.zeros(4, 6), src=1, scale=0.5, causal=True),
+        layout(x=torch.zeros(4, 6), src=0, scale=None, causal=True),
+        layout(x=torch.zeros(4, 6), src=0, scale=0.5, causal=False),
+    )
+    assert len({usual, *others}) == 6
 
 
 def test_fingerprint_sees_a_changed_bit_and_an_exchange_of_outputs_but_no_strides():

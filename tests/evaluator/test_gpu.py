@@ -104,6 +104,13 @@ class TestOnGpus:
         if backend is Backend.TRITON:
             assert any("/__triton_launcher" in name for name in report.build.artefacts)
 
+    @pytest.mark.parametrize("name", ["gpu_scatter_kept_buffer", "gpu_scatter_new_buffers"])
+    def test_buffers_that_ranks_share_are_ready_before_a_peer_uses_them(self, judge, name):
+        """Only the source copies before the first barrier: its peer's signal must not come before the pad is clear."""
+        report = judge.evaluate(request(name, "scatter", Backend.PYTORCH, Mode.RANKED))
+        assert report.verdict is Verdict.PASSED, (report.message, report.findings, report.ranks)
+        assert {record.group_number for record in report.record.sizes} == {1, 2}
+
     @pytest.mark.parametrize(("name", "problem", "verdicts"), BROKEN)
     def test_a_broken_submission_gets_its_verdict_and_the_next_one_passes(self, judge, name, problem, verdicts):
         report = judge.evaluate(request(name, problem, Backend.CUDA, Mode.CHECK))

@@ -1,6 +1,7 @@
 """Who holds how much of a GPU's memory, from what the driver and the trusted ranks say."""
 
-from evaluator.contract import SizeMemory
+from evaluator.contract import Finding, SizeMemory, Verdict
+from evaluator.host.evaluation.trouble import without_memory
 from evaluator.host.machine.nvml import GpuState
 from evaluator.host.measure.gpu_memory import _of_gpu, in_words, most
 from evaluator.host.ranks.trusted_ranks import HeldMemory
@@ -38,3 +39,13 @@ def test_the_most_of_either_counts() -> None:
 def test_an_author_reads_both_figures() -> None:
     text = in_words(SizeMemory(total_bytes=141 * GB, judge_bytes=5 * GB, submission_bytes=99 * GB))
     assert text == "the submission used 99.0 GB of a GPU's 141.0 GB, the judge 5.0 GB at most"
+
+
+def test_an_author_is_not_blamed_where_the_judge_left_less_than_half() -> None:
+    asked = Finding(verdict=Verdict.OUT_OF_MEMORY, message="rank 0: tried to allocate 32 GB", size="large")
+    ours = without_memory(asked, SizeMemory(total_bytes=150 * GB, judge_bytes=121 * GB, submission_bytes=2 * GB))
+    assert (ours.verdict, ours.size) == (Verdict.UNSUPPORTED, "large")
+    assert "the submission used 2.0 GB of a GPU's 150.0 GB, the judge 121.0 GB at most: rank 0: tried" in ours.message
+    theirs = without_memory(asked, SizeMemory(total_bytes=150 * GB, judge_bytes=70 * GB, submission_bytes=78 * GB))
+    assert theirs.verdict is Verdict.OUT_OF_MEMORY
+    assert "the judge 70.0 GB" in theirs.message

@@ -36,6 +36,7 @@ def main() -> None:
 
     if settings["device"] == "cuda":
         _import_what_torch_imports_late()
+        _wait_for_cleared_signals()
         from evaluator.arena.gate_kernels import compile_apart  # noqa: PLC0415
 
         compile_apart(settings["capability"])
@@ -71,6 +72,25 @@ def _import_what_torch_imports_late() -> None:
         torch.ones(1)
     # The driver's bindings, without a call to the driver.
     from cuda.bindings import driver, nvrtc  # noqa: F401, PLC0415
+
+
+def _wait_for_cleared_signals() -> None:
+    """Have torch clear the signals of a new symmetric buffer before it returns it, so before a peer can write them.
+
+    torch 2.11 only queues that, and a peer's signal that comes first is lost: then both ranks wait forever. Newer
+    versions of torch wait as well. Without the gate the stream is empty, and clearing is over in microseconds.
+    """
+    import torch  # noqa: PLC0415
+    from torch._C._distributed_c10d import _SymmetricMemory  # noqa: PLC0415
+
+    allocate = _SymmetricMemory.empty_strided_p2p
+
+    def allocate_and_wait(*arguments: Any, **named: Any) -> torch.Tensor:
+        buffer = allocate(*arguments, **named)
+        torch.cuda.current_stream(buffer.device).synchronize()
+        return buffer
+
+    _SymmetricMemory.empty_strided_p2p = staticmethod(allocate_and_wait)  # type: ignore[method-assign]
 
 
 def _limit(limits: dict[str, int]) -> None:

@@ -318,7 +318,13 @@ class Shim:
         recorder, self._recorder = self._recorder, None
         solution = self._solution if recorder is None else recorder.around(self._solution)
         with _blamed():
-            timed = self._runner.run(self._noted(solution), loaded, number=command.call, delay_us=command.delay_us)
+            timed = self._runner.run(
+                self._noted(solution),
+                loaded,
+                number=command.call,
+                delay_us=command.delay_us,
+                is_open=command.is_open,
+            )
         if recorder is not None:
             recorder.finish()
         return timed

@@ -55,12 +55,14 @@ class Opening:
         head_s: how long ranks may queue work before that, in seconds.
         waits_for_queue: whether the gates open as soon as all ranks have queued everything.
         delays_us: for each rank how much later than the first its gate opens.
+        is_early: whether ranks run the submission only when their gates are open.
     """
 
     key: bytes
     head_s: float
     waits_for_queue: bool
     delays_us: tuple[int, ...]
+    is_early: bool = False
 
 
 class ClockPage:

@@ -37,6 +37,15 @@ def without_the_submission(*, but: tuple[type[EvaluatorError], ...] = ()) -> Ite
         raise NodeTrouble(str(error)) from error
 
 
+def without_memory(finding: Finding, memory: SizeMemory) -> Finding:
+    """A finding that a submission got no memory, with both figures; UNSUPPORTED where the judge left less than half."""
+    figures = gpu_memory.in_words(memory)
+    if gpu_memory.has_its_share(memory):
+        return msgspec.structs.replace(finding, message=f"{figures}: {finding.message}")
+    message = f"the judge left less than half of a GPU for the submission: {figures}: {finding.message}"
+    return msgspec.structs.replace(finding, verdict=Verdict.UNSUPPORTED, message=message)
+
+
 class TroubleWatch:
     """Blames what ends a worker group on whoever caused it.
 
@@ -94,11 +103,14 @@ class TroubleWatch:
         )
 
     def _with_memory(self, finding: Finding) -> Finding:
-        """The finding; one about memory also says how much GPU memory judge and submission used."""
+        """The finding; one about memory also says how much GPU memory judge and submission used.
+
+        A submission that did not have its share of the GPU is not to blame: it cannot be judged here.
+        """
         memory = self._look()
         if finding.verdict is not Verdict.OUT_OF_MEMORY or memory is None:
             return finding
-        return msgspec.structs.replace(finding, message=f"{gpu_memory.in_words(memory)}: {finding.message}")
+        return without_memory(finding, memory)
 
     def _greed(self, error: OutOfDeviceMemory, *, size: str | None) -> Finding:
         """The finding where the submission left the judge no GPU memory; raises JudgeOutOfMemory otherwise."""

@@ -10,6 +10,7 @@ from evaluator.host.clock.call_clock import Opening, UnseenEnd
 from evaluator.host.measure.call_checks import Exchange
 from evaluator.host.measure.call_setup import CallSetup
 from evaluator.host.measure.evidence import Ended
+from evaluator.host.measure.head_start import MetLayouts
 from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, PreparedInputs
 
 KEY_BYTES = 32
@@ -53,6 +54,7 @@ class Exchanges:
         self._policy = of_group.policy
         self._opened = setup.opened
         self._head_start = setup.head_start
+        self._layouts = MetLayouts()
         self._checks = setup.checks
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * setup.reference_s)
         self.mapped = [NOTHING_MAPPED] * len(setup.opened.output_bytes)
@@ -76,7 +78,8 @@ class Exchanges:
         self._load(number, inputs, targets, limit_s=limit_s)
         if manner.recordings:
             self._commands.record(number, manner.recordings, seconds=limit_s, cancelled=self._policy.cancelled)
-        opening = self._opening(manner, delays_us)
+        is_early = self._layouts.is_new(tuple(item.layout for item in inputs))
+        opening = self._opening(manner, delays_us, is_early=is_early)
         try:
             with self._oracle.watching(limit_s=limit_s) if self._is_on_device else nullcontext(), manner.around:
                 reports, time_taken = self._commands.go(
@@ -90,8 +93,10 @@ class Exchanges:
                 )
         except UnseenEnd as unseen:
             raise Ended([self._checks.unseen(unseen.ranks[0], call=number)]) from unseen
+        # Of the calls before which nothing could be queued only the first counts: libraries are loaded then.
+        if not (is_early and self.has_called):
+            self._head_start.note(time_taken)
         self.has_called = True
-        self._head_start.note(time_taken)
         return Exchange(number=number, reports=reports, time=time_taken, is_reused=manner.reuse, delays_us=delays_us)
 
     def loop(self, times: int) -> int:
@@ -114,12 +119,13 @@ class Exchanges:
         )
         self.mapped = [item.areas_number for item in inputs]
 
-    def _opening(self, manner: Manner, delays_us: tuple[int, ...]) -> Opening:
+    def _opening(self, manner: Manner, delays_us: tuple[int, ...], *, is_early: bool) -> Opening:
         return Opening(
             key=manner.key,
-            head_s=self._head_start.seconds,
-            waits_for_queue=self._head_start.waits_for_queue,
+            head_s=0.0 if is_early else self._head_start.seconds,
+            waits_for_queue=self._head_start.waits_for_queue and not is_early,
             delays_us=delays_us,
+            is_early=is_early,
         )
 
     def _delays_us(self, world_size: int) -> tuple[int, ...]:

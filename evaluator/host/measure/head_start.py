@@ -1,6 +1,7 @@
 """How long ranks may queue work before the gates of a call open."""
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 
 from evaluator.host.clock.call_clock import CallTime
 
@@ -39,3 +40,29 @@ class HeadStart:
         # The second and the third call wait until all is queued; then it is known.
         self.waits_for_queue = self.calls < _DECISIVE_CALLS or taken.has_queued
         self.is_fixed = self.calls >= _DECISIVE_CALLS
+
+
+_MOST_LAYOUTS = 4
+"""With more layouts than this, lengths differ in nearly every call, and a program is timed while it meets new ones."""
+
+
+@dataclass
+class MetLayouts:
+    """The layouts of arguments that a worker group has met at one size: shapes, dtypes and flags of all ranks.
+
+    Where one is new, a program may make what it keeps for later calls: buffers that ranks share, signals, streams.
+    Behind a closed gate what it only queues, such as clearing a new signal, would come after what peers already write.
+    """
+
+    _met: set[Hashable] = field(default_factory=set)
+
+    def is_new(self, layout: Hashable) -> bool:
+        """Note `layout`; whether it is new, and one of the first.
+
+        Ranks see the answer. So it follows from layouts alone, which they see as well, and not from what a call is for.
+        A program that knew which calls are not timed could be right in these alone.
+        """
+        if layout in self._met or len(self._met) >= _MOST_LAYOUTS:
+            return False
+        self._met.add(layout)
+        return True

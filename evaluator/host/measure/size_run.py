@@ -145,10 +145,13 @@ class SizeRun:
         self._at_size.memory = gpu_memory.most(self._at_size.memory, self._setup.memory.look())
 
     def warm_up(self) -> None:
-        """Calls that only bring the program to its steady speed, as the reference had; raises Ended."""
+        """Calls that only bring the program to its steady speed, as the reference had; raises Ended.
+
+        Where calls had new layouts, it is known only here whether the program queues all its work.
+        """
         begun, done = time.monotonic(), 0
         with self._setup.stages(Stage.VERIFYING, f"{self._size}: reaching a steady speed", None):
-            while done < _WARM_CALLS and time.monotonic() - begun < _WARM_S:
+            while not self._head_start.is_fixed or (done < _WARM_CALLS and time.monotonic() - begun < _WARM_S):
                 self._caller.call(verify=False)
                 done += 1
 

@@ -35,7 +35,8 @@ class PreparedInputs:
     """One rank's inputs of a call: a memory file that nobody can change, and the argument of each tensor in it.
 
     `areas` has descriptors of device memory for inputs and outputs where the rank that runs the call has others mapped.
-    `areas_number` is these areas' number, and `size` is how many bytes the rank takes in.
+    `areas_number` is these areas' number, and `size` is how many bytes the rank takes in. `layout` is the same in calls
+    whose arguments differ only in values of tensors and in fractions.
     """
 
     file: int
@@ -43,6 +44,7 @@ class PreparedInputs:
     areas_number: int
     tensors: tuple[str, ...]
     size: int
+    layout: str = ""
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -161,6 +163,7 @@ class OracleGroup:
                 areas_number=body["areas"],
                 tensors=tuple(body["tensors"]),
                 size=body["bytes"],
+                layout=body["layout"],
             )
             for body, descriptors in replies
         ]

@@ -105,7 +105,17 @@ class RankCommands:
         files = [inputs[rank : rank + 1] for rank in range(len(self._workers))]
         reports, time_taken = self._timed(
             [
-                (Command(kind=CommandKind.GO, call=call, reuse=reuse, delay_us=delay, count=count), own)
+                (
+                    Command(
+                        kind=CommandKind.GO,
+                        call=call,
+                        reuse=reuse,
+                        delay_us=delay,
+                        count=count,
+                        is_open=opening.is_early,
+                    ),
+                    own,
+                )
                 for delay, own in zip(delays, files, strict=True)
             ],
             opening,

@@ -74,14 +74,15 @@ PROBLEM = Problem(
             shape=("WP",),
             placement=Placement.REPLICATED,
             tolerance=Tolerance(
-                atol=3e-4,
+                atol=1e-3,
                 rtol=0.13,
                 rms=0.009,
                 calibration="One code more or less is at most 12.5 %; the rest is rounding to bfloat16. 2026-11-21, "
                 "CPU, torch 2.13, gloo, bfloat16, 10 calls at tiny with 2 and 4 ranks, 3 at base with 8. Honest "
                 "programs (division or reciprocal) err by at most 0.0046 rms. The cheapest cheats (current scaling, "
                 "one scale for all, int8) err by at least 0.0178 rms. The subnormal code beside a tie is off by 4.4e-6 "
-                "of the largest magnitude: at large, on 2 H200 (torch 2.11), 1.18 times what an atol of 1e-4 allows.",
+                "of the largest magnitude: at large, on 2 H200 (torch 2.11), 1.18 times what an atol of 1e-4 allows. "
+                "In a later call (24 November 2026) it was 1.16 times what one of 3e-4 allowed.",
             ),
         ),
         Output(
