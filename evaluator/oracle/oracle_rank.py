@@ -25,8 +25,8 @@ from evaluator.oracle.near_call import NearCall
 from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup
 from evaluator.oracle.verify import Examiner, output_dtype
 from problems import registry
-from problems.schema import Problem, Regime, SizeName
-from problems.values import Arguments, Call
+from problems.inputs.values import Arguments, Call
+from problems.specification.schema import Problem, Regime, SizeName
 
 _WARM_UP_S, _WARM_S = 0.3, 0.03
 """Seconds of matrix products before a size is measured, which bring a GPU to its clocks: after idling, and after recent

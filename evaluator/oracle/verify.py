@@ -14,10 +14,10 @@ from evaluator.contract import ErrorMap, Verdict
 from evaluator.oracle import error_map
 from evaluator.oracle.call_memory import read_output
 from problems import registry
-from problems.comparison import Comparison, compare_output, error_units
-from problems.narrow_floats import comparable
-from problems.schema import Output, Problem
-from problems.values import Call
+from problems.inputs.values import Call
+from problems.outputs.comparison import Comparison, compare_output, error_units
+from problems.outputs.narrow_floats import comparable
+from problems.specification.schema import Output, Problem
 
 LARGEST_ERROR = 1e9
 """Errors are reported up to this many tolerance units; an infinite one has no form in JSON."""

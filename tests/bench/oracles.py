@@ -16,9 +16,9 @@ import torch
 
 from evaluator.oracle.verify import output_dtype
 from problems import registry
-from problems.implementation import load
-from problems.schema import SizeName
-from problems.values import Call
+from problems.harness.implementation import load
+from problems.inputs.values import Call
+from problems.specification.schema import SizeName
 
 _KEY = b"contents of the bench of oracles"
 _TIMES = 4

@@ -8,7 +8,7 @@ import torch
 
 from evaluator.arena.loaded_call import interleave
 from evaluator.arena.structure import Packer, StructureError, Unpacker, copy_into
-from problems.trials import _same
+from problems.harness.trials import _same
 
 
 def carried(value: Any) -> tuple[Any, list[torch.Tensor]]:

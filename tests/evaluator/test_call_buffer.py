@@ -14,8 +14,8 @@ from evaluator.host.measure import outputs
 from evaluator.oracle import call_memory
 from evaluator.oracle.reference_rank import Likeness, empty_call
 from problems import registry
-from problems.schema import SizeName
-from problems.values import Arguments, Call
+from problems.inputs.values import Arguments, Call
+from problems.specification.schema import SizeName
 
 WORLD_SIZE = 4
 

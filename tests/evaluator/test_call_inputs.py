@@ -15,7 +15,7 @@ from evaluator.host.process.deadlines import Deadlines
 from evaluator.judging.checks import Check
 from evaluator.oracle import traces
 from evaluator.oracle.near_call import NearCall
-from problems.values import Call
+from problems.inputs.values import Call
 from tests.evaluator.conftest import SETTINGS
 
 KNOWN = {

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from problems import registry
-from problems.groups import Group
-from problems.implementation import dtype_of, load
-from problems.mutants import generic, why_not_applicable
-from problems.schema import Argument, ArgumentKind, Cost, Output, Problem, Regime, SizeName
-from problems.values import Arguments, Call
+from problems.harness.implementation import dtype_of, load
+from problems.harness.mutants import generic, why_not_applicable
+from problems.inputs.groups import Group
+from problems.inputs.values import Arguments, Call
+from problems.specification.schema import Argument, ArgumentKind, Cost, Output, Problem, Regime, SizeName
 from tests.problems import table
 from tests.problems.memory import held_bytes
 

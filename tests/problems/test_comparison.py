@@ -5,10 +5,10 @@ from math import inf, nan
 import pytest
 import torch
 
-from problems import comparison, extremes
-from problems.comparison import compare_output, error_units
-from problems.narrow_floats import comparable
-from problems.schema import EXACT, Output, Placement, Scope, Tolerance
+from problems.outputs import comparison, extremes
+from problems.outputs.comparison import compare_output, error_units
+from problems.outputs.narrow_floats import comparable
+from problems.specification.schema import EXACT, Output, Placement, Scope, Tolerance
 
 
 def output(**tolerance) -> Output:

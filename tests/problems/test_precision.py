@@ -3,9 +3,9 @@
 import pytest
 
 from problems import registry
-from problems.mutants import ORDERS, adds
-from problems.schema import Problem, SizeName
-from problems.trials import Trial, attempt
+from problems.harness.mutants import ORDERS, adds
+from problems.harness.trials import Trial, attempt
+from problems.specification.schema import Problem, SizeName
 from tests.problems import wires
 from tests.problems.conftest import Pools
 

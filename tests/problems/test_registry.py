@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from problems import registry
-from problems.judged_data import judged_data
-from problems.schema import Size, SizeName, fixed
-from problems.taxonomy import BLOCK_GROUPS, Block, Domain
+from problems.specification.judged_data import judged_data
+from problems.specification.schema import Size, SizeName, fixed
+from problems.specification.taxonomy import BLOCK_GROUPS, Block, Domain
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_revision_changes_with_every_file_that_decides(copied_catalog: Path, nam
 
 def test_shared_generator_code_changes_every_revision(copied_catalog: Path):
     before = {problem.slug: registry.revision(problem.slug) for problem in registry.problems()}
-    with (copied_catalog.parent / "values.py").open("a") as file:
+    with (copied_catalog.parent / "inputs" / "values.py").open("a") as file:
         file.write("\n")
     _forget()
     assert all(registry.revision(slug) != revision for slug, revision in before.items())

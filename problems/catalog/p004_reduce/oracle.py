@@ -5,8 +5,8 @@ from torch import Tensor
 
 from problems.catalog.p004_reduce.inputs import make_inputs
 from problems.catalog.p004_reduce.spec import PROBLEM
-from problems.comparison import Comparison, compare_output
-from problems.values import Call
+from problems.inputs.values import Call
+from problems.outputs.comparison import Comparison, compare_output
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from problems.catalog.p005_scatter.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

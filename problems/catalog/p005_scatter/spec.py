@@ -1,8 +1,20 @@
 """Scatter of stacked matrices from a source rank, described."""
 
-from problems.regimes import ALL_DTYPES, COPIED_VALUES
-from problems.schema import EXACT, Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
-from problems.taxonomy import Block, Communication, Domain, Stage
+from problems.specification.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.specification.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.specification.taxonomy import Block, Communication, Domain, Stage
 
 _VOCABULARY = 128_256
 """Rows of the embedding of Llama 3.1 (its published configuration)."""

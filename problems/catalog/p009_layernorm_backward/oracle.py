@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p009_layernorm_backward.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 _ROWS = 1024
 

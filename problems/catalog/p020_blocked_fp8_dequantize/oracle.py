@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p020_blocked_fp8_dequantize.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

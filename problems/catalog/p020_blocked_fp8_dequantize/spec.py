@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.regimes import (
+from problems.specification.regimes import (
     HUGE_VALUES,
     ONE_RANK_HAS_VALUES,
     SPECIAL_VALUES,
@@ -10,7 +10,7 @@ from problems.regimes import (
     ZERO_VALUES,
     of_tensor,
 )
-from problems.schema import (
+from problems.specification.schema import (
     EXACT,
     Argument,
     ArgumentKind,
@@ -24,7 +24,7 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def _dims(world_size: int, *, rows: int, width: int) -> Dims:

@@ -1,7 +1,7 @@
 """Variable all-to-all of token rows, described."""
 
-from problems.regimes import COPIED_VALUES
-from problems.schema import (
+from problems.specification.regimes import COPIED_VALUES
+from problems.specification.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -18,7 +18,7 @@ from problems.schema import (
     SizeName,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

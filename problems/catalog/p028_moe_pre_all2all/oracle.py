@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p028_moe_pre_all2all.inputs import hidden_states
-from problems.expert_routing import draw, draw_counts
-from problems.values import Call
+from problems.families.expert_routing import draw, draw_counts
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from problems import moe_layer
-from problems.values import Call
+from problems.families import moe_layer
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

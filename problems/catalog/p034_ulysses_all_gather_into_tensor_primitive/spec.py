@@ -1,7 +1,7 @@
 """All-gather along dimension 0, described."""
 
-from problems.regimes import ALL_DTYPES, COPIED_VALUES
-from problems.schema import (
+from problems.specification.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.specification.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -14,7 +14,7 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _POSITIONS = 131_072
 _HIDDEN = 8192

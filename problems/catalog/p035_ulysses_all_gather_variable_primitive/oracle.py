@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p035_ulysses_all_gather_variable_primitive.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p037_ulysses_gather_heads_scatter_seq.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

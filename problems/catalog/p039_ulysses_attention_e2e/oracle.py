@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p039_ulysses_attention_e2e.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 _TOKENS = 1024
 """Positions computed at a time, to bound what attention holds."""

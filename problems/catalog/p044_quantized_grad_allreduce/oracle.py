@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from problems.catalog.p044_quantized_grad_allreduce.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

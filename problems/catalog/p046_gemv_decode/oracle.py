@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p046_gemv_decode.inputs import make_inputs
-from problems.values import Arguments, Call
+from problems.inputs.values import Arguments, Call
 
 _ROWS = 4096
 

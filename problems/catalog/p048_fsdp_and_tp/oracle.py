@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from problems.catalog.p048_fsdp_and_tp.inputs import make_inputs, parts, samples
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -3,8 +3,15 @@
 from dataclasses import replace
 from math import lcm
 
-from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
-from problems.schema import (
+from problems.specification.regimes import (
+    HUGE_VALUES,
+    ONE_RANK_HAS_VALUES,
+    TINY_VALUES,
+    ZERO_VALUES,
+    copied_values,
+    of_tensor,
+)
+from problems.specification.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -18,7 +25,7 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

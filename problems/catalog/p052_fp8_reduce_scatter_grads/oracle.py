@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p052_fp8_reduce_scatter_grads.inputs import make_inputs
-from problems.delayed_scaling import rounded
-from problems.values import Call
+from problems.families.delayed_scaling import rounded
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from problems import attention
 from problems.catalog.p054_ring_attention.inputs import keys_and_values, make_inputs
-from problems.values import Call
+from problems.families import attention
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

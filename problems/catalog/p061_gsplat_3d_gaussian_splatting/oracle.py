@@ -9,7 +9,7 @@ from problems.catalog.p061_gsplat_3d_gaussian_splatting.inputs import (
     first_safe,
     own_cameras,
 )
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

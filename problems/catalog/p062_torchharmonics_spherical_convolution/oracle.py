@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p062_torchharmonics_spherical_convolution.inputs import entries, field, make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 _MET = 1 << 22
 """Numbers of the field that filter entries meet at a time: 32 MiB in float64."""

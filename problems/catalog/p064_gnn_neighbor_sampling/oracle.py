@@ -11,7 +11,7 @@ from problems.catalog.p064_gnn_neighbor_sampling.inputs import (
     pointers,
     seeds,
 )
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p068_gnn_sparse_feature_fetch_projection.inputs import projection, queries, rows_of
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p072_hyena_forward_cp.inputs import factors, make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 _CHANNELS = 32
 """Channels transformed at a time."""

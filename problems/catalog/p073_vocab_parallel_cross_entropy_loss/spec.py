@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from problems.regimes import HUGE_VALUES, ZERO_VALUES
-from problems.schema import (
+from problems.specification.regimes import HUGE_VALUES, ZERO_VALUES
+from problems.specification.schema import (
     WORLD_GROUP,
     Argument,
     Cost,
@@ -17,8 +17,8 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.specification.world_sizes import divisors_of
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

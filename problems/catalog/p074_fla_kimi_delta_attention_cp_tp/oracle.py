@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p074_fla_kimi_delta_attention_cp_tp.inputs import queries, remembered
-from problems.delta_rule import Blocks
-from problems.values import Call
+from problems.families.delta_rule import Blocks
+from problems.inputs.values import Call
 
 LOWEST_LOG_DECAY = -5.0
 

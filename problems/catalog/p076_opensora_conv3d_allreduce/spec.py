@@ -3,8 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, exact_sums, of_tensor
-from problems.schema import (
+from problems.specification.regimes import (
+    HUGE_VALUES,
+    ONE_RANK_HAS_VALUES,
+    TINY_VALUES,
+    ZERO_VALUES,
+    exact_sums,
+    of_tensor,
+)
+from problems.specification.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -18,8 +25,8 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.specification.world_sizes import divisors_of
 
 CHANNELS = 512
 TINY_CHANNELS = 32

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p078_magi1_tile_parallel_vae_decode.inputs import make_inputs
-from problems.values import Arguments, Call
+from problems.inputs.values import Arguments, Call
 
 COLOURS = 3
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from problems.regimes import SUMMED_VALUES, copied_values
-from problems.schema import (
+from problems.specification.regimes import SUMMED_VALUES, copied_values
+from problems.specification.schema import (
     WORLD_GROUP,
     Argument,
     ArgumentKind,
@@ -19,7 +19,7 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 COLOURS = 3
 EIGHTHS = 8

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p080_dinov2_distributed_sinkhorn_knopp.inputs import logits, rounds, temperature
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

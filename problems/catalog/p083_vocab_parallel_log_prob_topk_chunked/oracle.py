@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from problems.sampling_filters import shards, survivors, tokens
-from problems.values import Call
+from problems.families.sampling_filters import shards, survivors, tokens
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p086_tp_muon_orthogonalization.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 TRIPLES = {
     "quintic": (
