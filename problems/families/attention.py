@@ -35,9 +35,9 @@ _ALONE = 512.0
 def draw_layer(call: Call, name: str, *, hidden: int, heads: int, size: int) -> tuple[Tensor, Tensor]:
     """Weights `w_qkv` (3*heads*size, D) and `w_o` (D, heads*size) in the run's dtype, equal wherever `name` is drawn.
 
-    For inputs of unit size, scaled scores have a standard deviation between 0.5 and 1.4, another for each head: no head
-    is near the mean of all values, none picks a single key, and rounded queries and keys do little harm. As in trained
-    models, one value channel per head and four output channels are outliers.
+    For inputs of unit size, scaled scores have a standard deviation between 0.5 and 1.4, another for each head. So no
+    head is near the mean of all values, none picks a single key, and rounded queries and keys do little harm. As in
+    trained models, one value channel per head and four output channels are outliers.
     """
     features = heads * size
     w_qkv = call.normal(f"{name} qkv", (3, heads, size, hidden), std=hidden**-0.5, dtype=torch.float32, shared=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 def correlate(image: Tensor, weight: Tensor) -> Tensor:
     """What `weight` (Co, Ci, *taps) makes of `image` (Ci, *extents), unpadded: (Co, *kept), extents - taps + 1 each.
 
-    With positions numbered in row-major order, a tap reaches its pixels by a shift that is the same for all of them: a
+    With positions numbered in row-major order, a tap reaches its pixels by a shift that is the same for all of them. A
     product with the shifted pixels adds what the tap gives, also at the ends of rows, where windows leave the image.
     Those are cut off.
     """

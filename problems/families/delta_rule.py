@@ -1,8 +1,8 @@
 """Linear attention with a state that decays and learns by the delta rule, in float64 and in blocks of tokens.
 
 Per sequence and head a state S (Kd, Vd) passes through the tokens in order. A token with key k, value v, decay d (one
-for each channel of the keys, or one for all) and strength b makes it S = d S' + k u^T of S', u = b (v - (d S')^T k);
-asked with q it answers S^T q.
+for each channel of the keys, or one for all) and strength b makes it S = d S' + k u^T of S', u = b (v - (d S')^T k).
+Asked with q it answers S^T q.
 
 Let g be the logarithms of the decays summed since the start of a block, e^g k its faded keys and e^-g k its grown ones.
 Then the u of the block's tokens solve (1 + b L) u = b (v - faded S0) for the state S0 before it, L the products of

@@ -138,7 +138,7 @@ def _size_of_tokens(call: Call) -> float:
 def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor | None) -> Tensor:
     """`hidden_states` (M, N), different on every rank, none of whose choices of experts is a close one.
 
-    The logits of the experts that a token would choose are raised by the margin, others not: the smallest change of
+    The logits of the experts that a token would choose are raised by the margin, others not. The smallest change of
     the token that does so is a combination of the rows of the pseudo-inverse of the router, whose rows are independent.
     """
     tokens = call.normal("hidden_states", ("M", "N"), dtype=torch.float32).mul_(_channels(call, "token outliers"))

@@ -20,11 +20,6 @@ TEXTS = sorted(
         *(ROOT / "problems" / "catalog").glob("*/statement.md"),
     }
 )
-FIXED = (
-    "`out`: 2026-11-21, CPU, torch 2.13, gloo, float32, 2 and 4 ranks, tiny, 4 calls: honest programs",
-    "`video`: 2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny at 2 and 4 ranks (3 calls), base at 2: honest programs",
-)
-"""How two long sentences of docs/problems.md begin. They come from specs whose text is part of a revision."""
 
 
 def paragraphs(markdown: str) -> Iterator[str]:
@@ -59,6 +54,6 @@ def test_sentences_and_paragraphs_are_short(path: Path) -> None:
             (paragraph, LONGEST_PARAGRAPH),
             *((sentence, LONGEST_SENTENCE) for sentence in sentences(paragraph)),
         )
-        if count(part) > limit and not part.startswith(FIXED)
+        if count(part) > limit
     ]
     assert long == []
