@@ -108,10 +108,10 @@ def interleave(
     """The outputs in the problem's order: what was returned, with written arguments where the problem has them.
 
     `written` has one entry per output: None where the output is returned, else the argument that holds it. At the
-    indices `nothing` of a returned tuple the problem expects None. A torch.Size, and a list or tuple of ints among
-    several values, count as a tensor of int64 on the CPU. A dict counts as its values in the order of the outputs'
-    `names`, then any others. The outputs numbered in `lists` are lists of tensors, taken as their stack; a written one
-    has the entries that the call left in it.
+    indices `nothing` of a returned tuple, named or not, the problem expects None. A torch.Size, and a list or tuple of
+    ints among several values, count as a tensor of int64 on the CPU. A dict counts as its values in the order of the
+    outputs' `names`, then any others. The outputs numbered in `lists` are lists of tensors, taken as their stack; a
+    written one has the entries that the call left in it.
     """
     returned = _returned(value, nothing=nothing, names=names)
     expected = sum(item is None for item in written)
@@ -126,21 +126,26 @@ def interleave(
 
 def _returned(value: Any, *, nothing: Collection[int], names: Sequence[str]) -> list[Any]:
     """What was returned as a list, without the None that the problem expects; see `interleave`."""
-    listed = list(value) if type(value) in (tuple, list) else _values(value, names)
+    listed = list(value) if _is_sequence(value) else _values(value, names)
     kept = [item for index, item in enumerate(listed) if index not in nothing or item is not None]
     return [torch.tensor(item, dtype=torch.int64) if _are_integers(item) else item for item in kept]
 
 
+def _is_sequence(value: Any) -> bool:
+    """Whether its entries are outputs: named tuples and torch's own return types are tuples, a torch.Size is one."""
+    return isinstance(value, (tuple, list)) and type(value) is not torch.Size
+
+
 def _are_integers(value: Any) -> bool:
     """Whether it counts as a tensor of int64 on the CPU; an empty list may be meant as a list of tensors."""
-    if type(value) in (list, tuple):
+    if _is_sequence(value):
         return bool(value) and all(type(item) is int for item in value)
     return type(value) is torch.Size
 
 
 def _values(value: Any, names: Sequence[str]) -> list[Any]:
     """A dict's values in the order of `names`, then any others; anything else alone."""
-    if type(value) is not dict:
+    if not isinstance(value, dict):
         return [value]
     return [value[name] for name in names if name in value] + [value[key] for key in value if key not in names]
 

@@ -158,7 +158,7 @@ def _is_plain(value: Any) -> bool:
 
 def joined(value: Any) -> Any:
     """A list or tuple of tensors of one shape, dtype and device as their stack; anything else as it is."""
-    if type(value) not in (list, tuple) or not value or not all(map(_is_plain, value)):
+    if not isinstance(value, (list, tuple)) or not value or not all(map(_is_plain, value)):
         return value
     likenesses = {(item.shape, item.dtype, item.device, item.layout) for item in value}
     return torch.stack(tuple(value)) if len(likenesses) == 1 and value[0].layout is torch.strided else value

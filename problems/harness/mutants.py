@@ -11,9 +11,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.harness.implementation import Implementation, Outputs, as_tensor, dtype_of
+from problems.harness.implementation import Implementation, Outputs
 from problems.harness.wiretap import Group, Tap, tapped
 from problems.inputs.values import Call
+from problems.outputs.checking import dtype_of, joined
 from problems.specification.schema import Argument, ArgumentKind, Output, Placement, Problem
 from problems.specification.taxonomy import Communication
 
@@ -107,7 +108,7 @@ def no_update(implementation: Implementation, call: Call) -> Outputs:
     outputs = implementation.run(implementation.solution, call)
     untouched = implementation.make_inputs(call)
     return tuple(
-        tensor if output.argument is None else as_tensor(output.written_in(untouched), output)
+        tensor if output.argument is None else joined(output.written_in(untouched))
         for output, tensor in zip(implementation.problem.outputs, outputs, strict=True)
     )
 

@@ -80,6 +80,18 @@ def test_a_mask_may_have_any_byte_for_true(judge: Judge) -> None:
     assert report.verdict is Verdict.PASSED, report.message
 
 
+@pytest.mark.parametrize("form", ["torch.return_types.topk", "lambda pair: Pair(*pair)"])
+def test_outputs_may_be_a_named_tuple(judge: Judge, form: str) -> None:
+    slug = "dinov2_distributed_knn"
+    text = registry.reference_source(slug) + (
+        "\n\nimport collections\n\nPair = collections.namedtuple('Pair', 'similarities labels')\n"
+        f"_reference, _form = solution, {form}\n\n\n"
+        "def solution(*arguments):\n    return _form(_reference(*arguments))\n"
+    )
+    report = judge.evaluate(request_for_text(text, problem=slug))
+    assert report.verdict is Verdict.PASSED, report.message
+
+
 @pytest.fixture
 def patient(tmp_path: Path) -> Iterator[Judge]:
     with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path, call_limit_s=20.0, warm=False)) as judge:

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from problems import registry
-from problems.harness.implementation import dtype_of, load
+from problems.harness.implementation import load
 from problems.harness.mutants import generic, why_not_applicable
 from problems.inputs.groups import Group
 from problems.inputs.values import Arguments, Call
+from problems.outputs.checking import dtype_of
 from problems.specification.schema import Argument, ArgumentKind, Cost, Output, Problem, Regime, SizeName
 from tests.problems import table
 from tests.problems.memory import held_bytes
