@@ -1,6 +1,6 @@
 """How many elements of a large output may be beyond their limit, and how far: the largest of many errors has no bound.
 
-Why, with the figures: docs/decisions/0059-extremes-of-large-outputs.md. No torch.
+Why: docs/decisions/0059-extremes-of-large-outputs.md. No torch.
 """
 
 from math import cbrt

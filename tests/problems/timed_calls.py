@@ -10,7 +10,8 @@
 dimensions, and the bytes of every rank's inputs in two calls on 2 and 4 ranks. At `tiny` they include the expected
 outputs. `compare` lists the problems whose digests differ from the noted ones. They have to be measured again; it exits
 1 if there is any. `stamp` also writes the new revision wherever the old one stands in the recorded measurements of all
-others. Recorded passes did not meet regimes that are newer than the noted revision: it prints them, for decision 0061.
+others. Recorded passes did not meet regimes that are newer than the noted revision: it prints them, for the list in
+problems/data/entries/README.md (decision 0061).
 """
 
 import argparse
