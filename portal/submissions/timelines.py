@@ -18,7 +18,7 @@ from evaluator.contract import (
 )
 from evaluator.hardware import profiles
 from evaluator.judging import call_parts, occupancy, time_split
-from evaluator.judging.call_parts import CollectiveWait, Least, Part, RankSplit
+from evaluator.judging.call_parts import CollectiveWait, LowerBound, Part, RankSplit
 from evaluator.judging.floors import Bound, floor
 from evaluator.judging.time_split import Split
 from portal.catalog.costs import ELEMENT_BYTES
@@ -178,7 +178,7 @@ def _size(report: EvaluationReport) -> str:
     return report.timeline.size if report.timeline else ""
 
 
-def least_work(report: EvaluationReport) -> Least | None:
+def least_work(report: EvaluationReport) -> LowerBound | None:
     """What a call at the recorded size needs at least on this hardware; None where no floor applies."""
     profile = profiles.get(report.profile)
     size = next((one for one in report.sizes if report.timeline and one.size == report.timeline.size), None)
@@ -187,7 +187,7 @@ def least_work(report: EvaluationReport) -> Least | None:
     element_bytes = 4 if report.dtype in _FOUR_BYTES else ELEMENT_BYTES
     cost = registry.get(report.problem).cost(size.dims, report.world_size, element_bytes)
     terms = floor(cost, profile.peaks, dtype=report.dtype).terms_us
-    return Least(
+    return LowerBound(
         arithmetic_us=terms[Bound.ARITHMETIC],
         memory_us=terms[Bound.MEMORY],
         wire_us=terms[Bound.WIRE],

@@ -1,4 +1,4 @@
-"""Stand-ins for a submission's arguments, from the problem's spec: shapes and plain values, no tensor values."""
+"""Placeholders for a submission's arguments, from the problem's spec: shapes and plain values, no tensor values."""
 
 import ast
 from collections.abc import Mapping
@@ -8,21 +8,21 @@ from problems.specification.schema import Argument, ArgumentKind, Problem, SizeN
 
 _PLAIN = (ArgumentKind.INTEGER, ArgumentKind.REAL, ArgumentKind.BOOLEAN, ArgumentKind.TEXT)
 
-StandIn = dict[str, Any]
+Placeholder = dict[str, Any]
 """One argument as JSON: {"shape", "dtype"}, {"group": true} or {"value"}."""
 
 
-def stand_ins(problem: Problem, size: str, *, world_size: int, dtype: str) -> list[StandIn] | None:
-    """One stand-in per parameter; None where input values decide a shape or a value, or a module is passed."""
+def placeholders(problem: Problem, size: str, *, world_size: int, dtype: str) -> list[Placeholder] | None:
+    """One placeholder per parameter; None where input values decide a shape or a value, or a module is passed."""
     dims = problem.dims(SizeName(size), world_size)
     defaults = _defaults(problem.signature)
-    found = [_stand_in(argument, dims=dims, defaults=defaults, dtype=dtype) for argument in problem.arguments]
+    found = [_placeholder(argument, dims=dims, defaults=defaults, dtype=dtype) for argument in problem.arguments]
     return [item for item in found if item is not None] if None not in found else None
 
 
-def _stand_in(
+def _placeholder(
     argument: Argument, *, dims: Mapping[str, int], defaults: Mapping[str, Any], dtype: str
-) -> StandIn | None:
+) -> Placeholder | None:
     if argument.kind is ArgumentKind.TENSOR:
         shape = [dims.get(side) if isinstance(side, str) else side for side in argument.shape]
         if None in shape:
