@@ -1,6 +1,6 @@
 """One training step whose optimizer state is cut over ranks: what the problems of ZeRO stages 1 and 2 have in common.
 
-The stages differ in how the gradient travels, not in what goes in and what every rank owes.
+The stages differ in how the gradient travels, not in what goes in and what every rank has to return.
 """
 
 import torch

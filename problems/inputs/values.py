@@ -1,6 +1,6 @@
 """Where every value comes from: a secret key, the call, the rank and the name of the tensor.
 
-Contents are new for every call and different on every rank unless a generator says `shared=True`; whoever lacks
+Values are new for every call and different on every rank unless a generator says `shared=True`; whoever lacks
 the key can neither predict a call nor regenerate a peer's share. The same key gives the same values on the same
 kind of device (torch promises no equality between CPU and CUDA generators).
 """
@@ -25,7 +25,7 @@ class Call:
 
     Attributes:
         key: the 32-byte secret of the evaluation.
-        index: number of the call; every index gives new contents.
+        index: number of the call; every index gives new values.
         dtype: the run's dtype, for arguments that a card marks `input`.
         regime: how the call differs from the timed ones; None where it does not.
     """

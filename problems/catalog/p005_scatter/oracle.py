@@ -1,4 +1,4 @@
-"""What each rank owes: a copy, bit by bit."""
+"""The expected outputs: a copy, bit by bit."""
 
 from torch import Tensor
 

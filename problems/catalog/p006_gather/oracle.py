@@ -1,4 +1,4 @@
-"""What each rank owes: copies, bit by bit."""
+"""The expected outputs: copies, bit by bit."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, without the intermediate rounding of the original."""
+"""The expected outputs, in float64, without the intermediate rounding of the original."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes: codes by correctly rounded division, scales in float64."""
+"""The expected outputs: codes by correctly rounded division, scales in float64."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes: one rounding of an exact product, or none."""
+"""The expected outputs: one rounding of an exact product, or none."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64."""
+"""The expected outputs, in float64."""
 
 from torch import Tensor
 

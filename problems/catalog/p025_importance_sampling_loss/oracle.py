@@ -1,4 +1,4 @@
-"""What each rank owes, in float64 and without rounding in between."""
+"""The expected outputs, in float64 and without rounding in between."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes: integers."""
+"""The expected outputs: integers."""
 
 import torch
 from torch import Tensor

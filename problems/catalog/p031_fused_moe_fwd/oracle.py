@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, without an exchange."""
+"""The expected outputs, in float64, without an exchange."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""What each rank owes: copies, bit by bit, and zeros for the padding."""
+"""The expected outputs: copies, bit by bit, and zeros for the padding."""
 
 import torch
 from torch import Tensor

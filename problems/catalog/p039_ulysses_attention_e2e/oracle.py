@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, from its own arguments alone."""
+"""The expected outputs, in float64, from its own arguments alone."""
 
 import torch
 from torch import Tensor

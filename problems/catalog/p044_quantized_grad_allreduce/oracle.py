@@ -1,4 +1,4 @@
-"""What each rank owes: the quantisation as the card has it, the mean in float64."""
+"""The expected outputs: the quantisation as the card has it, the mean in float64."""
 
 import torch
 from torch import Tensor

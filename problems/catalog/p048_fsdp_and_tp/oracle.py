@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, one tensor-parallel part after the other."""
+"""The expected outputs, in float64, one tensor-parallel part after the other."""
 
 import torch
 from torch import Tensor, nn

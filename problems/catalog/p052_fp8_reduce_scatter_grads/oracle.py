@@ -1,4 +1,4 @@
-"""What each rank owes: the codes as the card has them, their mean in float64."""
+"""The expected outputs: the codes as the card has them, their mean in float64."""
 
 import torch
 from torch import Tensor

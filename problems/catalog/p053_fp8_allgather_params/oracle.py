@@ -1,4 +1,4 @@
-"""What each rank owes: the codes as the card has them, their values unrounded."""
+"""The expected outputs: the codes as the card has them, their values unrounded."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, without a ring: its queries against all keys that they see."""
+"""The expected outputs, in float64, without a ring: its queries against all keys that they see."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64: its positions against all that they see, heads of all tensor ranks summed."""
+"""The expected outputs, in float64: its positions against all that they see, heads of all tensor ranks summed."""
 
 import torch
 from torch import Tensor

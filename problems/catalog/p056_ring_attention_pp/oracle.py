@@ -1,4 +1,4 @@
-"""What each rank owes, in float64: all stages up to its own, for the positions that it sees."""
+"""The expected outputs, in float64: all stages up to its own, for the positions that it sees."""
 
 import torch
 from torch import Tensor

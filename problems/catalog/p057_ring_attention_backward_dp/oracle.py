@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, without a ring."""
+"""The expected outputs, in float64, without a ring."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, one rank's texts after the other."""
+"""The expected outputs, in float64, one rank's texts after the other."""
 
 import torch
 from torch import Tensor, nn

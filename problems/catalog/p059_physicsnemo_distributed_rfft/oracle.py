@@ -1,4 +1,4 @@
-"""What each rank owes, by a transform of the whole fields in double precision."""
+"""The expected outputs, by a transform of the whole fields in double precision."""
 
 import torch
 from torch import Tensor

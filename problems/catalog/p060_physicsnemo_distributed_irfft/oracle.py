@@ -1,4 +1,4 @@
-"""What each rank owes, by the inverse transform of the whole spectra in double precision."""
+"""The expected outputs, by the inverse transform of the whole spectra in double precision."""
 
 import torch
 from torch import Tensor

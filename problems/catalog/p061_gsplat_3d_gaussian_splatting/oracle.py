@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, source by source."""
+"""The expected outputs, in float64, source by source."""
 
 import torch
 from torch import Tensor

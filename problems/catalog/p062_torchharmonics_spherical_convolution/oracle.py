@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, from the whole field and all filters."""
+"""The expected outputs, in float64, from the whole field and all filters."""
 
 import torch
 from torch import Tensor

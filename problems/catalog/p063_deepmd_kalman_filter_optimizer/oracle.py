@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, by the formulas as they stand and without a collective."""
+"""The expected outputs, in float64, by the formulas as they stand and without a collective."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes: integers, from the lists of all ranks and a table of all nodes."""
+"""The expected outputs: integers, from the lists of all ranks and a table of all nodes."""
 
 import torch
 from torch import Tensor

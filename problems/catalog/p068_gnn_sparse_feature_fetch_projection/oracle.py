@@ -1,4 +1,4 @@
-"""What each rank owes: the rows that it asks for, made one by one, and one product in float64."""
+"""The expected outputs: the rows that it asks for, made one by one, and one product in float64."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes: integers, without the sigmoid, which changes no order."""
+"""The expected outputs: integers, without the sigmoid, which changes no order."""
 
 import torch
 from torch import Tensor

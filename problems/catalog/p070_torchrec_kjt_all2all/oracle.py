@@ -1,4 +1,4 @@
-"""What each rank owes: integers, copied."""
+"""The expected outputs: integers, copied."""
 
 import torch
 from torch import Tensor

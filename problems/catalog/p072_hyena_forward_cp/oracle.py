@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, without the roundings between the steps."""
+"""The expected outputs, in float64, without the roundings between the steps."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64: the recurrence in blocks of tokens, heads of all tensor ranks summed unrounded."""
+"""The expected outputs, in float64: the recurrence in blocks of tokens, heads of all tensor ranks summed unrounded."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64: the recurrence in blocks of tokens."""
+"""The expected outputs, in float64: the recurrence in blocks of tokens."""
 
 import torch
 from torch import Tensor

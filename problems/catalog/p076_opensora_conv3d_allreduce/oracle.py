@@ -1,4 +1,4 @@
-"""What each rank owes, in float64: one convolution of all ranks' channels."""
+"""The expected outputs, in float64: one convolution of all ranks' channels."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes: its own queries against all ranks' keys, in float64."""
+"""The expected outputs: its own queries against all ranks' keys, in float64."""
 
 import torch
 from torch import Tensor

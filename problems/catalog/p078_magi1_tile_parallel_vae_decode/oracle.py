@@ -1,4 +1,4 @@
-"""What each rank owes: interpolation and blending as products of matrices along the axes, in float64, nothing rounded.
+"""The expected outputs: interpolation and blending as products of matrices along the axes, in float64, nothing rounded.
 
 Written out, a blended tile is a sum of four interpolated ones, each scaled along the axes:
 

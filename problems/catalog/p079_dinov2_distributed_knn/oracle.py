@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, and a comparison that leaves the order of rounded ties free."""
+"""The expected outputs, in float64, and a comparison that leaves the order of rounded ties free."""
 
 from collections.abc import Iterator
 

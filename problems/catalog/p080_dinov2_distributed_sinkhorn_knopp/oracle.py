@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, by scalings of prototypes and samples; one rank's exponentials at a time."""
+"""The expected outputs, in float64, by scalings of prototypes and samples; one rank's exponentials at a time."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes: copies and decisions by exact counts."""
+"""The expected outputs: copies and decisions by exact counts."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, from the largest logits of every shard."""
+"""The expected outputs, in float64, from the largest logits of every shard."""
 
 from torch import Tensor
 

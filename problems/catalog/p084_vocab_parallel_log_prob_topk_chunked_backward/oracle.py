@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, from the largest logits of every shard; the chunk size changes nothing."""
+"""The expected outputs, in float64, from the largest logits of every shard; the chunk size changes nothing."""
 
 import torch
 from torch import Tensor

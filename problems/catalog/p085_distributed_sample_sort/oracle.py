@@ -1,4 +1,4 @@
-"""What each rank owes: its share of all values, sorted."""
+"""The expected outputs: its share of all values, sorted."""
 
 import torch
 from torch import Tensor

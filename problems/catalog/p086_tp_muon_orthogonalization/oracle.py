@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, iterated on the whole matrix."""
+"""The expected outputs, in float64, iterated on the whole matrix."""
 
 import torch
 from torch import Tensor

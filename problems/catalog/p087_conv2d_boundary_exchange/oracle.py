@@ -1,4 +1,4 @@
-"""What each rank owes: its rows of a convolution of the whole image, in float64."""
+"""The expected outputs: its rows of a convolution of the whole image, in float64."""
 
 import torch
 from torch import Tensor
