@@ -43,7 +43,7 @@ from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.judging.recompute import recompute
 from evaluator.sources import SourceError, read_source
 from problems import registry
-from problems.specification.schema import Problem, SizeName, UnknownRegime
+from problems.spec.schema import Problem, SizeName, UnknownRegime
 
 DEFAULT_PROFILE = "cpux2"
 

@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from problems.specification.judged_data import judged_data
-from problems.specification.schema import Problem
+from problems.spec.judged_data import judged_data
+from problems.spec.schema import Problem
 
 CATALOG = Path(__file__).parent / "catalog"
 DATA = Path(__file__).parent / "data"
@@ -22,7 +22,7 @@ _JUDGED_FILES = ("inputs.py", "reference.py", "oracle.py")
 # How outputs are compared is part of every problem, whether or not its oracle has a `compare`.
 _ALWAYS_SHARED = "problems.outputs.comparison"
 # A spec counts by the data that it comes to, so the modules that it is made from do not.
-_COUNTED_AS_DATA = "problems.specification."
+_COUNTED_AS_DATA = "problems.spec."
 
 _REGIMES = """
 Timed calls are drawn as described above. Some checked calls, at secret indices, are drawn in a regime instead. A ranked
@@ -99,7 +99,7 @@ def _digest_file(digest: "hashlib._Hash", name: str, path: Path) -> None:
 def revision(slug: str) -> str:
     """The first 16 hexadecimal digits of the SHA-256 of everything that decides how a submission is judged.
 
-    That is what the spec comes to (`problems.specification.judged_data`), and the text of `judged_files`. How a spec is
+    That is what the spec comes to (`problems.spec.judged_data`), and the text of `judged_files`. How a spec is
     written, the statement and the variants do not decide any judgement, so they do not count.
     """
     digest = hashlib.sha256(judged_data(get(slug)).encode())

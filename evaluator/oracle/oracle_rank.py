@@ -27,7 +27,7 @@ from evaluator.oracle.verify import Examiner
 from problems import registry
 from problems.inputs.values import Arguments, Call
 from problems.outputs.checking import dtype_of
-from problems.specification.schema import Problem, Regime, SizeName
+from problems.spec.schema import Problem, Regime, SizeName
 
 _WARM_UP_S, _WARM_S = 0.3, 0.03
 """Seconds of matrix products before a size is measured, which bring a GPU to its clocks: after idling, and after recent

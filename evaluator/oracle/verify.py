@@ -17,7 +17,7 @@ from problems import registry
 from problems.inputs.values import Call
 from problems.outputs import checking
 from problems.outputs.comparison import Comparison, error_units
-from problems.specification.schema import Output, Problem
+from problems.spec.schema import Output, Problem
 
 LARGEST_ERROR = 1e9
 """Errors are reported up to this many tolerance units; an infinite one has no form in JSON."""

@@ -17,7 +17,7 @@ from portal.catalog.costs import size_rows
 from portal.catalog.queries import get_problem
 from portal.refusals import Refusal
 from problems import registry
-from problems.specification.schema import Problem
+from problems.spec.schema import Problem
 
 VERSION = "pkb-prompt-2"
 

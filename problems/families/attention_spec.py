@@ -1,7 +1,7 @@
 """What the problems on causal attention split over ranks say alike. No torch."""
 
-from problems.specification.schema import Argument, ArgumentKind, Hop, Regime
-from problems.specification.taxonomy import Communication
+from problems.spec.schema import Argument, ArgumentKind, Hop, Regime
+from problems.spec.taxonomy import Communication
 
 SCALE_AND_CAUSAL = (
     Argument(

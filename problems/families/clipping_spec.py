@@ -1,6 +1,6 @@
 """The norms and limits of the problems that clip gradients, beyond those of timed calls."""
 
-from problems.specification.schema import Regime, Tolerance
+from problems.spec.schema import Regime, Tolerance
 
 _HIGHER_NORM = Tolerance(
     atol=5e-4,

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from problems.specification.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
-from problems.specification.schema import Regime
+from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.spec.schema import Regime
 
 INVARIANTS = (
     "Tensors are contiguous.",

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from problems.specification.regimes import ONE_RANK_HAS_VALUES
-from problems.specification.schema import EXACT, Argument, ArgumentKind, Dims, Regime, Size, SizeName
+from problems.spec.regimes import ONE_RANK_HAS_VALUES
+from problems.spec.schema import EXACT, Argument, ArgumentKind, Dims, Regime, Size, SizeName
 
 SHAPES: dict[str, tuple[str, ...]] = {
     "W1": ("hidden", "d_in"),

@@ -3,20 +3,9 @@
 from dataclasses import replace
 from math import comb
 
-from problems.specification.regimes import HUGE_VALUES, TINY_VALUES, copied_values, of_tensor
-from problems.specification.schema import (
-    Argument,
-    ArgumentKind,
-    Cost,
-    Dims,
-    Hop,
-    Output,
-    Placement,
-    Reading,
-    Regime,
-    Tolerance,
-)
-from problems.specification.taxonomy import Communication
+from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, copied_values, of_tensor
+from problems.spec.schema import Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Reading, Regime, Tolerance
+from problems.spec.taxonomy import Communication
 
 _UNIFORM_SHARE = 0.95
 """Popular experts share owners more often than evenly chosen ones: distinct owners are counted this much lower."""

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from math import gcd
 
-from problems.specification.schema import Argument, ArgumentKind, Cost, Dims, Hop, Regime, Size, SizeName
-from problems.specification.taxonomy import Communication
-from problems.specification.world_sizes import divisors_of
+from problems.spec.schema import Argument, ArgumentKind, Cost, Dims, Hop, Regime, Size, SizeName
+from problems.spec.taxonomy import Communication
+from problems.spec.world_sizes import divisors_of
 
 CARD_VOCABULARY = 256
 LLAMA_VOCABULARY = 128256

@@ -1,6 +1,6 @@
 """What the specs of problems 65 and 66 have in common: the regimes of who exchanges which rows. No torch."""
 
-from problems.specification.schema import Regime
+from problems.spec.schema import Regime
 
 EXCHANGES = (
     Regime(name="nothing_travels", words="all rows stay on their rank", settings={"all_go": 0}),

@@ -1,7 +1,7 @@
 """What the problems of ZeRO stages 1 and 2 say alike: signature, arguments and outputs. No torch."""
 
 from problems.families import mlp_step_spec as mlp
-from problems.specification.schema import Argument, Output, Placement, Tolerance
+from problems.spec.schema import Argument, Output, Placement, Tolerance
 
 SIGNATURE = "solution(X_local, y_local, W1, b1, W2, b2, exp_avg_part, exp_avg_sq_part, lr, beta1, beta2, eps, step)"
 

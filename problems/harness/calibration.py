@@ -19,7 +19,7 @@ from problems.harness.implementation import Implementation, load
 from problems.harness.mutants import generic, why_not_applicable
 from problems.harness.ranks import Ranks
 from problems.harness.trials import REFERENCE, Outcome, Trial, attempt
-from problems.specification.schema import Problem, Regime, SizeName
+from problems.spec.schema import Problem, Regime, SizeName
 
 
 @dataclass(frozen=True, kw_only=True)

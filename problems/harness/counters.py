@@ -17,7 +17,7 @@ from problems.harness.implementation import load
 from problems.harness.ranks import Ranks
 from problems.harness.trials import REFERENCE, Trial, call_of
 from problems.harness.wiretap import Group, Tap, tapped
-from problems.specification.schema import Cost, Problem, SizeName
+from problems.spec.schema import Cost, Problem, SizeName
 
 _CALLS = 12
 """Calls that are counted where what is sent or computed depends on the data."""

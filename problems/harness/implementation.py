@@ -15,7 +15,7 @@ from problems.inputs.modules import Module, build
 from problems.inputs.values import Arguments, Call
 from problems.outputs import checking
 from problems.outputs.comparison import Comparison
-from problems.specification.schema import Problem
+from problems.spec.schema import Problem
 
 Program = Callable[..., Any]
 """Anything with a problem's `solution` signature."""

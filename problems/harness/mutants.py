@@ -15,8 +15,8 @@ from problems.harness.implementation import Implementation, Outputs
 from problems.harness.wiretap import Group, Tap, tapped
 from problems.inputs.values import Call
 from problems.outputs.checking import dtype_of, joined
-from problems.specification.schema import Argument, ArgumentKind, Output, Placement, Problem
-from problems.specification.taxonomy import Communication
+from problems.spec.schema import Argument, ArgumentKind, Output, Placement, Problem
+from problems.spec.taxonomy import Communication
 
 Mutant = Callable[[Implementation, Call], Outputs]
 

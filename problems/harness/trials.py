@@ -12,7 +12,7 @@ from problems.harness.mutants import NARROW, ORDERS, generic
 from problems.inputs.modules import Module
 from problems.inputs.values import Call
 from problems.outputs.comparison import Comparison
-from problems.specification.schema import SizeName
+from problems.spec.schema import SizeName
 
 REFERENCE = "reference"
 

@@ -1,4 +1,4 @@
-"""How the values of a rank's tensor look in each of the regimes of `problems.specification.regimes`."""
+"""How the values of a rank's tensor look in each of the regimes of `problems.spec.regimes`."""
 
 from collections.abc import Callable
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import torch
 
-from problems.specification.schema import Dims, Regime
+from problems.spec.schema import Dims, Regime
 
 Arguments = dict[str, Any]
 """A rank's arguments by parameter name, in signature order: tensors, numbers, None, groups, modules, lists."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from problems.inputs.values import Call
 from problems.outputs.comparison import Comparison, compare_output
-from problems.specification.schema import Output, Problem
+from problems.spec.schema import Output, Problem
 
 
 def collected(problem: Problem, returned: Any, written: Sequence[Any]) -> list[Any]:

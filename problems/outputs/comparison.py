@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from problems.outputs.extremes import furthest, most_extremes
-from problems.specification.schema import Output, Scope, Tolerance
+from problems.spec.schema import Output, Scope, Tolerance
 
 _CHUNK_ELEMENTS = 1 << 22
 """Elements compared at a time: about 32 MB per float64 temporary."""

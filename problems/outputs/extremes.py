@@ -5,7 +5,7 @@ Why: docs/decisions/0059-extremes-of-large-outputs.md. No torch.
 
 from math import cbrt
 
-from problems.specification.schema import Tolerance
+from problems.spec.schema import Tolerance
 
 LEAST_ELEMENTS = 10_000_000
 """Outputs of fewer elements have none beyond a limit."""

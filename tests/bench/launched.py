@@ -12,7 +12,7 @@ import torch.distributed as dist
 from evaluator.hardware import profiles
 from problems.harness.implementation import Program, load
 from problems.inputs.values import Call
-from problems.specification.schema import SizeName
+from problems.spec.schema import SizeName
 
 _WARM_UP, _TIMED = 10, 100
 

@@ -18,7 +18,7 @@ from problems import registry
 from problems.harness.implementation import load
 from problems.inputs.values import Call
 from problems.outputs.checking import dtype_of
-from problems.specification.schema import SizeName
+from problems.spec.schema import SizeName
 
 _KEY = b"contents of the bench of oracles"
 _TIMES = 4

@@ -34,7 +34,7 @@ from evaluator.contract import Backend, Mode, SourceBundle, SourceFile
 from evaluator.hardware import profiles
 from evaluator.judging import source_rules
 from problems import registry
-from problems.specification.schema import SizeName
+from problems.spec.schema import SizeName
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPAT = ROOT / "evaluator" / "arena" / "compat"

@@ -13,7 +13,7 @@ from evaluator.arena.structure import Packer, StructureError, Unpacker, copy_int
 from problems import registry
 from problems.harness.trials import _same
 from problems.outputs import checking
-from problems.specification.schema import Problem
+from problems.spec.schema import Problem
 
 
 def carried(value: Any) -> tuple[Any, list[torch.Tensor]]:

@@ -15,7 +15,7 @@ from evaluator.oracle import call_memory
 from evaluator.oracle.reference_rank import TensorSpec, empty_call
 from problems import registry
 from problems.inputs.values import Arguments, Call
-from problems.specification.schema import SizeName
+from problems.spec.schema import SizeName
 
 WORLD_SIZE = 4
 

@@ -9,7 +9,7 @@ from evaluator.oracle.oracle_rank import output_room
 from evaluator.oracle.verify import Examiner
 from problems import registry
 from problems.inputs.values import Call
-from problems.specification.schema import SizeName
+from problems.spec.schema import SizeName
 
 WORLD_SIZE = 4
 CALLS = 6

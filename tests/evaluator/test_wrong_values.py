@@ -7,7 +7,7 @@ from evaluator.contract import Verdict
 from evaluator.oracle import verify
 from problems.outputs import extremes
 from problems.outputs.comparison import compare_output
-from problems.specification.schema import Output, Placement, Tolerance
+from problems.spec.schema import Output, Placement, Tolerance
 
 OUTPUT = Output(
     name="out",

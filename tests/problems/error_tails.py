@@ -22,7 +22,7 @@ import torch.distributed as dist
 from problems.harness.implementation import load
 from problems.harness.ranks import Ranks
 from problems.harness.trials import Trial, call_of
-from problems.specification.schema import SizeName, Tolerance
+from problems.spec.schema import SizeName, Tolerance
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 _FIRST = 0.1

@@ -9,7 +9,7 @@ from problems.harness.calibration import honest_programs
 from problems.harness.implementation import load
 from problems.harness.trials import REFERENCE, Trial, call_of
 from problems.inputs.values import Call
-from problems.specification.schema import SizeName
+from problems.spec.schema import SizeName
 
 
 @dataclass(frozen=True, kw_only=True)

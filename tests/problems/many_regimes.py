@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from problems import registry
 from problems.harness.ranks import RankFailure, Ranks
 from problems.harness.trials import Trial, attempt
-from problems.specification.schema import Problem, SizeName
+from problems.spec.schema import Problem, SizeName
 from tests.problems.memory import held_bytes
 from tests.problems.wires import errors_of, programs
 

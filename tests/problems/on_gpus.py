@@ -31,7 +31,7 @@ import traceback
 from pathlib import Path
 
 from problems import registry
-from problems.specification.schema import SizeName
+from problems.spec.schema import SizeName
 from tests.evaluator.gpu_try import NO_MULTICAST, PR_SET_PDEATHSIG, Member, synchronize, wait_for, write_note
 
 GRACE_S = 20

@@ -22,7 +22,7 @@ from problems.harness.counters import Multiples, multiples
 from problems.harness.implementation import load
 from problems.harness.ranks import Ranks
 from problems.harness.trials import Trial, attempt
-from problems.specification.schema import Output, Problem, SizeName
+from problems.spec.schema import Output, Problem, SizeName
 from tests.problems import wires
 
 TARGET = Path(__file__).parents[2] / "docs" / "problems.md"

@@ -16,7 +16,7 @@ from problems.harness.mutants import generic, why_not_applicable
 from problems.inputs.groups import Group
 from problems.inputs.values import Arguments, Call
 from problems.outputs.checking import dtype_of
-from problems.specification.schema import Argument, ArgumentKind, Cost, Output, Problem, Regime, SizeName
+from problems.spec.schema import Argument, ArgumentKind, Cost, Output, Problem, Regime, SizeName
 from tests.docs.test_docstrings import long_sentences
 from tests.docs.test_prose import long_parts
 from tests.problems import table

@@ -7,7 +7,7 @@ import torch
 
 from problems.outputs import comparison, extremes
 from problems.outputs.comparison import compare_output, error_units
-from problems.specification.schema import EXACT, Output, Placement, Scope, Tolerance
+from problems.spec.schema import EXACT, Output, Placement, Scope, Tolerance
 
 
 def output(**tolerance) -> Output:

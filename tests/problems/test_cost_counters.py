@@ -4,7 +4,7 @@ import pytest
 
 from problems import registry
 from problems.harness.counters import multiples
-from problems.specification.schema import Problem, Reading
+from problems.spec.schema import Problem, Reading
 from tests.problems.conftest import Pools
 
 WORLD_SIZES = (2, 4)

@@ -5,7 +5,7 @@ import pytest
 from problems import registry
 from problems.harness.mutants import ORDERS, adds
 from problems.harness.trials import Trial, attempt
-from problems.specification.schema import Problem, SizeName
+from problems.spec.schema import Problem, SizeName
 from tests.problems import wires
 from tests.problems.conftest import Pools
 from tests.problems.test_catalog import CARDS

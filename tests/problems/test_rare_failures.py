@@ -7,7 +7,7 @@ import pytest
 
 from problems import registry
 from problems.harness.ranks import Ranks
-from problems.specification.schema import Problem, SizeName
+from problems.spec.schema import Problem, SizeName
 from tests.problems.conftest import Pools
 from tests.problems.honest_margins import Margin, margins
 from tests.problems.memory import held_bytes

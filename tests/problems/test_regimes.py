@@ -12,7 +12,7 @@ from problems.harness.implementation import load
 from problems.harness.ranks import RankFailure, Ranks
 from problems.harness.trials import Outcome, Trial, attempt
 from problems.inputs.modules import Module
-from problems.specification.schema import Problem, Regime, SizeName
+from problems.spec.schema import Problem, Regime, SizeName
 from tests.problems.conftest import Pools
 from tests.problems.test_catalog import _equal, a_world_size, make_call
 

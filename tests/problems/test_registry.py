@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from problems import registry
-from problems.specification.judged_data import judged_data
-from problems.specification.schema import Size, SizeName, fixed
-from problems.specification.taxonomy import BLOCK_GROUPS, Block, Domain
+from problems.spec.judged_data import judged_data
+from problems.spec.schema import Size, SizeName, fixed
+from problems.spec.taxonomy import BLOCK_GROUPS, Block, Domain
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from problems import registry
 from problems.inputs.groups import contiguous, strided, world
-from problems.specification.schema import Cost, SizeName, Tolerance
+from problems.spec.schema import Cost, SizeName, Tolerance
 
 PROBLEM = registry.get("allreduce")
 

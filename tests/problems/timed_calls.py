@@ -27,8 +27,8 @@ import torch
 from problems import registry
 from problems.harness.implementation import load
 from problems.inputs.values import Call
-from problems.specification.judged_data import judged_data
-from problems.specification.schema import Problem, SizeName
+from problems.spec.judged_data import judged_data
+from problems.spec.schema import Problem, SizeName
 from tests.problems.memory import held_bytes
 
 RECORDED = ("baselines/h200x2-nomc.json", "baselines/h200x4-nomc.json", "entries/judgements_2026-11-21.json")

@@ -30,7 +30,7 @@ from problems.harness.implementation import load
 from problems.harness.mutants import ORDERS, adds
 from problems.harness.ranks import RankFailure, Ranks
 from problems.harness.trials import Outcome, Trial, attempt
-from problems.specification.schema import Output, Problem, Regime, SizeName
+from problems.spec.schema import Output, Problem, Regime, SizeName
 
 RECORD = Path(__file__).parent / "wires.json"
 WIRE = "wire:ten_bit_wire"

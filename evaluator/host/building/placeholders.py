@@ -4,7 +4,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from problems.specification.schema import Argument, ArgumentKind, Problem, SizeName
+from problems.spec.schema import Argument, ArgumentKind, Problem, SizeName
 
 _PLAIN = (ArgumentKind.INTEGER, ArgumentKind.REAL, ArgumentKind.BOOLEAN, ArgumentKind.TEXT)
 

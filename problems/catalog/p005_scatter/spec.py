@@ -1,7 +1,7 @@
 """Scatter of stacked matrices from a source rank, described."""
 
-from problems.specification.regimes import ALL_DTYPES, COPIED_VALUES
-from problems.specification.schema import (
+from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.schema import (
     EXACT,
     Argument,
     ArgumentKind,
@@ -14,7 +14,7 @@ from problems.specification.schema import (
     Size,
     SizeName,
 )
-from problems.specification.taxonomy import Block, Communication, Domain, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Stage
 
 _VOCABULARY = 128_256
 """Rows of the embedding of Llama 3.1 (its published configuration)."""

@@ -1,7 +1,7 @@
 """Gather of matrices to a destination rank, described."""
 
-from problems.specification.regimes import ALL_DTYPES, COPIED_VALUES
-from problems.specification.schema import (
+from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.schema import (
     EXACT,
     Argument,
     ArgumentKind,
@@ -14,7 +14,7 @@ from problems.specification.schema import (
     Size,
     SizeName,
 )
-from problems.specification.taxonomy import Block, Communication, Domain, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Stage
 
 _LLAMA_70B_LAYER_ROWS = 104_448
 """Weights of one Llama 3.1 70B layer in rows of 8192: 2 x 8192 (query, output) + 2 x 1024 (key, value) + 3 x 28672."""

@@ -2,21 +2,9 @@
 
 from dataclasses import replace
 
-from problems.specification.regimes import SUMMED_VALUES, exact_sums, of_tensor
-from problems.specification.schema import (
-    Argument,
-    Cost,
-    Dims,
-    Hop,
-    Output,
-    Placement,
-    Problem,
-    Size,
-    SizeName,
-    Tolerance,
-    fixed,
-)
-from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.regimes import SUMMED_VALUES, exact_sums, of_tensor
+from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

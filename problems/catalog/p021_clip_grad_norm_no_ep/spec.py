@@ -1,8 +1,8 @@
 """Gradient-norm clipping over sharded gradients, described."""
 
 from problems.families import clipping_spec
-from problems.specification.regimes import SUMMED_VALUES
-from problems.specification.schema import (
+from problems.spec.regimes import SUMMED_VALUES
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -17,7 +17,7 @@ from problems.specification.schema import (
     Tolerance,
     fixed,
 )
-from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 LLAMA_8B = 8_030_261_248
 """Parameters of Llama 3.1 8B."""

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.specification.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
-from problems.specification.schema import (
+from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
+from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
     ArgumentKind,
@@ -19,8 +19,8 @@ from problems.specification.schema import (
     SizeName,
     Tolerance,
 )
-from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.specification.world_sizes import divisors_of
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

@@ -3,19 +3,8 @@
 from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
-from problems.specification.schema import (
-    Argument,
-    Cost,
-    Dims,
-    Hop,
-    Output,
-    Placement,
-    Problem,
-    Size,
-    SizeName,
-    Tolerance,
-)
-from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 TOLERANCE = Tolerance(
     atol=0.15,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
 from problems.families import zero_step_spec as zero
-from problems.specification.schema import Cost, Dims, Hop, Problem, Size, SizeName, Tolerance
-from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.schema import Cost, Dims, Hop, Problem, Size, SizeName, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 TOLERANCE = Tolerance(
     atol=0.15,

@@ -1,7 +1,7 @@
 """Vocabulary-parallel output projection for decoding, described."""
 
-from problems.specification.regimes import SUMMED_VALUES, exact_products, of_tensor
-from problems.specification.schema import (
+from problems.spec.regimes import SUMMED_VALUES, exact_products, of_tensor
+from problems.spec.schema import (
     Argument,
     Cost,
     Dims,
@@ -14,7 +14,7 @@ from problems.specification.schema import (
     SizeName,
     Tolerance,
 )
-from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 VOCABULARY = 128_256
 HIDDEN = 16_384

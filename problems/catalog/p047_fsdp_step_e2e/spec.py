@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
-from problems.specification.schema import (
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -17,7 +17,7 @@ from problems.specification.schema import (
     SizeName,
     Tolerance,
 )
-from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 TOLERANCE = Tolerance(
     atol=0.15,

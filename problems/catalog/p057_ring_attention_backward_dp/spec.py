@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.specification.regimes import SUMMED_VALUES, copied_values, of_tensor
-from problems.specification.schema import (
+from problems.spec.regimes import SUMMED_VALUES, copied_values, of_tensor
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -18,8 +18,8 @@ from problems.specification.schema import (
     SizeName,
     Tolerance,
 )
-from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.specification.world_sizes import divisors_of
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
 _TOLERANCE = Tolerance(

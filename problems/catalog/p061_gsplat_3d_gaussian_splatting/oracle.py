@@ -3,12 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.catalog.p061_gsplat_3d_gaussian_splatting.inputs import (
-    candidates,
-    every_camera,
-    first_safe,
-    own_cameras,
-)
+from problems.catalog.p061_gsplat_3d_gaussian_splatting.inputs import candidates, every_camera, first_safe, own_cameras
 from problems.inputs.values import Call
 
 

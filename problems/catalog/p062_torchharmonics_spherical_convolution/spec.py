@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from problems.specification.regimes import FLOAT32_VALUES, of_tensor
-from problems.specification.schema import (
+from problems.spec.regimes import FLOAT32_VALUES, of_tensor
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -17,7 +17,7 @@ from problems.specification.schema import (
     SizeName,
     Tolerance,
 )
-from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 ENTRIES = 4
 """Entries of the filter per basis function, output latitude and rank."""

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from problems.specification.regimes import SUMMED_VALUES, copied_values
-from problems.specification.schema import (
+from problems.spec.regimes import SUMMED_VALUES, copied_values
+from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
     ArgumentKind,
@@ -19,7 +19,7 @@ from problems.specification.schema import (
     SizeName,
     Tolerance,
 )
-from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 COLOURS = 3
 EIGHTHS = 8

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from problems.specification.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.specification.world_sizes import any_world_size
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import any_world_size
 
 Dims = Mapping[str, int]
 """Concrete values of a problem's dimension symbols at one size and world size."""

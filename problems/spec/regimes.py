@@ -5,7 +5,7 @@
 
 from dataclasses import replace
 
-from problems.specification.schema import EXACT, Regime, Tolerance
+from problems.spec.schema import EXACT, Regime, Tolerance
 
 ALL_DTYPES = ("bfloat16", "float16", "float32")
 """For problems that only move or add values, which mean as much in any of them."""

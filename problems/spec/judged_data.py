@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 
-from problems.specification.schema import Argument, Cost, Output, Problem, Regime, Size, SizeName, Tolerance
+from problems.spec.schema import Argument, Cost, Output, Problem, Regime, Size, SizeName, Tolerance
 
 WORLD_SIZES = range(2, 65)
 ELEMENT_BYTES = (2, 4)
