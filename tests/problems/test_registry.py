@@ -14,6 +14,7 @@ from problems import registry
 from problems.spec.judged_data import judged_data
 from problems.spec.schema import Size, SizeName, fixed
 from problems.spec.taxonomy import BLOCK_GROUPS, Block, Domain
+from tests import tiers
 
 
 @pytest.fixture
@@ -119,6 +120,13 @@ def test_byte_changed_in_a_shared_module_changes_the_revisions_that_use_it_and_n
         name = path.relative_to(root).as_posix()
         assert changed == {slug for slug, paths in loaded.items() if name in paths}, name
         path.write_bytes(text)
+
+
+def test_tiers_of_tests_follow_a_problem_to_every_file_of_its_revision():
+    matrix = [tiers.ROOT / "tests" / path for path in tiers.MATRIX]
+    for problem in registry.problems():
+        followed = tiers._imports([*matrix, *registry.folder(problem.slug).glob("*.py")])  # noqa: SLF001
+        assert set(registry.judged_files(problem.slug)) <= followed
 
 
 def test_rooms_hold_no_code_of_their_own():
