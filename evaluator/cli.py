@@ -43,7 +43,7 @@ from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.judging.recompute import recompute
 from evaluator.sources import SourceError, read_source
 from problems import registry
-from problems.schema import Problem, SizeName, UnknownRegime
+from problems.spec.schema import Problem, SizeName, UnknownRegime
 
 DEFAULT_PROFILE = "cpux2"
 
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     probing.add_argument("--profile", default=DEFAULT_PROFILE, help="whose ranks measure (with --measure)")
     probing.add_argument("--output", type=Path, help="another file to write (with --measure)")
     probing.set_defaults(command=probe)
-    baseline = commands.add_parser("baseline", help="measure references, and write problems/baselines/<profile>.json")
+    baseline = commands.add_parser("baseline", help="measure references; writes problems/data/baselines/PROFILE.json")
     baseline.add_argument("problems", nargs="*", metavar="SLUG", help="default: every problem")
     baseline.add_argument("--profile", default=DEFAULT_PROFILE)
     baseline.add_argument("--output", type=Path, help="another file to write")
@@ -357,7 +357,7 @@ def measure_baselines(options: argparse.Namespace) -> int:
     """`baseline`: measure references and merge them into the profile's file after each; exit 1 if one could not run."""
     profile = profiles.get(options.profile)
     slugs = [registry.get(slug).slug for slug in options.problems] or [item.slug for item in registry.problems()]
-    path = options.output or registry.CATALOG.parent / "baselines" / f"{profile.name}.json"
+    path = options.output or registry.DATA / "baselines" / f"{profile.name}.json"
     known = _known_baselines(path)
     if options.missing:
         slugs = [slug for slug in slugs if not _is_measured(slug, known, profile)]

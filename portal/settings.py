@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from evaluator import logs
 from evaluator.contract import Backend, Mode, SlotState
-from problems.schema import SizeName
+from problems.spec.schema import SizeName
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 

@@ -1,6 +1,5 @@
 """The problem set of ParallelKernelBench.
 
-`schema`, `registry` and `taxonomy` need nothing but the standard library, so a web process can read them
-without torch. `values`, `groups`, `comparison` and the folders' `inputs`, `reference`, `oracle` and `variants`
-need torch and are imported only where ranks run.
+`registry` and `spec` need nothing but the standard library, so a web process can read them without torch. What
+draws and compares values (`inputs`, `outputs`, `families`, `harness`) is imported only where ranks run.
 """

@@ -11,16 +11,18 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from problems.judged_data import judged_data
-from problems.schema import Problem
+from problems.spec.judged_data import judged_data
+from problems.spec.schema import Problem
 
 CATALOG = Path(__file__).parent / "catalog"
+DATA = Path(__file__).parent / "data"
+"""What was measured and judged: baselines, entries, and the season that comes as an example."""
 _FOLDER = re.compile(r"p(?P<number>\d{3})_(?P<slug>[A-Za-z0-9_]+)")
 _JUDGED_FILES = ("inputs.py", "reference.py", "oracle.py")
 # How outputs are compared is part of every problem, whether or not its oracle has a `compare`.
-_ALWAYS_SHARED = "comparison"
-# A spec counts by the data that it comes to, so the classes and words that it is made from do not.
-_COUNTED_AS_DATA = {"schema", "taxonomy", "regimes"}
+_ALWAYS_SHARED = "problems.outputs.comparison"
+# A spec counts by the data that it comes to, so the modules that it is made from do not.
+_COUNTED_AS_DATA = "problems.spec."
 
 _REGIMES = """
 Timed calls are drawn as described above. Some checked calls, at secret indices, are drawn in a regime instead. A ranked
@@ -97,41 +99,43 @@ def _digest_file(digest: "hashlib._Hash", name: str, path: Path) -> None:
 def revision(slug: str) -> str:
     """The first 16 hexadecimal digits of the SHA-256 of everything that decides how a submission is judged.
 
-    That is what the spec comes to (`problems.judged_data`), and the text of inputs, reference and oracle and of the
-    shared modules that they use, directly or not. How a spec is written, the statement and the variants do not decide
-    any judgement, so they do not count.
+    That is what the spec comes to (`problems.spec.judged_data`), and the text of `judged_files`. How a spec is
+    written, the statement and the variants do not decide any judgement, so they do not count.
     """
     digest = hashlib.sha256(judged_data(get(slug)).encode())
-    judged = _judged_files(folder(slug))
-    for path in (*judged, *_shared_modules(judged)):
-        _digest_file(digest, path.name, path)
+    for path in judged_files(slug):
+        _digest_file(digest, path.relative_to(CATALOG.parent).as_posix(), path)
     return digest.hexdigest()[:16]
 
 
-def _judged_files(problem_folder: Path) -> list[Path]:
-    """The files that count by their text: the spec is one of them only where another takes constants from it."""
-    judged = [problem_folder / name for name in _JUDGED_FILES]
-    constants = re.compile(rf"{problem_folder.name}\.spec import (?!PROBLEM$)", re.MULTILINE)
-    uses_constants = any(constants.search(path.read_text(encoding="utf-8")) for path in judged)
-    return [*judged, problem_folder / "spec.py"] if uses_constants else judged
+def judged_files(slug: str) -> list[Path]:
+    """Inputs, reference and oracle of `slug`, and the shared modules that they use, directly or not.
+
+    The spec is one of them only where another takes constants from it.
+    """
+    own = [folder(slug) / name for name in _JUDGED_FILES]
+    constants = re.compile(rf"{folder(slug).name}\.spec import (?!PROBLEM$)", re.MULTILINE)
+    if any(constants.search(path.read_text(encoding="utf-8")) for path in own):
+        own.append(folder(slug) / "spec.py")
+    return own + _shared_modules(own)
 
 
 def _shared_modules(paths: list[Path]) -> list[Path]:
-    """The modules beside this one that `paths` import, and those that these import, by name."""
-    found: set[str] = set()
+    """The modules of other folders that `paths` import, and those that these import."""
+    found: set[Path] = set()
     names = {_ALWAYS_SHARED}.union(*map(_imported, paths))
     while names:
         name = names.pop()
-        path = CATALOG.parent / f"{name}.py"
-        if name not in found and name not in _COUNTED_AS_DATA and path.is_file():
-            found.add(name)
+        path = CATALOG.parent.joinpath(*name.split(".")[1:]).with_suffix(".py")
+        if path not in found and path.is_file():
+            found.add(path)
             names |= _imported(path)
-    return [CATALOG.parent / f"{name}.py" for name in sorted(found)]
+    return sorted(found)
 
 
 @cache
 def _imported(path: Path) -> frozenset[str]:
-    """Names of the modules `problems.NAME` that a file imports anywhere."""
+    """Names of the modules of `problems` that a file imports anywhere and that count by their text."""
     modules: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -139,8 +143,8 @@ def _imported(path: Path) -> frozenset[str]:
             modules |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
             modules |= {alias.name for alias in node.names}
-    parts = (module.split(".") for module in modules)
-    return frozenset(part[1] for part in parts if part[0] == "problems" and len(part) > 1)
+    left_out = ("problems.catalog.", _COUNTED_AS_DATA)
+    return frozenset(name for name in modules if name.startswith("problems.") and not name.startswith(left_out))
 
 
 def reference_source(slug: str) -> str:

@@ -255,8 +255,8 @@ def _imported_by(path: Path) -> tuple[Path, ...]:
 
 def _is_canary(item: pytest.Item) -> bool:
     """The reference, the first honest program and the first wrong one of a problem, at its smallest world size."""
-    from problems.calibration import honest_programs, wrong_programs
-    from problems.implementation import load
+    from problems.harness.calibration import honest_programs, wrong_programs
+    from problems.harness.implementation import load
 
     parameters = item.callspec.params
     if "program" not in parameters or "regime" in parameters:

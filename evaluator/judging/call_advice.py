@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from evaluator.contract import CallTimeline, RankTimeline, Span, SpanKind
-from evaluator.judging.call_parts import CollectiveWait, Gap, Interval, Least, Part, RankSplit, host_waits
+from evaluator.judging.call_parts import CollectiveWait, Gap, Interval, LowerBound, Part, RankSplit, host_waits
 from evaluator.judging.idle_causes import Idle, idle_by_cause
 
 _FAR_LESS = 0.7
@@ -16,7 +16,7 @@ _UNNAMED = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Story:
+class CallAnalysis:
     """The facts for the advice; `carried_bytes` is what the busiest rank sends over its links, None where not known."""
 
     call: CallTimeline
@@ -24,7 +24,7 @@ class Story:
     part_of: Callable[[Span], Part | None]
     waits: dict[int, list[CollectiveWait]]
     window: Interval
-    least: Least | None
+    least: LowerBound | None
     is_on_device: bool
     carried_bytes: int | None = None
 
@@ -60,20 +60,20 @@ class Story:
         return name, by_name[name] / max(1, sum(by_name.values()))
 
 
-def _idle(story: Story) -> str:
-    rank = story.worst(lambda one: one.idle_us)
+def _idle(analysis: CallAnalysis) -> str:
+    rank = analysis.worst(lambda one: one.idle_us)
     share = f"For {_us(rank.idle_us)} of {_us(rank.call_us)}"
-    if not story.is_on_device:
+    if not analysis.is_on_device:
         return f"{share} rank {rank.rank} runs no operator: it runs Python code, or has returned."
-    causes = story.idle_ns(rank.rank)
+    causes = analysis.idle_ns(rank.rank)
     cause = max(causes, key=lambda one: causes[one])
     if cause is Idle.SIGNAL:
-        return f"{share} rank {rank.rank}'s GPU is idle. {_signal(story, rank, causes[cause])}"
+        return f"{share} rank {rank.rank}'s GPU is idle. {_signal(analysis, rank, causes[cause])}"
     if cause is Idle.HOST:
-        waits = story.host_waits(rank.rank)
+        waits = analysis.host_waits(rank.rank)
         return (
             f"{share} rank {rank.rank}'s GPU is idle: its host waits for the device {_times(len(waits))} "
-            f"inside the call ({story.name(waits[0])}), and starts the next work only then."
+            f"inside the call ({analysis.name(waits[0])}), and starts the next work only then."
         )
     if cause is Idle.LAUNCH:
         return (
@@ -83,8 +83,8 @@ def _idle(story: Story) -> str:
     return f"{share} rank {rank.rank}'s GPU is idle: it begins later or ends earlier than the other ranks."
 
 
-def _signal(story: Story, rank: RankSplit, waiting_ns: int) -> str:
-    busiest = story.worst(_busy_us)
+def _signal(analysis: CallAnalysis, rank: RankSplit, waiting_ns: int) -> str:
+    busiest = analysis.worst(_busy_us)
     text = f"For {_us(waiting_ns / 1000)} of that its queued work waits for a signal, from another rank or a host."
     if busiest.rank == rank.rank:
         return text
@@ -95,81 +95,81 @@ def _busy_us(rank: RankSplit) -> float:
     return rank.call_us - rank.idle_us - rank.wait_us
 
 
-def _wait(story: Story) -> str:
-    rank = story.worst(lambda one: one.wait_us)
-    longest = max(story.waits[rank.rank], key=lambda wait: wait.end_ns - wait.start_ns)
-    name = short(story.call.names[longest.name].name)
+def _wait(analysis: CallAnalysis) -> str:
+    rank = analysis.worst(lambda one: one.wait_us)
+    longest = max(analysis.waits[rank.rank], key=lambda wait: wait.end_ns - wait.start_ns)
+    name = short(analysis.call.names[longest.name].name)
     return (
         f"For {_us(rank.wait_us)} of {_us(rank.call_us)} rank {rank.rank} waits in collectives until the last rank "
         f"enters them, longest in {name} for rank {longest.awaited}: the ranks arrive at different times."
     )
 
 
-def _wire(story: Story) -> str:
-    rank = story.worst(lambda one: one.wire_us + one.both_us)
-    spans = story.spans(rank.rank, Part.WIRE)
+def _wire(analysis: CallAnalysis) -> str:
+    rank = analysis.worst(lambda one: one.wire_us + one.both_us)
+    spans = analysis.spans(rank.rank, Part.WIRE)
     text = f"Rank {rank.rank} moves data for {_us(rank.wire_us + rank.both_us)} of {_us(rank.call_us)}"
     copies = [span.bytes for span in spans if span.kind is SpanKind.COPY and span.bytes]
-    if len(copies) > 2 * len(story.ranks):
+    if len(copies) > 2 * len(analysis.ranks):
         text += f", in {len(copies)} copies with a median of {_bytes(median(copies))}"
     elif spans:
-        text += f", mostly in {story.longest(spans)[0]}"
-    if story.least is not None and story.least.wire_bytes:
-        text += f"; {_bytes(story.least.wire_bytes)} at the link's rate need {_us(story.least.wire_us)}"
+        text += f", mostly in {analysis.longest(spans)[0]}"
+    if analysis.least is not None and analysis.least.wire_bytes:
+        text += f"; {_bytes(analysis.least.wire_bytes)} at the link's rate need {_us(analysis.least.wire_us)}"
     if not rank.both_us and rank.compute_us > 0.2 * rank.call_us:
         text += ". Nothing computes at that time"
-    return f"{text}.{_carried(story)}"
+    return f"{text}.{_carried(analysis)}"
 
 
-def _work(story: Story) -> str:
-    rank = story.worst(lambda one: one.compute_us + one.both_us)
-    spans = story.spans(rank.rank, Part.COMPUTE)
+def _work(analysis: CallAnalysis) -> str:
+    rank = analysis.worst(lambda one: one.compute_us + one.both_us)
+    spans = analysis.spans(rank.rank, Part.COMPUTE)
     text = f"Rank {rank.rank} computes for {_us(rank.compute_us + rank.both_us)} of {_us(rank.call_us)}"
-    if story.least is not None:
-        ceiling = "arithmetic" if story.least.arithmetic_us >= story.least.memory_us else "memory"
-        text += f"; the {ceiling} ceiling allows {_us(story.least.work_us)}"
-    name, share = story.longest(spans)
-    return f"{text}. {name} takes {share:.0%} of it.{_carried(story)}"
+    if analysis.least is not None:
+        ceiling = "arithmetic" if analysis.least.arithmetic_us >= analysis.least.memory_us else "memory"
+        text += f"; the {ceiling} ceiling allows {_us(analysis.least.work_us)}"
+    name, share = analysis.longest(spans)
+    return f"{text}. {name} takes {share:.0%} of it.{_carried(analysis)}"
 
 
-def _mixed(story: Story) -> str:
-    rank = story.worst(lambda one: one.mixed_us)
-    name, share = story.longest(story.spans(rank.rank, Part.MIXED))
+def _mixed(analysis: CallAnalysis) -> str:
+    rank = analysis.worst(lambda one: one.mixed_us)
+    name, share = analysis.longest(analysis.spans(rank.rank, Part.MIXED))
     others = {
-        story.longest(spans)[0]: one.rank
-        for one in story.ranks
-        if one.rank != rank.rank and (spans := story.spans(one.rank, Part.MIXED))
+        analysis.longest(spans)[0]: one.rank
+        for one in analysis.ranks
+        if one.rank != rank.rank and (spans := analysis.spans(one.rank, Part.MIXED))
     }
     text = f"Rank {rank.rank} is in the submission's own kernels for {_us(rank.mixed_us)} of {_us(rank.call_us)}"
-    if story.least is not None:
-        text += f"; the floor is {_us(max(story.least.work_us, story.least.wire_us))}"
+    if analysis.least is not None:
+        text += f"; the floor is {_us(max(analysis.least.work_us, analysis.least.wire_us))}"
     text += f". {name} takes {share:.0%} of it"
     if name not in others and others:
         other = next(iter(others))
         text += f", on rank {others[other]} {other} takes most"
     text += (
         ". Kernels of this submission access peers: the profiler does not show whether a kernel computes, sends or "
-        f"waits.{_carried(story)}"
+        f"waits.{_carried(analysis)}"
     )
-    quickest = min(story.ranks, key=lambda one: one.mixed_us)
+    quickest = min(analysis.ranks, key=lambda one: one.mixed_us)
     if 0 < quickest.mixed_us < _FAR_LESS * rank.mixed_us:
         text += f" Rank {quickest.rank} takes {_us(quickest.mixed_us)} for its own, so the rest may be waiting for it."
     return text
 
 
-def _carried(story: Story) -> str:
+def _carried(analysis: CallAnalysis) -> str:
     """What the links carry, where it is far more than the least."""
-    carried = story.carried_bytes or 0
-    if story.least is None:
+    carried = analysis.carried_bytes or 0
+    if analysis.least is None:
         return ""
-    least = story.least.wire_bytes
+    least = analysis.least.wire_bytes
     if carried < _FAR_MORE * least or carried - least < _FEW_BYTES:
         return ""
     enough = f"{_bytes(least)} would do" if least else "the problem needs none"
     return f" One rank sends {_bytes(carried)} over its links; {enough}."
 
 
-_SENTENCES: dict[Gap, Callable[[Story], str]] = {
+_SENTENCES: dict[Gap, Callable[[CallAnalysis], str]] = {
     Gap.IDLE: _idle,
     Gap.WAIT: _wait,
     Gap.WIRE: _wire,
@@ -178,9 +178,9 @@ _SENTENCES: dict[Gap, Callable[[Story], str]] = {
 }
 
 
-def advice(story: Story, gap: Gap) -> str:
+def advice(analysis: CallAnalysis, gap: Gap) -> str:
     """What causes `gap`, and what would close it."""
-    return _SENTENCES[gap](story)
+    return _SENTENCES[gap](analysis)
 
 
 def short(name: str, *, most: int = 60) -> str:

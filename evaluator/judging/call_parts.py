@@ -57,7 +57,7 @@ class Gap(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Least:
+class LowerBound:
     """The least that a call needs: the terms of its floor in microseconds, and the bytes over the links."""
 
     arithmetic_us: float

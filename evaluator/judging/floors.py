@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from evaluator.hardware.profiles import Peaks
-from problems.schema import Cost
+from problems.spec.schema import Cost
 
 
 class Bound(StrEnum):

@@ -8,7 +8,7 @@ from evaluator.contract import EvaluationReport, SizeTiming, Timing, Verdict
 from evaluator.contract.earlier import FIRST_SCHEMA
 from evaluator.judging.timing import conclude
 from evaluator.judging.verdicts import decide
-from problems.extremes import furthest
+from problems.outputs.extremes import furthest
 
 TIMING_VERDICTS = frozenset({Verdict.TIMING_INCONSISTENT, Verdict.BELOW_FLOOR})
 _CLOSE = 1e-9

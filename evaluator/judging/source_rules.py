@@ -21,7 +21,7 @@ from evaluator.contract import (
 from evaluator.hardware.profiles import Profile
 from evaluator.judging import collectives, parsed_source, source_paths
 from evaluator.judging.source_comments import without_c_comments
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 MAX_BYTES = 512 * 1024
 """All files of a submission together, in bytes of UTF-8."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from evaluator.contract import CallTimeline, Primitive, Span
-from evaluator.judging.call_advice import Story, advice
-from evaluator.judging.call_parts import Gap, Least, Part, RankSplit, collective_waits, part, rank_split, window
+from evaluator.judging.call_advice import CallAnalysis, advice
+from evaluator.judging.call_parts import Gap, LowerBound, Part, RankSplit, collective_waits, part, rank_split, window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def split(
     call: CallTimeline,
     *,
     primitives: Iterable[Primitive] = (),
-    least: Least | None = None,
+    least: LowerBound | None = None,
     usual_us: float | None = None,
     carried_bytes: int | None = None,
 ) -> Split | None:
@@ -77,7 +77,7 @@ def split(
     surplus_us = max(0.0, (whole[1] - whole[0]) / 1000 - usual_us) if usual_us is not None else 0.0
     gaps_us = _without_recorder(_gaps(ranks, least), surplus_us)
     largest = max(gaps_us, key=lambda gap: gaps_us[gap])
-    story = Story(
+    analysis = CallAnalysis(
         call=call,
         ranks=ranks,
         part_of=part_of,
@@ -94,7 +94,7 @@ def split(
         gaps_us=gaps_us,
         surplus_us=surplus_us,
         largest=largest,
-        advice=advice(story, largest),
+        advice=advice(analysis, largest),
         wire_bytes_s=least.wire_bytes / wire_us * 1e6 if least and wire_us and least.wire_bytes else None,
         flops_s=least.flops / work_us * 1e6 if least and work_us and least.flops else None,
     )
@@ -109,7 +109,7 @@ def _without_recorder(gaps_us: dict[Gap, float], surplus_us: float) -> dict[Gap,
     return found
 
 
-def _gaps(ranks: Sequence[RankSplit], least: Least | None) -> dict[Gap, float]:
+def _gaps(ranks: Sequence[RankSplit], least: LowerBound | None) -> dict[Gap, float]:
     """The time beyond a perfect call, by cause; the floor's terms count where that kind of work was done."""
     idle_us = fmean(rank.idle_us for rank in ranks)
     wire_us = fmean(rank.wire_us + rank.both_us for rank in ranks)

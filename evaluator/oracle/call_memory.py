@@ -15,7 +15,7 @@ import torch
 from evaluator.arena.device_memory import DeviceMemory
 from evaluator.arena.gate import Sealer
 from evaluator.arena.structure import Area, Packer, Tree, as_bytes, copy_into, head_of, view_of
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 _SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from problems.values import Call
+from problems.inputs.values import Call
 
 _CHANGED = 8
 _LOOKED_AT = 4096

@@ -23,10 +23,11 @@ from evaluator.oracle.ends import Ends
 from evaluator.oracle.messages import Reader
 from evaluator.oracle.near_call import NearCall
 from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup
-from evaluator.oracle.verify import Examiner, output_dtype
+from evaluator.oracle.verify import Examiner
 from problems import registry
-from problems.schema import Problem, Regime, SizeName
-from problems.values import Arguments, Call
+from problems.inputs.values import Arguments, Call
+from problems.outputs.checking import dtype_of
+from problems.spec.schema import Problem, Regime, SizeName
 
 _WARM_UP_S, _WARM_S = 0.3, 0.03
 """Seconds of matrix products before a size is measured, which bring a GPU to its clocks: after idling, and after recent
@@ -331,5 +332,5 @@ def _expected_bytes(problem: Problem, examiner: Examiner, call: Call) -> int:
     for output, right in zip(problem.outputs, examiner.expected(call), strict=True):
         is_rooted = output.shape_elsewhere is not None
         elements = math.prod(call.shape(output.shape)) if is_rooted else right.numel()
-        expected_bytes += align(elements * output_dtype(call, output).itemsize)
+        expected_bytes += align(elements * dtype_of(output, call).itemsize)
     return expected_bytes

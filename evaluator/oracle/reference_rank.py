@@ -26,7 +26,7 @@ from problems import registry
 
 
 @dataclass
-class StandInCall(LoadedCall):
+class EmptyCall(LoadedCall):
     """A call whose outputs are `outputs`, whatever was returned."""
 
     outputs: Sequence[torch.Tensor] = ()
@@ -37,7 +37,7 @@ class StandInCall(LoadedCall):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Likeness:
+class TensorSpec:
     """Shape and dtype of an output of the reference, so that an empty call can return as much."""
 
     shape: tuple[int, ...]
@@ -45,19 +45,19 @@ class Likeness:
     device: torch.device
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> "Likeness":
-        """The likeness of `tensor`."""
+    def of(cls, tensor: torch.Tensor) -> "TensorSpec":
+        """The spec of `tensor`."""
         return cls(shape=tuple(tensor.shape), dtype=tensor.dtype, device=tensor.device)
 
-    def stand_in(self) -> torch.Tensor:
+    def tensor(self) -> torch.Tensor:
         """A tensor of this kind with arbitrary values."""
         return torch.empty(self.shape, dtype=self.dtype, device=self.device)
 
 
-def empty_call(call: LoadedCall, likenesses: Sequence[Likeness]) -> StandInCall:
+def empty_call(call: LoadedCall, specs: Sequence[TensorSpec]) -> EmptyCall:
     """A call on the same inputs, with outputs that are not computed."""
     known = {field.name: getattr(call, field.name) for field in fields(LoadedCall)}
-    return StandInCall(**known, outputs=[like.stand_in() for like in likenesses])
+    return EmptyCall(**known, outputs=[spec.tensor() for spec in specs])
 
 
 class ReferenceRank(TrustedRank):
@@ -68,7 +68,7 @@ class ReferenceRank(TrustedRank):
         self._groups: dict[tuple[int, ...], Any] = {}
         self._buffer = CallBuffer(self._device, group_of=self._group)
         self._reference: Callable[..., Any] | None = None
-        self._likenesses: tuple[Likeness, ...] = ()
+        self._specs: tuple[TensorSpec, ...] = ()
         self._recorder: Recorder | None = None
 
     def commands(self) -> Mapping[str, Handler]:
@@ -109,7 +109,7 @@ class ReferenceRank(TrustedRank):
     def _close(self, _message: messages.Body, _descriptors: list[int]) -> Reply:
         """Free the memory of the problem."""
         self._buffer.close()
-        self._reference, self._likenesses = None, ()
+        self._reference, self._specs = None, ()
         self.free_memory()
         return {}, []
 
@@ -126,7 +126,7 @@ class ReferenceRank(TrustedRank):
         if recorder is not None:
             recorder.finish()
         tensors = [tensor for tensor in timed.returned if isinstance(tensor, torch.Tensor)]
-        self._likenesses = tuple(map(Likeness.of, tensors))
+        self._specs = tuple(map(TensorSpec.of, tensors))
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         return {"claimed_ns": timed.claimed_ns, "bytes": size}, []
 
@@ -137,7 +137,7 @@ class ReferenceRank(TrustedRank):
 
     def _empty(self, message: messages.Body, descriptors: list[int]) -> Reply:
         """An empty call: the bytes of the reference's call, without computing."""
-        call = empty_call(self._call(descriptors), self._likenesses)
+        call = empty_call(self._call(descriptors), self._specs)
         if self._device.type == "cuda":
             torch.cuda.synchronize()
         self._runner.run(lambda *_: None, call, number=message["number"])

@@ -14,10 +14,10 @@ from evaluator.contract import ErrorMap, Verdict
 from evaluator.oracle import error_map
 from evaluator.oracle.call_memory import read_output
 from problems import registry
-from problems.comparison import Comparison, compare_output, error_units
-from problems.narrow_floats import comparable
-from problems.schema import Output, Problem
-from problems.values import Call
+from problems.inputs.values import Call
+from problems.outputs import checking
+from problems.outputs.comparison import Comparison, error_units
+from problems.spec.schema import Output, Problem
 
 LARGEST_ERROR = 1e9
 """Errors are reported up to this many tolerance units; an infinite one has no form in JSON."""
@@ -90,18 +90,14 @@ class Examiner:
 
     def _structure(self, call: Call, header: Sequence[dict[str, Any]], expected: Sequence[Tensor]) -> list[Check]:
         outputs = self._problem.outputs
-        if len(header) != len(outputs):
-            names = ", ".join(output.name for output in outputs)
-            return [
-                Check(
-                    output=outputs[0].name,
-                    verdict=Verdict.WRONG_SHAPE,
-                    message=f"expected {len(outputs)} output(s) ({names}), received {len(header)}",
-                )
-            ]
+        message = checking.wrong_number(self._problem, len(header))
+        if message is not None:
+            return [Check(output=outputs[0].name, verdict=Verdict.WRONG_SHAPE, message=message)]
         checks = []
         for output, entry, right in zip(outputs, header, expected, strict=True):
-            message = _wrong_structure(call, output, entry, right)
+            message = checking.wrong_form(call, output, entry, right)
+            if message is None and entry["start"] < 0:
+                message = f"output {output.name!r} did not fit the room for outputs"
             if message is not None:
                 checks.append(Check(output=output.name, verdict=Verdict.WRONG_SHAPE, message=message))
         return checks
@@ -119,33 +115,8 @@ class Examiner:
         ]
 
     def _values(self, call: Call, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> list[Check]:
-        own = getattr(self._oracle, "compare", None)
-        if own is not None:
-            compared = tuple(own(call, tuple(actual), tuple(expected)))
-        else:
-            triples = zip(self._problem.outputs_in(call.regime), actual, expected, strict=True)
-            compared = tuple(compare_output(triple[0], *comparable(*triple)) for triple in triples)
+        compared = checking.compared(self._problem, self._oracle, call, actual, expected)
         return [_judged(output, found) for output, found in zip(self._problem.outputs, compared, strict=True)]
-
-
-def output_dtype(call: Call, output: Output) -> torch.dtype:
-    """The dtype that `output` must have in a run of this dtype."""
-    dtype: torch.dtype = call.dtype if output.dtype == "input" else getattr(torch, output.dtype)
-    return dtype
-
-
-def _wrong_structure(call: Call, output: Output, entry: dict[str, Any], right: Tensor) -> str | None:
-    if "other" in entry:
-        form = f"a list of {right.shape[0]} tensors of one shape and dtype" if output.is_list else "a tensor"
-        return f"output {output.name!r} is a {entry['other']}, expected {form}"
-    dtype = str(output_dtype(call, output)).removeprefix("torch.")
-    wanted = f"{dtype}{list(right.shape)} on {'cpu' if output.on_host else call.device.type}"
-    received = f"{entry['dtype']}{entry['shape']} on {entry['device']}"
-    if received != wanted:
-        return f"output {output.name!r} is {received}, expected {wanted}"
-    if entry["start"] < 0:
-        return f"output {output.name!r} did not fit the room for outputs"
-    return None
 
 
 def _mapped(check: Check, call: Call, output: Output, actual: Tensor, expected: Tensor) -> Check:
@@ -156,7 +127,7 @@ def _mapped(check: Check, call: Call, output: Output, actual: Tensor, expected: 
     if not check.wrong_elements or actual.shape != expected.shape:
         return check
     shape = tuple(actual.shape)
-    units = error_units(output, *comparable(output, actual, expected))
+    units = error_units(output, actual, expected)
     drawn = error_map.draw(units, shape=shape, world_size=call.world_size)
     if drawn is None or sum(map(sum, drawn.counts)) != check.wrong_elements:
         return check

@@ -12,8 +12,8 @@ from portal.api.fields import SCORE_RULE_HELP, AddressField, values_of
 from portal.catalog.costs import SizeRow, judging_profiles, size_rows
 from portal.submissions.starters import starters
 from problems import registry
-from problems.schema import ArgumentKind, Placement, Problem, Scope, SizeName
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.schema import ArgumentKind, Placement, Problem, Scope, SizeName
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _Words = serializers.ListField(child=serializers.CharField())
 

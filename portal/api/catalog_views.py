@@ -31,7 +31,7 @@ from portal.refusals import Refusal
 from portal.submissions.allowances import Forecast, allowances_of, forecasts, payer_of_author
 from portal.submissions.use import Use, use_of_nodes
 from problems import registry
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 BOARD_PAGE_ROWS = 50
 

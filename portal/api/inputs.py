@@ -11,7 +11,7 @@ from evaluator.contract import Backend, Mode, Primitive, SourceBundle, Verdict
 from portal.api.fields import CopiedFields, values_of
 from portal.submissions import uploads
 from portal.submissions.models import State, Visibility
-from problems.schema import SizeName
+from problems.spec.schema import SizeName
 
 _KEY_LENGTH = 100
 

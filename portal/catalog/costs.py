@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from evaluator.contract import Mode
 from evaluator.hardware.profiles import Profile, profiles
 from evaluator.judging.floors import Floor, floor
-from problems.schema import Cost, Dims, Problem, SizeName
+from problems.spec.schema import Cost, Dims, Problem, SizeName
 
 ELEMENT_BYTES = 2
 """Bytes per element of a ranked evaluation's dtype, bfloat16."""

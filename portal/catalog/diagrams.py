@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from problems.schema import Hop
-from problems.taxonomy import Communication
+from problems.spec.schema import Hop
+from problems.spec.taxonomy import Communication
 
 RANKS = 4
 _LEFT, _STEP = 36, 72

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from problems.schema import Problem
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.schema import Problem
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 NONE = "none"
 """The value of a facet where a problem has none: no parallelism, no named origin."""

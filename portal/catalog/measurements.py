@@ -1,8 +1,8 @@
 """Measurements that ship with the problems: baselines and ceilings per profile, and the public references' times apart.
 
-`problems/baselines/<profile>.json` is what `python -m evaluator baseline` writes. A file `public_references_*.json`
-beside it holds times of somebody else's references on somebody else's inputs; it is never a baseline. A file
-`published_against_ours_*.json` holds how fast those ran beside ours, on our inputs.
+`problems/data/baselines/<profile>.json` is what `python -m evaluator baseline` writes. A file
+`public_references_*.json` beside it holds times of somebody else's references on somebody else's inputs; it is never a
+baseline. A file `published_against_ours_*.json` holds how fast those ran beside ours, on our inputs.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ from evaluator.hardware import profiles
 from evaluator.hardware.ceilings import Ceilings, stored
 from problems import registry
 
-FOLDER = Path(registry.__file__).parent / "baselines"
+FOLDER = registry.DATA / "baselines"
 
 
 class MeasuredCeilings(Message, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from problems.taxonomy import Communication
+from problems.spec.taxonomy import Communication
 
 _LETTERS = "ABCD"
 _WIDTH, _HEIGHT, _GAP = 26, 19, 3

@@ -6,7 +6,7 @@ from portal.catalog.models import ProblemSwitch
 from portal.kept_statements import Given, KeptStatement
 from portal.refusals import Refusal
 from problems import registry
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 
 def switch(slug: str) -> ProblemSwitch:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from evaluator.contract import SCORE_RULE
 from portal.catalog import measurements, rooflines
 from portal.catalog.size_times import SizeTime
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 
 @dataclass(frozen=True, kw_only=True)

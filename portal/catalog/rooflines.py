@@ -23,8 +23,8 @@ from portal.charts import rooflines as charts
 from portal.charts.chart import Chart
 from portal.charts.collectives import Curve, bus_bandwidths
 from problems import registry
-from problems.schema import Cost, Problem, SizeName
-from problems.taxonomy import BLOCK_GROUPS, BlockGroup
+from problems.spec.schema import Cost, Problem, SizeName
+from problems.spec.taxonomy import BLOCK_GROUPS, BlockGroup
 
 RANKED_SIZES = (SizeName.BASE, SizeName.LARGE)
 

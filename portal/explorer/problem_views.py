@@ -24,7 +24,7 @@ from portal.ranking.leaders import board_counts, earlier_leaders, leaders, most_
 from portal.ranking.queries import BoardRow
 from portal.refusals import Refusal
 from problems import registry
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 BOARD_PREVIEW = 5
 ROOFLINE_ENTRIES = 20

@@ -15,7 +15,7 @@ from portal.catalog import measurements
 from portal.catalog.rooflines import RANKED_SIZES, Axis, Point, gpu_profiles
 from portal.charts.rooflines import Window
 from portal.refusals import Refusal
-from problems.taxonomy import Block
+from problems.spec.taxonomy import Block
 
 ALL_SIZES = "all"
 _FARTHEST = 30.0

@@ -17,7 +17,7 @@ from portal.charts.rooflines import distribution
 from portal.explorer import roofline_table
 from portal.explorer.roofline_table import View
 from portal.ranking.leaders import board_counts, leaders
-from problems.taxonomy import Block
+from problems.spec.taxonomy import Block
 
 PICTURE_PX = 1200
 

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from portal.catalog.facets import FACETS, NONE
 from portal.catalog.templatetags.pkb import score as score_text
 from portal.ranking.leaders import Leader
-from problems.schema import Problem
-from problems.taxonomy import BLOCK_GROUPS, Block, BlockGroup, Parallelism
+from problems.spec.schema import Problem
+from problems.spec.taxonomy import BLOCK_GROUPS, Block, BlockGroup, Parallelism
 
 SHADES = 4
 FACETS_BESIDE = tuple(facet for facet in FACETS if facet.name not in ("block", "parallelism"))

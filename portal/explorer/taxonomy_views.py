@@ -17,7 +17,7 @@ from portal.explorer.taxonomy import Quantity
 from portal.ranking.leaders import Leader, best_leaders, board_counts, leaders, profiles_by_speed
 from portal.refusals import Refusal
 from problems import registry
-from problems.taxonomy import Communication
+from problems.spec.taxonomy import Communication
 
 _FEW = ("stage",)
 """The facets of a few values, which are rows of links; the others are lists."""

@@ -11,7 +11,7 @@ from portal.ranking.models import PersonStanding
 from portal.runs.models import LanguageModel
 from portal.runs.queries import visible_models
 from problems import registry
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 MAX_TEXT = 100
 MAX_EACH = 25

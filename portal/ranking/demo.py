@@ -29,7 +29,7 @@ from portal.ranking.models import Board, PersonStanding, Record, SizeStanding, S
 from portal.ranking.order import is_better
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from problems import registry
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 NAME_PREFIX = "demo-"
 NOTE = "demo data, not judged"

@@ -15,7 +15,7 @@ from portal.ranking.models import Board, Standing
 from portal.ranking.order import board_order
 from portal.submissions.models import recorded_mark
 from problems import registry
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 
 @dataclass(frozen=True, kw_only=True)

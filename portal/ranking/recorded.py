@@ -1,9 +1,10 @@
-"""Entries that were judged elsewhere and ship with the problems: their sources in `problems/entries`, their reports
-beside them. Each is computed again on the way in, and carries a mark wherever it is shown.
+"""Entries that were judged elsewhere and ship with the problems, in `problems/data/entries`.
+
+Each is computed again on the way in, and carries a mark wherever it is shown. Their reports lie beside the sources.
 
 `reports/*.json` (or `.json.gz`) are whole reports of any schema. `judgements_*.json` are summaries of ranked judgements
 by the first rule of scoring: blocks, medians per size, stages. Nothing else is taken for a report.
-"""  # noqa: D205
+"""
 
 import gzip
 import json
@@ -50,7 +51,7 @@ from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, Report, Source, State, Submission, Visibility
 from problems import registry
 
-FOLDER = registry.CATALOG.parent / "entries"
+FOLDER = registry.DATA / "entries"
 NOTE = "written by hand by this site's authors"
 _NAMESPACE = uuid.UUID("6f1c0a52-7f0e-5d0f-9f5a-0d6f5a1c9b11")
 _ROUNDED = 5e-4

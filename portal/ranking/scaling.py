@@ -6,7 +6,7 @@ from evaluator.contract import SCORE_RULE
 from evaluator.hardware.profiles import Profile, profiles
 from portal.catalog.references import ReferenceRow, reference_row
 from portal.ranking.leaders import Leader, leaders
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
 from portal.refusals import Refusal
 from problems import registry
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 PAGE_ROWS = 50
 _DASHES = ("solid", "dash", "dot", "dashdot")

@@ -18,7 +18,7 @@ from portal.runs.progress import Progress
 from portal.runs.queries import RunFigures
 from portal.submissions.models import Report
 from problems import registry
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 TABLE_P = (0.0, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
 """The values of p in the tables beside curves."""

@@ -20,7 +20,7 @@ from portal.catalog.costs import size_rows
 from portal.catalog.queries import get_problem
 from portal.refusals import Refusal
 from problems import registry
-from problems.schema import ArgumentKind, Problem
+from problems.spec.schema import ArgumentKind, Problem
 
 VERSION = "pkb-prompt-3"
 """The version that is given where none is asked for: the task alone."""

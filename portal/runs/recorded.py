@@ -1,8 +1,8 @@
 """Runs that were judged elsewhere and ship with the problems: what was judged, without the programs' text.
 
-Each run is two files in `problems/entries/runs`: `NAME.json` says what the run is and lists its programs by digest, and
-`NAME.reports.xz` holds their reports, one per line. Reports are computed again on the way in, and every page that shows
-such a run says when and on what it was judged.
+Each run is two files in `problems/data/entries/runs`: `NAME.json` says what the run is and lists its programs by
+digest, and `NAME.reports.xz` holds their reports, one per line. Reports are computed again on the way in, and every
+page that shows such a run says when and on what it was judged.
 """
 
 import json

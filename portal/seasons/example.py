@@ -1,6 +1,6 @@
 """The season that ships with the problems: sample programs of this site's authors, really judged, without competitors.
 
-`problems/example_season/season.yaml` defines it. Next to it are a folder of programs per team, and `reports` with
+`problems/data/example_season/season.yaml` defines it. Next to it are a folder of programs per team, and `reports` with
 the judge's report on each: `TEAM-PROBLEM-entry.json.gz` while it was open, `TEAM-PROBLEM-final.json.gz` afterwards.
 """
 
@@ -23,7 +23,7 @@ from portal.seasons.models import Entry, Season, Team
 from portal.submissions.models import Evaluation, Report, Submission
 from problems import registry
 
-FOLDER = registry.CATALOG.parent / "example_season"
+FOLDER = registry.DATA / "example_season"
 _NAMESPACE = uuid.UUID("0d1d6f0e-8e0f-5a4b-9c55-9f1f4c1f6a02")
 
 

@@ -6,7 +6,7 @@ from evaluator.contract import CallTimeline, Delivery, EvaluationReport
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.submissions.models import Evaluation
-from problems.schema import SizeName
+from problems.spec.schema import SizeName
 
 
 def disagreement(delivery: Delivery, evaluation: Evaluation) -> str:

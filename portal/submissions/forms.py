@@ -14,7 +14,7 @@ from portal.nodes.queries import guests_for
 from portal.refusals import Refusal
 from portal.submissions import actions, uploads
 from portal.submissions.models import Submission, Visibility
-from problems.schema import SizeName
+from problems.spec.schema import SizeName
 
 BACKEND_LABELS = {
     Backend.PYTORCH: "PyTorch",

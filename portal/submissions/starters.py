@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 
 from evaluator.contract import Backend
 from problems import registry
-from problems.schema import ArgumentKind, Problem
+from problems.spec.schema import ArgumentKind, Problem
 
 
 @cache

@@ -18,13 +18,13 @@ from evaluator.contract import (
 )
 from evaluator.hardware import profiles
 from evaluator.judging import call_parts, occupancy, time_split
-from evaluator.judging.call_parts import CollectiveWait, Least, Part, RankSplit
+from evaluator.judging.call_parts import CollectiveWait, LowerBound, Part, RankSplit
 from evaluator.judging.floors import Bound, floor
 from evaluator.judging.time_split import Split
 from portal.catalog.costs import ELEMENT_BYTES
 from portal.charts.timeline import Group, Mark, Row, Share, bar, svg
 from problems import registry
-from problems.schema import SizeName
+from problems.spec.schema import SizeName
 
 NCCL_ALONE = frozenset({Primitive.NCCL})
 """What references move data with."""
@@ -179,7 +179,7 @@ def _size(report: EvaluationReport) -> str:
     return report.timeline.size if report.timeline else ""
 
 
-def least_work(report: EvaluationReport) -> Least | None:
+def least_work(report: EvaluationReport) -> LowerBound | None:
     """What a call at the recorded size needs at least on this hardware; None where no floor applies."""
     profile = profiles.get(report.profile)
     size = next((one for one in report.sizes if report.timeline and one.size == report.timeline.size), None)
@@ -192,7 +192,7 @@ def least_work(report: EvaluationReport) -> Least | None:
     element_bytes = 4 if report.dtype in _FOUR_BYTES else ELEMENT_BYTES
     cost = problem.cost(size.dims, report.world_size, element_bytes)
     terms = floor(cost, profile.peaks, dtype=report.dtype).terms_us
-    return Least(
+    return LowerBound(
         arithmetic_us=terms[Bound.ARITHMETIC],
         memory_us=terms[Bound.MEMORY],
         wire_us=terms[Bound.WIRE],

@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 
 from evaluator.hardware import profiles
-from problems.implementation import Program, load
-from problems.schema import SizeName
-from problems.values import Call
+from problems.harness.implementation import Program, load
+from problems.inputs.values import Call
+from problems.spec.schema import SizeName
 
 _WARM_UP, _TIMED = 10, 100
 

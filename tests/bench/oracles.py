@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from evaluator.oracle.verify import output_dtype
 from problems import registry
-from problems.implementation import load
-from problems.schema import SizeName
-from problems.values import Call
+from problems.harness.implementation import load
+from problems.inputs.values import Call
+from problems.outputs.checking import dtype_of
+from problems.spec.schema import SizeName
 
 _KEY = b"contents of the bench of oracles"
 _TIMES = 4
@@ -54,7 +54,7 @@ def measure(slug: str, size: str, *, world_size: int, device: torch.device) -> s
     drawing, _ = timed(lambda number: implementation.make_inputs(call(number)), device)
     computing, expected = timed(lambda number: implementation.expected(call(number)), device)
     last = call(_TIMES - 1)
-    given = tuple(right.to(output_dtype(last, output)) for output, right in zip(problem.outputs, expected, strict=True))
+    given = tuple(right.to(dtype_of(output, last)) for output, right in zip(problem.outputs, expected, strict=True))
     comparing, _ = timed(lambda _: implementation.compare(last, given, expected), device)
     return f"{slug:46} {size:6} drawing {drawing:8.2f}  expected {computing:8.2f}  comparing {comparing:8.2f} ms"
 

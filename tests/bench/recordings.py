@@ -3,8 +3,8 @@
     python -m tests.bench.recordings --profile h200x2-nomc --reports FOLDER [--size large,base] [--seconds 85] [FILE ..]
 
 A file is called by its problem (`ring_attention.py`) or follows it (`allgather=FILE`); without any, those in
-problems/entries are taken. They are compiled side by side, then judged one after another. FOLDER takes a report of each
-(`.json.gz`): the page docs/judge/timelines.md is written from such reports. Exits 1 where one did not pass.
+problems/data/entries are taken. They are compiled side by side, then judged one after another. FOLDER takes a report of
+each (`.json.gz`): the page docs/judge/timelines.md is written from such reports. Exits 1 where one did not pass.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from problems import registry
 from tests.bench.judging import request
 from tests.evaluator.gpu_try import NO_MULTICAST
 
-_ENTRIES = registry.CATALOG.parent / "entries"
+_ENTRIES = registry.DATA / "entries"
 _BUILDS = 6
 
 

@@ -22,7 +22,7 @@ from evaluator.contract import Verdict
 from problems import registry
 from tests.stack import Stack
 
-_ENTRIES = registry.CATALOG.parent / "entries"
+_ENTRIES = registry.DATA / "entries"
 _REFERENCES = ("allreduce", "tp_rms_norm", "ring_attention", "gemm_allreduce", "alltoall", "hyena_forward_cp")
 _SIGN_UP = """
 from portal.accounts import actions

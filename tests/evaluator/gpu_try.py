@@ -34,7 +34,7 @@ from evaluator.contract import Backend, Mode, SourceBundle, SourceFile
 from evaluator.hardware import profiles
 from evaluator.judging import source_rules
 from problems import registry
-from problems.schema import SizeName
+from problems.spec.schema import SizeName
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPAT = ROOT / "evaluator" / "arena" / "compat"
@@ -253,7 +253,7 @@ class Member:
     def do(self, job):
         import torch
 
-        from problems import implementation
+        from problems.harness import implementation
 
         with torch.no_grad():
             kind = implementation.load(job.slug)
@@ -279,7 +279,7 @@ class Runner:
         self.held = self.draw(0)
 
     def call(self, index):
-        from problems.values import Call
+        from problems.inputs.values import Call
 
         return Call(
             key=KEY,
@@ -349,7 +349,7 @@ class Runner:
 
     def measure(self, calls):
         """Microseconds of every call on this rank, by its own clock, reference and submission by turns."""
-        from problems.implementation import _materialise
+        from problems.harness.implementation import _materialise
 
         times = {"reference": [], "submission": []}
         sets = [list(map(_materialise, self.draw(200 + turn).values())) for turn in range(2)]
@@ -406,7 +406,7 @@ def refilled(old, new):
     """`new` in the memory of `old` where both are tensors of one shape, alone or in modules and lists."""
     import torch
 
-    from problems.modules import Module
+    from problems.inputs.modules import Module
 
     if isinstance(new, torch.Tensor) and not new.is_sparse and isinstance(old, torch.Tensor) and old.shape == new.shape:
         return old.copy_(new)
@@ -420,7 +420,7 @@ def refilled(old, new):
 
 
 def same(left, right):
-    from problems.trials import _same
+    from problems.harness.trials import _same
 
     return _same(left, right)
 

@@ -2,16 +2,18 @@
 
 import collections
 import mmap
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 
-from evaluator.arena.loaded_call import interleave
+from evaluator.arena.loaded_call import interleave, place_outputs
 from evaluator.arena.structure import Packer, StructureError, Unpacker, copy_into
 from problems import registry
-from problems.implementation import _collect
-from problems.trials import _same
+from problems.harness.trials import _same
+from problems.outputs import checking
+from problems.spec.schema import Problem
 
 
 def carried(value: Any) -> tuple[Any, list[torch.Tensor]]:
@@ -118,7 +120,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_entries_of_every_tuple_are_outputs_to_the_rank_and_to_the_problem(form: str):
     problem = registry.get("dinov2_distributed_knn")
-    for outputs in (interleave(FORMS[form], [None, None]), _collect(problem, FORMS[form], {})):
+    for outputs in (interleave(FORMS[form], [None, None]), checking.collected(problem, FORMS[form], [None, None])):
         assert [output.tolist() for output in outputs] == [[[3.0, 2.0]], [[0, 2]]]
 
 
@@ -130,3 +132,81 @@ def test_named_tuple_of_tensors_is_stacked_where_the_output_is_a_list():
 def test_size_alone_is_one_output():
     (only,) = interleave(torch.Size([3, 4]), [None])
     assert only.tolist() == [3, 4]
+
+
+class Batch(torch.Tensor):
+    """A subclass, which may have methods of its own."""
+
+
+NUMBERS = torch.arange(6.0).reshape(2, 3)
+ODD = {
+    "nothing": None,
+    "a tensor": NUMBERS,
+    "a transposed view": NUMBERS.T,
+    "a complex tensor": torch.complex(NUMBERS, NUMBERS).conj(),
+    "no elements": torch.empty(0, 3),
+    "a parameter": torch.nn.Parameter(NUMBERS.clone()),
+    "a tensor with a gradient": NUMBERS.clone().requires_grad_() * 2,
+    "a tensor of a subclass": NUMBERS.clone().as_subclass(Batch),
+    "a sparse tensor": NUMBERS.to_sparse(),
+    "a number": 3,
+    "a truth": True,
+    "a text": "outputs",
+    "a size": NUMBERS.shape,
+    "no entries": (),
+    "integers": (3, 4),
+    "truths": [True, False],
+    "an integer and a float": [3, 4.0],
+    "a pair": (NUMBERS, NUMBERS + 1),
+    "a list": [NUMBERS, NUMBERS + 1],
+    "a named tuple": Neighbours(NUMBERS, NUMBERS + 1),
+    "torch's return type": NUMBERS.topk(2),
+    "nothing among tensors": [NUMBERS, None, NUMBERS, NUMBERS],
+    "two shapes": [NUMBERS, NUMBERS.T],
+    "two dtypes": [NUMBERS, NUMBERS.double()],
+    "sparse ones": [NUMBERS.to_sparse(), NUMBERS.to_sparse()],
+    "lists in a list": [[NUMBERS, NUMBERS], [NUMBERS]],
+    "a set": {3, 4},
+    "a dict of another name": {"no_output": NUMBERS},
+    "an ordered dict": collections.OrderedDict(output=NUMBERS),
+    "an iterator": iter([NUMBERS]),
+}
+KINDS_OF_OUTPUTS = {
+    "one": "allreduce",
+    "two": "rope_allgather",
+    "nothing expected among them": "importance_sampling_loss",
+    "written into a list": "clip_grad_norm_no_ep",
+    "lists": "deepmd_kalman_filter_optimizer",
+}
+
+
+def returns(problem: Problem, value: Any) -> Iterator[Any]:
+    """`value` alone, and as one of the outputs, in a tuple and in dicts of another order."""
+    names = [output.name for output in problem.outputs if output.argument is None]
+    yield value
+    yield tuple(value for _ in names)
+    yield tuple(NUMBERS if name == names[-1] else value for name in names)
+    yield {name: value if name == names[0] else NUMBERS + index for index, name in reversed(list(enumerate(names)))}
+    yield {"more": value, **dict.fromkeys(names, NUMBERS)}
+
+
+@pytest.mark.parametrize("slug", KINDS_OF_OUTPUTS.values(), ids=KINDS_OF_OUTPUTS)
+def test_a_rank_and_the_tests_of_problems_collect_odd_values_alike(slug: str):
+    problem = registry.get(slug)
+    for name, value in ODD.items():
+        written = [None if output.argument is None else (value, NUMBERS) for output in problem.outputs]
+        for returned in returns(problem, value):
+            in_tests = checking.collected(problem, returned, written)
+            in_a_rank = interleave(
+                returned,
+                written,
+                nothing=problem.nothing_at,
+                lists=problem.list_indices,
+                names=[output.name for output in problem.outputs],
+            )
+            described = place_outputs(mmap.mmap(-1, 1 << 16), in_a_rank)
+            assert [checking.form_of(each) for each in in_tests] == [
+                {field: found for field, found in entry.items() if field != "start"} for entry in described
+            ], name
+            for left, right, entry in zip(in_tests, in_a_rank, described, strict=True):
+                assert left is right or ("other" not in entry and torch.equal(left, right)), name

@@ -12,10 +12,10 @@ from evaluator.arena.gate import flat_bytes
 from evaluator.arena.structure import Packer, as_bytes
 from evaluator.host.measure import outputs
 from evaluator.oracle import call_memory
-from evaluator.oracle.reference_rank import Likeness, empty_call
+from evaluator.oracle.reference_rank import TensorSpec, empty_call
 from problems import registry
-from problems.schema import SizeName
-from problems.values import Arguments, Call
+from problems.inputs.values import Arguments, Call
+from problems.spec.schema import SizeName
 
 WORLD_SIZE = 4
 
@@ -95,8 +95,8 @@ def test_inputs_are_written_into_the_tensors_of_the_call_before_where_that_is_as
 
 def test_an_empty_call_gives_back_as_much_as_the_reference_did_and_computes_nothing(buffer: CallBuffer) -> None:
     laid_out(buffer, drawn("allreduce"))
-    likenesses = [Likeness.of(torch.zeros(3, 5, dtype=torch.float16)), Likeness.of(torch.zeros(7))]
-    call = empty_call(buffer.call, likenesses)
+    specs = [TensorSpec.of(torch.zeros(3, 5, dtype=torch.float16)), TensorSpec.of(torch.zeros(7))]
+    call = empty_call(buffer.call, specs)
     returned = call.collect(torch.ones(1))
     assert [(tuple(each.shape), each.dtype) for each in returned] == [((3, 5), torch.float16), ((7,), torch.float32)]
     assert call.tensors

@@ -17,7 +17,7 @@ from evaluator.judging.checks import Check
 from evaluator.oracle import traces
 from evaluator.oracle.call_memory import layout_of
 from evaluator.oracle.near_call import NearCall
-from problems.values import Call
+from problems.inputs.values import Call
 from tests.evaluator.conftest import SETTINGS
 
 KNOWN = {

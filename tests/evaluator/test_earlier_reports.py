@@ -1,5 +1,6 @@
 """Reports of the first schema are read: their conclusions stay, and are marked as of the earlier rule."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -7,12 +8,13 @@ import pytest
 
 from evaluator.contract import ContractError, Delivery, EvaluationReport, Verdict
 from evaluator.judging.recompute import recompute
+from problems import registry
 
-STORED = sorted((Path(__file__).parents[2] / "problems" / "baselines").glob("full_stack_*_2026-11-21.json"))
+STORED = sorted((registry.DATA / "baselines").glob("full_stack_*_2026-11-21.json.gz"))
 
 
 def stored_report(path: Path) -> dict:
-    return json.loads(path.read_text())["submission"]["evaluation"]["report"]
+    return json.loads(gzip.decompress(path.read_bytes()))["submission"]["evaluation"]["report"]
 
 
 @pytest.fixture(params=STORED, ids=lambda path: path.stem)

@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.hardware import profiles
 from evaluator.judging.floors import Bound, floor
-from problems.schema import Cost
+from problems.spec.schema import Cost
 
 H200 = profiles.get("h200x8").peaks
 CACHED = 2 * H200.l2_bytes

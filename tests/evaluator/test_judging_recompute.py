@@ -1,7 +1,7 @@
 """Anyone can compute a report's score, interval and verdict again from its own calls."""
 
+import gzip
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -9,9 +9,10 @@ import pytest
 from evaluator import cli
 from evaluator.contract import EvaluationReport, OutputCheck, Record, SizeResult, Verdict
 from evaluator.judging.recompute import recompute
+from problems import registry
 from tests.evaluator.timed_records import RULES, report_of, series
 
-BASELINES = Path(__file__).parents[2] / "problems" / "baselines"
+FIRST_SCHEMA = registry.DATA / "baselines" / "full_stack_h200x2-nomc_2026-11-21.json.gz"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_an_error_beyond_its_limit_needs_an_extreme_element_that_is_allowed():
 
 
 def test_the_command_says_of_an_earlier_report_that_it_cannot(tmp_path, capsys):
-    stored = json.loads((BASELINES / "full_stack_h200x2-nomc_2026-11-21.json").read_text())
+    stored = json.loads(gzip.decompress(FIRST_SCHEMA.read_bytes()))
     path = tmp_path / "report.json"
     path.write_text(json.dumps(stored["submission"]["evaluation"]["report"]))
     assert cli.main(["recompute", str(path)]) == 0

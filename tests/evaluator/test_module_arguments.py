@@ -5,7 +5,7 @@ import mmap
 import torch
 
 from evaluator.arena.structure import Packer, Unpacker, copy_into
-from problems.modules import build, linear
+from problems.inputs.modules import build, linear
 
 
 def carried(value, *, previous=()):

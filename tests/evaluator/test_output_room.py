@@ -8,8 +8,8 @@ from evaluator.oracle.call_memory import input_room
 from evaluator.oracle.oracle_rank import output_room
 from evaluator.oracle.verify import Examiner
 from problems import registry
-from problems.schema import SizeName
-from problems.values import Call
+from problems.inputs.values import Call
+from problems.spec.schema import SizeName
 
 WORLD_SIZE = 4
 CALLS = 6

@@ -28,7 +28,7 @@ from evaluator.host import Judge
 from evaluator.host.measure import recorded_call
 from evaluator.host.measure.recorded_call import Window
 from evaluator.judging.call_advice import short
-from evaluator.judging.call_parts import Gap, Least, length, moved_by_kernels, united, without
+from evaluator.judging.call_parts import Gap, LowerBound, length, moved_by_kernels, united, without
 from evaluator.judging.idle_causes import Idle, idle_by_cause
 from evaluator.judging.time_split import split
 from tests.evaluator.conftest import SETTINGS
@@ -354,13 +354,13 @@ class TestSplit:
             ),
             (
                 [(Kind.KERNEL, GEMM, 0, 30), (Kind.KERNEL, NCCL, 30, 70)],
-                Least(arithmetic_us=25, memory_us=5, wire_us=20, wire_bytes=8 * 2**20, flops=1e9),
+                LowerBound(arithmetic_us=25, memory_us=5, wire_us=20, wire_bytes=8 * 2**20, flops=1e9),
                 Gap.WIRE,
                 "mostly in ncclDevKernel_AllReduce_Sum_bf16_RING_LL; 8 MiB at the link's rate need 20 us",
             ),
             (
                 [(Kind.KERNEL, GEMM, 0, 90), (Kind.KERNEL, NCCL, 90, 10)],
-                Least(arithmetic_us=10, memory_us=40, wire_us=9, wire_bytes=1, flops=1e9),
+                LowerBound(arithmetic_us=10, memory_us=40, wire_us=9, wire_bytes=1, flops=1e9),
                 Gap.WORK,
                 "Rank 0 computes for 90 us of 100 us; the memory ceiling allows 40 us. cutlass::Kernel2",
             ),
@@ -381,7 +381,7 @@ class TestSplit:
             (Kind.KERNEL, GEMM, 202, 98, 7),
             (Kind.KERNEL, OWN, 900, 100, 8),
         ]
-        least = Least(arithmetic_us=600, memory_us=5, wire_us=0, wire_bytes=0, flops=1e9)
+        least = LowerBound(arithmetic_us=600, memory_us=5, wire_us=0, wire_bytes=0, flops=1e9)
         found = split(call([(Kind.KERNEL, GEMM, 0, 1000)], short_one), least=least)
         assert found.advice == (
             "For 702 us of 1 ms rank 1's GPU is idle. For 600 us of that its queued work waits for a signal, from "
@@ -410,7 +410,7 @@ class TestSplit:
         assert idle_by_cause(call([(Kind.WAIT, SYNCHRONISE, 0, 9)]).ranks[0], (0, 500))[Idle.EDGE] == 500
 
     def test_time_in_kernels_that_reach_peers_is_compared_with_the_whole_floor(self):
-        least = Least(arithmetic_us=10, memory_us=40, wire_us=30, wire_bytes=2**20, flops=1e9)
+        least = LowerBound(arithmetic_us=10, memory_us=40, wire_us=30, wire_bytes=2**20, flops=1e9)
         found = split(call([(Kind.KERNEL, OWN, 0, 90)]), primitives=[Primitive.SM_LOAD_STORE], least=least)
         assert (found.largest, found.gaps_us[Gap.MIXED]) == (Gap.MIXED, 50)
         assert "the profiler does not show" in found.advice
@@ -428,7 +428,7 @@ class TestSplit:
         assert moved_by_kernels(call([(Kind.KERNEL, barrier, 0, 9), (Kind.KERNEL, OWN, 9, 90)]), (2**24,))
 
     def test_far_more_bytes_than_the_least_are_named(self):
-        least = Least(arithmetic_us=10, memory_us=40, wire_us=30, wire_bytes=2**20, flops=1e9)
+        least = LowerBound(arithmetic_us=10, memory_us=40, wire_us=30, wire_bytes=2**20, flops=1e9)
         own = call([(Kind.KERNEL, OWN, 0, 90)])
         known = {Primitive.SM_LOAD_STORE}
         told = split(own, primitives=known, least=least, carried_bytes=9 * 2**20).advice

@@ -7,7 +7,7 @@ import pytest
 from evaluator.contract import Backend, EvaluationRequest, Mode, Primitive, SourceBundle, SourceFile
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
-from evaluator.host.building.stand_ins import stand_ins
+from evaluator.host.building.placeholders import placeholders
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import primitives
@@ -18,13 +18,13 @@ PROFILE = "h200x2-nomc"
 
 
 def test_stand_ins_have_the_shapes_of_the_size():
-    assert stand_ins(registry.get("allgather"), "base", world_size=8, dtype="bfloat16") == [
+    assert placeholders(registry.get("allgather"), "base", world_size=8, dtype="bfloat16") == [
         {"shape": [1024, 1024], "dtype": "bfloat16"}
     ]
 
 
 def test_a_problem_whose_inputs_decide_a_shape_has_no_stand_ins():
-    assert stand_ins(registry.get("moe_all2all_primitive"), "base", world_size=8, dtype="bfloat16") is None
+    assert placeholders(registry.get("moe_all2all_primitive"), "base", world_size=8, dtype="bfloat16") is None
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import torch
 
 from evaluator.contract import Verdict
 from evaluator.oracle import verify
-from problems import extremes
-from problems.comparison import compare_output
-from problems.schema import Output, Placement, Tolerance
+from problems.outputs import extremes
+from problems.outputs.comparison import compare_output
+from problems.spec.schema import Output, Placement, Tolerance
 
 OUTPUT = Output(
     name="out",

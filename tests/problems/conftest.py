@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from problems.ranks import Ranks
+from problems.harness.ranks import Ranks
 
 
 class Pools:

@@ -1,6 +1,6 @@
 # ruff: noqa: T201
 # A table on standard output is what it is for.
-"""How rare large errors of honest programs are: the figures that problems/extremes.py rests on.
+"""How rare large errors of honest programs are: the figures that problems/outputs/extremes.py rests on.
 
     python -m tests.problems.error_tails [--regime first_step] [--program honest:rounded_each_step] [--size base]
         [--ranks 2] [--seeds 3] [--seconds 30] SLUG [SLUG ...]
@@ -19,10 +19,10 @@ from math import log
 import torch
 import torch.distributed as dist
 
-from problems.implementation import load
-from problems.ranks import Ranks
-from problems.schema import SizeName, Tolerance
-from problems.trials import Trial, call_of
+from problems.harness.implementation import load
+from problems.harness.ranks import Ranks
+from problems.harness.trials import Trial, call_of
+from problems.spec.schema import SizeName, Tolerance
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 _FIRST = 0.1

@@ -19,7 +19,7 @@ from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, S
 from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
 from problems import registry
-from problems.schema import SizeName
+from problems.spec.schema import SizeName
 from tests.evaluator.gpu_try import NO_MULTICAST
 from tests.problems.memory import held_bytes
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 import torch.distributed as dist
 
 from evaluator.oracle.near_call import NearCall
-from problems.calibration import honest_programs
-from problems.implementation import load
-from problems.schema import SizeName
-from problems.trials import REFERENCE, Trial, call_of
-from problems.values import Call
+from problems.harness.calibration import honest_programs
+from problems.harness.implementation import load
+from problems.harness.trials import REFERENCE, Trial, call_of
+from problems.inputs.values import Call
+from problems.spec.schema import SizeName
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from problems import registry
-from problems.ranks import RankFailure, Ranks
-from problems.schema import Problem, SizeName
-from problems.trials import Trial, attempt
+from problems.harness.ranks import RankFailure, Ranks
+from problems.harness.trials import Trial, attempt
+from problems.spec.schema import Problem, SizeName
 from tests.problems.memory import held_bytes
 from tests.problems.wires import errors_of, programs
 

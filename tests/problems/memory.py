@@ -1,6 +1,6 @@
 """What a call of a problem holds on one rank, by the spec alone: no torch, no rank, no value drawn."""
 
-from problems.schema import ArgumentKind, Dims, Problem
+from problems.spec.schema import ArgumentKind, Dims, Problem
 
 _BYTES = {
     "bool": 1,

@@ -31,7 +31,7 @@ import traceback
 from pathlib import Path
 
 from problems import registry
-from problems.schema import SizeName
+from problems.spec.schema import SizeName
 from tests.evaluator.gpu_try import NO_MULTICAST, PR_SET_PDEATHSIG, Member, synchronize, wait_for, write_note
 
 GRACE_S = 20
@@ -146,8 +146,8 @@ def agrees(member, is_so):
 
 def tried(member, slug, size, *, key, options):
     """Calls on this rank until the seconds are over: by kind and program, and what was refused or raised."""
-    from problems import implementation
-    from problems.mutants import ORDERS
+    from problems.harness import implementation
+    from problems.harness.mutants import ORDERS
     from tests.problems.wires import programs
 
     kind = implementation.load(slug)
@@ -209,7 +209,7 @@ def kinds(problem, size, world_size, *, key, options):
 def call_of(member, problem, size, *, key, index, regime):
     import torch
 
-    from problems.values import Call
+    from problems.inputs.values import Call
 
     return Call(
         key=key,

@@ -17,12 +17,12 @@ from pathlib import Path
 from evaluator.hardware import profiles
 from evaluator.judging.floors import floor
 from problems import registry
-from problems.calibration import honest_programs, wrong_programs
-from problems.counters import Multiples, multiples
-from problems.implementation import load
-from problems.ranks import Ranks
-from problems.schema import Output, Problem, SizeName
-from problems.trials import Trial, attempt
+from problems.harness.calibration import honest_programs, wrong_programs
+from problems.harness.counters import Multiples, multiples
+from problems.harness.implementation import load
+from problems.harness.ranks import Ranks
+from problems.harness.trials import Trial, attempt
+from problems.spec.schema import Output, Problem, SizeName
 from tests.problems import wires
 
 TARGET = Path(__file__).parents[2] / "docs" / "problems.md"

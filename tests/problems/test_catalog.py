@@ -11,17 +11,21 @@ import pytest
 import torch
 
 from problems import registry
-from problems.groups import Group
-from problems.implementation import dtype_of, load
-from problems.mutants import generic, why_not_applicable
-from problems.schema import Argument, ArgumentKind, Cost, Output, Problem, Regime, SizeName
-from problems.values import Arguments, Call
+from problems.harness.implementation import load
+from problems.harness.mutants import generic, why_not_applicable
+from problems.inputs.groups import Group
+from problems.inputs.values import Arguments, Call
+from problems.outputs.checking import dtype_of
+from problems.spec.schema import Argument, ArgumentKind, Cost, Output, Problem, Regime, SizeName
+from tests.docs.test_docstrings import long_sentences
+from tests.docs.test_prose import long_parts
 from tests.problems import table
 from tests.problems.memory import held_bytes
 
-CARDS = Path(__file__).parent / "cards"
-NUMBER_OF_CARDS = 87
-"""Problems up to this number were published, with shapes at `base` and with inputs of their own."""
+CARDS: dict[str, dict[str, dict[str, list[int | None]]]] = json.loads(
+    (Path(__file__).parent / "cards.json").read_text(encoding="utf-8")
+)
+"""The problems that were published, with shapes at `base` by world size and name, and with inputs of their own."""
 TENSORS = (ArgumentKind.TENSOR, ArgumentKind.TENSORS, ArgumentKind.SPARSE)
 TESTED_WORLD_SIZES = (2, 4)
 MOST_DRAWN_BYTES = 4e9
@@ -63,14 +67,11 @@ def a_world_size(problem: Problem) -> int:
 
 @promise
 def base_has_the_shapes_of_the_card(problem: Problem) -> None:
-    if problem.number > NUMBER_OF_CARDS:
-        return
-    card = CARDS / f"{problem.slug}.json"
     symbols = {output.name: output.shape for output in problem.outputs}
     symbols |= {argument.name: argument.shape for argument in problem.arguments}
     symbols |= {argument.name: (argument.count, *argument.shape) for argument in problem.arguments if argument.count}
     symbols |= {output.name: output.shape for output in problem.outputs if output.is_list}
-    for world_size, shapes in json.loads(card.read_text()).items():
+    for world_size, shapes in CARDS.get(problem.slug, {}).items():
         call = make_call(problem, SizeName.BASE, world_size=int(world_size))
         assert {name: resolved(call, symbols[name]) for name in shapes} == shapes
 
@@ -220,8 +221,16 @@ def statement_describes_every_argument_and_output(problem: Problem) -> None:
 
 
 @promise
+def prose_is_short(problem: Problem) -> None:
+    folder = registry.folder(problem.slug)
+    assert long_parts(folder / "statement.md") == [], "at most 30 words a sentence, and 80 a paragraph"
+    for path in sorted(folder.glob("*.py")):
+        assert list(long_sentences(path)) == [], f"{path.name}: at most 40 words a sentence of a docstring"
+
+
+@promise
 def statement_says_how_inputs_differ_from_the_published_ones_where_there_are_any(problem: Problem) -> None:
-    if problem.number <= NUMBER_OF_CARDS:
+    if problem.slug in CARDS:
         assert len(table.deviation(problem)) > 20
     else:
         assert table.deviation(problem) == "", (
@@ -263,6 +272,10 @@ def every_tensor_argument_is_shown_to_matter(problem: Problem) -> None:
 @promise
 def every_narrow_program_belongs_to_a_regime(problem: Problem) -> None:
     assert set(load(problem.slug).narrow) <= {regime.name for regime in problem.regimes}
+
+
+def test_every_card_belongs_to_a_problem():
+    assert set(CARDS) <= {problem.slug for problem in registry.problems()}
 
 
 def test_document_holds_the_problems_and_nothing_else():

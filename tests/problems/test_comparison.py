@@ -5,10 +5,9 @@ from math import inf, nan
 import pytest
 import torch
 
-from problems import comparison, extremes
-from problems.comparison import compare_output, error_units
-from problems.narrow_floats import comparable
-from problems.schema import EXACT, Output, Placement, Scope, Tolerance
+from problems.outputs import comparison, extremes
+from problems.outputs.comparison import compare_output, error_units
+from problems.spec.schema import EXACT, Output, Placement, Scope, Tolerance
 
 
 def output(**tolerance) -> Output:
@@ -192,9 +191,9 @@ def test_the_furthest_grows_as_the_largest_of_many_errors_does():
 def test_exact_output_in_eight_bits_is_compared_by_value(dtype: torch.dtype):
     expected = torch.tensor([[1.0, -2.0, 0.3], [nan, 0.0, 5.0]])
     actual = expected.to(dtype)
-    assert compare_output(exact(), *comparable(exact(), actual, expected)).passed
+    assert compare_output(exact(), actual, expected).passed
     actual[1, 2] = torch.tensor(6.0).to(dtype)
-    found = compare_output(exact(), *comparable(exact(), actual, expected))
+    found = compare_output(exact(), actual, expected)
     assert (found.passed, found.wrong_elements, found.first_wrong) == (False, 1, (1, 2))
-    blocks = [units for _, units in error_units(exact(), *comparable(exact(), actual, expected))]
+    blocks = [units for _, units in error_units(exact(), actual, expected)]
     assert int((torch.cat(blocks) > 1).sum()) == 1

@@ -3,8 +3,8 @@
 import pytest
 
 from problems import registry
-from problems.counters import multiples
-from problems.schema import Problem, Reading
+from problems.harness.counters import multiples
+from problems.spec.schema import Problem, Reading
 from tests.problems.conftest import Pools
 
 WORLD_SIZES = (2, 4)

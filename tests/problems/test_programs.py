@@ -5,10 +5,10 @@ import hashlib
 import pytest
 
 from problems import registry
-from problems.calibration import honest_programs, wrong_programs
-from problems.implementation import load
-from problems.ranks import Ranks
-from problems.trials import Outcome, Trial, attempt
+from problems.harness.calibration import honest_programs, wrong_programs
+from problems.harness.implementation import load
+from problems.harness.ranks import Ranks
+from problems.harness.trials import Outcome, Trial, attempt
 from tests.problems.conftest import Pools
 
 WORLD_SIZES = (2, 4)

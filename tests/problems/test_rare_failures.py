@@ -6,8 +6,8 @@ import time
 import pytest
 
 from problems import registry
-from problems.ranks import Ranks
-from problems.schema import Problem, SizeName
+from problems.harness.ranks import Ranks
+from problems.spec.schema import Problem, SizeName
 from tests.problems.conftest import Pools
 from tests.problems.honest_margins import Margin, margins
 from tests.problems.memory import held_bytes

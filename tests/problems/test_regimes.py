@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from problems import registry
-from problems.calibration import honest_programs, narrow_programs
-from problems.implementation import load
-from problems.modules import Module
-from problems.ranks import RankFailure, Ranks
-from problems.schema import Problem, Regime, SizeName
-from problems.trials import Outcome, Trial, attempt
+from problems.harness.calibration import honest_programs, narrow_programs
+from problems.harness.implementation import load
+from problems.harness.ranks import RankFailure, Ranks
+from problems.harness.trials import Outcome, Trial, attempt
+from problems.inputs.modules import Module
+from problems.spec.schema import Problem, Regime, SizeName
 from tests.problems.conftest import Pools
 from tests.problems.test_catalog import _equal, a_world_size, make_call
 

@@ -1,5 +1,7 @@
 """Finding problems, their revisions, and the promise that metadata needs no torch."""
 
+import ast
+import json
 import shutil
 import subprocess
 import sys
@@ -9,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from problems import registry
-from problems.judged_data import judged_data
-from problems.schema import Size, SizeName, fixed
-from problems.taxonomy import BLOCK_GROUPS, Block, Domain
+from problems.spec.judged_data import judged_data
+from problems.spec.schema import Size, SizeName, fixed
+from problems.spec.taxonomy import BLOCK_GROUPS, Block, Domain
+from tests import tiers
 
 
 @pytest.fixture
@@ -79,12 +82,58 @@ def test_revision_changes_with_every_file_that_decides(copied_catalog: Path, nam
     assert registry.revision("gemm_allreduce") == other
 
 
-def test_shared_generator_code_changes_every_revision(copied_catalog: Path):
-    before = {problem.slug: registry.revision(problem.slug) for problem in registry.problems()}
-    with (copied_catalog.parent / "values.py").open("a") as file:
-        file.write("\n")
-    _forget()
-    assert all(registry.revision(slug) != revision for slug, revision in before.items())
+_LOADED = """
+import importlib, json, sys
+from pathlib import Path
+from problems import registry
+
+found = {}
+for problem in registry.problems():
+    for name in [name for name in sys.modules if name.startswith("problems.")]:
+        del sys.modules[name]
+    for name in ("inputs", "reference", "oracle"):
+        importlib.import_module(f"{registry.package(problem.slug)}.{name}")
+    importlib.import_module("problems.outputs.comparison")
+    modules = [Path(module.__file__) for name, module in sys.modules.items() if name.startswith("problems.")]
+    found[problem.slug] = [path.relative_to(registry.CATALOG.parent).as_posix() for path in modules]
+print(json.dumps(found))
+"""
+"""Prints which files Python really loads for inputs, reference, oracle and comparison of each problem."""
+
+
+def test_byte_changed_in_a_shared_module_changes_the_revisions_that_use_it_and_no_other(
+    copied_catalog: Path, monkeypatch: pytest.MonkeyPatch
+):
+    printed = subprocess.run([sys.executable, "-c", _LOADED], capture_output=True, text=True, check=True).stdout
+    loaded = {slug: set(paths) for slug, paths in json.loads(printed).items()}
+    data = {problem.slug: judged_data(problem) for problem in registry.problems()}  # no module changes it: said once
+    monkeypatch.setattr(registry, "judged_data", lambda problem: data[problem.slug])
+    before = {slug: registry.revision(slug) for slug in loaded}
+    root = copied_catalog.parent
+    shared = [path for room in ("inputs", "outputs", "families") for path in (root / room).glob("[!_]*.py")]
+    assert len(shared) > 20
+    for path in shared:
+        text = path.read_bytes()
+        path.write_bytes(text + b"\n")
+        registry.revision.cache_clear()
+        changed = {slug for slug in loaded if registry.revision(slug) != before[slug]}
+        name = path.relative_to(root).as_posix()
+        assert changed == {slug for slug, paths in loaded.items() if name in paths}, name
+        path.write_bytes(text)
+
+
+def test_tiers_of_tests_follow_a_problem_to_every_file_of_its_revision():
+    matrix = [tiers.ROOT / "tests" / path for path in tiers.MATRIX]
+    for problem in registry.problems():
+        followed = tiers._imports([*matrix, *registry.folder(problem.slug).glob("*.py")])  # noqa: SLF001
+        assert set(registry.judged_files(problem.slug)) <= followed
+
+
+def test_rooms_hold_no_code_of_their_own():
+    """What a package's __init__.py did would count in no revision."""
+    for path in registry.CATALOG.parent.rglob("__init__.py"):
+        (only,) = ast.parse(path.read_text(encoding="utf-8")).body
+        assert isinstance(only, ast.Expr), path
 
 
 def test_how_a_spec_is_written_statement_and_variants_leave_the_revision(copied_catalog: Path):

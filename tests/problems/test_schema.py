@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from problems import registry
-from problems.groups import contiguous, strided, world
-from problems.schema import Cost, SizeName, Tolerance
+from problems.inputs.groups import contiguous, strided, world
+from problems.spec.schema import Cost, SizeName, Tolerance
 
 PROBLEM = registry.get("allreduce")
 

@@ -3,7 +3,7 @@ payload."""
 
 import pytest
 
-from problems.ranks import RankFailure, Ranks
+from problems.harness.ranks import RankFailure, Ranks
 from tests.problems import wiretap_tasks as tasks
 from tests.problems.conftest import Pools
 

@@ -10,7 +10,8 @@
 dimensions, and the bytes of every rank's inputs in two calls on 2 and 4 ranks. At `tiny` they include the expected
 outputs. `compare` lists the problems whose digests differ from the noted ones. They have to be measured again; it exits
 1 if there is any. `stamp` also writes the new revision wherever the old one stands in the recorded measurements of all
-others. Recorded passes did not meet regimes that are newer than the noted revision: it prints them, for decision 0061.
+others. Recorded passes did not meet regimes that are newer than the noted revision: it prints them, for the list in
+problems/data/entries/README.md (decision 0061).
 """
 
 import argparse
@@ -24,10 +25,10 @@ from pathlib import Path
 import torch
 
 from problems import registry
-from problems.implementation import load
-from problems.judged_data import judged_data
-from problems.schema import Problem, SizeName
-from problems.values import Call
+from problems.harness.implementation import load
+from problems.inputs.values import Call
+from problems.spec.judged_data import judged_data
+from problems.spec.schema import Problem, SizeName
 from tests.problems.memory import held_bytes
 
 RECORDED = ("baselines/h200x2-nomc.json", "baselines/h200x4-nomc.json", "entries/judgements_2026-11-21.json")
@@ -89,13 +90,13 @@ def stamp(old: str, new: str) -> list[Path]:
     """Write one revision in place of another in the recorded measurements; returns the files that had it."""
     stamped = []
     for name in RECORDED:
-        path = registry.CATALOG.parent / name
+        path = registry.DATA / name
         text = path.read_text(encoding="utf-8")
         if old in text:
             path.write_text(text.replace(old, new), encoding="utf-8")
             stamped.append(path)
     for pattern in COMPRESSED:
-        for path in registry.CATALOG.parent.glob(pattern):
+        for path in registry.DATA.glob(pattern):
             is_gzip = path.suffix == ".gz"
             text = (gzip if is_gzip else lzma).decompress(path.read_bytes())
             if old.encode() in text:

@@ -25,12 +25,12 @@ from typing import Any
 import torch
 
 from problems import registry
-from problems.calibration import honest_programs
-from problems.implementation import load
-from problems.mutants import ORDERS, adds
-from problems.ranks import RankFailure, Ranks
-from problems.schema import Output, Problem, Regime, SizeName
-from problems.trials import Outcome, Trial, attempt
+from problems.harness.calibration import honest_programs
+from problems.harness.implementation import load
+from problems.harness.mutants import ORDERS, adds
+from problems.harness.ranks import RankFailure, Ranks
+from problems.harness.trials import Outcome, Trial, attempt
+from problems.spec.schema import Output, Problem, Regime, SizeName
 
 RECORD = Path(__file__).parent / "wires.json"
 WIRE = "wire:ten_bit_wire"

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from problems.wiretap import Tap, tapped
+from problems.harness.wiretap import Tap, tapped
 
 
 def _exchange() -> dict[str, list[float]]:

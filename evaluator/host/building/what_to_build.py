@@ -8,7 +8,7 @@ from evaluator.contract import Backend, EvaluationRequest
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building import disassembly
-from evaluator.host.building.stand_ins import StandIn, stand_ins
+from evaluator.host.building.placeholders import Placeholder, placeholders
 from evaluator.host.building.toolchain import has_toolchain, own_digest, toolchain, triton_version
 from problems import registry
 
@@ -44,7 +44,7 @@ def key(request: EvaluationRequest, profile: Profile) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def kernel_arguments(request: EvaluationRequest, profile: Profile) -> list[tuple[str, list[StandIn]]]:
+def kernel_arguments(request: EvaluationRequest, profile: Profile) -> list[tuple[str, list[Placeholder]]]:
     """The arguments that Triton kernels are compiled for, at every size to be judged; shapes without values."""
     if not _wants_triton(request):
         return []
@@ -52,7 +52,7 @@ def kernel_arguments(request: EvaluationRequest, profile: Profile) -> list[tuple
     # Sizes of every mode, so that a later ranked evaluation needs no other build.
     sizes = request.sizes or dict.fromkeys(size for names in profile.sizes.values() for size in names)
     found = (
-        (size, stand_ins(problem, size, world_size=profile.world_size, dtype=request.input_dtype)) for size in sizes
+        (size, placeholders(problem, size, world_size=profile.world_size, dtype=request.input_dtype)) for size in sizes
     )
     return [(size, arguments) for size, arguments in found if arguments is not None]
 

@@ -12,7 +12,7 @@ from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.judging.checks import Check
 from problems import registry
-from problems.schema import Problem, Regime
+from problems.spec.schema import Problem, Regime
 
 
 @dataclass(frozen=True, kw_only=True)

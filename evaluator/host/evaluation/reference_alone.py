@@ -12,7 +12,7 @@ from evaluator.host.evaluation.trouble import without_the_submission
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.references import ReferenceClock
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
-from problems.schema import SizeName
+from problems.spec.schema import SizeName
 
 _FIRST, _FIRST_S, _SETTLING, _CALLS = 8, 0.2, 3, 8
 """How often the reference is called at a size before the submission is revealed. There are at most so many first calls,

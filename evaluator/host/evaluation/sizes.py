@@ -10,7 +10,7 @@ from evaluator.host.evaluation.trouble import TroubleWatch
 from evaluator.host.measure.group_setup import GroupSetup
 from evaluator.host.measure.size_run import SizeOutcome, SizeRun
 from evaluator.judging.checks import Check
-from problems.schema import Regime, SizeName
+from problems.spec.schema import Regime, SizeName
 
 
 @dataclass(frozen=True, kw_only=True)

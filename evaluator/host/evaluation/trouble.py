@@ -14,7 +14,7 @@ from evaluator.host.measure.evidence import Ended, in_words
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.worker_group import WorkerGroup
-from problems.schema import Regime
+from problems.spec.schema import Regime
 
 
 class JudgeOutOfMemory(OutOfDeviceMemory):

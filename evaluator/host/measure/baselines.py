@@ -1,4 +1,4 @@
-"""Measures the references alone: the data of `problems/baselines/<profile>.json`."""
+"""Measures the references alone: the data of `problems/data/baselines/<profile>.json`."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ from evaluator.judging import statistics
 from evaluator.judging.floors import floor
 from evaluator.judging.timing import net_us
 from problems import registry
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 _STEADY_CALLS, _STEADY_S = 20, 0.2
 _SERIES_S = 0.4

@@ -17,7 +17,7 @@ from evaluator.host.measure.wrong_outputs import WhyWrong, wrong_values
 from evaluator.host.ranks.oracle_group import Comparison, Draw
 from evaluator.judging.checks import Check
 from evaluator.oracle.messages import Reader
-from problems.schema import Regime
+from problems.spec.schema import Regime
 
 
 class Caller:

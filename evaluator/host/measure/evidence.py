@@ -15,7 +15,7 @@ from evaluator.contract import (
 )
 from evaluator.host.measure import gpu_memory
 from evaluator.host.ranks.oracle_group import PreparedInputs, RankCheck
-from problems.schema import Regime
+from problems.spec.schema import Regime
 
 
 class Ended(Exception):

@@ -11,7 +11,7 @@ from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
-from problems.schema import Problem, Regime
+from problems.spec.schema import Problem, Regime
 
 Stages = Callable[[Stage, str, float | None], AbstractContextManager[None]]
 """Enters a stage of the evaluation: which stage, a description, and the fraction done."""

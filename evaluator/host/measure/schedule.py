@@ -10,7 +10,7 @@ from evaluator.contract import CallKind
 from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
-from problems.schema import Regime
+from problems.spec.schema import Regime
 
 _PLANNED_BLOCKS = 12
 """The number of blocks in one secret plan; a longer series draws further plans."""

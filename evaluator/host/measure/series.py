@@ -14,7 +14,7 @@ from evaluator.host.measure.references import ReferenceClock, SteadySpeed
 from evaluator.host.measure.schedule import Legs
 from evaluator.host.ranks.reference_group import ReferenceTime
 from evaluator.judging.floors import floor
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 _ELEMENT_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
 

@@ -13,7 +13,7 @@ from evaluator.host.measure.schedule import Legs, TimedCall, full_checks, legs, 
 from evaluator.host.measure.series import Series
 from evaluator.judging import timing
 from evaluator.judging.checks import Check
-from problems.schema import Regime
+from problems.spec.schema import Regime
 
 _LEAST_BLOCKS = 3
 """The least blocks of a series whose budget is spent: fewer in a second group would show no difference."""

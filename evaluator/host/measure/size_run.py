@@ -30,7 +30,7 @@ from evaluator.host.measure.schedule import check_calls
 from evaluator.host.measure.series import Series, element_bytes, floor_us
 from evaluator.host.measure.series_run import SeriesRun
 from evaluator.host.sandbox import cpu_sets
-from problems.schema import Regime
+from problems.spec.schema import Regime
 
 _OPENING_CALLS = 3
 """Calls before the first leg. The first does one-time work; the third shows whether the program queues all work."""

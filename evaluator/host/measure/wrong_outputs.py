@@ -10,7 +10,7 @@ from evaluator.host.measure.call_outputs import CallOutputs, Taken
 from evaluator.host.measure.evidence import in_words
 from evaluator.host.measure.exchange import KEY_BYTES, Exchanges
 from evaluator.host.ranks.oracle_group import Draw, RankCheck
-from problems.schema import Regime
+from problems.spec.schema import Regime
 
 _KINDS = {
     CallKind.SKEWED: " (ranks started at different times)",

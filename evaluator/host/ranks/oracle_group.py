@@ -11,7 +11,7 @@ from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.ranks.trusted_line import TrustedLine
 from evaluator.oracle import messages
 from evaluator.oracle.messages import Reader
-from problems.schema import Regime
+from problems.spec.schema import Regime
 
 NOTHING_MAPPED = -1
 """The number of a rank's areas before it has any."""

@@ -34,7 +34,7 @@ BATCH = 50
 """Attempts stored in one transaction: an interrupted upload leaves a whole number of these batches."""
 
 MAX_ATTEMPTS = 100_000
-"""Attempts of one run: 87 problems with the largest k. A run's page and figures are worked out from all of them."""
+"""Attempts of one run: all problems with the largest k. A run's page and figures are worked out from all of them."""
 
 _Fault = tuple[Verdict, str]
 

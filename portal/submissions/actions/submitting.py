@@ -33,7 +33,7 @@ from portal.submissions.priorities import REJUDGE_PRIORITY
 from portal.submissions.turns import first_turn
 from portal.submissions.waiting import waiting_of
 from problems import registry
-from problems.schema import Problem
+from problems.spec.schema import Problem
 
 logger = logging.getLogger(__name__)
 

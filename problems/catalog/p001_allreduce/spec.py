@@ -1,20 +1,8 @@
 """All-reduce (sum) of one matrix, described."""
 
-from problems.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
-from problems.schema import (
-    Argument,
-    Cost,
-    Dims,
-    Hop,
-    Output,
-    Placement,
-    Problem,
-    Size,
-    SizeName,
-    Tolerance,
-    fixed,
-)
-from problems.taxonomy import Block, Communication, Domain, Stage
+from problems.spec.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
+from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
+from problems.spec.taxonomy import Block, Communication, Domain, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

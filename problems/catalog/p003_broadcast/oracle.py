@@ -1,9 +1,9 @@
-"""What each rank owes: a copy, bit by bit."""
+"""The expected outputs: a copy, bit by bit."""
 
 from torch import Tensor
 
 from problems.catalog.p003_broadcast.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

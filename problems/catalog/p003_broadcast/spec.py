@@ -1,7 +1,7 @@
 """Broadcast of one matrix from a source rank, described."""
 
-from problems.regimes import ALL_DTYPES, COPIED_VALUES
-from problems.schema import (
+from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.schema import (
     EXACT,
     Argument,
     ArgumentKind,
@@ -15,7 +15,7 @@ from problems.schema import (
     SizeName,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

@@ -2,8 +2,8 @@
 
 import torch
 
-from problems.regime_values import in_regime, owner
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import in_regime, owner
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

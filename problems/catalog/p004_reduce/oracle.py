@@ -1,12 +1,12 @@
-"""What the destination owes, in float64."""
+"""The expected output of the destination, in float64."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p004_reduce.inputs import make_inputs
 from problems.catalog.p004_reduce.spec import PROBLEM
-from problems.comparison import Comparison, compare_output
-from problems.values import Call
+from problems.inputs.values import Call
+from problems.outputs.comparison import Comparison, compare_output
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
@@ -24,5 +24,5 @@ def compare(call: Call, actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]
     """The destination's sum by the tolerance; the other ranks are right with any values."""
     is_destination = call.rank == make_inputs(call)["dst"]
     judged = actual[0] if is_destination else torch.zeros_like(expected[0])
-    owed = expected[0] if is_destination else torch.zeros_like(expected[0])
-    return (compare_output(PROBLEM.outputs_in(call.regime)[0], judged, owed),)
+    wanted = expected[0] if is_destination else torch.zeros_like(expected[0])
+    return (compare_output(PROBLEM.outputs_in(call.regime)[0], judged, wanted),)

@@ -1,7 +1,7 @@
 """Reduce (sum) of one matrix to a destination rank, described."""
 
-from problems.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
-from problems.schema import (
+from problems.spec.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -15,7 +15,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

@@ -1,8 +1,20 @@
 """Scatter of stacked matrices from a source rank, described."""
 
-from problems.regimes import ALL_DTYPES, COPIED_VALUES
-from problems.schema import EXACT, Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
-from problems.taxonomy import Block, Communication, Domain, Stage
+from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.spec.taxonomy import Block, Communication, Domain, Stage
 
 _VOCABULARY = 128_256
 """Rows of the embedding of Llama 3.1 (its published configuration)."""

@@ -1,8 +1,20 @@
 """Gather of matrices to a destination rank, described."""
 
-from problems.regimes import ALL_DTYPES, COPIED_VALUES
-from problems.schema import EXACT, Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
-from problems.taxonomy import Block, Communication, Domain, Stage
+from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.schema import (
+    EXACT,
+    Argument,
+    ArgumentKind,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Size,
+    SizeName,
+)
+from problems.spec.taxonomy import Block, Communication, Domain, Stage
 
 _LLAMA_70B_LAYER_ROWS = 104_448
 """Weights of one Llama 3.1 70B layer in rows of 8192: 2 x 8192 (query, output) + 2 x 1024 (key, value) + 3 x 28672."""

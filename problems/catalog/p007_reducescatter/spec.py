@@ -1,8 +1,8 @@
 """Reduce-scatter (sum) along rows, described."""
 
-from problems.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
-from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
-from problems.taxonomy import Block, Communication, Domain, Stage
+from problems.spec.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
+from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Stage
 
 _LLAMA_8B_LAYER_ROWS = 53_248
 """Weights of one Llama 3.1 8B layer in rows of 4096: 2 x 4096 (query, output) + 2 x 1024 (key, value) + 3 x 14336."""

@@ -1,8 +1,8 @@
 """All-to-all of stacked matrices, described."""
 
-from problems.regimes import ALL_DTYPES, COPIED_VALUES
-from problems.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
-from problems.taxonomy import Block, Communication, Domain, Stage
+from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
+from problems.spec.taxonomy import Block, Communication, Domain, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

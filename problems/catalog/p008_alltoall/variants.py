@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.rank_parts import all_gathered, exchange
+from problems.families.rank_parts import all_gathered, exchange
 
 
 def point_to_point(tensor: Tensor) -> Tensor:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from problems.regimes import SUMMED_VALUES, exact_sums, of_tensor
-from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.regimes import SUMMED_VALUES, exact_sums, of_tensor
+from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from problems.copied_values import copied
-from problems.regime_values import owner
-from problems.values import Arguments, Call
+from problems.inputs.copied_values import copied
+from problems.inputs.regime_values import owner
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

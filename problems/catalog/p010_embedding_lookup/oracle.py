@@ -1,10 +1,10 @@
-"""What each rank owes: copies, bit by bit."""
+"""The expected outputs: copies, bit by bit."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p010_embedding_lookup.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -1,7 +1,7 @@
 """Row-sharded embedding lookup, described."""
 
-from problems.regimes import COPIED_VALUES
-from problems.schema import (
+from problems.spec.regimes import COPIED_VALUES
+from problems.spec.schema import (
     EXACT,
     Argument,
     Cost,
@@ -16,7 +16,7 @@ from problems.schema import (
     SizeName,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 LARGEST_TABLE = 40_000_000
 """Rows of the largest tables of the MLPerf DLRM-DCNv2 benchmark, whose embedding dimension is 128."""

@@ -1,8 +1,8 @@
 """Arguments of one rank for one call."""
 
-from problems.copied_values import copied
-from problems.regime_values import columns_picked, magnitude, picks, unless_zero
-from problems.values import Arguments, Call
+from problems.inputs.copied_values import copied
+from problems.inputs.regime_values import columns_picked, magnitude, picks, unless_zero
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

@@ -1,10 +1,10 @@
-"""What each rank owes, in float64."""
+"""The expected outputs, in float64."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p012_allgather_gemm.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

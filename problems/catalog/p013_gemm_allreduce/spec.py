@@ -1,9 +1,9 @@
 """GEMM + all-reduce, described."""
 
-from problems.regimes import exact_sums, of_product
-from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.spec.regimes import exact_sums, of_product
+from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 HIDDEN = 8192
 INTERMEDIATE = 28672

@@ -1,8 +1,8 @@
 """Column-split GEMM + all-gather of the columns, described."""
 
-from problems.regimes import exact_products, of_product
-from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.regimes import exact_products, of_product
+from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 VOCABULARY = 128_256
 HIDDEN = 4096

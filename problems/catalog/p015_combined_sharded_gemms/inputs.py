@@ -1,8 +1,8 @@
 """Arguments of one rank for one call."""
 
-from problems.copying import copies, odd_values, picking
-from problems.regime_values import LARGEST, SMALLEST, in_regime, unless_zero
-from problems.values import Arguments, Call
+from problems.inputs.copying import copies, odd_values, picking
+from problems.inputs.regime_values import LARGEST, SMALLEST, in_regime, unless_zero
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

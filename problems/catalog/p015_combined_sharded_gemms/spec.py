@@ -1,7 +1,7 @@
 """All-gather, two-layer SiLU MLP, reduce-scatter, described."""
 
-from problems.regimes import SUMMED_VALUES, copied_values, of_tensor, zero_on_one_rank
-from problems.schema import (
+from problems.spec.regimes import SUMMED_VALUES, copied_values, of_tensor, zero_on_one_rank
+from problems.spec.schema import (
     Argument,
     Cost,
     Dims,
@@ -16,7 +16,7 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def dims(world_size: int, *, rows: int, hidden: int, inner: int) -> Dims:

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional
 
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def _own_rows(x_local: Tensor) -> Tensor:

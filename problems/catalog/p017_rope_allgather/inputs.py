@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import in_regime
+from problems.inputs.values import Arguments, Call
 
 THETA = 500_000.0
 """Base of the rotary frequencies, as in Llama 3."""

@@ -1,7 +1,7 @@
 """Rotary embedding + sequence all-gather of Q and K, described."""
 
-from problems.regimes import SPECIAL_VALUES, SUMMED_VALUES, of_tensor
-from problems.schema import (
+from problems.spec.regimes import SPECIAL_VALUES, SUMMED_VALUES, of_tensor
+from problems.spec.schema import (
     EXACT,
     Argument,
     Cost,
@@ -15,8 +15,8 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 LARGEST_WORLD_SIZE = 8
 

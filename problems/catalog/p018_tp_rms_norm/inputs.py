@@ -2,8 +2,8 @@
 
 import torch
 
-from problems.regime_values import in_regime, magnitude
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import in_regime, magnitude
+from problems.inputs.values import Arguments, Call
 
 EPSILON = 1e-5
 
@@ -12,7 +12,7 @@ def make_inputs(call: Call) -> Arguments:
     """`local_hidden_states` (M, N), `local_weight` (N,), `variance_epsilon`.
 
     Rows differ in scale from far below sqrt(EPSILON) to far above, so that both the statistics and the epsilon are
-    seen; each rank scales every row by a factor of its own, so that its local statistics are not the global ones.
+    seen. Each rank scales every row by a factor of its own, so that its local statistics are not the global ones.
     """
     row = call.uniform("row_scale", ("M", 1), low=-11, high=3, dtype=torch.float32, shared=True)
     own = call.uniform("own_scale", ("M", 1), low=-2, high=2, dtype=torch.float32)

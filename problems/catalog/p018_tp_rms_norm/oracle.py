@@ -1,10 +1,10 @@
-"""What each rank owes, in float64, without the intermediate rounding of the original."""
+"""The expected outputs, in float64, without the intermediate rounding of the original."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p018_tp_rms_norm.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def _normalise(hidden: Tensor, weight: Tensor, variance: Tensor, epsilon: float) -> Tensor:

@@ -1,10 +1,10 @@
-"""What each rank owes: codes by correctly rounded division, scales in float64."""
+"""The expected outputs: codes by correctly rounded division, scales in float64."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p019_blocked_fp8_quantize.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -1,10 +1,10 @@
-"""What each rank owes: one rounding of an exact product, or none."""
+"""The expected outputs: one rounding of an exact product, or none."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p020_blocked_fp8_dequantize.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -2,15 +2,8 @@
 
 from dataclasses import replace
 
-from problems.regimes import (
-    HUGE_VALUES,
-    ONE_RANK_HAS_VALUES,
-    SPECIAL_VALUES,
-    TINY_VALUES,
-    ZERO_VALUES,
-    of_tensor,
-)
-from problems.schema import (
+from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, SPECIAL_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.spec.schema import (
     EXACT,
     Argument,
     ArgumentKind,
@@ -24,7 +17,7 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def _dims(world_size: int, *, rows: int, width: int) -> Dims:

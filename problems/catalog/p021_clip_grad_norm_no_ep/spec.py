@@ -1,8 +1,8 @@
 """Gradient-norm clipping over sharded gradients, described."""
 
-from problems import clipping_spec
-from problems.regimes import SUMMED_VALUES
-from problems.schema import (
+from problems.families import clipping_spec
+from problems.spec.regimes import SUMMED_VALUES
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -17,7 +17,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 LLAMA_8B = 8_030_261_248
 """Parameters of Llama 3.1 8B."""

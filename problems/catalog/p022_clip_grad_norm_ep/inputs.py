@@ -6,9 +6,9 @@ from math import gamma, pi, sqrt
 import torch
 from torch import Tensor
 
-from problems.groups import contiguous, strided, world
-from problems.regime_values import in_regime, magnitude
-from problems.values import Arguments, Call
+from problems.inputs.groups import contiguous, strided, world
+from problems.inputs.regime_values import in_regime, magnitude
+from problems.inputs.values import Arguments, Call
 
 MOMENTS = {1.0: sqrt(2 / pi), 2.0: 1.0, 2.5: 2**1.25 * gamma(1.75) / sqrt(pi), 3.0: 2 * sqrt(2 / pi)}
 """The mean of |x|^p for standard normal x, by p."""

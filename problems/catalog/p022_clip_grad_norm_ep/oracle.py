@@ -1,4 +1,4 @@
-"""What each rank owes, in float64."""
+"""The expected outputs, in float64."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p022_clip_grad_norm_ep.inputs import gradients, limit, norm_type
-from problems.values import Call
+from problems.inputs.values import Call
 
 _ELEMENTS = 1 << 22
 """Elements taken at a time: their float64 copy stays in a GPU's cache."""

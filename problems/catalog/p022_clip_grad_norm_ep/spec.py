@@ -1,8 +1,8 @@
 """Gradient-norm clipping with expert-parallel parameters, described."""
 
-from problems import clipping_spec
-from problems.regimes import SUMMED_VALUES
-from problems.schema import (
+from problems.families import clipping_spec
+from problems.spec.regimes import SUMMED_VALUES
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -16,7 +16,7 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 MIXTRAL_EXPERTS_LAYER = 8 * 3 * 4096 * 14336
 """Parameters of the 8 experts of one layer of Mixtral 8x7B (hidden size 4096, MLP 14336, three matrices)."""

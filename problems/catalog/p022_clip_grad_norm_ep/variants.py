@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p022_clip_grad_norm_ep.reference import solution
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def _squares(gradients: list[Tensor], divisor: float = 1.0) -> Tensor:

@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from problems.regime_values import owner
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import owner
+from problems.inputs.values import Arguments, Call
 
 LEAST = 0.4
 """Tokens of the least busy rank (the one without any left aside) as a share of the busiest rank's."""

@@ -1,9 +1,9 @@
-"""What each rank owes, in float64."""
+"""The expected outputs, in float64."""
 
 from torch import Tensor
 
 from problems.catalog.p023_grad_acc_loss.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -1,6 +1,6 @@
 """Token-weighted global loss, forward and backward scalars, described."""
 
-from problems.schema import (
+from problems.spec.schema import (
     Argument,
     Cost,
     Dims,
@@ -14,7 +14,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p023_grad_acc_loss.reference import solution
-from problems.rank_parts import added_backwards, all_gathered
+from problems.families.rank_parts import added_backwards, all_gathered
 
 Scalars = tuple[Tensor, Tensor, Tensor]
 

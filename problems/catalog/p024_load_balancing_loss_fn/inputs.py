@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from problems.regime_values import owner
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import owner
+from problems.inputs.values import Arguments, Call
 
 MARGIN = 0.3
 """How far the logits of chosen experts lie above the others: wider than rounding, so that no choice is a tie."""

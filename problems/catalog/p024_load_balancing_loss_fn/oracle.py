@@ -1,10 +1,10 @@
-"""What each rank owes, in float64."""
+"""The expected outputs, in float64."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p024_load_balancing_loss_fn.inputs import counted_rows, routed
-from problems.values import Call
+from problems.inputs.values import Call
 
 _ROWS = 1 << 18
 """Rows taken at a time, to keep float64 copies small."""

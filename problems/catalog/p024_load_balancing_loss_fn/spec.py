@@ -1,6 +1,6 @@
 """MoE router load-balancing loss, averaged over ranks, described."""
 
-from problems.schema import (
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -15,7 +15,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

@@ -4,9 +4,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.attention_programs import softmax_from_zero
 from problems.catalog.p024_load_balancing_loss_fn.reference import solution
-from problems.rank_parts import all_gathered
+from problems.families.attention_programs import softmax_from_zero
+from problems.families.rank_parts import all_gathered
 
 Logits = Tensor | tuple[Tensor, ...]
 Mask = Tensor | None

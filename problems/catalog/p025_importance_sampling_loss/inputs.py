@@ -5,8 +5,8 @@ from math import log
 import torch
 from torch import Tensor
 
-from problems.regime_values import owner
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import owner
+from problems.inputs.values import Arguments, Call
 
 IGNORE = -100
 DRIFT = 0.5

@@ -1,10 +1,10 @@
-"""What each rank owes, in float64 and without rounding in between."""
+"""The expected outputs, in float64 and without rounding in between."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p025_importance_sampling_loss.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 _ROWS = 1024
 """Tokens taken at a time: their logits in float64 are a gigabyte at most, and fill whole tiles of a matrix product."""

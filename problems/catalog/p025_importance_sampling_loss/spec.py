@@ -1,6 +1,6 @@
 """Importance-sampling policy-gradient loss with LM head, described."""
 
-from problems.schema import (
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -16,7 +16,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _COUNTED_SHARE = 0.7
 """Of the tokens: 45 to 95 in a hundred, evenly spread over the ranks."""

@@ -1,10 +1,10 @@
-"""What each rank owes: integers."""
+"""The expected outputs: integers."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p026_moe_token_preprocess.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -1,6 +1,6 @@
 """MoE dispatch bookkeeping (token counts per rank and expert), described."""
 
-from problems.schema import (
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -15,8 +15,8 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 
 def _dims(world_size: int, *, experts: int, topk: int, tokens: int) -> Dims:

@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p026_moe_token_preprocess.reference import solution
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 Counts = tuple[Tensor, Tensor, Tensor, Tensor]
 

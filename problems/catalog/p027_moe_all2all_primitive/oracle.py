@@ -1,10 +1,10 @@
-"""What each rank owes: copies, bit by bit."""
+"""The expected outputs: copies, bit by bit."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p027_moe_all2all_primitive.inputs import make_inputs, row_counts
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

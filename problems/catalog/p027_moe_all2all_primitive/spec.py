@@ -1,7 +1,7 @@
 """Variable all-to-all of token rows, described."""
 
-from problems.regimes import COPIED_VALUES
-from problems.schema import (
+from problems.spec.regimes import COPIED_VALUES
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -18,7 +18,7 @@ from problems.schema import (
     SizeName,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from problems.copied_values import copied
-from problems.expert_routing import Routing, draw
-from problems.values import Arguments, Call
+from problems.families.expert_routing import Routing, draw
+from problems.inputs.copied_values import copied
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

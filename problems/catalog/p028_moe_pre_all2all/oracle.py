@@ -1,11 +1,11 @@
-"""What each rank owes: copies and integers."""
+"""The expected outputs: copies and integers."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p028_moe_pre_all2all.inputs import hidden_states
-from problems.expert_routing import draw, draw_counts
-from problems.values import Call
+from problems.families.expert_routing import draw, draw_counts
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
@@ -13,7 +13,7 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     counts, local = draw_counts(call), call.dims["E_local"]
     ranks = [call.at_rank(rank) for rank in range(call.world_size)]
     maps = [draw(rank, counts).map for rank in ranks]
-    # (E/W, W, M): what is true is listed in the order in which the rows are owed.
+    # (E/W, W, M): what is true is listed in the order in which the rows are expected.
     chose_own = torch.stack([chosen[call.rank * local : (call.rank + 1) * local] for chosen in maps], dim=1)
     _, source, token = chose_own.nonzero(as_tuple=True)
     rows = torch.stack([hidden_states(rank) for rank in ranks])[source, token]

@@ -1,7 +1,7 @@
 """MoE dispatch (permute by expert, all-to-all, regroup by local expert), described."""
 
-from problems.regimes import COPIED_VALUES
-from problems.schema import (
+from problems.spec.regimes import COPIED_VALUES
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -17,8 +17,8 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 
 def _size(*, tokens: int, width: int, experts: int, topk: int, system: str) -> Size:

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p028_moe_pre_all2all.reference import solution
-from problems.rank_parts import exchange
+from problems.families.rank_parts import exchange
 
 Dispatched = tuple[Tensor, Tensor, Tensor, torch.Size]
 

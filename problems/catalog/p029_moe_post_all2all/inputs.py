@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from problems.expert_routing import draw, draw_counts
-from problems.regime_values import LARGEST, SMALLEST, in_regime
-from problems.values import Arguments, Call
+from problems.families.expert_routing import draw, draw_counts
+from problems.inputs.regime_values import LARGEST, SMALLEST, in_regime
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

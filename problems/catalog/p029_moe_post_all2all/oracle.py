@@ -1,11 +1,11 @@
-"""What each rank owes, in float64."""
+"""The expected outputs, in float64."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p029_moe_post_all2all.inputs import expert_outputs, routing_weights
-from problems.expert_routing import draw, draw_counts
-from problems.values import Call
+from problems.families.expert_routing import draw, draw_counts
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -1,7 +1,7 @@
 """MoE combine (regroup by source, all-to-all, weighted unpermute), described."""
 
-from problems.regimes import SUMMED_VALUES, of_tensor
-from problems.schema import (
+from problems.spec.regimes import SUMMED_VALUES, of_tensor
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -18,8 +18,8 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 
 def _size(*, tokens: int, width: int, experts: int, topk: int, system: str) -> Size:

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p029_moe_post_all2all.reference import solution
-from problems.rank_parts import exchange
+from problems.families.rank_parts import exchange
 
 
 def _rows(expert_outputs: Tensor, input_splits: list[int], output_splits: list[int], counts: Tensor) -> Tensor:

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from problems.regime_values import LARGEST, SMALLEST, in_regime
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import LARGEST, SMALLEST, in_regime
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

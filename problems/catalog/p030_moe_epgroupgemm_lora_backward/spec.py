@@ -1,7 +1,7 @@
 """All-reduce of shared LoRA gradients in expert-parallel MoE, described."""
 
-from problems.regimes import SUMMED_VALUES, exact_sums
-from problems.schema import (
+from problems.spec.regimes import SUMMED_VALUES, exact_sums
+from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
     Cost,
@@ -16,7 +16,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _SHAPES: dict[str, tuple[str, str]] = {
     "grad_fc1_1_lora_A": ("r", "N"),

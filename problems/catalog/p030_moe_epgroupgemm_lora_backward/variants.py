@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.rank_parts import added_backwards, all_gathered
+from problems.families.rank_parts import added_backwards, all_gathered
 
 Gradients = tuple[Tensor, Tensor, Tensor]
 

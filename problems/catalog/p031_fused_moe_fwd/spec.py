@@ -1,9 +1,9 @@
 """Expert-parallel MoE layer, 8 experts, described."""
 
-from problems import moe_layer_spec as moe
-from problems.schema import Problem, Size, SizeName, Tolerance, fixed
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.families import moe_layer_spec as moe
+from problems.spec.schema import Problem, Size, SizeName, Tolerance, fixed
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 PROBLEM = Problem(
     number=31,

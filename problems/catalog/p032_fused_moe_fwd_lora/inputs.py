@@ -1,7 +1,7 @@
 """Arguments of one rank for one call."""
 
-from problems import moe_layer
-from problems.values import Arguments, Call
+from problems.families import moe_layer
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.rank_parts import all_gathered, exchange
+from problems.families.rank_parts import all_gathered, exchange
 
 
 def gathered(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Tensor:

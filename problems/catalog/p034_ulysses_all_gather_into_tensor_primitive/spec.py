@@ -1,7 +1,7 @@
 """All-gather along dimension 0, described."""
 
-from problems.regimes import ALL_DTYPES, COPIED_VALUES
-from problems.schema import (
+from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -14,7 +14,7 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _POSITIONS = 131_072
 _HIDDEN = 8192

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.rank_parts import exchange
+from problems.families.rank_parts import exchange
 
 
 def ring(x: Tensor, group: None) -> Tensor:

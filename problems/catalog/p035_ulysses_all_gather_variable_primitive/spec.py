@@ -1,7 +1,7 @@
 """All-gather of shares of different lengths, described."""
 
-from problems.regimes import ALL_DTYPES, COPIED_VALUES
-from problems.schema import (
+from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -17,7 +17,7 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

@@ -1,10 +1,10 @@
-"""What each rank owes: copies, bit by bit, and zeros for the padding."""
+"""The expected outputs: copies, bit by bit, and zeros for the padding."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p037_ulysses_gather_heads_scatter_seq.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

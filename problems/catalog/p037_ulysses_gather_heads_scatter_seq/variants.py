@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def _padded(x: Tensor, seq_dim: int = 1) -> Tensor:

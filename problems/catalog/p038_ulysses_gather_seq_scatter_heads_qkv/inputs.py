@@ -1,7 +1,7 @@
 """Arguments of one rank for one call."""
 
-from problems.copied_values import copied
-from problems.values import Arguments, Call
+from problems.inputs.copied_values import copied
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

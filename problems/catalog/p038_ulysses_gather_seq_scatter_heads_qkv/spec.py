@@ -1,7 +1,7 @@
 """From positions to heads for a fused query, key and value projection, described."""
 
-from problems.regimes import COPIED_VALUES
-from problems.schema import (
+from problems.spec.regimes import COPIED_VALUES
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -16,8 +16,8 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

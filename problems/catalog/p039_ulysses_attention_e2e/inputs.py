@@ -4,9 +4,9 @@ from math import copysign
 
 import torch
 
-from problems.copying import copies, odd_values, picking
-from problems.regime_values import LARGEST, magnitude
-from problems.values import Arguments, Call
+from problems.inputs.copying import copies, odd_values, picking
+from problems.inputs.regime_values import LARGEST, magnitude
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

@@ -1,10 +1,10 @@
-"""What each rank owes, in float64, from its own arguments alone."""
+"""The expected outputs, in float64, from its own arguments alone."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p039_ulysses_attention_e2e.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 _TOKENS = 1024
 """Positions computed at a time, to bound what attention holds."""

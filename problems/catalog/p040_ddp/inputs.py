@@ -1,8 +1,8 @@
 """Arguments of one rank for one call."""
 
-from problems import mlp_step
-from problems.mlp_step_spec import SHAPES
-from problems.values import Arguments, Call
+from problems.families import mlp_step
+from problems.families.mlp_step_spec import SHAPES
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

@@ -1,11 +1,11 @@
-"""What each rank owes, in float64."""
+"""The expected outputs, in float64."""
 
 from torch import Tensor
 
-from problems import mlp_step
 from problems.catalog.p040_ddp.inputs import hyperparameters, make_inputs
-from problems.mlp_step_spec import SHAPES
-from problems.values import Call
+from problems.families import mlp_step
+from problems.families.mlp_step_spec import SHAPES
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from problems import mlp_step_spec as mlp
-from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.families import mlp_step_spec as mlp
+from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 TOLERANCE = Tolerance(
     atol=0.15,

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.mlp_step_programs import (
+from problems.families.mlp_step_programs import (
     LEAST_CORRECTION,
     as_it_is,
     backward,
@@ -21,7 +21,7 @@ from problems.mlp_step_programs import (
     through_float16,
     weights_up_to_1000,
 )
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 Reduce = Callable[[Tensor], Tensor]
 

@@ -1,5 +1,5 @@
 """Arguments of one rank for one call."""
 
-from problems.zero_step import make_inputs
+from problems.families.zero_step import make_inputs
 
 __all__ = ("make_inputs",)

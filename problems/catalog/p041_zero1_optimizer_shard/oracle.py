@@ -1,5 +1,5 @@
-"""What each rank owes, in float64."""
+"""The expected outputs, in float64."""
 
-from problems.zero_step import expected
+from problems.families.zero_step import expected
 
 __all__ = ("expected",)

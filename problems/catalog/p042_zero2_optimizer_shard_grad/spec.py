@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from problems import mlp_step_spec as mlp
-from problems import zero_step_spec as zero
-from problems.schema import Cost, Dims, Hop, Problem, Size, SizeName, Tolerance
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.families import mlp_step_spec as mlp
+from problems.families import zero_step_spec as zero
+from problems.spec.schema import Cost, Dims, Hop, Problem, Size, SizeName, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 TOLERANCE = Tolerance(
     atol=0.15,

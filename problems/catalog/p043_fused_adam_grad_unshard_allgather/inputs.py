@@ -2,9 +2,9 @@
 
 import torch
 
-from problems import mlp_step
-from problems.regime_values import LARGEST, SMALLEST, in_regime, magnitude
-from problems.values import Arguments, Call
+from problems.families import mlp_step
+from problems.inputs.regime_values import LARGEST, SMALLEST, in_regime, magnitude
+from problems.inputs.values import Arguments, Call
 
 _SIZES = {"tiny": SMALLEST, "huge": LARGEST, "zero": 0.0}
 """By what regimes multiply parameters and, but for zero, the learning rate."""

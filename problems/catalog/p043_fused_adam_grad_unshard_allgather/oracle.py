@@ -1,11 +1,11 @@
-"""What each rank owes, in float64."""
+"""The expected outputs, in float64."""
 
 import torch
 from torch import Tensor
 
-from problems import mlp_step
 from problems.catalog.p043_fused_adam_grad_unshard_allgather.inputs import hyperparameters, make_inputs
-from problems.values import Call
+from problems.families import mlp_step
+from problems.inputs.values import Call
 
 _PIECE = 1 << 26
 """Elements updated at a time: half a gigabyte per float64 tensor."""

@@ -1,8 +1,8 @@
 """Adam on a parameter shard, then all-gather, described."""
 
-from problems import mlp_step_spec as mlp
-from problems.regimes import ONE_RANK_HAS_VALUES, of_tensor
-from problems.schema import (
+from problems.families import mlp_step_spec as mlp
+from problems.spec.regimes import ONE_RANK_HAS_VALUES, of_tensor
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -16,8 +16,8 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 LAYER = 855_654_400
 """Parameters of one decoder layer of Llama 3.1 70B: attention, MLP (3 x 8192 x 28672) and norms."""

@@ -2,8 +2,8 @@
 
 import torch
 
-from problems.regime_values import in_regime
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import in_regime
+from problems.inputs.values import Arguments, Call
 
 ZERO_BLOCKS = 0.05
 """Fraction of blocks that are zero throughout, as the gradients of unused embeddings are."""

@@ -1,11 +1,11 @@
-"""What each rank owes: the quantisation as the card has it, the mean in float64."""
+"""The expected outputs: the quantisation as the card has it, the mean in float64."""
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from problems.catalog.p044_quantized_grad_allreduce.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -1,7 +1,7 @@
 """All-reduce mean of block-wise int8-quantised gradients, described."""
 
-from problems.regimes import SUMMED_VALUES
-from problems.schema import (
+from problems.spec.regimes import SUMMED_VALUES
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -16,7 +16,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 GPT2_XL_LAYER = 12 * 1600**2 + 13 * 1600
 """Parameters of one layer of GPT-2 XL (hidden size 1600, four times that in the MLP, biases, two layer norms)."""

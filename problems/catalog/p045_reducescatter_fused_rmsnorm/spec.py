@@ -1,7 +1,7 @@
 """Reduce-scatter (mean) followed by RMSNorm, described."""
 
-from problems.regimes import SUMMED_VALUES, exact_sums, of_tensor
-from problems.schema import (
+from problems.spec.regimes import SUMMED_VALUES, exact_sums, of_tensor
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -16,7 +16,7 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 M_BASE, N_BASE = 1024, 1024
 

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.rank_parts import added_backwards
+from problems.families.rank_parts import added_backwards
 
 
 def _contributions(rs_input_1d: Tensor) -> Tensor:

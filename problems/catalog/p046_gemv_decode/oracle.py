@@ -1,10 +1,10 @@
-"""What each rank owes, in float64."""
+"""The expected outputs, in float64."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p046_gemv_decode.inputs import make_inputs
-from problems.values import Arguments, Call
+from problems.inputs.values import Arguments, Call
 
 _ROWS = 4096
 

@@ -1,8 +1,20 @@
 """Vocabulary-parallel output projection for decoding, described."""
 
-from problems.regimes import SUMMED_VALUES, exact_products, of_tensor
-from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Regime, Size, SizeName, Tolerance
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.regimes import SUMMED_VALUES, exact_products, of_tensor
+from problems.spec.schema import (
+    Argument,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Regime,
+    Size,
+    SizeName,
+    Tolerance,
+)
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 VOCABULARY = 128_256
 HIDDEN = 16_384

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def in_float32(hidden_states: Tensor, weight_shard: Tensor, bias_shard: Tensor) -> Tensor:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from problems import mlp_step
-from problems.mlp_step_spec import SHAPES
-from problems.values import Arguments, Call
+from problems.families import mlp_step
+from problems.families.mlp_step_spec import SHAPES
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

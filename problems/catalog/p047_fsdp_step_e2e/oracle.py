@@ -1,10 +1,10 @@
-"""What each rank owes, in float64."""
+"""The expected outputs, in float64."""
 
 from torch import Tensor
 
-from problems import mlp_step
 from problems.catalog.p047_fsdp_step_e2e.inputs import hyperparameters, model, moments
-from problems.values import Call
+from problems.families import mlp_step
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from problems import mlp_step_spec as mlp
-from problems.schema import (
+from problems.families import mlp_step_spec as mlp
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -17,7 +17,7 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 TOLERANCE = Tolerance(
     atol=0.15,

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.mlp_step_programs import (
+from problems.families.mlp_step_programs import (
     LEAST_CORRECTION,
     as_it_is,
     backward,

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from problems.copying import copies, odd_values
-from problems.regime_values import LARGEST, SMALLEST, in_regime
-from problems.values import Arguments, Call
+from problems.inputs.copying import copies, odd_values
+from problems.inputs.regime_values import LARGEST, SMALLEST, in_regime
+from problems.inputs.values import Arguments, Call
 
 _OPEN = 32.0
 """Where SiLU hands on what it is given; a power of two, so that a product with it has no rounding error."""

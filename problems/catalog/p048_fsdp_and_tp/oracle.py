@@ -1,10 +1,10 @@
-"""What each rank owes, in float64, one tensor-parallel part after the other."""
+"""The expected outputs, in float64, one tensor-parallel part after the other."""
 
 import torch
 from torch import Tensor, nn
 
 from problems.catalog.p048_fsdp_and_tp.inputs import make_inputs, parts, samples
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -1,9 +1,9 @@
-"""What each rank owes, in float64, without an exchange."""
+"""The expected outputs, in float64, without an exchange."""
 
 from torch import Tensor
 
-from problems import moe_layer
-from problems.values import Call
+from problems.families import moe_layer
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from problems import moe_layer_spec as moe
-from problems.schema import Dims, Problem, Size, SizeName, Tolerance
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.families import moe_layer_spec as moe
+from problems.spec.schema import Dims, Problem, Size, SizeName, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def _dims(*, M: int, N: int, inter_dim: int, num_experts: int, top_k: int) -> Dims:

@@ -1,8 +1,8 @@
 """Expert-parallel MoE layer, two experts per rank, described."""
 
-from problems import moe_layer_spec as moe
-from problems.schema import Dims, Problem, Size, SizeName, Tolerance
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.families import moe_layer_spec as moe
+from problems.spec.schema import Dims, Problem, Size, SizeName, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def _dims(*, M: int, N: int, inter_dim: int, num_experts: int) -> Dims:

@@ -1,8 +1,8 @@
 """Expert-parallel MoE layers in groups of ranks, described."""
 
-from problems import moe_layer_spec as moe
-from problems.schema import Cost, Dims, Problem, Size, SizeName, Tolerance
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.families import moe_layer_spec as moe
+from problems.spec.schema import Cost, Dims, Problem, Size, SizeName, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, _world_size: int, element_bytes: int) -> Cost:

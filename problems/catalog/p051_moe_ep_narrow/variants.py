@@ -2,9 +2,9 @@
 
 import torch.distributed as dist
 
-from problems import moe_layer_variants
 from problems.catalog.p051_moe_ep_narrow.reference import _expert_group
 from problems.catalog.p051_moe_ep_narrow.spec import PROBLEM
+from problems.families import moe_layer_variants
 
 
 def _group_of(num_experts: int) -> dist.ProcessGroup | None:

@@ -1,7 +1,7 @@
 """Arguments of one rank for one call."""
 
-from problems.delayed_scaling import draw, histories
-from problems.values import Arguments, Call
+from problems.families.delayed_scaling import draw, histories
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

@@ -1,11 +1,11 @@
-"""What each rank owes: the codes as the card has them, their mean in float64."""
+"""The expected outputs: the codes as the card has them, their mean in float64."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p052_fp8_reduce_scatter_grads.inputs import make_inputs
-from problems.delayed_scaling import rounded
-from problems.values import Call
+from problems.families.delayed_scaling import rounded
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -1,20 +1,8 @@
 """Reduce-scatter (mean) of FP8-rounded gradients with amax history, described."""
 
-from problems import delayed_scaling_spec as delayed_scaling
-from problems.schema import (
-    EXACT,
-    Argument,
-    Cost,
-    Dims,
-    Hop,
-    Output,
-    Placement,
-    Problem,
-    Size,
-    SizeName,
-    Tolerance,
-)
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.families import delayed_scaling_spec as delayed_scaling
+from problems.spec.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 LLAMA_8B_LAYER = 218_112_000
 """Parameters of one layer of Llama 3.1 8B (hidden size 4096, MLP 14336, 8 key-value heads of 128)."""

@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p052_fp8_reduce_scatter_grads.reference import solution
-from problems.rank_parts import added_backwards
+from problems.families.rank_parts import added_backwards
 
 E4M3 = torch.float8_e4m3fn
 

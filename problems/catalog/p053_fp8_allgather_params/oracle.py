@@ -1,11 +1,11 @@
-"""What each rank owes: the codes as the card has them, their values unrounded."""
+"""The expected outputs: the codes as the card has them, their values unrounded."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p053_fp8_allgather_params.inputs import make_inputs
-from problems.delayed_scaling import rounded
-from problems.values import Call
+from problems.families.delayed_scaling import rounded
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

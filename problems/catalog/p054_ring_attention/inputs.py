@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from problems import attention
-from problems.regime_values import in_regime
-from problems.values import Arguments, Call
+from problems.families import attention
+from problems.inputs.regime_values import in_regime
+from problems.inputs.values import Arguments, Call
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
 

@@ -1,11 +1,11 @@
-"""What each rank owes, in float64, without a ring: its queries against all keys that they see."""
+"""The expected outputs, in float64, without a ring: its queries against all keys that they see."""
 
 import torch
 from torch import Tensor
 
-from problems import attention
 from problems.catalog.p054_ring_attention.inputs import keys_and_values, make_inputs
-from problems.values import Call
+from problems.families import attention
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -1,11 +1,11 @@
-"""What each rank owes, in float64: its positions against all that they see, heads of all tensor ranks summed."""
+"""The expected outputs, in float64: its positions against all that they see, heads of all tensor ranks summed."""
 
 import torch
 from torch import Tensor
 
-from problems import attention
 from problems.catalog.p055_ring_attention_tp.inputs import hidden_states, number_of_heads, softmax_scale, weights
-from problems.values import Call
+from problems.families import attention
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from problems import attention
-from problems.copying import copies, odd_values
-from problems.groups import contiguous, strided
-from problems.regime_values import LARGEST, magnitude
-from problems.values import Arguments, Call
+from problems.families import attention
+from problems.inputs.copying import copies, odd_values
+from problems.inputs.groups import contiguous, strided
+from problems.inputs.regime_values import LARGEST, magnitude
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

@@ -1,11 +1,11 @@
-"""What each rank owes, in float64: all stages up to its own, for the positions that it sees."""
+"""The expected outputs, in float64: all stages up to its own, for the positions that it sees."""
 
 import torch
 from torch import Tensor
 
-from problems import attention
 from problems.catalog.p056_ring_attention_pp.inputs import hidden_states, number_of_heads, softmax_scale, weights
-from problems.values import Call
+from problems.families import attention
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

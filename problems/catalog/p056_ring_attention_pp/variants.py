@@ -7,9 +7,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.attention_programs import softmax_from_zero
 from problems.catalog.p056_ring_attention_pp.reference import solution as _reference
-from problems.rank_parts import all_gathered
+from problems.families.attention_programs import softmax_from_zero
+from problems.families.rank_parts import all_gathered
 
 Group = dist.ProcessGroup
 Softmax = Callable[[Tensor], Tensor]

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from problems import attention
-from problems.copying import copies, odd_values
-from problems.groups import contiguous, strided
-from problems.regime_values import LARGEST, in_regime
-from problems.values import Arguments, Call
+from problems.families import attention
+from problems.inputs.copying import copies, odd_values
+from problems.inputs.groups import contiguous, strided
+from problems.inputs.regime_values import LARGEST, in_regime
+from problems.inputs.values import Arguments, Call
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
 

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, without a ring."""
+"""The expected outputs, in float64, without a ring."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from problems import attention
 from problems.catalog.p057_ring_attention_backward_dp.inputs import forward, from_out, keys_and_values, options, queries
-from problems.values import Call
+from problems.families import attention
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from problems import attention_spec as attention
-from problems.regimes import SUMMED_VALUES, copied_values, of_tensor
-from problems.schema import (
+from problems.families import attention_spec as attention
+from problems.spec.regimes import SUMMED_VALUES, copied_values, of_tensor
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -18,8 +18,8 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
 _TOLERANCE = Tolerance(

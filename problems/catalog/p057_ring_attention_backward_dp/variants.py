@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 Gradients = tuple[Tensor, ...]
 

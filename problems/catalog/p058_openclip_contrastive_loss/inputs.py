@@ -5,7 +5,7 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from problems.values import Arguments, Call
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

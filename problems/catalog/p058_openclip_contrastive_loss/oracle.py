@@ -1,10 +1,10 @@
-"""What each rank owes, in float64, one rank's texts after the other."""
+"""The expected outputs, in float64, one rank's texts after the other."""
 
 import torch
 from torch import Tensor, nn
 
 from problems.catalog.p058_openclip_contrastive_loss.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

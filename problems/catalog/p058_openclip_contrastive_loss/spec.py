@@ -2,7 +2,7 @@
 
 from math import sqrt
 
-from problems.schema import (
+from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
     ArgumentKind,
@@ -17,7 +17,7 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

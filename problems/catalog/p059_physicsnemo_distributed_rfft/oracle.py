@@ -1,10 +1,10 @@
-"""What each rank owes, by a transform of the whole fields in double precision."""
+"""The expected outputs, by a transform of the whole fields in double precision."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p059_physicsnemo_distributed_rfft.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 _BATCH = 16
 """Fields transformed at a time: 16 fields of 720 x 1440 take 0.4 GB in complex128."""

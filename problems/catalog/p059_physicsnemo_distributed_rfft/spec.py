@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from math import log2
 
-from problems.regimes import FLOAT32_VALUES
-from problems.schema import (
+from problems.spec.regimes import FLOAT32_VALUES
+from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
     ArgumentKind,
@@ -19,7 +19,7 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

@@ -1,10 +1,10 @@
-"""What each rank owes, by the inverse transform of the whole spectra in double precision."""
+"""The expected outputs, by the inverse transform of the whole spectra in double precision."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p060_physicsnemo_distributed_irfft.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 _BATCH = 16
 """Spectra transformed at a time: 16 of 720 x 721 take 0.13 GB in complex128."""

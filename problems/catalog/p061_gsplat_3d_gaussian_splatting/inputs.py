@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from problems.copied_values import copied
-from problems.regime_values import owner
-from problems.values import Arguments, Call
+from problems.inputs.copied_values import copied
+from problems.inputs.regime_values import owner
+from problems.inputs.values import Arguments, Call
 
 EPS2D = 0.3
 NEAR_PLANE = 0.5

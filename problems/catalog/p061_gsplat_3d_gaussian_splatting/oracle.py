@@ -1,15 +1,10 @@
-"""What each rank owes, in float64, source by source."""
+"""The expected outputs, in float64, source by source."""
 
 import torch
 from torch import Tensor
 
-from problems.catalog.p061_gsplat_3d_gaussian_splatting.inputs import (
-    candidates,
-    every_camera,
-    first_safe,
-    own_cameras,
-)
-from problems.values import Call
+from problems.catalog.p061_gsplat_3d_gaussian_splatting.inputs import candidates, every_camera, first_safe, own_cameras
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from problems.regimes import SPREAD_VALUES
-from problems.schema import (
+from problems.spec.regimes import SPREAD_VALUES
+from problems.spec.schema import (
     EXACT,
     Argument,
     ArgumentKind,
@@ -20,7 +20,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _VISIBLE = 0.5
 """Share of the pairs of a Gaussian and a camera that are visible, less than in any call measured."""

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p061_gsplat_3d_gaussian_splatting.reference import Limits, covariances, project, solution
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 Rows = tuple[Tensor, ...]
 

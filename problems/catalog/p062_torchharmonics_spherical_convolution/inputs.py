@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p062_torchharmonics_spherical_convolution.spec import ENTRIES
-from problems.groups import contiguous, strided
-from problems.regime_values import LARGEST, in_regime, owner
-from problems.values import Arguments, Call
+from problems.inputs.groups import contiguous, strided
+from problems.inputs.regime_values import LARGEST, in_regime, owner
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

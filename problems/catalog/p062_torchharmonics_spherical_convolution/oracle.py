@@ -1,10 +1,10 @@
-"""What each rank owes, in float64, from the whole field and all filters."""
+"""The expected outputs, in float64, from the whole field and all filters."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p062_torchharmonics_spherical_convolution.inputs import entries, field, make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 _MET = 1 << 22
 """Numbers of the field that filter entries meet at a time: 32 MiB in float64."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from problems.regimes import FLOAT32_VALUES, of_tensor
-from problems.schema import (
+from problems.spec.regimes import FLOAT32_VALUES, of_tensor
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -17,7 +17,7 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 ENTRIES = 4
 """Entries of the filter per basis function, output latitude and rank."""
@@ -27,8 +27,8 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Every entry of the filter meets every longitude of the rank's channels; then the channels are mixed.
 
     Mixing is a product of matrices, which tensor cores can do in several parts of fewer bits, exactly enough.
-    Least on the wire, of three ways found: every rank receives the whole field (filters and weights of peers are tiny);
-    or channels change places with longitudes, latitudes are gathered, and partial sums over channels go back; or
+    Least on the wire, of three ways found. Every rank receives the whole field (filters and weights of peers are tiny).
+    Or channels change places with longitudes, latitudes are gathered, and partial sums over channels go back. Or
     longitudes are gathered, and mixed results for other latitudes are summed where they belong.
     """
     del element_bytes  # float32 whatever the run's dtype
@@ -137,9 +137,9 @@ PROBLEM = Problem(
                 atol=1e-4,
                 rtol=0.0,
                 rms=1.5e-5,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, float32, 2 and 4 ranks, tiny, 4 calls: honest programs "
+                calibration="2026-11-21, CPU, torch 2.13, gloo, float32, 2 and 4 ranks, tiny, 4 calls. Honest programs "
                 "(gathered, by rolling the field, in float64) err by at most 7.4e-7 and 9.3e-8 rms of the output's "
-                "size, the cheapest cheat (bfloat16 payload) by at least 1.1e-2 and 2.2e-3 rms; base, "
+                "size. The cheapest cheat (bfloat16 payload) errs by at least 1.1e-2 and 2.2e-3 rms. At base, on "
                 "2 ranks: 9.4e-7 and 8.6e-8 against 2e-2 and 2.3e-3 rms.",
             ),
         ),

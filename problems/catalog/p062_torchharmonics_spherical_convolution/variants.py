@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p062_torchharmonics_spherical_convolution.reference import contract, mix, solution
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 Group = dist.ProcessGroup | None
 

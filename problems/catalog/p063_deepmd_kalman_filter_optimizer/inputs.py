@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import in_regime
+from problems.inputs.values import Arguments, Call
 
 _DIRECTIONS = 2
 """Directions in which a covariance is large."""

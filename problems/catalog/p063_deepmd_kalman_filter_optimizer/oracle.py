@@ -1,10 +1,10 @@
-"""What each rank owes, in float64, by the formulas as they stand and without a collective."""
+"""The expected outputs, in float64, by the formulas as they stand and without a collective."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p063_deepmd_kalman_filter_optimizer.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

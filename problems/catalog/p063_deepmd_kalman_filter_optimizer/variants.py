@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p063_deepmd_kalman_filter_optimizer.reference import solution
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 Answer = tuple[list[Tensor], list[Tensor], Tensor]
 

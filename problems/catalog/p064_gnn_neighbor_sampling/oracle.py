@@ -1,4 +1,4 @@
-"""What each rank owes: integers, from the lists of all ranks and a table of all nodes."""
+"""The expected outputs: integers, from the lists of all ranks and a table of all nodes."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from problems.catalog.p064_gnn_neighbor_sampling.inputs import (
     pointers,
     seeds,
 )
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

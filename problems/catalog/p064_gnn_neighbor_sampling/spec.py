@@ -1,6 +1,6 @@
 """Distributed multi-hop neighbour sampling, described."""
 
-from problems.schema import (
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -16,7 +16,7 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _PRODUCTS = 2_449_029
 """Nodes of ogbn-products, which has 61859140 undirected edges: about 50 neighbours per node."""

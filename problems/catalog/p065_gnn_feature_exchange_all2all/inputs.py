@@ -1,8 +1,8 @@
 """Arguments of one rank for one call."""
 
-from problems import seed_exchange
-from problems.copied_values import copied
-from problems.values import Arguments, Call
+from problems.families import seed_exchange
+from problems.inputs.copied_values import copied
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

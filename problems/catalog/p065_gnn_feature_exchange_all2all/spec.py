@@ -1,7 +1,8 @@
 """Cooperative feature exchange of graph learning, described."""
 
-from problems.regimes import COPIED_VALUES
-from problems.schema import (
+from problems.families.seed_exchange_spec import EXCHANGES
+from problems.spec.regimes import COPIED_VALUES
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -18,8 +19,7 @@ from problems.schema import (
     SizeName,
     fixed,
 )
-from problems.seed_exchange_spec import EXCHANGES
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _DISTINCT_SHARE = 0.35
 """Below the share of a piece's rows that it names for the first time: 0.48 to 0.79 (simulated, 2 to 8 ranks)."""

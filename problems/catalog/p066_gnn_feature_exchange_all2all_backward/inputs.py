@@ -2,9 +2,9 @@
 
 import torch
 
-from problems import seed_exchange
-from problems.regime_values import in_regime
-from problems.values import Arguments, Call
+from problems.families import seed_exchange
+from problems.inputs.regime_values import in_regime
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

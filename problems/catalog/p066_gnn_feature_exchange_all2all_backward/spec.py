@@ -1,7 +1,8 @@
 """Backward of the cooperative feature exchange of graph learning, described."""
 
-from problems.regimes import SUMMED_VALUES
-from problems.schema import (
+from problems.families.seed_exchange_spec import EXCHANGES
+from problems.spec.regimes import SUMMED_VALUES
+from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
     ArgumentKind,
@@ -18,8 +19,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.seed_exchange_spec import EXCHANGES
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _DISTINCT_SHARE = 0.35
 """Below the share of a piece's rows that are a seed's first there: 0.39 to 0.75 (simulated, 2 to 8 ranks)."""

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.rank_parts import exchange
+from problems.families.rank_parts import exchange
 
 
 def _returned(grad_output: Tensor, counts_sent: list[int], counts_received: list[int]) -> Tensor:

@@ -1,7 +1,7 @@
 """Push of sparse embedding rows to their owners, described."""
 
-from problems.regimes import COPIED_VALUES, of_tensor
-from problems.schema import (
+from problems.spec.regimes import COPIED_VALUES, of_tensor
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -17,7 +17,7 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _PAPERS = 111_059_956
 """Nodes of ogbn-papers100M, whose embeddings have 128 elements."""

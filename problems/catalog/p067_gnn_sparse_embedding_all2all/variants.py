@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p067_gnn_sparse_embedding_all2all.reference import solution
-from problems.rank_parts import exchange
+from problems.families.rank_parts import exchange
 
 Pairs = tuple[Tensor, Tensor]
 

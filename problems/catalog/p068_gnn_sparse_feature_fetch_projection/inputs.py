@@ -7,8 +7,8 @@ a factor of its own. So a shard is filled at the speed of memory, and the oracle
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime, magnitude, owner, unless_zero
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import in_regime, magnitude, owner, unless_zero
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

@@ -1,10 +1,10 @@
-"""What each rank owes: the rows that it asks for, made one by one, and one product in float64."""
+"""The expected outputs: the rows that it asks for, made one by one, and one product in float64."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p068_gnn_sparse_feature_fetch_projection.inputs import projection, queries, rows_of
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

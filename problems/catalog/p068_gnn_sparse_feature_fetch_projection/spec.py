@@ -1,7 +1,7 @@
 """Rows of a sharded table, fetched and projected, described."""
 
-from problems.regimes import of_product
-from problems.schema import (
+from problems.spec.regimes import of_product
+from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
     ArgumentKind,
@@ -18,7 +18,7 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _PAPERS = 111_059_956
 """Nodes of ogbn-papers100M, which have 128 features."""

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p068_gnn_sparse_feature_fetch_projection.reference import solution
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def _from_table(shard: Tensor, ids: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 import torch
 
-from problems.regime_values import owner
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import owner
+from problems.inputs.values import Arguments, Call
 
 GAP = 0.2
 """Least distance of a negative's score from its positive's: three steps or more of a bfloat16 sigmoid below 2.5."""

@@ -1,10 +1,10 @@
-"""What each rank owes: integers, without the sigmoid, which changes no order."""
+"""The expected outputs: integers, without the sigmoid, which changes no order."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p069_gnn_negative_scoring.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -1,6 +1,6 @@
 """Ranking of positive edges among their negatives, described."""
 
-from problems.schema import (
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -14,7 +14,7 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _TEST_EDGES = 598_543
 _NEGATIVES = 1000

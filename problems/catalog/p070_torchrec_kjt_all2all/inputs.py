@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from problems.regime_values import owner
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import owner
+from problems.inputs.values import Arguments, Call
 
 LARGEST_ID = 1_000_000
 

@@ -1,10 +1,10 @@
-"""What each rank owes: integers, copied."""
+"""The expected outputs: integers, copied."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p070_torchrec_kjt_all2all.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

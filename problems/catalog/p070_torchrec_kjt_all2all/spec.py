@@ -1,6 +1,6 @@
 """Redistribution of jagged features of a recommender, described."""
 
-from problems.schema import (
+from problems.spec.schema import (
     EXACT,
     Argument,
     ArgumentKind,
@@ -15,7 +15,7 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _VALUES_PER_BAG = 8
 _BATCH = 65_536

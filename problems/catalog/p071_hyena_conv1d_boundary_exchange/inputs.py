@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from problems.regime_values import in_regime, magnitude
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import in_regime, magnitude
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

@@ -1,11 +1,11 @@
-"""What each rank owes, in float64."""
+"""The expected outputs, in float64."""
 
 import torch
 from torch import Tensor
 from torch.nn.functional import conv1d
 
 from problems.catalog.p071_hyena_conv1d_boundary_exchange.inputs import ends, make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 _CHANNELS = 256
 """Channels convolved at a time, so that float64 copies of a large shard stay small."""

@@ -1,7 +1,7 @@
 """Context-parallel causal depthwise convolution in zigzag order, described."""
 
-from problems.regimes import of_product
-from problems.schema import (
+from problems.spec.regimes import of_product
+from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
     Cost,
@@ -16,7 +16,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _CONTEXT = 1_048_576
 _HIDDEN = 8192

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import conv1d, pad
 
 from problems.catalog.p071_hyena_conv1d_boundary_exchange.reference import exchange_halos
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def _causal(x: Tensor, weight: Tensor) -> Tensor:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from problems.copying import copies, odd_values, picking
-from problems.regime_values import LARGEST, in_regime
-from problems.values import Arguments, Call
+from problems.inputs.copying import copies, odd_values, picking
+from problems.inputs.regime_values import LARGEST, in_regime
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

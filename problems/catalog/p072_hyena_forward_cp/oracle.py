@@ -1,10 +1,10 @@
-"""What each rank owes, in float64, without the roundings between the steps."""
+"""The expected outputs, in float64, without the roundings between the steps."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p072_hyena_forward_cp.inputs import factors, make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 _CHANNELS = 32
 """Channels transformed at a time."""

@@ -2,8 +2,8 @@
 
 from math import log2
 
-from problems.regimes import SUMMED_VALUES, copied_values, of_tensor
-from problems.schema import (
+from problems.spec.regimes import SUMMED_VALUES, copied_values, of_tensor
+from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
     ArgumentKind,
@@ -20,8 +20,8 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 _CHANNELS = 1024
 _HIDDEN = 4096

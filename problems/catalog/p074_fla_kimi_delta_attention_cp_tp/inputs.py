@@ -7,9 +7,9 @@ state crosses the borders between ranks.
 import torch
 from torch import Tensor
 
-from problems.groups import contiguous, strided, world
-from problems.regime_values import in_regime
-from problems.values import Arguments, Call
+from problems.inputs.groups import contiguous, strided, world
+from problems.inputs.regime_values import in_regime
+from problems.inputs.values import Arguments, Call
 
 GATE_MEAN = -6.0
 SATURATED = 128.0

@@ -1,11 +1,11 @@
-"""What each rank owes, in float64: the recurrence in blocks of tokens, heads of all tensor ranks summed unrounded."""
+"""The expected outputs, in float64: the recurrence in blocks of tokens, heads of all tensor ranks summed unrounded."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p074_fla_kimi_delta_attention_cp_tp.inputs import queries, remembered
-from problems.delta_rule import Blocks
-from problems.values import Call
+from problems.families.delta_rule import Blocks
+from problems.inputs.values import Call
 
 LOWEST_LOG_DECAY = -5.0
 

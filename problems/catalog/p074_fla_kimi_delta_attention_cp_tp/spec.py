@@ -1,7 +1,7 @@
 """Kimi Delta Attention with context and tensor parallelism, described."""
 
-from problems.regimes import HUGE_VALUES, TINY_VALUES, of_tensor
-from problems.schema import (
+from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, of_tensor
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -16,7 +16,7 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 LONG_CONTEXT = 32768
 HEADS = 32

@@ -7,8 +7,8 @@ crosses the borders between ranks.
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import in_regime
+from problems.inputs.values import Arguments, Call
 
 GATE_MEAN = -5.0
 

@@ -1,11 +1,11 @@
-"""What each rank owes, in float64: the recurrence in blocks of tokens."""
+"""The expected outputs, in float64: the recurrence in blocks of tokens."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p075_fla_gated_deltanet_cp.inputs import decay_parameters, queries, remembered
-from problems.delta_rule import Blocks
-from problems.values import Call
+from problems.families.delta_rule import Blocks
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

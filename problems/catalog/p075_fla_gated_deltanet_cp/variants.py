@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from problems.catalog.p075_fla_gated_deltanet_cp.reference import recur, solution, to_heads, to_tokens, unit
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def _gathered(tensor: Tensor, dim: int) -> Tensor:

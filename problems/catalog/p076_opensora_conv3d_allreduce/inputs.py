@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime, is_exact, magnitude
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import in_regime, is_exact, magnitude
+from problems.inputs.values import Arguments, Call
 
 GLARE = 20.0
 COLUMNS = 60

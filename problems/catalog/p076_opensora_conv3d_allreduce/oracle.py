@@ -1,12 +1,12 @@
-"""What each rank owes, in float64: one convolution of all ranks' channels."""
+"""The expected outputs, in float64: one convolution of all ranks' channels."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from problems import convolution
 from problems.catalog.p076_opensora_conv3d_allreduce.inputs import make_inputs
-from problems.values import Call
+from problems.families import convolution
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, exact_sums, of_tensor
-from problems.schema import (
+from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, exact_sums, of_tensor
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -18,8 +18,8 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
-from problems.world_sizes import divisors_of
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.world_sizes import divisors_of
 
 CHANNELS = 512
 TINY_CHANNELS = 32

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import conv3d, pad
 
 from problems.catalog.p076_opensora_conv3d_allreduce.reference import solution
-from problems.rank_parts import added_backwards, all_gathered
+from problems.families.rank_parts import added_backwards, all_gathered
 
 
 def in_float32(video: Tensor, weight: Tensor, bias: Tensor, *rest: Any) -> Tensor:

@@ -7,9 +7,9 @@ values are. Blocks of keys have unequal lengths and overlap.
 import torch
 from torch import Tensor
 
-from problems import attention
-from problems.regime_values import in_regime, magnitude
-from problems.values import Arguments, Call
+from problems.families import attention
+from problems.inputs.regime_values import in_regime, magnitude
+from problems.inputs.values import Arguments, Call
 
 SHARPNESS = 3.0
 

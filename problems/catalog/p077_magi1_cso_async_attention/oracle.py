@@ -1,11 +1,11 @@
-"""What each rank owes: its own queries against all ranks' keys, in float64."""
+"""The expected outputs: its own queries against all ranks' keys, in float64."""
 
 import torch
 from torch import Tensor
 
-from problems import attention
 from problems.catalog.p077_magi1_cso_async_attention.inputs import keys_and_values, make_inputs, ranges_and_clip
-from problems.values import Call
+from problems.families import attention
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

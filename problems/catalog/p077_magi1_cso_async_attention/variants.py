@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p077_magi1_cso_async_attention.reference import attend, solution
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def in_float32(query: Tensor, key_value: Tensor, *rest: Any) -> Tensor:

@@ -6,9 +6,9 @@ Latents have a long tail: after interpolation the few large ones carry a row, an
 import torch
 
 from problems.catalog.p078_magi1_tile_parallel_vae_decode.spec import EIGHTHS
-from problems.copying import copies, odd_values
-from problems.regime_values import in_regime
-from problems.values import Arguments, Call
+from problems.inputs.copying import copies, odd_values
+from problems.inputs.regime_values import in_regime
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

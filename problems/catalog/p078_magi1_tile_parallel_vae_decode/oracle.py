@@ -1,4 +1,4 @@
-"""What each rank owes: interpolation and blending as products of matrices along the axes, in float64, nothing rounded.
+"""The expected outputs: interpolation and blending as products of matrices along the axes, in float64, nothing rounded.
 
 Written out, a blended tile is a sum of four interpolated ones, each scaled along the axes:
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p078_magi1_tile_parallel_vae_decode.inputs import make_inputs
-from problems.values import Arguments, Call
+from problems.inputs.values import Arguments, Call
 
 COLOURS = 3
 

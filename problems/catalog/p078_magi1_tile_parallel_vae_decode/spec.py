@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from problems.regimes import SUMMED_VALUES, copied_values
-from problems.schema import (
+from problems.spec.regimes import SUMMED_VALUES, copied_values
+from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
     ArgumentKind,
@@ -19,7 +19,7 @@ from problems.schema import (
     SizeName,
     Tolerance,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 COLOURS = 3
 EIGHTHS = 8
@@ -196,9 +196,9 @@ PROBLEM = Problem(
                 atol=0.08,
                 rtol=0.05,
                 rms=0.008,
-                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny at 2 and 4 ranks (3 calls), base at 2: "
-                "honest programs (float32; latents gathered; every step of the blending rounded) err by at most 0.019 "
-                "and 0.0024 rms, the cheapest cheat (exchange in 8 bits) by at least 0.076 and 0.027 rms. "
+                calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny at 2 and 4 ranks (3 calls), base at 2. "
+                "Honest programs (float32; latents gathered; every step of the blending rounded) err by at most 0.019 "
+                "and 0.0024 rms. The cheapest cheat (exchange in 8 bits) errs by at least 0.076 and 0.027 rms. "
                 "At large, on 2 H200 (torch 2.11), honest ones err by up to 0.038 and 0.0023 rms: the rms decides.",
             ),
         ),

@@ -18,7 +18,7 @@ from problems.catalog.p078_magi1_tile_parallel_vae_decode.reference import (
     plan,
     solution,
 )
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 Decoder = Callable[[Tensor, Tiling, Place], Tensor]
 Fade = Callable[[Tensor, Tensor, int, int], None]

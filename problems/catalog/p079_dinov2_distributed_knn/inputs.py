@@ -8,8 +8,8 @@ label says which row was meant even where similarities tie after rounding.
 import torch
 from torch import Tensor
 
-from problems.regime_values import owner
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import owner
+from problems.inputs.values import Arguments, Call
 
 NEAREST = 0.95
 """Largest share of the centre in a feature; the smallest is 0."""

@@ -1,4 +1,4 @@
-"""What each rank owes, in float64, and a comparison that leaves the order of rounded ties free."""
+"""The expected outputs, in float64, and a comparison that leaves the order of rounded ties free."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,8 @@ from torch import Tensor
 
 from problems.catalog.p079_dinov2_distributed_knn.inputs import make_inputs
 from problems.catalog.p079_dinov2_distributed_knn.spec import PROBLEM
-from problems.comparison import Comparison, compare_output
-from problems.values import Call
+from problems.inputs.values import Call
+from problems.outputs.comparison import Comparison, compare_output
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

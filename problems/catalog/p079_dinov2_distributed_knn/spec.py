@@ -1,6 +1,6 @@
 """Distributed k-nearest-neighbour search, described."""
 
-from problems.schema import (
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -15,7 +15,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 IMAGENET_ROWS = 1281167
 """Training images of ImageNet-1k."""

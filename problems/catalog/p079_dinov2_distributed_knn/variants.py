@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p079_dinov2_distributed_knn.reference import merge, solution
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 Pair = tuple[Tensor, Tensor]
 

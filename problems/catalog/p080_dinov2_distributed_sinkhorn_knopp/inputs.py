@@ -7,8 +7,8 @@ size, so that every round of the normalisation changes the assignment.
 import torch
 from torch import Tensor
 
-from problems.regime_values import in_regime, owner
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import in_regime, owner
+from problems.inputs.values import Arguments, Call
 
 TEMPERATURE = 0.07
 LOGIT_STD, POPULARITY_STD, SAMPLE_STD = 0.15, 0.08, 0.08

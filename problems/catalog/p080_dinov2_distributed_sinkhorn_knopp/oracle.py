@@ -1,10 +1,10 @@
-"""What each rank owes, in float64, by scalings of prototypes and samples; one rank's exponentials at a time."""
+"""The expected outputs, in float64, by scalings of prototypes and samples; one rank's exponentials at a time."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p080_dinov2_distributed_sinkhorn_knopp.inputs import logits, rounds, temperature
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

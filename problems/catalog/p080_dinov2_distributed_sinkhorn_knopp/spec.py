@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from problems.regimes import ONE_RANK_HAS_VALUES, ZERO_VALUES
-from problems.schema import (
+from problems.spec.regimes import ONE_RANK_HAS_VALUES, ZERO_VALUES
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -18,7 +18,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

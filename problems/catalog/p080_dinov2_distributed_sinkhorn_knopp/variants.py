@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p080_dinov2_distributed_sinkhorn_knopp.reference import solution
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def in_float64(logits: Tensor, *rest: Any) -> Tensor:

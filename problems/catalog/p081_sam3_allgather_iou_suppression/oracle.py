@@ -1,10 +1,10 @@
-"""What each rank owes: copies and decisions by exact counts."""
+"""The expected outputs: copies and decisions by exact counts."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p081_sam3_allgather_iou_suppression.inputs import discs, draw_masks, draw_scores, make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 SUPPRESSED = -10.0
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from problems.regimes import SPREAD_VALUES
-from problems.schema import (
+from problems.spec.regimes import SPREAD_VALUES
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -20,7 +20,7 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _KEPT_SHARE = 0.35
 """Of the objects of a call: between 0.3 and 0.9 are kept, on average 0.47 (large, 8 ranks) to 0.7."""

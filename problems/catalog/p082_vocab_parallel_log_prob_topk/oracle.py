@@ -1,9 +1,9 @@
-"""What each rank owes, in float64, from the largest logits of every shard."""
+"""The expected outputs, in float64, from the largest logits of every shard."""
 
 from torch import Tensor
 
-from problems.sampling_filters import shards, survivors, tokens
-from problems.values import Call
+from problems.families.sampling_filters import shards, survivors, tokens
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

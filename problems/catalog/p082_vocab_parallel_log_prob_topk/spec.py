@@ -1,8 +1,8 @@
 """Token log-probabilities under top-k/top-p from vocabulary-parallel logits, described."""
 
-from problems import sampling_filters_spec as filters
-from problems.schema import Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.families import sampling_filters_spec as filters
+from problems.spec.schema import Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def large(world_size: int) -> Dims:

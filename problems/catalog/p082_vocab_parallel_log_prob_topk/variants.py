@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p082_vocab_parallel_log_prob_topk.reference import filtered, solution, whole_rows
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 Group = dist.ProcessGroup | None
 

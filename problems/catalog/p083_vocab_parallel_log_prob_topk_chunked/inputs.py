@@ -1,7 +1,7 @@
 """Arguments of one rank for one call."""
 
-from problems.sampling_filters import shard, tokens
-from problems.values import Arguments, Call
+from problems.families.sampling_filters import shard, tokens
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

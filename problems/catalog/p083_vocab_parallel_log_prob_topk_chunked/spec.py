@@ -1,8 +1,8 @@
 """Chunked token log-probabilities under top-k/top-p from vocabulary-parallel logits, described."""
 
-from problems import sampling_filters_spec as filters
-from problems.schema import Hop, Output, Placement, Problem, Tolerance
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.families import sampling_filters_spec as filters
+from problems.spec.schema import Hop, Output, Placement, Problem, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 PROBLEM = Problem(
     number=83,

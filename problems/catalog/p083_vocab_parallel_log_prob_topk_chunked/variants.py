@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p083_vocab_parallel_log_prob_topk_chunked.reference import filtered, solution
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def _gathered(shard: Tensor) -> Tensor:

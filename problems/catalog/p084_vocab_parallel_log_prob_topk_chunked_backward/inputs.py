@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from problems.sampling_filters import shard, tokens
-from problems.values import Arguments, Call
+from problems.families.sampling_filters import shard, tokens
+from problems.inputs.values import Arguments, Call
 
 
 def make_inputs(call: Call) -> Arguments:

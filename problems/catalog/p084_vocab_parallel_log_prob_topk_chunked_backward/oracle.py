@@ -1,11 +1,11 @@
-"""What each rank owes, in float64, from the largest logits of every shard; the chunk size changes nothing."""
+"""The expected outputs, in float64, from the largest logits of every shard; the chunk size changes nothing."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p084_vocab_parallel_log_prob_topk_chunked_backward.inputs import incoming_gradients
-from problems.sampling_filters import Survivors, Tokens, row_blocks, shard, survivors, tokens
-from problems.values import Call
+from problems.families.sampling_filters import Survivors, Tokens, row_blocks, shard, survivors, tokens
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

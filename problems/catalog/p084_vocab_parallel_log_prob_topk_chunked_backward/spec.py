@@ -1,8 +1,8 @@
 """Backward of chunked token log-probabilities under top-k/top-p, described."""
 
-from problems import sampling_filters_spec as filters
-from problems.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Tolerance
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.families import sampling_filters_spec as filters
+from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Tolerance
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

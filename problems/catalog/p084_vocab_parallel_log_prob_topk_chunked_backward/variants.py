@@ -12,7 +12,7 @@ from problems.catalog.p084_vocab_parallel_log_prob_topk_chunked_backward.referen
     row_gradient,
     solution,
 )
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def in_float32(vocab_parallel_logits: Tensor, *rest: Any) -> Tensor:

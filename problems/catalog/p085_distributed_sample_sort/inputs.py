@@ -2,9 +2,9 @@
 
 import torch
 
-from problems.copied_values import copied
-from problems.regime_values import owner
-from problems.values import Arguments, Call
+from problems.inputs.copied_values import copied
+from problems.inputs.regime_values import owner
+from problems.inputs.values import Arguments, Call
 
 RANGE = 32.0
 """How far the values of a rank reach where ranks have ranges of their own; as much is free between two of them."""

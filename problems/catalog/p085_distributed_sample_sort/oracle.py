@@ -1,10 +1,10 @@
-"""What each rank owes: its share of all values, sorted."""
+"""The expected outputs: its share of all values, sorted."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p085_distributed_sample_sort.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

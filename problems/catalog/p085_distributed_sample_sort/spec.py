@@ -2,8 +2,8 @@
 
 from math import log2
 
-from problems.regimes import SPREAD_VALUES
-from problems.schema import (
+from problems.spec.regimes import SPREAD_VALUES
+from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -18,7 +18,7 @@ from problems.schema import (
     Size,
     SizeName,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

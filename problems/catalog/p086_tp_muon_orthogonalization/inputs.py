@@ -2,8 +2,8 @@
 
 import torch
 
-from problems.regime_values import in_regime
-from problems.values import Arguments, Call
+from problems.inputs.regime_values import in_regime
+from problems.inputs.values import Arguments, Call
 
 CHOICES = (("quintic", 5), ("simple", 5), ("aol", 4))
 """Types and steps that stop well before convergence, so that norm and every step show; polar_express does not."""

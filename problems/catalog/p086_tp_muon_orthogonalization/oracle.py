@@ -1,10 +1,10 @@
-"""What each rank owes, in float64, iterated on the whole matrix."""
+"""The expected outputs, in float64, iterated on the whole matrix."""
 
 import torch
 from torch import Tensor
 
 from problems.catalog.p086_tp_muon_orthogonalization.inputs import make_inputs
-from problems.values import Call
+from problems.inputs.values import Call
 
 TRIPLES = {
     "quintic": (

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p086_tp_muon_orthogonalization.reference import TRIPLES
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def _gather(x: Tensor, dim: int) -> Tensor:

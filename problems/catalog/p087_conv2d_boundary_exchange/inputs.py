@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from problems.copying import copies, odd_values
-from problems.regime_values import in_regime, magnitude
-from problems.values import Arguments, Call
+from problems.inputs.copying import copies, odd_values
+from problems.inputs.regime_values import in_regime, magnitude
+from problems.inputs.values import Arguments, Call
 
 TAPS = 9
 

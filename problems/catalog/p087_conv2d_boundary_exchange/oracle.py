@@ -1,12 +1,12 @@
-"""What each rank owes: its rows of a convolution of the whole image, in float64."""
+"""The expected outputs: its rows of a convolution of the whole image, in float64."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from problems import convolution
 from problems.catalog.p087_conv2d_boundary_exchange.inputs import make_inputs, strip
-from problems.values import Arguments, Call
+from problems.families import convolution
+from problems.inputs.values import Arguments, Call
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:

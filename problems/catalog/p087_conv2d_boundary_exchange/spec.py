@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from problems.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
-from problems.schema import (
+from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
+from problems.spec.schema import (
     Argument,
     ArgumentKind,
     Cost,
@@ -18,7 +18,7 @@ from problems.schema import (
     Tolerance,
     fixed,
 )
-from problems.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 LATENT_ROWS = 480
 """Rows of SDXL's latent for an image of 3840 x 3840 (its autoencoder reduces by 8)."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from problems.catalog.p087_conv2d_boundary_exchange.reference import solution, with_halo
-from problems.rank_parts import all_gathered
+from problems.families.rank_parts import all_gathered
 
 
 def in_float32(x: Tensor, weight: Tensor, bias: Tensor, *rest: Any) -> Tensor:

@@ -15,7 +15,7 @@ from evaluator.judging.floors import floor
 from portal.catalog import measurements, rooflines
 from portal.charts.chart import Points
 from problems import registry
-from problems.schema import SizeName
+from problems.spec.schema import SizeName
 from tests.portal.pages import scenes
 
 GPU = "h200x8-nomc"

@@ -11,7 +11,7 @@ from portal.catalog import facets
 from portal.catalog.patterns import pattern
 from portal.ranking.models import Standing
 from problems import registry
-from problems.taxonomy import Communication
+from problems.spec.taxonomy import Communication
 from tests.portal.pages import scenes
 
 GPU = "h200x8-nomc"

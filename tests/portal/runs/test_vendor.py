@@ -16,7 +16,7 @@ from portal.exports import files
 from portal.runs.models import Attempt, Run
 from portal.runs.prompts import prompt_for
 from problems import registry
-from problems.schema import ArgumentKind
+from problems.spec.schema import ArgumentKind
 from tests.portal.api.problem import assert_problem
 from tests.portal.runs.rows import add, end, line, lines, make_run
 

@@ -30,7 +30,7 @@ class Command(BaseCommand):
             nargs="+",
             type=Path,
             metavar="REPORT",
-            help="Check whole reports (.json or .json.gz) and put them into problems/entries/reports, to ship.",
+            help="Check whole reports (.json or .json.gz) and put them into problems/data/entries/reports, to ship.",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:

@@ -30,7 +30,7 @@ class Command(BaseCommand):
         )
         wanted.add_argument("--export", nargs=2, metavar=("RUN", "NAME"), help="Write this run as a recorded run.")
         parser.add_argument("--published-by", default="", help="Who published the programs, where, when, what licence.")
-        parser.add_argument("--folder", type=Path, help="Default: problems/entries/runs.")
+        parser.add_argument("--folder", type=Path, help="Default: problems/data/entries/runs.")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Add, remove or export; say so only when something changed."""

@@ -15,13 +15,13 @@ from portal.submissions import actions
 from portal.submissions.models import Visibility
 from problems import registry
 
-FOLDER = registry.CATALOG.parent / "entries"
+FOLDER = registry.DATA / "entries"
 
 
 class Command(BaseCommand):
     """`manage.py submit_entries --profile PROFILE`: idempotent per profile and text."""
 
-    help = f"Submit the kernels of problems/entries as the public entries of the author {OWN_AUTHOR!r}, to be ranked."
+    help = f"Submit the kernels of problems/data/entries as public entries of the author {OWN_AUTHOR!r}, to be ranked."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The board."""

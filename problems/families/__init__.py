@@ -1,0 +1,1 @@
+"""What several problems share: their draws, programs and parts of specs."""

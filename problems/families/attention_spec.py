@@ -1,0 +1,87 @@
+"""What the problems on causal attention split over ranks say alike. No torch."""
+
+from problems.spec.schema import Argument, ArgumentKind, Hop, Regime
+from problems.spec.taxonomy import Communication
+
+SCALE_AND_CAUSAL = (
+    Argument(
+        name="softmax_scale",
+        kind=ArgumentKind.REAL,
+        dtype="float",
+        values="None (then head size^-0.5) or a secret number near that; new on every call",
+        replicated=True,
+    ),
+    Argument(name="causal", kind=ArgumentKind.BOOLEAN, dtype="bool", values="True in timed calls", replicated=True),
+)
+
+NOT_CAUSAL = Regime(
+    name="not_causal",
+    words="causal is False: every position sees every other",
+    settings={"causal": False},
+    narrow="usual_numbers",
+)
+
+FLAT_SCALE = Regime(
+    name="flat_scale",
+    words="softmax_scale is a hundredth of the default, so that all keys that are seen weigh nearly alike",
+    settings={"softmax_scale": 0.01},
+)
+
+LARGE_SCORES = Regime(
+    name="large_scores",
+    words="all scores are beyond 100: their exponentials overflow float32 unless a maximum is subtracted",
+    settings={"scores": "large"},
+)
+
+NEGATIVE_SCORES = Regime(
+    name="negative_scores",
+    words="all scores are below -150: their exponentials are zero in float32 unless the true maximum is subtracted",
+    settings={"scores": "negative"},
+)
+
+HUGE_KEYS = Regime(
+    name="huge_keys",
+    words="keys are around ten million, beyond the range of float16, and queries as much smaller",
+    settings={"keys": "huge"},
+    dtypes=("bfloat16", "float32"),
+    narrow="in_float16",
+)
+
+HUGE_POSITIONS = Regime(
+    name="huge_positions",
+    words="hidden_states are around ten million, beyond the range of float16, and w_qkv is as much smaller",
+    settings={"positions": "huge"},
+    dtypes=("bfloat16", "float32"),
+    narrow="arguments_in_float16",
+)
+
+MORE_HEADS = Regime(
+    name="more_heads",
+    words="there are twice as many heads, of half the size, as in timed calls of this size",
+    settings={"times_heads": 2},
+    narrow="usual_numbers",
+)
+
+SCORES = "Scores lie between -1000 and 1000."
+"""An invariant: masks and first maxima may be numbers beyond."""
+
+
+def least_exchange(ranks: int, *, by_keys: int = 2, by_queries: int = 2) -> float:
+    """The fewest blocks that a rank moves one way, on average over the ranks; a block is one tensor of its shard.
+
+    For a pair of shards either the earlier one's keys and values travel (and their gradients back: `by_keys` blocks)
+    or the later one's queries, and their result back (`by_queries`). Or one rank attends for all of a head: then each
+    of the others moves its own once, the first one only keys and the last one only queries. Another rank can do so for
+    another head, so that all have the same work.
+    """
+    pairwise = ranks * (ranks - 1) / 2 * min(by_keys, by_queries)
+    at_one_rank = (ranks - 2) * (by_keys + by_queries) if ranks > 2 else pairwise
+    return min(pairwise, at_one_rank) / ranks
+
+
+RING_STEP = Hop(
+    source="context rank c",
+    target="context rank c + 1",
+    payload="a block of keys and values, cp_size - 1 times",
+    pattern=Communication.SEND_RECV,
+)

@@ -1,0 +1,166 @@
+"""What the problems on one training step of a two-layer MLP say alike: arguments, sizes, cost. No torch."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from problems.spec.regimes import ONE_RANK_HAS_VALUES
+from problems.spec.schema import EXACT, Argument, ArgumentKind, Dims, Regime, Size, SizeName
+
+SHAPES: dict[str, tuple[str, ...]] = {
+    "W1": ("hidden", "d_in"),
+    "b1": ("hidden",),
+    "W2": ("d_out", "hidden"),
+    "b2": ("d_out",),
+}
+"""Parameters by name, in their order."""
+
+SAMPLES = (
+    Argument(
+        name="X_local", shape=("chunk", "d_in"), values="normal around a centre per rank, with a scale per feature"
+    ),
+    Argument(name="y_local", shape=("chunk", "d_out"), values="normal around a centre per rank"),
+)
+SHARDING = "rank r holds elements r*P/W to (r+1)*P/W - 1 of the flat vector"
+
+
+def number(name: str, values: str, kind: ArgumentKind = ArgumentKind.REAL) -> Argument:
+    """A number that all ranks get."""
+    return Argument(name=name, kind=kind, dtype=kind.value, values=values, replicated=True)
+
+
+RATES = (
+    number("lr", "0.3 to 0.6 times the weights' standard deviation, secret"),
+    number("beta1", "0.6 to 0.8, secret"),
+    number("beta2", "0.85 to 0.95, secret"),
+    number("eps", "a tenth to four tenths of the gradient's size, secret"),
+)
+STEP = number("step", "1 to 7, secret: the number of this step", ArgumentKind.INTEGER)
+
+NO_MOMENTUM = Regime(
+    name="no_momentum", words="beta1 is 0", settings={"beta1": 0.0}, narrow="nothing_where_a_number_is_zero"
+)
+
+NUMBERS_OF_ADAM = (
+    NO_MOMENTUM,
+    # Moments so unlike that a correction of any early step shows.
+    Regime(
+        name="late_step",
+        words="step is 100000, beta1 is 0.6 and beta2 is 0.95",
+        settings={"step": 100_000, "beta1": 0.6, "beta2": 0.95},
+    ),
+    # Beside it a learning rate that shows, unlike that of the default numbers.
+    Regime(
+        name="default_decays",
+        words="beta1 is 0.9, beta2 is 0.999 and eps is 1e-8, while lr is as in timed calls",
+        settings={"beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
+    ),
+    Regime(
+        name="step_1200",
+        words="step is 1200, beta1 is 0.9, beta2 is 0.999 and eps is 1e-8, while lr is as in timed calls",
+        settings={"step": 1200, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
+    ),
+    Regime(
+        name="default_numbers",
+        words="lr is 0.001, beta1 is 0.9, beta2 is 0.999 and eps is 1e-8",
+        settings={"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
+        narrow="usual_numbers",
+    ),
+)
+"""Regimes of numbers that every problem with a step of Adam has."""
+FIRST_STEP = Regime(
+    name="first_step", words="step is 1 and all moments are zero", settings={"step": 1, "moments": "zero"}
+)
+AT_THE_KINK = Regime(
+    name="at_the_kink",
+    words="half of each rank's samples and all of b1 are zero, where the derivative of relu counts as 0",
+    settings={"samples": "half_zero"},
+)
+REGIMES = (
+    AT_THE_KINK,
+    Regime(
+        name="tiny_gradients",
+        words="targets, the last layer and moments are below 1e-5 in size, and so are gradients",
+        settings={"values": "tiny"},
+    ),
+    Regime(
+        name="huge_gradients",
+        words="targets are around ten million, and gradients and moments are as much larger",
+        settings={"values": "huge"},
+    ),
+    Regime(
+        name="zero_gradients",
+        words="targets, the last layer and all moments are zero, and so are gradients",
+        settings={"values": "zero", "moments": "zero"},
+        narrow="divides_by_the_largest",
+    ),
+    Regime(
+        name="huge_weights",
+        words="W1 is around ten million, beyond the range of float16, and X_local is as much smaller",
+        settings={"weights": "huge"},
+    ),
+    replace(ONE_RANK_HAS_VALUES, words="all samples are zero on every rank but one"),
+    FIRST_STEP,
+    *NUMBERS_OF_ADAM,
+)
+"""What a step of this network with Adam has besides `no_learning`; programs of `variants.py` are right but for some."""
+INVARIANTS = ("Tensors are contiguous.", "Values are finite.", "`eps` is above zero.", "`step` is 1 or more.")
+
+
+def no_learning(*outputs: str, narrow: str = "eleven_bit_wire") -> Regime:
+    """A learning rate of zero: the parameters among the outputs are copies."""
+    return Regime(
+        name="no_learning",
+        words="lr is 0, so that parameters stay as they are",
+        settings={"lr": 0.0},
+        tolerances=dict.fromkeys(outputs, EXACT),
+        narrow=narrow,
+    )
+
+
+def whole(*, samples: int, d_in: int, hidden: int, d_out: int, world_size: int) -> Dims:
+    """Dimensions where every rank keeps all parameters; `samples` are those of all ranks."""
+    return {
+        "chunk": -(-samples // world_size),
+        "d_in": d_in,
+        "hidden": hidden,
+        "d_out": d_out,
+        "P": hidden * (d_in + 1 + d_out) + d_out,
+    }
+
+
+def in_parts(*, samples: int, d_in: int, hidden: int, d_out: int, world_size: int) -> Dims:
+    """As `whole`, with the least hidden width from `hidden` on that lets the parameters be cut into equal parts."""
+    while (hidden * (d_in + 1 + d_out) + d_out) % world_size:
+        hidden += 1
+    dims = whole(samples=samples, d_in=d_in, hidden=hidden, d_out=d_out, world_size=world_size)
+    return {**dims, "part": dims["P"] // world_size}
+
+
+def small_sizes(dims: Callable[..., Dims]) -> dict[SizeName, Size]:
+    """The sizes below `large`; `dims` is `whole` or `in_parts`."""
+    return {
+        SizeName.TINY: Size(
+            dims=lambda world_size: dims(samples=64, d_in=24, hidden=40, d_out=16, world_size=world_size),
+            system="a check on CPU ranks",
+        ),
+        SizeName.BASE: Size(
+            dims=lambda world_size: dims(samples=1024, d_in=256, hidden=512, d_out=256, world_size=world_size),
+            system="1024 samples in all, 0.26 million parameters: latency alone",
+        ),
+    }
+
+
+def matmul_flops(dims: Dims) -> int:
+    """Of a rank's samples: two products forward, three backward (no gradient of the input)."""
+    return 2 * dims["chunk"] * (2 * dims["d_in"] * dims["hidden"] + 3 * dims["hidden"] * dims["d_out"])
+
+
+def sample_bytes(dims: Dims, element_bytes: int) -> int:
+    """A rank's samples, read once."""
+    return element_bytes * dims["chunk"] * (dims["d_in"] + dims["d_out"])
+
+
+def refuses_uneven_parts(world_size: int) -> str | None:
+    """Refuse world sizes that are not powers of two."""
+    is_power = world_size >= 2 and world_size & (world_size - 1) == 0
+    return None if is_power else f"needs a power of two from 2 on, got {world_size}"

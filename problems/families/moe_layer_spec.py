@@ -1,0 +1,238 @@
+"""What the problems on an expert-parallel mixture-of-experts layer say alike: arguments, hops and cost. No torch."""
+
+from dataclasses import replace
+from math import comb
+
+from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, copied_values, of_tensor
+from problems.spec.schema import Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Reading, Regime, Tolerance
+from problems.spec.taxonomy import Communication
+
+_UNIFORM_SHARE = 0.95
+"""Popular experts share owners more often than evenly chosen ones: distinct owners are counted this much lower."""
+
+_ROUTER = (
+    Argument(
+        name="hidden_states",
+        shape=("M", "N"),
+        values="normal, different on every rank; one channel in 32 is an outlier; no choice of experts is a close one",
+    ),
+    Argument(
+        name="gate_weight",
+        shape=("num_experts", "N"),
+        values="normal; a token's logits differ by about 0.5",
+        replicated=True,
+    ),
+    Argument(
+        name="gate_bias",
+        shape=("num_experts",),
+        values="between -0.5 and 0.5 in timed calls: some experts are much more popular than others",
+        replicated=True,
+    ),
+)
+
+_NETWORK = tuple(
+    Argument(name=name, kind=ArgumentKind.MODULE, dtype="nn.Linear", values=values)
+    for name, values in (
+        ("gate_proj", "nn.Linear with weight (inter_dim, N) and, in timed calls, bias; normal, the rank's own"),
+        ("up_proj", "nn.Linear with weight (inter_dim, N) and, in timed calls, bias; normal, the rank's own"),
+        (
+            "down_proj",
+            "nn.Linear with weight (N, inter_dim) and, in timed calls, bias; normal with outlier rows, the rank's own",
+        ),
+    )
+)
+
+ADAPTERS = tuple(
+    Argument(name=name, shape=shape, values="normal, the rank's own; an adapter contributes half of what it adapts")
+    for name, shape in (
+        ("lora_gate_A", ("lora_r", "N")),
+        ("lora_gate_B", ("inter_dim", "lora_r")),
+        ("lora_up_A", ("lora_r", "N")),
+        ("lora_up_B", ("inter_dim", "lora_r")),
+        ("lora_down_A", ("lora_r", "inter_dim")),
+        ("lora_down_B", ("N", "lora_r")),
+    )
+)
+
+COUNTED_WIRE = Reading(
+    least=0.85,
+    most=1.3,
+    reason="The model counts the mean over routings; in one call the busiest rank sends or receives more.",
+)
+"""What a counter may show of the bytes that the reference of such a layer sends."""
+
+HOPS = (
+    Hop(
+        source="every rank",
+        target="every rank of its group",
+        payload="how many rows it sends to each expert",
+        pattern=Communication.ALL_GATHER,
+    ),
+    Hop(
+        source="rank r",
+        target="owners of the experts chosen",
+        payload="token rows, and results on the way back",
+        pattern=Communication.ALL_TO_ALL_V,
+    ),
+)
+
+MUTANTS_NOT_APPLICABLE = {
+    "last_rank_skipped": "without its counts nothing can be exchanged; the own mutant last_owner_silent stands for it",
+    "shards_wrong_order": "with rotated counts nothing can be exchanged; the own mutant owners_rotated stands for it",
+}
+
+_REGIMES = (
+    Regime(name="no_gate_bias", words="gate_bias is None", settings={"gate_bias": False}),
+    Regime(
+        name="no_projection_biases",
+        words="the three projections have no bias",
+        settings={"projection_biases": ()},
+    ),
+    Regime(
+        name="one_projection_bias",
+        words="of the three projections down_proj alone has a bias",
+        settings={"projection_biases": ("down_proj",)},
+    ),
+    Regime(
+        name="more_experts",
+        words="there are twice as many experts as in timed calls of this size",
+        settings={"times_experts": 2},
+    ),
+    Regime(
+        name="every_expert",
+        words="every token chooses every expert",
+        settings={"every_expert": True},
+        at_large=False,
+        narrow="usual_numbers",
+    ),
+    Regime(
+        name="same_experts",
+        words="all tokens of all ranks choose the same experts, neighbours in number, out of twice as many as usual",
+        settings={"same_experts": True, "times_experts": 2},
+        at_large=False,
+    ),
+    Regime(
+        name="one_rank_has_no_tokens",
+        words="one rank holds no tokens",
+        settings={"tokens": "none_on_one_rank"},
+    ),
+    Regime(
+        name="large_gates",
+        words="what gate_proj makes is 128 times as large as in timed calls: its exponentials overflow float32",
+        settings={"gates": 128.0},
+    ),
+    Regime(
+        name="huge_hidden",
+        words="what up_proj makes is around ten million, beyond the range of float16, and down_proj is as much smaller",
+        settings={"hidden": 2.0**24},
+        dtypes=("bfloat16", "float32"),
+    ),
+    Regime(
+        name="zero_tokens",
+        words="all tokens are zero",
+        settings={"tokens": "zero"},
+        narrow="divides_by_the_largest",
+    ),
+    Regime(
+        name="huge_tokens",
+        words="tokens are around ten million, beyond the range of float16, and what multiplies them is as much smaller",
+        settings={"tokens": "huge"},
+        dtypes=("bfloat16", "float32"),
+        narrow="arguments_in_float16",
+    ),
+)
+
+ONE_CHOICE = Regime(name="one_choice", words="top_k is 1", settings={"top_k": 1}, narrow="usual_numbers")
+"""For layers where a token of a timed call chooses two experts."""
+
+INVARIANTS = (
+    "Tensors are contiguous, and ask for no gradient.",
+    "Values are finite.",
+    "`group` is None.",
+    "The router is the same on all ranks, and no choice of experts is a close one.",
+    "The networks of all ranks have the same shapes.",
+)
+
+
+def regimes(*, made_by: str = "down_proj") -> tuple[Regime, ...]:
+    """The regimes of every such layer; `made_by` are the arguments that the size of the output hangs on."""
+    copied = copied_values(
+        "out", words="a token's first choice has all the weight and experts pick elements of their tokens"
+    )
+    return (
+        *_REGIMES,
+        *of_tensor(made_by, TINY_VALUES, HUGE_VALUES),
+        copied,
+        replace(
+            copied,
+            name="negative_logits",
+            words="all logits of the router are below -300: their exponentials are zero unless the true maximum is "
+            "subtracted; the layer only copies",
+            settings={**copied.settings, "logits": "negative"},
+            narrow="",
+        ),
+    )
+
+
+def signature(*, adapters: tuple[Argument, ...] = ()) -> str:
+    """The signature of `solution`."""
+    tensors = "".join(f"{argument.name}: Tensor, " for argument in adapters)
+    return (
+        "solution(hidden_states: Tensor, gate_weight: Tensor, gate_bias: Tensor or None, gate_proj: nn.Linear, "
+        f"up_proj: nn.Linear, down_proj: nn.Linear, {tensors}num_experts: int, top_k: int, "
+        "group: ProcessGroup or None = None) -> Tensor"
+    )
+
+
+def arguments(*, num_experts: str, top_k: str, group: str, adapters: tuple[Argument, ...] = ()) -> tuple[Argument, ...]:
+    """The parameters of `solution`, with words on the last three."""
+    return (
+        *_ROUTER,
+        *_NETWORK,
+        *adapters,
+        Argument(name="num_experts", kind=ArgumentKind.INTEGER, dtype="int", values=num_experts, replicated=True),
+        Argument(name="top_k", kind=ArgumentKind.INTEGER, dtype="int", values=top_k, replicated=True),
+        Argument(name="group", kind=ArgumentKind.NONE, dtype="process group", values=group),
+    )
+
+
+def output(tolerance: Tolerance) -> Output:
+    """The layer's output for the rank's own tokens."""
+    return Output(name="out", shape=("M", "N"), placement=Placement.PER_RANK, tolerance=tolerance)
+
+
+def cost(dims: Dims, *, owners: int, element_bytes: int) -> Cost:
+    """A rank computes as many rows as it routes, on average; `owners` ranks share the experts.
+
+    A row travels once to each distinct remote owner of its experts, and the weighted sum of what that owner computes
+    comes back. Where the owners' networks are smaller than that, they may travel in place of the rows.
+    """
+    tokens, hidden, inner, rank = dims["M"], dims["N"], dims["inter_dim"], dims.get("lora_r", 0)
+    experts, top_k = dims["num_experts"], dims["top_k"]
+    rows = tokens * top_k
+    parameters = 3 * hidden * inner + 2 * inner + hidden + 3 * rank * (hidden + inner)
+    sent = 2 * (owners - 1) / owners * tokens * hidden
+    networks = (owners - 1) * parameters
+    distinct = top_k if experts == owners else _UNIFORM_SHARE * _distinct_owners(experts, top_k, owners)
+    reference = sent * top_k * element_bytes + 8 * (owners - 1) * experts
+    return Cost(
+        flops={
+            "matmul": 2 * tokens * hidden * experts + 6 * rows * inner * hidden + 6 * rows * rank * (hidden + inner)
+        },
+        memory_bytes=element_bytes * (2 * tokens * hidden + experts * (hidden + 1) + parameters),
+        wire_bytes=min(sent * distinct, networks) * element_bytes,
+        reference_wire_bytes=max(reference, min(sent * distinct, networks) * element_bytes),
+        note="Means over routings. A row needs to travel once per distinct remote owner of its experts; or the owners' "
+        "networks travel instead, where they are smaller (base). The reference sends a row per expert.",
+    )
+
+
+def cost_over_all_ranks(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """The layer's cost with the experts spread over all ranks."""
+    return cost(dims, owners=world_size, element_bytes=element_bytes)
+
+
+def _distinct_owners(experts: int, top_k: int, owners: int) -> float:
+    """Expected number of distinct owners of `top_k` experts chosen evenly out of `experts` in `owners` equal blocks."""
+    elsewhere = experts - experts // owners
+    return owners * (1 - comb(elsewhere, top_k) / comb(experts, top_k))

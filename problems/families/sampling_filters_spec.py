@@ -1,0 +1,171 @@
+"""What the problems on filtered token log-probabilities say alike: arguments, sizes, hops. No torch."""
+
+from collections.abc import Mapping
+from math import gcd
+
+from problems.spec.schema import Argument, ArgumentKind, Cost, Dims, Hop, Regime, Size, SizeName
+from problems.spec.taxonomy import Communication
+from problems.spec.world_sizes import divisors_of
+
+CARD_VOCABULARY = 256
+LLAMA_VOCABULARY = 128256
+"""Vocabulary of Llama 3.1 (its published configuration)."""
+
+FILTERS = (
+    Argument(name="tp_group", kind=ArgumentKind.GROUP, values="None: the world group"),
+    Argument(name="top_k", kind=ArgumentKind.INTEGER, values="10; None in one call of eight"),
+    Argument(name="top_p", kind=ArgumentKind.REAL, values="0.9; 1.0 in one call of eight"),
+)
+CHUNK_SIZE = Argument(
+    name="chunk_size",
+    kind=ArgumentKind.INTEGER,
+    values="tokens of a chunk divided by B; several chunks except at the base size on 8 ranks",
+)
+REGIMES = (
+    Regime(name="k_1", words="top_k is 1", settings={"filters": (1, 0.9)}),
+    Regime(name="k_7", words="top_k is 7", settings={"filters": (7, 0.9)}),
+    Regime(name="p_half", words="top_p is 0.5", settings={"filters": (10, 0.5)}),
+    Regime(
+        name="p_tiny", words="top_p is 0.02, so that the largest logit alone survives", settings={"filters": (10, 0.02)}
+    ),
+    Regime(
+        name="masked_words",
+        words="every second logit of a rank is minus infinity, but for the largest of a token",
+        settings={"filters": (10, 0.9), "masked": True},
+        narrow="no_number_from_infinity",
+    ),
+    Regime(
+        name="equal_leaders",
+        words="more than ten logits of a token are largest and equal, top_k is 10 and top_p is 1: all of these survive",
+        settings={"filters": (10, 1.0), "equal_leaders": True},
+    ),
+    Regime(
+        name="flat_rows",
+        words="all logits of a token are equal, top_k is 10 and top_p is 1: all of them survive",
+        settings={"filters": (10, 1.0), "flat": True},
+    ),
+    Regime(
+        name="large_logits",
+        words="as flat_rows, and logits are around 130, where the exponential of float32 overflows",
+        settings={"filters": (10, 1.0), "flat": True, "higher_by": 128.0},
+    ),
+)
+SMALL_CHUNKS = Regime(
+    name="small_chunks",
+    words="chunk_size is the number of ranks, so that there are many chunks",
+    settings={"chunk": "small"},
+    at_large=False,
+)
+INVARIANTS = (
+    "Tensors are contiguous.",
+    "`tp_group` is None, the world group.",
+    "`top_k` is None or from 1 to 10, `top_p` is above 0 and at most 1.",
+)
+CHUNK_OF_LOGITS = Hop(
+    source="every rank",
+    target="the rank that owns the tokens",
+    payload="its Vl logits of each of those tokens, chunk by chunk",
+    pattern=Communication.ALL_TO_ALL,
+)
+MARGIN_NOTE = (
+    "Cumulative probabilities keep a distance of 0.01 from the top-p threshold, so that rounding decides nothing."
+)
+CHUNK_NOTES = (
+    "The result does not depend on the chunk size; it bounds what the baseline holds at a time.",
+    "On 8 ranks the base size has a single chunk.",
+)
+WORLD_SIZE_RULE = "a power of two up to 256"
+divides_vocabularies = divisors_of(
+    gcd(CARD_VOCABULARY, LLAMA_VOCABULARY),
+    needs=f"at least 2 ranks, a divisor of {CARD_VOCABULARY} and {LLAMA_VOCABULARY}",
+)
+
+
+def logits_and_target(*, removed: str) -> tuple[Argument, Argument]:
+    """The first two arguments; `removed` says what comes of a target that the filters remove."""
+    return (
+        Argument(
+            name="vocab_parallel_logits",
+            shape=("B", "S", "Vl"),
+            values="normal and low in all columns but 16 per token, which lie around 2 and hold all but a thousandth "
+            "of the mass; these columns and their logits are drawn anew on every call",
+        ),
+        Argument(
+            name="target",
+            shape=("B", "S"),
+            dtype="int64",
+            values="of each token one of its 16 leading columns, the most probable ones preferred, or one in eight "
+            f"times any column; about half are filtered out, so that {removed}",
+            replicated=True,
+        ),
+    )
+
+
+def sized(*, batch: int, tokens: int, vocabulary: int, world_size: int) -> Dims:
+    """Dimensions for about `tokens` tokens per sequence, rounded up to a multiple of the world size."""
+    sequence = -(-tokens // world_size) * world_size
+    return {
+        "B": batch,
+        "S": sequence,
+        "V": vocabulary,
+        "Vl": vocabulary // world_size,
+        "nt": batch * sequence,
+    }
+
+
+def tiny(world_size: int) -> Dims:
+    """Enough tokens to meet every kind of target."""
+    return sized(batch=2, tokens=32, vocabulary=CARD_VOCABULARY, world_size=world_size)
+
+
+def base(world_size: int) -> Dims:
+    """The card's formulas at M = N = 1024: B = max(1, min(M // 512, 4)), S from max(W, min(M // 128, 32))."""
+    return sized(batch=2, tokens=max(world_size, 8), vocabulary=CARD_VOCABULARY, world_size=world_size)
+
+
+def _chunked(dims: Dims, chunk: int, world_size: int) -> Dims:
+    """`dims` with chunks of about `chunk` positions per row, rounded up to a multiple of the world size."""
+    return {**dims, "cs": min(-(-chunk // world_size) * world_size, dims["S"])}
+
+
+def chunked_sizes() -> Mapping[SizeName, Size]:
+    """The sizes of the problems that go chunk by chunk: at `tiny` on up to 4 ranks three, the last shorter."""
+
+    def of_four(world_size: int) -> Dims:
+        dims = base(world_size)
+        return _chunked(dims, max(world_size, dims["S"] // 4), world_size)
+
+    def large(world_size: int) -> Dims:
+        dims = sized(batch=2, tokens=4096, vocabulary=LLAMA_VOCABULARY, world_size=world_size)
+        return _chunked(dims, 1024, world_size)
+
+    return {
+        SizeName.TINY: Size(
+            dims=lambda world_size: _chunked(tiny(world_size), 12, world_size), system="a smoke test on CPU ranks"
+        ),
+        SizeName.BASE: Size(dims=of_four, system="the card's size"),
+        SizeName.LARGE: Size(
+            dims=large,
+            system="Llama 3.1 (vocabulary 128256) in GRPO post-training: 2 sequences of 4096 "
+            "tokens, in chunks of 2048 tokens",
+        ),
+    }
+
+
+def log_prob_cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
+    """Filtering and log-softmax of the tokens; every logit is read once and compared once.
+
+    The filters depend on few numbers per token and rank (its largest logits, or a maximum and a sum of exponentials),
+    so the logits themselves need not travel. What must arrive at every rank are the results of the other ranks'
+    tokens, in float32. Nothing has to be sorted: few logits are above a threshold.
+    """
+    tokens, shard = dims["nt"], dims["Vl"]
+    remote = (world_size - 1) / world_size
+    results = remote * tokens * 4
+    return Cost(
+        flops={"fp32": tokens * shard},
+        memory_bytes=element_bytes * tokens * shard + 8 * tokens + 4 * tokens,
+        wire_bytes=results,
+        reference_wire_bytes=remote * tokens * shard * element_bytes + results,
+        note="The reference exchanges whole logits; a few candidates per token and rank are enough.",
+    )

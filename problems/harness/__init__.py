@@ -1,0 +1,1 @@
+"""Runs programs of a problem on ranks, and makes wrong ones: for tests, `make problem` and calibration."""

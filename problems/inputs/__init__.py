@@ -1,0 +1,1 @@
+"""How the arguments of a call are drawn, from a secret key."""

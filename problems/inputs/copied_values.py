@@ -1,0 +1,22 @@
+"""How the values of a tensor look in each of the regimes of problems that only move them."""
+
+import torch
+from torch import Tensor
+
+from problems.inputs.regime_values import in_regime
+from problems.inputs.values import Call
+
+FURTHEST = 100
+"""Largest power of two, either way, by which a value differs from one in a usual call: bfloat16 reaches 126."""
+
+
+def copied(call: Call, name: str, tensor: Tensor) -> Tensor:
+    """`tensor`, drawn by the rank as `name`, as the call's regime has its values; the very tensor in a usual call.
+
+    Beside the regimes of `problems.inputs.regime_values` there is one in which each value has a magnitude of its own.
+    Its sign and its significant bits stay.
+    """
+    if call.setting("magnitudes", None) is None:
+        return in_regime(call, name, tensor)
+    power = call.integers(f"{name}: magnitude", tensor.shape, low=-FURTHEST, high=FURTHEST + 1, dtype=torch.int32)
+    return power.float().exp2_().mul_(tensor).to(tensor.dtype)

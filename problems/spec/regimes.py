@@ -1,0 +1,144 @@
+"""Regimes that many problems have: how the values of their tensors differ from those of the timed calls. No torch.
+
+`problems.inputs.regime_values` draws them; a problem's own regimes stand in its spec.
+"""
+
+from dataclasses import replace
+
+from problems.spec.schema import EXACT, Regime, Tolerance
+
+ALL_DTYPES = ("bfloat16", "float16", "float32")
+"""For problems that only move or add values, which mean as much in any of them."""
+
+_WIDE_RANGE = ("bfloat16", "float32")
+
+TINY_VALUES = Regime(
+    name="tiny_values",
+    words="all values are below 1e-4 in size",
+    settings={"values": "tiny"},
+    dtypes=_WIDE_RANGE,
+    narrow="drops_what_is_tiny",
+)
+HUGE_VALUES = Regime(
+    name="huge_values",
+    words="values are around ten million, beyond the range of float16",
+    settings={"values": "huge"},
+    dtypes=_WIDE_RANGE,
+    narrow="in_float16",
+)
+ZERO_VALUES = Regime(
+    name="zero_values",
+    words="all values are zero",
+    settings={"values": "zero"},
+    narrow="divides_by_the_largest",
+)
+ONE_RANK_HAS_VALUES = Regime(
+    name="one_rank_has_values",
+    words="all values are zero on every rank but one",
+    settings={"values": "one_rank"},
+    narrow="nothing_where_zero",
+)
+SPECIAL_VALUES = Regime(
+    name="special_values",
+    words="some values are NaN, infinite, subnormal or negative zero",
+    settings={"values": "special"},
+    narrow="clears_what_is_not_finite",
+)
+SPREAD_VALUES = Regime(
+    name="spread_values",
+    words="values are of all sizes from 1e-30 to 1e30",
+    settings={"magnitudes": "spread"},
+    dtypes=_WIDE_RANGE,
+    narrow="six_bit_exponents",
+)
+"""Drawn by `problems.inputs.copied_values` alone."""
+
+COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES, SPREAD_VALUES, ONE_RANK_HAS_VALUES)
+"""For tensors whose elements are only moved; `problems.inputs.copied_values` draws them."""
+
+
+def of_tensor(name: str, *regimes: Regime) -> tuple[Regime, ...]:
+    """Regimes whose words speak of the values of one tensor, where others keep theirs."""
+    return tuple(replace(regime, words=regime.words.replace("values", f"values of {name}", 1)) for regime in regimes)
+
+
+def exact_sums(*outputs: str, tolerance: Tolerance = EXACT) -> Regime:
+    """Values whose partial sums over ranks are bfloat16 numbers in any order: what is sent in fewer bits shows.
+
+    In such calls `outputs` have `tolerance`: an honest sum in bfloat16 or wider has no error at all.
+    """
+    return Regime(
+        name="exact_sums",
+        words="all partial sums over ranks are bfloat16 numbers, in any order, so that the sum has no rounding error",
+        settings={"values": "exact_sums"},
+        tolerances=dict.fromkeys(outputs, tolerance),
+        narrow="ten_bit_wire",
+    )
+
+
+def exact_products(*outputs: str, words: str, **settings: str) -> Regime:
+    """Products in which one factor picks elements of the other: what is sent in fewer bits shows.
+
+    In such calls `outputs` are compared exactly; `words` say what picks what. `settings` are more of the regime.
+    """
+    return Regime(
+        name="exact_products",
+        words=f"{words}, so that the product has no rounding error",
+        settings={"product": "picks", **settings},
+        tolerances=dict.fromkeys(outputs, EXACT),
+        narrow="eleven_bit_wire",
+    )
+
+
+COPIED = Tolerance(
+    atol=0.001,
+    rtol=0.002,
+    calibration="copies: honest programs leave noise of float32, and neighbours in bfloat16 are 0.0039 apart at least",
+)
+
+
+def copied_values(*outputs: str, words: str, tolerance: Tolerance = COPIED) -> Regime:
+    """Calls in which the layer only copies: what is sent in fewer bits than a bfloat16 has shows in `outputs`."""
+    return Regime(
+        name="copied_values",
+        words=f"{words}, so that the layer only copies and nothing is rounded",
+        settings={"layer": "copies"},
+        tolerances=dict.fromkeys(outputs, tolerance),
+        narrow="ten_bit_wire",
+    )
+
+
+SUMMED_VALUES = (TINY_VALUES, HUGE_VALUES, ZERO_VALUES, ONE_RANK_HAS_VALUES)
+"""For tensors that are summed over ranks, beside `exact_sums`."""
+
+
+def of_product(sent: str, other: str, *, is_shared: bool = False) -> tuple[Regime, ...]:
+    """Regimes of a product of two tensors, one of which travels itself or in partial sums: tiny and huge are both.
+
+    `is_shared` says that the other one is the same on all ranks, so that it is never zero on one of them alone.
+    """
+    tiny = replace(TINY_VALUES, narrow="arguments_in_float16")
+    return (
+        *of_tensor(f"{sent} and {other}", tiny, HUGE_VALUES),
+        *of_tensor(sent, ZERO_VALUES, ONE_RANK_HAS_VALUES),
+        *(() if is_shared else (zero_on_one_rank(other),)),
+    )
+
+
+def zero_on_one_rank(words: str) -> Regime:
+    """Calls in which what `words` name is zero on one rank, drawn by `problems.inputs.regime_values.unless_zero`."""
+    return Regime(
+        name="zero_factor",
+        words=f"all values of {words} are zero on one rank",
+        settings={"factor": "zero"},
+        narrow="divides_arguments_by_the_largest",
+    )
+
+
+FLOAT32_VALUES = (
+    replace(TINY_VALUES, narrow="drops_below_1e_6"),
+    replace(HUGE_VALUES, narrow="saturates_at_65536"),
+    ZERO_VALUES,
+    ONE_RANK_HAS_VALUES,
+)
+"""As SUMMED_VALUES, for problems in float32, whose tolerance refuses programs in float16 in every call."""
