@@ -26,7 +26,7 @@ def alice(db):
 
 @pytest.mark.production
 def test_a_borrowed_machine_ends_its_work_and_itself_before_its_time_is_up(stack, alice, tmp_path):
-    stack.start_worker()
+    stack.start_web()
     stack.start_dispatcher()
     key = stack.manage("node_add", "borrowed").split("PKB_NODE_KEY=")[1].split()[0]
     secrets = tmp_path / "node.env"
