@@ -69,6 +69,7 @@ class NodeKey(BaseAuthentication):
         try:
             return AnonymousUser(), authenticate(name, key.strip())
         except Refusal as refusal:
+            metrics.refused_messages.labels("message", "revoked" if refusal.status == 410 else "wrong key").inc()
             if refusal.status != 401:
                 raise
             raise TokenRefused(refusal) from refusal
@@ -194,12 +195,13 @@ class NodeMessages(Endpoint):
 
 def _received(request: Request, kind: type[M], receive: Callable[[Node, M, datetime], object]) -> Response:
     """The receipt for a message that `receive` has taken; raises Refusal."""
+    said_as = request.parser_context["view"].action
     body = request.data if isinstance(request.data, bytes) else b""
     try:
         # PostgreSQL stores no NUL, and one must not cost a whole report.
         said = kind.from_json(body.replace(b"\\u0000", b"\\ufffd"))
     except ContractError as error:
-        metrics.refused_messages.labels(kind.__name__, "malformed").inc()
+        metrics.refused_messages.labels(said_as, "malformed").inc()
         raise Refusal(
             field=_field(str(error)),
             value="",
@@ -211,7 +213,7 @@ def _received(request: Request, kind: type[M], receive: Callable[[Node, M, datet
     except (DataError, IntegrityError, OverflowError) as error:
         # As an error of ours it would be sent again for ever.
         logger.exception("a message of node %s holds a value that cannot be stored", request.auth)
-        metrics.refused_messages.labels(kind.__name__, "malformed").inc()
+        metrics.refused_messages.labels(said_as, "malformed").inc()
         raise Refusal(
             field="",
             value=str(error)[:80],

@@ -22,9 +22,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Name, and whether to replace the key."""
         parser.add_argument("name", help="lower-case letters, digits and hyphens")
-        parser.add_argument(
-            "--new-key", action="store_true", help="make and print a new key for a registered node"
-        )
+        parser.add_argument("--new-key", action="store_true", help="make and print a new key for a registered node")
         parser.add_argument("--at-once", action="store_true", help="with --new-key: the old key is void now")
         parser.add_argument(
             "--owner", default="", help="the short name of the organisation that owns the node: makes it a guest node"
