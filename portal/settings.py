@@ -334,6 +334,8 @@ SPECTACULAR_SETTINGS = {
 }
 
 BROKER_URL = env.str("PKB_BROKER_URL", default="filesystem://")
+if BROKER_URL.partition(":")[0] not in {"filesystem", "redis", "rediss"}:
+    raise ImproperlyConfigured("PKB_BROKER_URL names no Redis; write it as deploy/broker_credentials.py site prints it")
 BROKER_DIR = Path(env.str("PKB_BROKER_DIR", default=str(DATA_DIR / "broker")))
 LEASE_SECONDS = env.int("PKB_LEASE_SECONDS", default=60)
 NODE_SILENT_SECONDS = env.int("PKB_NODE_SILENT_SECONDS", default=30)

@@ -32,6 +32,7 @@ from evaluator.node.slots import failure_report
 from problems import registry
 from tests.bench.intake import processor_seconds
 from tests.chaos.site import ChaosSite, chaos_site
+from tests.stack import wait_until
 
 PAGES = ("/", "/problems/allreduce/", "/nodes/", "/leaderboards/")
 _REPORTS = 20
@@ -168,13 +169,15 @@ def report(site: ChaosSite, nodes: Nodes, held: list[tuple[str, str, EvaluationR
     beating.start()
     receipts, pages = [], []
     for number, (lease, submission, request) in enumerate(held[:_REPORTS]):
-        found = failure_report(request, "for the bench", verdict=Verdict.JUDGE_ERROR)
+        found = failure_report(request, "for the bench", verdict=Verdict.WRONG_RESULT)
         delivery = Delivery(lease=lease, node=site.nodes[number], report=found)
         began = time.monotonic()
         nodes.sites[number].send(NodeMessage.REPORT, delivery.to_json())
         receipts.append(time.monotonic() - began)
-        while "for the bench" not in open_page(site, f"/submissions/{submission}/")[1]:
-            pass
+        path = f"/submissions/{submission}/"
+        wait_until(
+            lambda path=path: "WRONG_RESULT" in open_page(site, path)[1], what=f"a verdict at {path}", seconds=30
+        )
         pages.append(time.monotonic() - began)
     beating.join()
     print(line("a report to its receipt, beside heartbeats", receipts))

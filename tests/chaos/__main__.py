@@ -2,8 +2,8 @@
 
 PostgreSQL, Redis, two web processes, two dispatchers and sixteen simulated nodes of three profiles run on this machine.
 People and a vendor's program submit all the while. Web, dispatchers, broker, database and nodes are killed (SIGKILL) at
-random and come back; nodes drain, freeze, are switched off and lose the network; the proxy before the site cuts their
-requests and loses its answers; two of them send forged reports. Afterwards all work may end. Then the database is
+random and come back. Nodes drain, freeze, are switched off and lose the network. The proxy before the site cuts their
+requests and loses its answers. Two of them send forged reports. Afterwards all work may end. Then the database is
 compared with what the callers noted, with the verdict that every source is made for, and with `manage.py audit`. Exits
 with 1 if anything is wrong.
 """
