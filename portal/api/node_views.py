@@ -35,7 +35,7 @@ from evaluator.contract import (
 from portal import metrics
 from portal.api.endpoint import Endpoint
 from portal.api.faults import TokenRefused
-from portal.api.operations import Answer, operation
+from portal.api.operations import Answer, operation, operation_of
 from portal.dispatcher.heartbeats import record_heartbeat
 from portal.nodes.actions import authenticate
 from portal.nodes.models import Node
@@ -82,9 +82,9 @@ class NodeKey(BaseAuthentication):
 class IsNode(BasePermission):
     """Lets nodes in, and nobody else."""
 
-    def has_permission(self, request: Request, _view: Any) -> bool:
-        """Whether the request came with a node's key."""
-        return isinstance(request.auth, Node)
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Whether the request came with a node's key. A method that the address does not take is told so."""
+        return operation_of(view) is None or isinstance(request.auth, Node)
 
 
 class NodeBody(parsers.BaseParser):

@@ -62,6 +62,7 @@ class Listener(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.heard: list[tuple[str, str]] = []
         self.keys: set[str] = set()
+        self.paths: set[str] = set()
         self.answer = lambda _kind, text: (200, receipt(text))
 
     @property
@@ -79,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         text = (gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body).decode()
         kind = self.path.strip("/").rpartition("/")[2]
-        assert self.path == f"/api/v1/nodes/alpha/{kind}/"
+        self.server.paths.add(self.path)
         self.server.keys.add(self.headers["Authorization"])
         status, content = self.server.answer(kind, text)
         # Once it is decided, so that a test that has seen the message knows the answer.
@@ -143,7 +144,12 @@ def test_a_report_waits_on_disk_until_the_site_has_it_and_survives_a_new_process
     wait_until(lambda: not list(spool.iterdir()), what="the report is received", seconds=30)
     second.close()
     assert listener.reports() == [a_delivery()]
-    assert listener.keys == {"Bearer pkn_new"}
+    assert (listener.keys, listener.paths) == ({"Bearer pkn_new"}, {"/api/v1/nodes/alpha/report/"})
+
+
+def test_a_site_may_be_behind_a_path(listener, spool):
+    Outbox(Site(f"{listener.url}/pkb/", name="alpha", key="pkn_k"), spool).send_status(a_status())
+    assert listener.paths == {"/pkb/api/v1/nodes/alpha/heartbeat/"}
 
 
 def test_a_report_whose_answer_is_lost_is_sent_again_as_it_was(outbox, listener, spool):
