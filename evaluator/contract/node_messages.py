@@ -17,7 +17,7 @@ from evaluator.contract.request import Backend, EvaluationRequest
 MOST_BYTES = 16 * 1024**2
 """Of a node's message as JSON. The site reads no more of one."""
 
-MOST_COMPRESSED_BYTES = 4 * 1024**2
+MOST_COMPRESSED_BYTES = 4_000_000
 """Of a node's message as it is sent, compressed with gzip: what every proxy of the manual lets pass."""
 
 

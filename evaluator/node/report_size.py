@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from evaluator.contract import Delivery, EvaluationReport, RankState
+from evaluator.contract import MOST_COMPRESSED_BYTES, Delivery, EvaluationReport, RankState
+from evaluator.node.site import packed
 
 MOST_BYTES = 8 * 1024**2
 """Limit of a delivery as JSON. Compressed, as it is sent, it has a tenth of that as a rule."""
@@ -26,7 +27,7 @@ def fitted(delivery: Delivery, *, most_bytes: int = MOST_BYTES) -> Delivery:
         delivery = msgspec.structs.replace(delivery, error_log=delivery.error_log[:_LOG_CHARACTERS])
     left_out: list[str] = []
     for words, cut in _CUTS:
-        if _message_bytes(delivery) <= most_bytes:
+        if _fits(delivery, most_bytes):
             break
         left_out.append(words)
         report = cut(delivery.report)
@@ -35,8 +36,11 @@ def fitted(delivery: Delivery, *, most_bytes: int = MOST_BYTES) -> Delivery:
     return delivery
 
 
-def _message_bytes(delivery: Delivery) -> int:
-    return len(delivery.to_json().encode())
+def _fits(delivery: Delivery, most_bytes: int) -> bool:
+    content = delivery.to_json().encode()
+    return len(content) <= min(most_bytes, MOST_COMPRESSED_BYTES) or (
+        len(content) <= most_bytes and len(packed(content)) <= MOST_COMPRESSED_BYTES
+    )
 
 
 def _short_ranks(report: EvaluationReport) -> EvaluationReport:

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import secrets
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from evaluator.contract import (
+    MOST_COMPRESSED_BYTES,
     Backend,
     ContractError,
     Delivery,
@@ -27,7 +29,7 @@ from evaluator.contract import (
 )
 from evaluator.node.outbox import Outbox
 from evaluator.node.report_size import LEFT_OUT, MOST_BYTES, fitted
-from evaluator.node.site import Site
+from evaluator.node.site import Site, packed
 from evaluator.node.slots import failure_report
 from evaluator.node.spool import refusals
 from tests.stack import wait_until
@@ -78,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        text = (gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body).decode()
+        text = gzip.decompress(body).decode()
         kind = self.path.strip("/").rpartition("/")[2]
         self.server.paths.add(self.path)
         self.server.keys.add(self.headers["Authorization"])
@@ -317,6 +319,17 @@ def test_a_report_over_the_limit_loses_evidence_and_keeps_its_verdict():
     assert fitted(whole) is whole
     for most_bytes in (0, 1_000, 10_000):
         assert fitted(huge, most_bytes=most_bytes).report.verdict is huge.report.verdict
+
+
+def test_a_report_that_does_not_compress_loses_evidence_as_well():
+    noise = secrets.token_hex(4_100_000)
+    ranks = tuple(
+        RankState(rank=rank, exit="exit 0", phase="in call 1", calls_done=1, log=noise[rank::2]) for rank in range(2)
+    )
+    delivery = a_delivery()
+    small = fitted(msgspec.structs.replace(delivery, report=msgspec.structs.replace(delivery.report, ranks=ranks)))
+    assert small.report.environment[LEFT_OUT].endswith("most of what ranks printed")
+    assert len(packed(small.to_json().encode())) <= MOST_COMPRESSED_BYTES
 
 
 def test_the_nodes_own_log_does_not_make_a_report_too_large():
