@@ -1,8 +1,9 @@
 """The node's Celery application: the tasks that the site may send."""
 
 from contextlib import AbstractContextManager
+from typing import Any
 
-from celery import Celery
+from celery import Celery, bootsteps
 
 from evaluator import logs
 from evaluator.broker import node_config
@@ -26,7 +27,24 @@ def _about(work: Assignment | BuildOrder) -> AbstractContextManager[None]:
 
 
 def add_tasks(app: Celery, node: Node) -> None:
-    """Let messages reach `node`. A message that is not what the contract says is logged, and shown to the operator."""
+    """Let messages reach `node`, and tell it whether any can.
+
+    A message that is not what the contract says is logged, and shown to the operator.
+    """
+
+    class Reach(bootsteps.StartStopStep):
+        """The last step of receiving: Celery stops it when the broker is lost, and starts it when it is back."""
+
+        requires = ("celery.worker.consumer.tasks:Tasks",)
+
+        def start(self, _consumer: Any) -> None:
+            node.note_broker(is_reached=True)
+
+        def stop(self, _consumer: Any) -> None:
+            node.note_broker(is_reached=False)
+
+    node.note_broker(is_reached=False)
+    app.steps["consumer"].add(Reach)
 
     @app.task(name=TaskName.JUDGE.value)
     def judge(text: str) -> None:

@@ -37,9 +37,8 @@ class Outbox:
         self._has_progress = threading.Event()
         self._not_understood: deque[str] = deque(maxlen=_REFUSALS)
         self._sender = threading.Thread(target=self._run, name="reports", daemon=True)
-
-    is_revoked = False
-    """Whether the site has said that it takes nothing of this node any more."""
+        self.is_revoked = False
+        """Whether the site has said that it takes nothing of this node any more."""
 
     def start(self) -> None:
         """Begin to send."""
@@ -85,9 +84,9 @@ class Outbox:
         """When each report that the site has not received was written, in seconds since the epoch."""
         return self._spool.waiting_since()
 
-    def refusals(self) -> list[str]:
+    def refusals(self, *, most: int = 1000) -> list[str]:
         """Which messages were refused and why, the newest last: reports that are kept, then what came from the site."""
-        return [*spool.refusals(self._folder), *self._not_understood]
+        return [*spool.refusals(self._folder, most=most), *self._not_understood][-most:]
 
     @property
     def evaluations(self) -> tuple[str, ...]:
@@ -195,3 +194,6 @@ class Outbox:
         except Refused as error:
             logger.warning("the site refuses this node's %s: %s", kind.value, error)
             self.note_refusal(f"{kind.value}: {error}")
+        except Exception:
+            # Without this thread the site would take the node for dead.
+            logger.exception("a message of kind %s could not be sent", kind.value)

@@ -46,15 +46,11 @@ class Spool:
 
     def waiting(self) -> list[Path]:
         """The reports that wait for a receipt, the oldest first."""
-        return sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+        return sorted(self._folder.glob("*.json"), key=_written_at)
 
     def waiting_since(self) -> list[float]:
         """When each report without a receipt was written, in seconds since the epoch."""
-        found = []
-        for path in self._folder.glob("*.json"):
-            with suppress(FileNotFoundError):  # its receipt has just come
-                found.append(path.stat().st_mtime)
-        return found
+        return [at for path in self._folder.glob("*.json") if (at := _written_at(path))]
 
     def read(self, path: Path) -> str:
         """The text of a report.
@@ -80,10 +76,18 @@ class Spool:
         self._evaluations.pop(path.stem, None)
 
 
-def refusals(folder: Path) -> list[str]:
-    """Why each report in `folder` that is kept for the operator was refused, the newest last."""
-    kept = sorted(folder.glob("*.refused"), key=lambda path: path.stat().st_mtime)
-    return [f"{path}: {_reason(path)}" for path in kept]
+def refusals(folder: Path, *, most: int = 1000) -> list[str]:
+    """Why each report in `folder` that is kept for the operator was refused, the newest last, so many at most."""
+    kept = sorted(folder.glob("*.refused"), key=_written_at)
+    return [f"{path}: {_reason(path)}" for path in kept[-most:]]
+
+
+def _written_at(path: Path) -> float:
+    """0 for a file that the operator has just removed."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _reason(path: Path) -> str:

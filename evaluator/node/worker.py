@@ -60,6 +60,7 @@ class Node:
     ) -> None:
         self._builders = builders
         self._built: dict[str, float] = {}
+        self._reaches_broker = True
         self.ended: Counter[tuple[str, str]] = Counter()
         """Reports written, by profile and verdict."""
         self._settings = settings
@@ -136,7 +137,9 @@ class Node:
             if lease in self._cancelled:
                 logger.info("evaluation %s was cancelled", request.evaluation_id)
                 return
-            is_returned = self._stopping.is_set() and report.verdict is Verdict.JUDGE_FAILURE
+            is_returned = (
+                self._stopping.is_set() or self._outbox.is_revoked
+            ) and report.verdict is Verdict.JUDGE_FAILURE
             if is_returned:
                 report = failure_report(request, "the node was stopped by its operator")
             self._deliver(
@@ -198,6 +201,11 @@ class Node:
         """Stop judging or compiling under this lease, now or when it arrives."""
         self._cancelled.add(cancellation.lease)
 
+    def note_broker(self, *, is_reached: bool) -> None:
+        """While the node receives nothing it offers nothing: what the site sent would cost its author a try."""
+        self._reaches_broker = is_reached
+        self._beat.set()
+
     def refuse(self, text: str) -> None:
         """Log a message of the site that this node does not take, and have the operator told of it."""
         logger.warning("%s", text)
@@ -218,9 +226,9 @@ class Node:
                 *(work.request.evaluation_id for work in list(self._running.values())),
                 *self._outbox.evaluations,
             ),
-            builders=0 if self._stopping.is_set() or self._draining.is_set() else self._builders.offered,
+            builders=self._builders.offered if self._takes_work else 0,
             built=self._lately_built(),
-            refusals=tuple(self._outbox.refusals()[-MOST_REFUSALS:]),
+            refusals=tuple(self._outbox.refusals(most=MOST_REFUSALS)),
         )
 
     def _lately_built(self) -> tuple[str, ...]:
@@ -230,12 +238,20 @@ class Node:
                 del self._built[lease]
         return tuple(self._built)
 
+    @property
+    def _takes_work(self) -> bool:
+        return self._reaches_broker and not (
+            self._stopping.is_set() or self._draining.is_set() or self._outbox.is_revoked
+        )
+
     def _slot_status(self, slot: Slot) -> SlotStatus:
         """The slot's own status; once the node stops, none takes work, and one in quarantine stays there.
 
         While the node drains, a busy slot stays busy: the site would take a stopped one for gone.
         """
         status = slot.status
+        if status.state is SlotState.FREE and not self._reaches_broker:
+            return msgspec.structs.replace(status, state=SlotState.STARTING, note="the node does not reach its broker")
         is_ending = (
             self._stopping.is_set()
             or self._outbox.is_revoked

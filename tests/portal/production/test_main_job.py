@@ -215,12 +215,18 @@ def test_both_nodes_judge_and_nothing_is_judged_twice(site):
 
 
 def test_a_killed_broker_loses_nothing(site, broker):
-    """Redis returns empty."""
+    """Redis returns empty. A node that receives nothing says so, and is sent nothing: that would cost a try."""
     submission = site.submit(SLOW_SOLUTION, author="bob")
     waiting = [site.submit(SOLUTION, mode="check") for _ in range(2)]
     site.wait_for_judging(submission)
 
     broker.server.kill()
+    idle = "SELECT note FROM nodes_slot WHERE state = 'starting'"
+    wait_until(
+        lambda: site.rows(idle) == [("the node does not reach its broker",)],
+        what=lambda: f"the idle node offers nothing\n{site.logs()}",
+        seconds=WAIT_S,
+    )
     broker.server.start()
 
     site.assert_passed_once(submission)
