@@ -11,6 +11,7 @@ from evaluator.contract.message import ContractError, Message
 from evaluator.contract.node_messages import (
     MOST_BYTES,
     MOST_COMPRESSED_BYTES,
+    MOST_STATUS_BYTES,
     Assignment,
     BuildOrder,
     Cancellation,
@@ -65,6 +66,7 @@ __all__ = [
     "MOMENT_REVEALING",
     "MOST_BYTES",
     "MOST_COMPRESSED_BYTES",
+    "MOST_STATUS_BYTES",
     "SCHEMA_VERSION",
     "SCORE_RULE",
     "Assignment",

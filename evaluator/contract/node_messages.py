@@ -15,7 +15,10 @@ from evaluator.contract.report import EvaluationReport, SandboxLevel, Stage
 from evaluator.contract.request import Backend, EvaluationRequest
 
 MOST_BYTES = 16 * 1024**2
-"""Of a node's message as JSON. The site reads no more of one."""
+"""Of a node's report as JSON. The site reads no more of one."""
+
+MOST_STATUS_BYTES = 128 * 1024
+"""Of other messages: a heartbeat of 64 slots with their notes has about half of that."""
 
 MOST_COMPRESSED_BYTES = 4_000_000
 """Of a node's message as it is sent, compressed with gzip: what every proxy of the manual lets pass."""

@@ -26,6 +26,7 @@ from rest_framework.response import Response
 from evaluator.contract import (
     MOST_BYTES,
     MOST_COMPRESSED_BYTES,
+    MOST_STATUS_BYTES,
     ContractError,
     Delivery,
     Message,
@@ -104,7 +105,7 @@ class NodeBody(parsers.BaseParser):
         if length > MOST_COMPRESSED_BYTES:
             raise _too_large(f"{length} bytes", MOST_COMPRESSED_BYTES)
         body: bytes = stream.read()
-        match request.headers.get("Content-Encoding", "identity"):
+        match request.headers.get("Content-Encoding", "identity").lower():
             case "identity":
                 return body
             case "gzip":
@@ -197,6 +198,8 @@ def _received(request: Request, kind: type[M], receive: Callable[[Node, M, datet
     """The receipt for a message that `receive` has taken; raises Refusal."""
     said_as = request.parser_context["view"].action
     body = request.data if isinstance(request.data, bytes) else b""
+    if kind is not Delivery and len(body) > MOST_STATUS_BYTES:
+        raise _too_large(f"{len(body)} bytes", MOST_STATUS_BYTES)
     try:
         # PostgreSQL stores no NUL, and one must not cost a whole report.
         said = kind.from_json(body.replace(b"\\u0000", b"\\ufffd"))
@@ -212,7 +215,7 @@ def _received(request: Request, kind: type[M], receive: Callable[[Node, M, datet
         receive(request.auth, said, timezone.now())
     except (DataError, IntegrityError, OverflowError) as error:
         # As an error of ours it would be sent again for ever.
-        logger.exception("a message of node %s holds a value that cannot be stored", request.auth)
+        logger.warning("a message of node %s holds a value that cannot be stored: %s", request.auth, error)
         metrics.refused_messages.labels(said_as, "malformed").inc()
         raise Refusal(
             field="",

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from evaluator.contract import (
     MOST_BYTES,
     MOST_COMPRESSED_BYTES,
+    MOST_STATUS_BYTES,
     Backend,
     NodeStatus,
     Progress,
@@ -272,6 +273,12 @@ def test_what_the_contract_does_not_know_is_refused_by_its_field(leased, text, f
 def test_a_body_that_is_not_a_bounded_gzip_is_refused(leased, body, status):
     assert_problem(post("report", body, key=NODE_KEY, node="alpha"), status=status)
     assert_untouched(leased)
+
+
+def test_a_heartbeat_is_no_place_for_much(node):
+    answer = tell(status_of(environment={"host": "x" * MOST_STATUS_BYTES}), key=NODE_KEY, node="alpha")
+    assert_problem(answer, status=413)
+    assert Node.objects.get().environment == {}
 
 
 def test_other_encodings_and_types_are_refused(node):
