@@ -149,6 +149,13 @@ def test_a_report_waits_on_disk_until_the_site_has_it_and_survives_a_new_process
     assert (listener.keys, listener.paths) == ({"Bearer pkn_new"}, {"/api/v1/nodes/alpha/report/"})
 
 
+def test_a_site_on_this_machine_is_reached_without_the_proxy_for_the_way_out(listener, spool, monkeypatch):
+    monkeypatch.setenv("http_proxy", AWAY)
+    box = Outbox(Site(listener.url, name="alpha", key="pkn_k"), spool)
+    box.send_status(a_status())
+    assert (box.trouble, len(listener.heard)) == ("", 1)
+
+
 def test_a_site_may_be_behind_a_path(listener, spool):
     Outbox(Site(f"{listener.url}/pkb/", name="alpha", key="pkn_k"), spool).send_status(a_status())
     assert listener.paths == {"/pkb/api/v1/nodes/alpha/heartbeat/"}
