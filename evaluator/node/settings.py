@@ -7,7 +7,8 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from evaluator import logs
-from evaluator.broker import FILES_SCHEME, is_redis
+from evaluator.broker import FILES_SCHEME
+from evaluator.broker.queues import is_redis
 from evaluator.hardware import profiles
 from evaluator.host.machine import gpus
 from evaluator.host.settings import DEFAULT_USERS

@@ -98,8 +98,8 @@ class NodeBody(parsers.BaseParser):
         stream: IO[Any],
         media_type: str | None = None,  # noqa: ARG002 - REST framework's signature
         parser_context: Mapping[str, Any] | None = None,
-    ) -> bytes:
-        """The JSON; raises Refusal where it is too large, ParseError where it is no gzip."""
+    ) -> Any:
+        """The JSON's bytes; raises Refusal where it is too large, ParseError where it is no gzip."""
         request: Request = (parser_context or {})["request"]
         length = int(request.META.get("CONTENT_LENGTH") or 0)
         if length > MOST_COMPRESSED_BYTES:
@@ -196,6 +196,7 @@ class NodeMessages(Endpoint):
 
 def _received(request: Request, kind: type[M], receive: Callable[[Node, M, datetime], object]) -> Response:
     """The receipt for a message that `receive` has taken; raises Refusal."""
+    node: Any = request.auth
     said_as = request.parser_context["view"].action
     body = request.data if isinstance(request.data, bytes) else b""
     if kind is not Delivery and len(body) > MOST_STATUS_BYTES:
@@ -212,10 +213,10 @@ def _received(request: Request, kind: type[M], receive: Callable[[Node, M, datet
             remedy="Bring site and node to the same version.",
         ) from error
     try:
-        receive(request.auth, said, timezone.now())
+        receive(node, said, timezone.now())
     except (DataError, IntegrityError, OverflowError) as error:
         # As an error of ours it would be sent again for ever.
-        logger.warning("a message of node %s holds a value that cannot be stored: %s", request.auth, error)
+        logger.warning("a message of node %s holds a value that cannot be stored: %s", node, error)
         metrics.refused_messages.labels(said_as, "malformed").inc()
         raise Refusal(
             field="",
