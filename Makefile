@@ -76,7 +76,7 @@ verdict-docs: setup-tests ## docs/judge/verdicts.md from the facts in evaluator/
 
 node: setup ## judge for a queue on this machine: make node PROFILE=cpux2
 	@if [ -z "$(PROFILE)" ]; then \
-		echo "make node PROFILE=<profile>: judges for the queue of the site whose broker PKB_BROKER_URL names"; \
+		echo "make node PROFILE=<profile>: judges for the site that PKB_SITE_URL and PKB_BROKER_URL name"; \
 		echo "for example: make node PROFILE=cpux2"; exit 2; fi
 	@exec $(VENV)/python -m evaluator.node --profile $(PROFILE)
 
@@ -93,7 +93,7 @@ bench: setup-tests ## measure: WHAT=judging (default), building, launches, oracl
 	@PYTHONPATH=client $(VENV)/python -m tests.bench.$(WHAT) $(ARGS)
 
 MINUTES ?= 20
-chaos: setup-tests ## does anything get lost while everything dies? 16 nodes, MINUTES=20 SEED=1, ARGS="--broker rabbitmq"
+chaos: setup-tests ## does anything get lost while everything dies? 16 nodes, MINUTES=20 SEED=1
 	@$(VENV)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 demo-data: setup ## a million invented submissions into the configured database (ARGS="--submissions 1000", "--remove")

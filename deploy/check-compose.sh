@@ -11,7 +11,7 @@ else
 	exit 1
 fi
 export PKB_BROKER_PUBLIC_URL=rediss://broker.example.org:6380/0
-for variant in "" "-f compose.rabbitmq.yaml" "-f compose.remote-nodes.yaml" "-f compose.monitoring.yaml"; do
+for variant in "" "-f compose.remote-nodes.yaml" "-f compose.monitoring.yaml"; do
 	# shellcheck disable=SC2086  # words, not names with spaces
 	$compose --env-file env.example -f compose.yaml $variant --profile node --profile operator config -q
 done

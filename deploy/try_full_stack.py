@@ -4,7 +4,7 @@
     python deploy/try_full_stack.py --profile h200x4-nomc --problem allgather --backend cuda \
         --submission tests/evaluator/submissions/gpu_allgather.py --report full_stack.json
 
-PostgreSQL, Redis, gunicorn, worker and dispatcher run in production mode, each on a free port of the loopback
+PostgreSQL, Redis, gunicorn and dispatcher run in production mode, each on a free port of the loopback
 interface. The broker has one user for the site and one for the node, as docs/deploy.md says. There is no proxy, so
 requests carry the headers that it would set. A node judges for the profile. A new account makes a token, sends the
 submission through the API, follows it until it has ended, and looks for it on its page and on the board. Everything
@@ -16,6 +16,7 @@ the node needs is put in place by deploy/install-carried.sh.
 """
 
 import argparse
+import http.client
 import json
 import os
 import pwd
@@ -27,11 +28,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -212,6 +215,30 @@ class Processes:
             say(f"--- {name}\n" + "\n".join(lines))
 
 
+def serve_as_proxy(port: int, *, upstream: int) -> None:
+    """Pass the node's requests on as the proxy would that ends TLS, from a thread that ends with this process."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            headers = {name: value for name, value in self.headers.items() if name != "Host"}
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            site = http.client.HTTPConnection("127.0.0.1", upstream, timeout=30)
+            site.request("POST", self.path, body, headers | {"X-Forwarded-Proto": "https"})
+            answer = site.getresponse()
+            content = answer.read()
+            self.send_response(answer.status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+            site.close()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing: the site has a line for each."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    threading.Thread(target=server.serve_forever, name="proxy", daemon=True).start()
+
+
 class Site:
     """The servers, the site's processes and the node, on ports of their own."""
 
@@ -219,7 +246,7 @@ class Site:
         self.processes = processes
         self.chosen = chosen
         self.folder = processes.folder
-        self.database_port, self.broker_port, self.port = free_ports(3)
+        self.database_port, self.broker_port, self.port, self.proxy_port = free_ports(4)
         self.url = f"http://127.0.0.1:{self.port}"
         self._programs = {name: program(name, self.folder) for name in ("initdb", "postgres", "redis-server")}
         self._token = ""
@@ -284,17 +311,19 @@ class Site:
         self._token = self._manage("shell", "--no-imports", "-c", sign_up).split()[-1]
 
     def start(self) -> None:
-        """Web, worker, dispatcher and the node; returns once the node has sent a heartbeat."""
+        """Web, dispatcher and the node; returns once the node has sent a heartbeat."""
         python = sys.executable
         web = [python, "-m", "gunicorn", "--config", "deploy/gunicorn.conf.py", "--bind", f"127.0.0.1:{self.port}"]
-        worker = [python, "-m", "celery", "-A", "portal", "worker", "--queues", "portal", "--concurrency", "2"]
-        quiet = ["--loglevel", "info", "--without-gossip", "--without-mingle", "--without-heartbeat"]
         secretless = {name: value for name, value in self.environment.items() if "_ADMIN_" not in name}
         start = self.processes.start
         start("web", [*web, "--workers", "2"], secretless)
-        start("worker", [*worker, *quiet], secretless)
         start("dispatcher", [python, "manage.py", "dispatch"], secretless)
-        named = {"PKB_NODE_PROFILES": self.chosen.profile, "PKB_DATA_DIR": str(self.folder / "node")}
+        serve_as_proxy(self.proxy_port, upstream=self.port)
+        named = {
+            "PKB_NODE_PROFILES": self.chosen.profile,
+            "PKB_DATA_DIR": str(self.folder / "node"),
+            "PKB_SITE_URL": f"http://127.0.0.1:{self.proxy_port}",
+        }
         # The judge's ranks do not inherit PYTHONPATH: the node's packages lie in this interpreter's own environment.
         start("node", [python, "-m", "evaluator.node"], self._bare | self._node | named)
         self.processes.wait(lambda: self.ask("/readyz") is not None, what="/readyz answers with success")

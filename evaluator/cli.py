@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -41,6 +42,7 @@ from evaluator.host.measure.baselines import table as baseline_table
 from evaluator.host.sandbox import bubblewrap, cgroups, doctor
 from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.judging.recompute import recompute
+from evaluator.node import spool
 from evaluator.sources import SourceError, read_source
 from problems import registry
 from problems.spec.schema import Problem, SizeName, UnknownRegime
@@ -396,7 +398,7 @@ def _is_measured(slug: str, known: dict[str, dict[str, Baseline]], profile: Prof
 
 
 def examine(options: argparse.Namespace) -> int:
-    """`doctor`: which properties of the sandbox hold here; exit 0 if the profile's level is reached."""
+    """`doctor`: which properties of the sandbox hold, which messages are kept; exit 0 if the level is reached."""
     profile = profiles.get(options.profile)
     found = _survey(profile)
     needs = profile.sandbox.value
@@ -405,11 +407,22 @@ def examine(options: argparse.Namespace) -> int:
             "level": found.level.value,
             "demanded": needs,
             "probes": [dataclasses.asdict(item) for item in found.probes],
+            "refused_messages": _refused_messages(),
         }
         sys.stdout.write(json.dumps(record, indent=1) + "\n")
     else:
         sys.stdout.write(presentation.confinement_text(found, profile=profile))
+        for refusal in _refused_messages():
+            sys.stdout.write(f"refused: {refusal}\n")
     return 0 if found.level.is_at_least(profile.sandbox) else 1
+
+
+def _refused_messages() -> list[str]:
+    """The reports of this machine's nodes that the site refused, with the reasons."""
+    data_dir = Path(os.environ.get("PKB_DATA_DIR") or Path(__file__).resolve().parents[1] / "var")
+    chosen = os.environ.get("PKB_NODE_SPOOL_DIR")
+    folders = [Path(chosen)] if chosen else sorted((data_dir / "spool").glob("*"))
+    return [refusal for folder in folders for refusal in spool.refusals(folder)]
 
 
 def _survey(profile: Profile) -> bubblewrap.Confinement:

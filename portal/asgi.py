@@ -11,6 +11,7 @@ import gc
 import io
 import json
 import os
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import IO, Any
@@ -26,12 +27,15 @@ from django.urls import get_resolver, set_script_prefix
 from portal.access_log import VISITOR_LEFT, answered
 from portal.bodies import RETRY_AFTER_S, Bodies, BodyRefused, Receive, Scope
 from portal.database_away import is_database_away
+from portal.refusals import Refusal
 from portal.request_threads import NotWanted, RequestThreads
 from problems import registry
 
 Message = Mapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_OF_NODES = re.compile(r"/api/v1/nodes/(?P<name>[a-z0-9-]{1,60})/(report|progress|heartbeat)/")
 
 
 class Handler(ASGIHandler):
@@ -86,7 +90,7 @@ class Handler(ASGIHandler):
                 body.close()
 
     async def _account(self, scope: Scope) -> int | None:
-        """The account whose session or token the request has."""
+        """The account whose session or token the request has, or the node whose key it has."""
         return await self._threads.run(partial(self._find_account, scope))
 
     def _find_account(self, scope: Scope) -> int | None:
@@ -94,12 +98,16 @@ class Handler(ASGIHandler):
         if request is None:
             return None
         try:
+            if node := _OF_NODES.fullmatch(request.path):
+                return authenticate(node["name"], request.headers.get("Authorization", "").partition(" ")[2].strip()).pk
             if found := BearerAuthentication().authenticate(Request(request)):
                 return found[0].pk
             request.session = SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
             return get_user(request).pk
         except TokenRefused:
             return None
+        except Refusal as refusal:
+            raise BodyRefused(refusal.status, f"{refusal.message} {refusal.remedy}") from refusal
         except Exception as error:
             if is_database_away(error):
                 raise BodyRefused(503, "The site's database does not respond. Send this again in a moment.") from error
@@ -203,6 +211,7 @@ from portal.api.authentication import BearerAuthentication  # noqa: E402
 from portal.api.faults import TokenRefused  # noqa: E402
 from portal.catalog import highlighting, markdown  # noqa: E402
 from portal.monitoring import serving  # noqa: E402
+from portal.nodes.actions import authenticate  # noqa: E402
 from portal.pages import live  # noqa: E402
 
 _BESIDE: tuple[tuple[str, Application], ...] = ((streams.PREFIX, live.application),)

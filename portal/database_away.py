@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
@@ -51,23 +51,3 @@ class AwayLines:
         more = f" ({times} times since the last such line)" if times > 1 else ""
         reason = str(error).partition("\n")[0]
         self._logger.warning("the database does not respond, %s: %s%s", what, reason, more)
-
-
-class RetriesInALine(logging.Filter):
-    """Takes Celery's line for every retry without a database out of the log; a line a minute counts them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._lines = AwayLines(logging.getLogger(__name__))
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line stays."""
-        said = str(record.args.get("exc", "")) if isinstance(record.args, Mapping) else ""
-        if record.levelno > logging.INFO or not said.startswith("Retry in ") or not _is_of_the_database(said):
-            return True
-        self._lines.note("reports wait", said)
-        return False
-
-
-def _is_of_the_database(said: str) -> bool:
-    return any(f": {name}(" in said for name in ("OperationalError", "InterfaceError", "DatabaseError"))

@@ -63,7 +63,7 @@ dispatched = Counter("pkb_dispatched", "Messages to nodes that carry work.", ("k
 refused_messages = Counter(
     "pkb_refused_messages", "Ignored messages from nodes, by kind and reason.", ("kind", "reason")
 )
-heartbeats = Counter("pkb_heartbeats", "Recorded heartbeats of nodes: of those that wait together, the newest.")
+heartbeats = Counter("pkb_heartbeats", "Recorded heartbeats of nodes.")
 dispatcher_look_seconds = Histogram(
     "pkb_dispatcher_look_seconds",
     "Duration of one pass of a dispatcher over the queue.",
@@ -129,7 +129,7 @@ def port() -> int:
 
 
 def serve() -> None:
-    """Serve what this process counts where `PKB_METRICS_LISTEN` says; for workers and dispatchers."""
+    """Serve what this process counts where `PKB_METRICS_LISTEN` says; for dispatchers."""
     if not settings.METRICS_LISTEN:
         return
     host = settings.METRICS_LISTEN.rpartition(":")[0].strip("[]")

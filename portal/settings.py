@@ -59,7 +59,6 @@ INSTALLED_APPS = [
     "portal.pages",
     "portal.accounts",
     "portal.catalog",
-    "portal.artefacts",
     "portal.nodes",
     "portal.submissions",
     "portal.ranking",
@@ -335,22 +334,15 @@ SPECTACULAR_SETTINGS = {
         {"name": "Organisations", "description": "Members, quota and webhooks."},
         {"name": "Exports", "description": "Public data as CSV, JSON Lines and Parquet."},
         {"name": "Judging", "description": "Where submissions are judged."},
+        {"name": "Nodes", "description": "What machines that judge say to the site, each with its key."},
         {"name": "Account", "description": "Who is calling."},
     ],
 }
 
 BROKER_URL = env.str("PKB_BROKER_URL", default="filesystem://")
+if BROKER_URL.partition(":")[0] not in {"filesystem", "redis", "rediss"}:
+    raise ImproperlyConfigured("PKB_BROKER_URL names no Redis; write it as deploy/broker_credentials.py site prints it")
 BROKER_DIR = Path(env.str("PKB_BROKER_DIR", default=str(DATA_DIR / "broker")))
-# Where nodes put reports, so that messages only name them: s3://bucket/prefix, or file:///folder on one machine. Empty:
-# messages carry the reports.
-ARTEFACT_URL = env.str("PKB_ARTEFACT_URL", default="")
-# Of what speaks as S3 does, such as https://minio.example.org; empty for S3 itself.
-ARTEFACT_ENDPOINT = env.str("PKB_ARTEFACT_ENDPOINT", default="")
-ARTEFACT_REGION = env.str("PKB_ARTEFACT_REGION", default="us-east-1")
-ARTEFACT_ACCESS_KEY = env.str("PKB_ARTEFACT_ACCESS_KEY", default="")
-ARTEFACT_SECRET_KEY = env.str("PKB_ARTEFACT_SECRET_KEY", default="")
-# Objects that were never fetched are kept this long, until `manage.py artefacts sweep`.
-ARTEFACT_DAYS = env.int("PKB_ARTEFACT_DAYS", default=7)
 LEASE_SECONDS = env.int("PKB_LEASE_SECONDS", default=60)
 NODE_SILENT_SECONDS = env.int("PKB_NODE_SILENT_SECONDS", default=30)
 EVALUATION_DEADLINE_SECONDS = env.int("PKB_EVALUATION_DEADLINE_SECONDS", default=1800)

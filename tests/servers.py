@@ -1,4 +1,4 @@
-"""Real servers for tests, each in a folder of its own on a free port: PostgreSQL, Redis, RabbitMQ, Prometheus.
+"""Real servers for tests, each in a folder of its own on a free port: PostgreSQL, Redis, Prometheus.
 
     with postgresql() as database, redis() as broker:
         ...
@@ -7,7 +7,6 @@ A server can be killed as by a crash and started again in the middle of a test. 
 root every server runs as the user that its Debian package made.
 """
 
-import base64
 import json
 import os
 import pwd
@@ -269,93 +268,6 @@ class RedisServer(TLSServer):
         self.admin().execute_command("CLIENT", "KILL", "USER", user)
 
 
-class RabbitMQ(TLSServer):
-    """A broker with its management interface, and with a port mapper of its own that ends with it."""
-
-    user = "rabbitmq"
-
-    def __init__(
-        self, port: int, *, tls_port: int, management_port: int, distribution_port: int, mapper_port: int
-    ) -> None:
-        self.management_port = management_port
-        self.distribution_port = distribution_port
-        self.mapper_port = mapper_port
-        super().__init__(port, tls_port=tls_port)
-        self.programs = _rabbitmq_programs()
-        self.mapper: subprocess.Popen[bytes] | None = None
-        self.write("enabled_plugins", "[rabbitmq_management].\n")
-        self.write(
-            "rabbitmq.conf",
-            f"listeners.tcp.1 = 127.0.0.1:{port}\nlisteners.ssl.1 = 127.0.0.1:{tls_port}\n"
-            f"ssl_options.certfile = {self.certificate}\nssl_options.keyfile = {self.key}\n"
-            f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {management_port}\n"
-            "default_user = admin\ndefault_pass = admin-secret\ndefault_user_tags.administrator = true\n"
-            "management_agent.disable_metrics_collector = true\nlog.console = true\nlog.console.level = warning\n"
-            "disk_free_limit.absolute = 50MB\n",
-        )
-
-    def command(self) -> list[str]:
-        return [str(self.programs / "rabbitmq-server")]
-
-    def environment(self) -> Mapping[str, str]:
-        return {
-            "RABBITMQ_NODENAME": f"pkb{self.port}@localhost",
-            "RABBITMQ_NODE_PORT": str(self.port),
-            "RABBITMQ_DIST_PORT": str(self.distribution_port),
-            "ERL_EPMD_PORT": str(self.mapper_port),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(self.folder),
-            "RABBITMQ_LOGS": "-",
-            "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
-            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "none"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "enabled_plugins"),
-            # One scheduler is enough for a few messages and leaves the cores to the judge.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
-            "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin",
-        }
-
-    def start(self) -> Self:
-        if self.mapper is None:
-            self.mapper = subprocess.Popen(
-                [str(_program("epmd")), "-port", str(self.mapper_port), "-address", "127.0.0.1"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=self.folder,
-                start_new_session=True,
-                **self._identity(),
-            )
-        return super().start()
-
-    def is_ready(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), 1):
-                pass
-            urllib.request.urlopen(f"http://127.0.0.1:{self.management_port}/", timeout=1).close()
-        except (urllib.error.URLError, OSError):
-            return False
-        return True
-
-    def remove(self) -> None:
-        super().remove()
-        if self.mapper is not None:
-            self.mapper.kill()
-            self.mapper.wait()
-            self.mapper = None
-
-    @property
-    def admin_url(self) -> str:
-        return f"http://admin:admin-secret@127.0.0.1:{self.management_port}"
-
-    def break_connections(self, user: str) -> None:
-        """End every connection of `user`, who may connect again at once."""
-        address = f"http://127.0.0.1:{self.management_port}/api/connections/username/{user}"
-        password = base64.b64encode(b"admin:admin-secret").decode()
-        request = urllib.request.Request(address, method="DELETE", headers={"Authorization": f"Basic {password}"})
-        urllib.request.urlopen(request, timeout=30).close()
-
-
 class Prometheus(Server):
     """A Prometheus with the configuration and the rules given as text; it scrapes and evaluates every second."""
 
@@ -411,20 +323,6 @@ def redis() -> Iterator[RedisServer]:
     yield from _running(RedisServer(port, tls_port=tls_port))
 
 
-@contextmanager
-def rabbitmq() -> Iterator[RabbitMQ]:
-    """A running RabbitMQ."""
-    port, tls_port, management_port, distribution_port, mapper_port = free_ports(5)
-    server = RabbitMQ(
-        port,
-        tls_port=tls_port,
-        management_port=management_port,
-        distribution_port=distribution_port,
-        mapper_port=mapper_port,
-    )
-    yield from _running(server)
-
-
 S = TypeVar("S", bound=Server)
 
 
@@ -442,13 +340,6 @@ def _program(name: str) -> Path:
     for path in sorted(Path("/usr/lib").glob(f"postgresql/*/bin/{name}"), reverse=True):
         return path
     raise ServerFailure(f"{name} is not installed; `make test` installs it where it may (Debian, as root)")
-
-
-def _rabbitmq_programs() -> Path:
-    """The folder of RabbitMQ's real scripts: those on PATH insist on system folders."""
-    for path in sorted(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin"), reverse=True):
-        return path
-    raise ServerFailure("rabbitmq-server is not installed; `make test` installs it where it may (Debian, as root)")
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

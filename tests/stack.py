@@ -1,4 +1,4 @@
-"""The site's processes for real, in a folder of their own: worker, dispatcher, nodes and, where asked for, web.
+"""The site's processes for real, in a folder of their own: web, dispatcher and nodes.
 
 `stack` is a fixture over the database of the test itself, so that a test sees with Django's models what the processes
 do. Tests with other parts make a `Stack` with their own `database_url` and `broker_url`:
@@ -6,7 +6,6 @@ do. Tests with other parts make a `Stack` with their own `database_url` and `bro
     with Stack(tmp_path, database_url="postgres://...", broker_url="redis://...") as stack:
         stack.migrate()
         stack.start_all()
-        stack.start_web()
 """
 
 import os
@@ -135,19 +134,10 @@ class Stack:
         self.manage("migrate", "--verbosity", "0")
 
     def start_all(self) -> None:
-        """Worker, dispatcher and one node with a cpux2 slot."""
-        self.start_worker()
+        """Web, dispatcher and one node with a cpux2 slot."""
+        self.start_web()
         self.start_dispatcher()
         self.start_node("alpha")
-
-    def start_worker(
-        self, name: str = "worker", *, environment: dict[str, str] | None = None, pool: Sequence[str] = ("solo",)
-    ) -> None:
-        """The process that takes the nodes' messages; `pool` is the kind of its pool, and options of that."""
-        options = ["--queues", "portal", "--pool", *pool, "--loglevel", "info", "--without-gossip", "--without-mingle"]
-        self._start(
-            name, ["-m", "celery", "-A", "portal", "worker", "--hostname", f"{name}@test", *options], environment
-        )
 
     def start_dispatcher(self, name: str = "dispatcher", *, environment: dict[str, str] | None = None) -> None:
         """The process that hands out work."""
@@ -170,6 +160,8 @@ class Stack:
 
     def start_web(self, *, workers: int = 1, metrics_port: int | None = None, is_awaited: bool = True) -> str:
         """The web server; the address, once it answers where it `is_awaited`. Static files are collected first."""
+        if "web" in self._processes:
+            return self.url
         if not (self.data_dir / "static").is_dir():
             self.manage("collectstatic", "--noinput", "--verbosity", "0")
         options = ["--bind", f"127.0.0.1:{self.port}", "--workers", str(workers)]

@@ -1,4 +1,8 @@
-"""Messages between the site and its nodes: work, progress, reports, heartbeats, and their queues."""
+"""Messages between the site and its nodes.
+
+The site sends work through the broker. What a node says (progress, heartbeats, reports) it sends to the site over
+HTTPS, and the answer to each is its receipt.
+"""
 
 from enum import StrEnum
 from typing import Annotated, Self
@@ -11,8 +15,14 @@ from evaluator.contract.ranges import MOST_BUILDERS, MOST_REPORT_BYTES, MOST_SLO
 from evaluator.contract.report import EvaluationReport, SandboxLevel, Stage
 from evaluator.contract.request import Backend, EvaluationRequest
 
-PORTAL_QUEUE = "portal"
-"""The queue on which the site receives messages from its nodes."""
+MOST_BYTES = 16 * 1024**2
+"""Of a node's report as JSON. The site reads no more of one."""
+
+MOST_STATUS_BYTES = 128 * 1024
+"""Of other messages: a heartbeat of 64 slots with their notes has about half of that."""
+
+MOST_COMPRESSED_BYTES = 4_000_000
+"""Of a node's message as it is sent, compressed with gzip: what every proxy of the manual lets pass."""
 
 
 def node_queue(node: str) -> str:
@@ -21,55 +31,32 @@ def node_queue(node: str) -> str:
 
 
 class TaskName(StrEnum):
-    """Celery tasks that cross between site and node, by the name both sides know; each takes one JSON text.
-
-    Tasks of the site also take the node's key: the lease says which evaluation a report is on, the key who sends it.
-    """
+    """Celery tasks that the site sends to a node, by the name both sides know; each takes one JSON text."""
 
     JUDGE = "node.judge"
     BUILD = "node.build"
     CANCEL = "node.cancel"
-    RECEIPT = "node.receipt"
-    RECORD_PROGRESS = "portal.record_progress"
-    RECORD_DELIVERY = "portal.record_delivery"
-    RECORD_STORED = "portal.record_stored"
-    RECORD_NODE_STATUS = "portal.record_node_status"
 
 
-class Upload(Message, frozen=True, kw_only=True):
-    """Permission to put one object: a form to send to `url` with `fields` (S3's signed forms), or a file to write.
+class NodeMessage(StrEnum):
+    """What a node sends to the site, by the last part of its address: `/api/v1/nodes/NAME/report/`."""
 
-    `key` is the object's name on the site.
-    """
-
-    url: str
-    key: str
-    fields: dict[str, str] = {}
-
-
-class Stored(Message, frozen=True, kw_only=True):
-    """A node has put its delivery into the storage of the site: which object, its SHA-256 (hexadecimal) and size."""
-
-    lease: str
-    node: str
-    evaluation_id: str
-    key: str
-    sha256: str
-    size_bytes: int
+    HEARTBEAT = "heartbeat"
+    PROGRESS = "progress"
+    REPORT = "report"
 
 
 class Assignment(Message, frozen=True, kw_only=True, omit_defaults=True):
     """What the dispatcher sends to a node: an evaluation for one slot, under a lease.
 
     `lease` is unguessable; its holder may report on this evaluation only. `request_id` identifies the web request that
-    asked for the evaluation, only for log lines. `upload` is set where the report must not go into a message.
+    asked for the evaluation, only for log lines.
     """
 
     lease: str
     slot: int
     request: EvaluationRequest
     request_id: str = ""
-    upload: Upload | None = None
 
 
 class BuildOrder(Message, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,7 +65,6 @@ class BuildOrder(Message, frozen=True, kw_only=True, omit_defaults=True):
     lease: str
     request: EvaluationRequest
     request_id: str = ""
-    upload: Upload | None = None
 
 
 class Cancellation(Message, frozen=True, kw_only=True):
@@ -89,7 +75,7 @@ class Cancellation(Message, frozen=True, kw_only=True):
 
 
 class Receipt(Message, frozen=True, kw_only=True):
-    """The site needs a delivery no more: it is recorded, or counts no longer. Names it by its text's SHA-256."""
+    """The site's answer to a node's message that it has taken. Names it by the SHA-256 of its JSON."""
 
     sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 
@@ -149,13 +135,12 @@ class SlotStatus(Message, frozen=True, kw_only=True):
 class NodeStatus(Message, frozen=True, kw_only=True):
     """A node's heartbeat: who it is, what it offers and on what it runs.
 
-    `key` is the node's secret as the operator was shown it; the site keeps only its hash. `revisions` maps the slugs
-    of the problems installed there to their revisions. `builders` is how many evaluations it can compile during
-    judging, `built` the leases under which it has recently compiled one.
+    `revisions` maps the slugs of the problems installed there to their revisions. `builders` is how many evaluations
+    it can compile during judging, `built` the leases under which it has recently compiled one. `refusals` says for the
+    operator which messages were refused lately, by the site or by the node, and why; the newest comes last.
     """
 
     node: str
-    key: str
     slots: Annotated[tuple[SlotStatus, ...], Meta(max_length=MOST_SLOTS)]
     sandbox: SandboxLevel
     backends: Annotated[tuple[Backend, ...], Meta(max_length=len(Backend))]
@@ -164,3 +149,4 @@ class NodeStatus(Message, frozen=True, kw_only=True):
     running: tuple[str, ...] = ()
     builders: Annotated[int, Meta(ge=0, le=MOST_BUILDERS)] = 0
     built: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()

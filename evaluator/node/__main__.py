@@ -21,6 +21,7 @@ from evaluator.node.app import add_tasks, make_app
 from evaluator.node.builders import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import Misconfigured, NodeSettings, without_secrets
+from evaluator.node.site import Site
 from evaluator.node.worker import Node
 
 
@@ -67,7 +68,8 @@ def run(settings: NodeSettings) -> int:
     remove_leftovers(settings.work_dir)
     cgroups.enter_leaf_group()
     builders = _make_builders(settings)
-    outbox = Outbox(app, settings.spool_dir, key=settings.key, files_within=settings.artefact_dir)
+    site = Site(settings.site_url, name=settings.name, key=settings.key)
+    outbox = Outbox(site, settings.spool_dir)
     node = Node(settings, outbox, make_judge=lambda profile: Judge(_judged_by(settings, profile)), builders=builders)
     add_tasks(app, node)
     if settings.metrics_listen:

@@ -1,17 +1,15 @@
 """The node's Celery application: the tasks that the site may send."""
 
-import logging
 from contextlib import AbstractContextManager
+from typing import Any
 
-from celery import Celery
+from celery import Celery, bootsteps
 
 from evaluator import logs
 from evaluator.broker import node_config
-from evaluator.contract import Assignment, BuildOrder, Cancellation, ContractError, Receipt, TaskName
+from evaluator.contract import Assignment, BuildOrder, Cancellation, ContractError, TaskName
 from evaluator.node.settings import NodeSettings
 from evaluator.node.worker import Node
-
-logger = logging.getLogger(__name__)
 
 
 def make_app(settings: NodeSettings) -> Celery:
@@ -29,14 +27,31 @@ def _about(work: Assignment | BuildOrder) -> AbstractContextManager[None]:
 
 
 def add_tasks(app: Celery, node: Node) -> None:
-    """Let messages reach `node`. A message that is not what the contract says is logged and dropped."""
+    """Let messages reach `node`, and tell it whether any can.
+
+    A message that is not what the contract says is logged, and shown to the operator.
+    """
+
+    class Reach(bootsteps.StartStopStep):
+        """The last step of receiving: Celery stops it when the broker is lost, and starts it when it is back."""
+
+        requires = ("celery.worker.consumer.tasks:Tasks",)
+
+        def start(self, _consumer: Any) -> None:
+            node.note_broker(is_reached=True)
+
+        def stop(self, _consumer: Any) -> None:
+            node.note_broker(is_reached=False)
+
+    node.note_broker(is_reached=False)
+    app.steps["consumer"].add(Reach)
 
     @app.task(name=TaskName.JUDGE.value)
     def judge(text: str) -> None:
         try:
             assignment = Assignment.from_json(text)
         except ContractError as error:
-            logger.warning("assignment refused: %s", error)
+            node.refuse(f"assignment from the site: {error}")
             return
         with _about(assignment):
             node.judge(assignment)
@@ -46,7 +61,7 @@ def add_tasks(app: Celery, node: Node) -> None:
         try:
             order = BuildOrder.from_json(text)
         except ContractError as error:
-            logger.warning("build order refused: %s", error)
+            node.refuse(f"build order from the site: {error}")
             return
         with _about(order):
             node.build(order)
@@ -56,15 +71,6 @@ def add_tasks(app: Celery, node: Node) -> None:
         try:
             cancellation = Cancellation.from_json(text)
         except ContractError as error:
-            logger.warning("cancellation refused: %s", error)
+            node.refuse(f"cancellation from the site: {error}")
             return
         node.cancel(cancellation)
-
-    @app.task(name=TaskName.RECEIPT.value)
-    def receipt(text: str) -> None:
-        try:
-            received = Receipt.from_json(text)
-        except ContractError as error:
-            logger.warning("receipt refused: %s", error)
-            return
-        node.forget(received)

@@ -34,7 +34,7 @@ class NodeMetrics:
         self._outbox = outbox
 
     def collect(self) -> Iterator[Metric]:
-        """Slots by state, work at hand, verdicts, and what waits for the broker."""
+        """Slots by state, work at hand, verdicts, and what waits for the site."""
         status = self._node.status
         slots = GaugeMetricFamily("pkb_node_slots", "Slots by profile and state.", labels=("profile", "state"))
         for profile in {slot.profile for slot in status.slots}:
@@ -52,13 +52,16 @@ class NodeMetrics:
         yield from self._spool()
 
     def _spool(self) -> Iterator[Metric]:
-        waiting = self._outbox.unsent_since()
+        waiting = self._outbox.waiting_since()
         oldest_s = time.time() - min(waiting) if waiting else 0.0
-        yield _one("pkb_node_outbox_reports", "Reports that the broker has not accepted yet.", len(waiting))
+        yield _one("pkb_node_outbox_reports", "Reports that the site has not received yet.", len(waiting))
         yield _one("pkb_node_outbox_oldest_seconds", "How long the oldest of them has waited.", max(0.0, oldest_s))
         yield _one(
-            "pkb_node_outbox_refused", "Reports set aside because the broker refused them.", self._outbox.refused()
+            "pkb_node_outbox_refused",
+            "Messages that were refused, by the site or by the node.",
+            len(self._outbox.refusals()),
         )
+        yield _one("pkb_node_site_up", "Whether the site received the last message.", not self._outbox.trouble)
 
 
 def serve(listen: str, node: MeteredNode, outbox: Outbox) -> None:

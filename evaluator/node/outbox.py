@@ -1,121 +1,118 @@
 """Sends a node's messages to the site. Heartbeats may be lost; reports wait on disk until the site has received them.
 
-A broker may die with a report that it has accepted. So a report is kept until the site's receipt, and sent again if
-that does not come.
+Each kind has a thread of its own. So a report never waits behind heartbeats, and a judge waits for none of them.
 """
 
 import logging
-import math
 import threading
-import time
+from collections import Counter, deque
 from pathlib import Path
 
-from celery import Celery
-
-from evaluator import uploads
-from evaluator.broker.queues import address_of, site_queue
-from evaluator.contract import Delivery, NodeStatus, Progress, Receipt, Stored, TaskName, Upload
+from evaluator.contract import Delivery, NodeMessage, NodeStatus, Progress
+from evaluator.node import spool
 from evaluator.node.report_size import fitted
+from evaluator.node.site import KeyRefused, NotReceived, Refused, Revoked, Site
 from evaluator.node.spool import Spool
 
 logger = logging.getLogger(__name__)
 
-RETRY_S = 2.0
-STATUS_VALID_S = 20.0
-"""A heartbeat that waited longer says nothing about its node any more: the site ignores it."""
-PROGRESS_VALID_S = 60.0
-_REFUSALS = 3
-"""How often a broker that accepts other messages refuses a report before the report is set aside."""
+RETRY_S, MOST_RETRY_S = 2.0, 30.0
+"""How long reports wait after a round in which one was not received: twice as long after each, up to the second."""
 _FAILURES_OF_A_ROUND = 2
-_PAUSE_OF_UPLOADS_S = 60.0
-_LOOK_S = 5.0
-"""How often receipts are looked after."""
+_REFUSALS = 5
+"""So many refused messages are named in heartbeats."""
 
 
 class Outbox:
-    """Sends messages, and keeps reports in `folder` until they are received; a new process sends what an old one left.
+    """Sends to `site`, and keeps reports in `folder` until it has them; a new process sends what an old one left."""
 
-    `key` goes with every message: a waiting report is sent with the node's present key.
-    `files_within` is the folder of artefacts where it is a folder.
-    """
-
-    def __init__(self, app: Celery, folder: Path, *, key: str, files_within: str = "") -> None:
-        self._app = app
-        self._key = key
-        self._files_within = files_within
-        self._site = address_of(site_queue(app.conf.broker_url, declared=False))
+    def __init__(self, site: Site, folder: Path) -> None:
+        self._site = site
         self._folder = folder
         self._spool = Spool(folder)
         self._wake = threading.Event()
         self._closed = threading.Event()
-        self._taken_at_s = -math.inf
-        self._no_upload_before_s = -math.inf
-        self._refusals: dict[Path, tuple[int, float]] = {}
-        self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
+        self._failures: Counter[str] = Counter()
+        self._progress: dict[str, Progress] = {}
+        self._has_progress = threading.Event()
+        self._not_understood: deque[str] = deque(maxlen=_REFUSALS)
+        self._sender = threading.Thread(target=self._run, name="reports", daemon=True)
+        self.is_revoked = False
+        """Whether the site has said that it takes nothing of this node any more."""
 
     def start(self) -> None:
-        """Begin to send reports."""
-        self._thread.start()
+        """Begin to send."""
+        self._sender.start()
+        threading.Thread(target=self._run_progress, name="progress", daemon=True).start()
 
     def close(self) -> None:
         """Try once more to send waiting reports, then stop; the others stay on disk."""
         self._closed.set()
         self._wake.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout=10)
+        self._has_progress.set()
+        if self._sender.ident is not None:
+            self._sender.join(timeout=10)
 
     def send_status(self, status: NodeStatus) -> None:
-        """Send a heartbeat; one that fails is dropped."""
-        self._publish(TaskName.RECORD_NODE_STATUS, status.to_json(), expires_s=STATUS_VALID_S)
+        """Send a heartbeat; one that fails is dropped, because the next says the same."""
+        self._send_or_drop(NodeMessage.HEARTBEAT, status.to_json())
 
     def send_progress(self, progress: Progress) -> None:
-        """Send the progress of a judge; a message that fails is dropped."""
-        self._publish(TaskName.RECORD_PROGRESS, progress.to_json(), expires_s=PROGRESS_VALID_S)
+        """Have the progress of a judge sent soon, unless there is news of the same evaluation before that."""
+        self._progress[progress.lease] = progress
+        self._has_progress.set()
 
-    def deliver(self, delivery: Delivery, *, upload: Upload | None = None) -> None:
+    def deliver(self, delivery: Delivery) -> None:
         """Keep a report until it is received; when this returns, it survives the end of this process.
 
-        A report that is too large loses parts of its evidence, and says so. With `upload` it is uploaded, and a message
-        names it; if that fails, it goes by the broker. If the folder takes nothing, it goes by the broker at once.
+        A report that is too large loses parts of its evidence, and says so. If the folder takes nothing, the report is
+        sent at once.
 
         Raises:
-            OSError: neither folder nor broker took it.
+            OSError: neither folder nor site took it.
             ValueError: it cannot be written, or the site could not read it, as with a number that JSON does not have.
         """
         kept = fitted(delivery)
         Delivery.from_json(kept.to_json())
-        self._keep_or_send(kept, upload)
+        self._keep_or_send(kept)
 
-    def forget(self, receipt: Receipt) -> None:
-        """Remove a report that the site has received."""
-        self._spool.forget(receipt.sha256)
+    def note_refusal(self, text: str) -> None:
+        """Have the operator told of a message that this node does not take."""
+        self._not_understood.append(text)
 
-    def unsent_since(self) -> list[float]:
-        """When each report that is not sent yet was written, in seconds since the epoch."""
-        return self._spool.unsent_since()
+    def waiting_since(self) -> list[float]:
+        """When each report that the site has not received was written, in seconds since the epoch."""
+        return self._spool.waiting_since()
 
-    def refused(self) -> int:
-        """How many reports are set aside for the operator."""
-        return self._spool.refused()
+    def refusals(self, *, most: int = 1000) -> list[str]:
+        """Which messages were refused and why, the newest last: reports that are kept, then what came from the site."""
+        return [*spool.refusals(self._folder, most=most), *self._not_understood][-most:]
 
     @property
     def evaluations(self) -> tuple[str, ...]:
         """The evaluations whose reports this process has kept and the site has not received yet."""
         return self._spool.evaluations
 
-    def _keep_or_send(self, delivery: Delivery, upload: Upload | None = None) -> None:
-        """Keep a report, or send it at once if the folder does not take it; raises OSError if both fail."""
+    @property
+    def trouble(self) -> str:
+        """Why the site did not receive the last message; "" where it did."""
+        return self._site.trouble
+
+    def _keep_or_send(self, delivery: Delivery) -> None:
         text = delivery.to_json()
         try:
-            self._spool.write(delivery.report.evaluation_id, text, upload)
+            self._spool.write(delivery.report.evaluation_id, text)
         except OSError as error:
             logger.warning("the spool folder %s takes no report: %s", self._folder, error)
-            if not self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None):
-                raise
+            try:
+                self._site.send(NodeMessage.REPORT, text)
+            except (NotReceived, Refused) as reason:
+                raise OSError(f"neither {self._folder} nor the site took the report: {reason}") from error
             return
         self._wake.set()
 
     def _run(self) -> None:
+        pause_s = RETRY_S
         while True:
             try:
                 all_sent = self._send_spooled()
@@ -125,119 +122,78 @@ class Outbox:
                 all_sent = False
             if self._closed.is_set():
                 return
-            self._wake.wait(self._pause_s(all_sent=all_sent))
+            pause_s = RETRY_S if all_sent else min(2 * pause_s, MOST_RETRY_S)
+            self._wake.wait(None if all_sent else pause_s)
             self._wake.clear()
 
-    def _pause_s(self, *, all_sent: bool) -> float | None:
-        """How long to wait before the next round; None for until there is something to send."""
-        if not all_sent:
-            return RETRY_S
-        return _LOOK_S if self._spool.awaits_receipts() else None
-
     def _send_spooled(self) -> bool:
-        """Send the waiting reports, the oldest first; whether all are sent.
+        """Send the waiting reports, the oldest first; whether all are received or set aside.
 
-        A refused report does not delay the others: it is tried again after them. It is set aside once the broker has
-        accepted another message after each of several refusals.
+        One that fails while others pass, as by an error of the site's that it alone meets, goes last from then on.
         """
-        self._spool.take_back()
-        left = refused = 0
-        for path in self._spool.unsent():
+        waiting = sorted(self._spool.waiting(), key=lambda path: self._failures[path.stem])
+        failed = 0
+        for path in waiting:
             try:
-                # If killed between the two lines, the node sends the report again; the site records it once.
-                if (digest := self._send_report(path)) is not None:
-                    self._refusals.pop(path, None)
-                    self._spool.keep_for_receipt(path, digest)
-                    continue
-                refused += 1
-                self._note_refusal(path)
-            except ValueError:
-                logger.exception("the report %s is damaged; it is set aside", path)
-                self._spool.set_aside(path)
-                continue
+                self._send_report(path)
             except OSError as error:
                 logger.warning("the report %s waits: %s", path, error)
-            left += 1
-            if refused >= _FAILURES_OF_A_ROUND:
-                break  # the broker is away
-        return not left
+                failed += 1
+            except (KeyRefused, Revoked) as error:
+                self.is_revoked = isinstance(error, Revoked)
+                return False
+            except NotReceived:
+                self._failures[path.stem] += 1
+                failed += 1
+                if failed >= _FAILURES_OF_A_ROUND:
+                    return False
+            else:
+                del self._failures[path.stem]
+        return not failed
 
-    def _send_report(self, path: Path) -> str | None:
-        """The SHA-256 of a report's text if the broker took it, else None.
-
-        Raises:
-            OSError: it cannot be read now.
-            ValueError: it is damaged.
-        """
-        text, digest = self._spool.read(path)
-        stored = self._stored(path, text, digest)
-        if stored is not None:
-            is_taken = self._publish(TaskName.RECORD_STORED, stored.to_json(), expires_s=None)
+    def _send_report(self, path: Path) -> None:
+        """Send a report and remove it, or set it aside; raises OSError and NotReceived."""
+        try:
+            text = self._spool.read(path)
+        except ValueError as error:
+            logger.error("the report %s is damaged; it is set aside", path)  # noqa: TRY400 - the text says all
+            self._spool.set_aside(path, f"damaged on the disk: {error}")
+            return
+        try:
+            self._site.send(NodeMessage.REPORT, text)
+        except Refused as error:
+            logger.error("the site refuses the report %s: %s", path, error)  # noqa: TRY400 - as above
+            if error.is_too_large:
+                self._send_the_verdict(text)
+            self._spool.set_aside(path, str(error))
         else:
-            is_taken = self._publish(TaskName.RECORD_DELIVERY, text, expires_s=None)
-        return digest if is_taken else None
+            # If killed between the two lines, the node sends the report again; the site records it once.
+            self._spool.remove(path)
 
-    def _stored(self, path: Path, text: str, digest: str) -> Stored | None:
-        """The message that names an uploaded report; None where the report goes by the broker."""
-        permission = path.with_suffix(".upload")
-        if not permission.exists():
-            return None
-        delivery = Delivery.from_json(text)
-        content = text.encode()
-        try:
-            upload = self._uploaded(permission.read_text(encoding="utf-8"), content)
-        except (uploads.UploadRefused, ValueError) as error:
-            logger.warning("a report goes by the broker: %s", error)
-            permission.unlink()
-            return None
-        return Stored(
-            lease=delivery.lease,
-            node=delivery.node,
-            evaluation_id=delivery.report.evaluation_id,
-            key=upload.key,
-            sha256=digest,
-            size_bytes=len(content),
-        )
-
-    def _uploaded(self, permission: str, content: bytes) -> Upload:
-        """Put `content` where `permission` says; raises ContractError and UploadRefused.
-
-        After a refusal the storage is left alone for a while: one that is silent would delay every report.
-        """
-        if time.monotonic() < self._no_upload_before_s:
-            raise uploads.UploadRefused("the storage has just refused another one")
-        upload = Upload.from_json(permission)
-        try:
-            uploads.put(upload, content, within=self._files_within)
-        except uploads.UploadRefused:
-            self._no_upload_before_s = time.monotonic() + _PAUSE_OF_UPLOADS_S
-            raise
-        return upload
-
-    def _note_refusal(self, path: Path) -> None:
-        """Count a failure to send `path`, if another message was accepted since the last; finally set it aside."""
-        counted, before_s = self._refusals.get(path, (0, math.inf))
-        counted += self._taken_at_s > before_s
-        self._refusals[path] = (counted, time.monotonic())
-        if counted >= _REFUSALS:
-            del self._refusals[path]
-            self._set_aside(path)
-
-    def _set_aside(self, path: Path) -> None:
-        """Keep a refused report for the operator, and send only its verdict; raises OSError and ValueError."""
-        size = path.stat().st_size
-        logger.error("the broker refuses the report %s of %d bytes; it is set aside", path, size)
-        text, _digest = self._spool.read(path)
+    def _send_the_verdict(self, text: str) -> None:
+        """In place of a report that is too large for what lies between, send it without its evidence."""
         bare = fitted(Delivery.from_json(text), most_bytes=0)
-        if len(bare.to_json()) < size:
+        if len(bare.to_json()) < len(text):
             self._keep_or_send(bare)
-        self._spool.set_aside(path)
 
-    def _publish(self, name: TaskName, text: str, *, expires_s: float | None) -> bool:
+    def _run_progress(self) -> None:
+        while not self._closed.is_set():
+            self._has_progress.wait()
+            self._has_progress.clear()
+            for lease in list(self._progress):
+                self._send_or_drop(NodeMessage.PROGRESS, self._progress.pop(lease).to_json())
+
+    def _send_or_drop(self, kind: NodeMessage, text: str) -> None:
         try:
-            self._app.send_task(name.value, args=(text, self._key), expires=expires_s, ignore_result=True, **self._site)
-        except Exception as error:  # noqa: BLE001 - transports raise their own errors, and one message must not stop the others
-            logger.warning("the broker did not accept %s: %s", name.value, error)
-            return False
-        self._taken_at_s = time.monotonic()
-        return True
+            self._site.send(kind, text)
+            self.is_revoked = False
+        except Revoked:
+            self.is_revoked = True
+        except NotReceived:
+            pass
+        except Refused as error:
+            logger.warning("the site refuses this node's %s: %s", kind.value, error)
+            self.note_refusal(f"{kind.value}: {error}")
+        except Exception:
+            # Without this thread the site would take the node for dead.
+            logger.exception("a message of kind %s could not be sent", kind.value)

@@ -1,11 +1,11 @@
 """How large a delivery may be, and what its report leaves out to be small enough."""
 
-import json
 from collections.abc import Callable
 
 import msgspec
 
-from evaluator.contract import MOST_REPORT_BYTES, Delivery, EvaluationReport, RankState
+from evaluator.contract import MOST_COMPRESSED_BYTES, MOST_REPORT_BYTES, Delivery, EvaluationReport, RankState
+from evaluator.node.site import packed
 
 _RANK_CHARACTERS = 8 * 1024
 _LOG_CHARACTERS = 64 * 1024
@@ -24,7 +24,7 @@ def fitted(delivery: Delivery, *, most_bytes: int = MOST_REPORT_BYTES) -> Delive
         delivery = msgspec.structs.replace(delivery, error_log=delivery.error_log[:_LOG_CHARACTERS])
     left_out: list[str] = []
     for words, cut in _CUTS:
-        if _message_bytes(delivery) <= most_bytes:
+        if _fits(delivery, most_bytes):
             break
         left_out.append(words)
         report = cut(delivery.report)
@@ -33,9 +33,11 @@ def fitted(delivery: Delivery, *, most_bytes: int = MOST_REPORT_BYTES) -> Delive
     return delivery
 
 
-def _message_bytes(delivery: Delivery) -> int:
-    """The delivery as a JSON string of ASCII, as Celery writes it: a quote takes two bytes, a letter of others six."""
-    return len(json.dumps(delivery.to_json()))
+def _fits(delivery: Delivery, most_bytes: int) -> bool:
+    content = delivery.to_json().encode()
+    return len(content) <= min(most_bytes, MOST_COMPRESSED_BYTES) or (
+        len(content) <= most_bytes and len(packed(content)) <= MOST_COMPRESSED_BYTES
+    )
 
 
 def _short_ranks(report: EvaluationReport) -> EvaluationReport:

@@ -5,14 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 from evaluator import logs
+from evaluator.broker import FILES_SCHEME
+from evaluator.broker.queues import is_redis
 from evaluator.contract import MOST_BUILDERS
 from evaluator.hardware import profiles
 from evaluator.host.machine import gpus
 from evaluator.host.settings import DEFAULT_USERS
 
-_FILE_PREFIXES = ("PKB_NODE_", "PKB_BROKER_")
+_FILE_PREFIXES = ("PKB_NODE_", "PKB_BROKER_", "PKB_SITE_URL")
 ALLOW_UNSANDBOXED = "PKB_NODE_ALLOW_UNSANDBOXED"
 THE_RISK = "submissions can harm this machine"
 _SECRETS = ("PKB_NODE_KEY", "PKB_SECRET_KEY", "PKB_BROKER_URL", "PKB_DATABASE_URL")
@@ -29,9 +32,10 @@ class NodeSettings:
     Attributes:
         key: the node's secret, as `manage.py node_add` printed it.
         profiles: the profile of each slot; a profile that is listed twice has two slots.
-        broker_url: where messages go; `filesystem://` means the folder `broker_dir`.
+        site_url: the site that gives work, to which everything is sent.
+        broker_url: where work comes from; `filesystem://` means the folder `broker_dir`.
         work_dir: where judges keep their files while they run; used by this node only.
-        spool_dir: where reports wait until the broker accepts them.
+        spool_dir: where reports wait until the site has them.
         heartbeat_s: seconds between two heartbeats.
         allow_unsandboxed: whether to judge where the machine has no sandbox at all; see `_allows_unsandboxed`.
         gpus: the minor numbers of the GPUs that the node may use, separated by commas; empty for all.
@@ -39,13 +43,13 @@ class NodeSettings:
             ranks allow.
         users: the first and the last of the host users that sandboxes may run as, where the node runs as root.
         log_format: the format of lines to standard error: text or json.
-        artefact_dir: the folder below which the site may have reports written, if it stores artefacts in a folder.
         metrics_listen: where the node serves metrics to Prometheus, as host:port; empty for nowhere.
     """
 
     name: str
     key: str
     profiles: tuple[str, ...]
+    site_url: str
     broker_url: str
     broker_dir: Path
     work_dir: Path
@@ -57,11 +61,10 @@ class NodeSettings:
     users: tuple[int, int] = DEFAULT_USERS
     log_format: str = "text"
     metrics_listen: str = ""
-    artefact_dir: str = ""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], *, profiles_override: tuple[str, ...] = ()) -> Self:
-        """The settings in PKB_NODE_* and PKB_BROKER_*, and, for those that are not set, in `$PKB_DATA_DIR/env`.
+        """The settings in PKB_NODE_*, PKB_BROKER_* and PKB_SITE_URL; those that are not set, from `$PKB_DATA_DIR/env`.
 
         Raises:
             Misconfigured: a variable is missing or wrong.
@@ -73,7 +76,8 @@ class NodeSettings:
             name=name,
             key=_required(values, "PKB_NODE_KEY", "the key printed by `manage.py node_add`"),
             profiles=_profiles(profiles_override or tuple(values.get("PKB_NODE_PROFILES", "").split(","))),
-            broker_url=values.get("PKB_BROKER_URL", "filesystem://"),
+            site_url=_site_url(values),
+            broker_url=_broker_url(values),
             broker_dir=Path(values.get("PKB_BROKER_DIR") or data_dir / "broker"),
             work_dir=Path(values.get("PKB_NODE_WORK_DIR") or data_dir / "work" / name),
             spool_dir=Path(values.get("PKB_NODE_SPOOL_DIR") or data_dir / "spool" / name),
@@ -84,7 +88,6 @@ class NodeSettings:
             users=_users(values),
             log_format=_log_format(values),
             metrics_listen=_metrics_listen(values),
-            artefact_dir=values.get("PKB_NODE_ARTEFACT_DIR", ""),
         )
 
 
@@ -137,6 +140,29 @@ def _required(values: Mapping[str, str], name: str, meaning: str) -> str:
     if not values.get(name):
         raise Misconfigured(f"{name} is not set; put {meaning} into the environment")
     return values[name]
+
+
+def _site_url(values: Mapping[str, str]) -> str:
+    text = values.get("PKB_SITE_URL", "http://127.0.0.1:8000")
+    try:
+        parts = urlsplit(text)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query and not parts.fragment
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise Misconfigured(f"PKB_SITE_URL={text} is not a site's address; write it as https://pkb.example.org")
+    return text
+
+
+def _broker_url(values: Mapping[str, str]) -> str:
+    text = values.get("PKB_BROKER_URL", f"{FILES_SCHEME}://")
+    if not (is_redis(text) or text.startswith(f"{FILES_SCHEME}:")):
+        scheme = text.partition(":")[0][:20]
+        raise Misconfigured(
+            f"PKB_BROKER_URL begins with {scheme}:, and the broker is Redis; write it as "
+            "rediss://node.NAME:PASSWORD@HOST:6380/0, as deploy/broker_credentials.py prints it"
+        )
+    return text
 
 
 def _profiles(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -20,12 +20,10 @@ from evaluator.contract import (
     EvaluationRequest,
     NodeStatus,
     Progress,
-    Receipt,
     SandboxLevel,
     SlotState,
     SlotStatus,
     Stage,
-    Upload,
     Verdict,
 )
 from evaluator.hardware import profiles
@@ -43,6 +41,8 @@ MIN_PROGRESS_S = 0.5
 PREPARE_RETRY_S = 30.0
 DRAIN_BEATS = 3
 DRAIN_LOOK_S = 0.5
+MOST_REFUSALS = 5
+"""So many refused messages, the newest, are named in a heartbeat."""
 BUILT_REPORTED_S = 600.0
 """How long heartbeats repeat that something was compiled: one may be lost, and the site counts it once."""
 
@@ -60,6 +60,7 @@ class Node:
     ) -> None:
         self._builders = builders
         self._built: dict[str, float] = {}
+        self._reaches_broker = True
         self.ended: Counter[tuple[str, str]] = Counter()
         """Reports written, by profile and verdict."""
         self._settings = settings
@@ -117,8 +118,13 @@ class Node:
     def judge(self, assignment: Assignment) -> None:
         """Judge and deliver, unless it was cancelled."""
         request, lease = assignment.request, assignment.lease
-        if lease in self._cancelled or assignment.slot >= len(self._slots):
+        if lease in self._cancelled or self._outbox.is_revoked:
             logger.warning("assignment for evaluation %s dropped", request.evaluation_id)
+            return
+        if assignment.slot >= len(self._slots):
+            self.refuse(f"an assignment for slot {assignment.slot}: this node has {len(self._slots)}")
+            report = failure_report(request, f"the node has no slot {assignment.slot}")
+            self._deliver(Delivery(lease=lease, node=self._settings.name, report=report), request)
             return
         self._running[lease] = assignment
         logger.info("judging %s in slot %d", request.problem, assignment.slot)
@@ -131,7 +137,9 @@ class Node:
             if lease in self._cancelled:
                 logger.info("evaluation %s was cancelled", request.evaluation_id)
                 return
-            is_returned = self._stopping.is_set() and report.verdict is Verdict.JUDGE_FAILURE
+            is_returned = (
+                self._stopping.is_set() or self._outbox.is_revoked
+            ) and report.verdict is Verdict.JUDGE_FAILURE
             if is_returned:
                 report = failure_report(request, "the node was stopped by its operator")
             self._deliver(
@@ -143,18 +151,17 @@ class Node:
                     error_log=judged.error_log,
                 ),
                 request,
-                assignment.upload,
             )
         finally:
             del self._running[lease]
             self._beat.set()
 
-    def _deliver(self, delivery: Delivery, request: EvaluationRequest, upload: Upload | None) -> None:
+    def _deliver(self, delivery: Delivery, request: EvaluationRequest) -> None:
         """Deliver the report; one that cannot be written becomes JUDGE_ERROR."""
         self.ended[delivery.report.profile, delivery.report.verdict.value] += 1
         logger.info("ended as %s", delivery.report.verdict.value)
         try:
-            self._outbox.deliver(delivery, upload=upload)
+            self._outbox.deliver(delivery)
         except (ValueError, TypeError, OverflowError) as error:
             logger.exception("the report on evaluation %s cannot be written", request.evaluation_id)
             report = failure_report(request, "the report could not be written", verdict=Verdict.JUDGE_ERROR)
@@ -164,7 +171,7 @@ class Node:
     def build(self, order: BuildOrder) -> None:
         """Compile ahead of a slot: deliver a verdict that the compiler decides, else report that it is compiled."""
         request, lease = order.request, order.lease
-        if lease in self._cancelled:
+        if lease in self._cancelled or self._outbox.is_revoked:
             logger.warning("build for evaluation %s dropped", request.evaluation_id)
             return
         self._running[lease] = order
@@ -175,7 +182,7 @@ class Node:
             if lease in self._cancelled:
                 logger.info("evaluation %s was cancelled", request.evaluation_id)
             elif report is not None:
-                self._deliver(Delivery(lease=lease, node=self._settings.name, report=report), request, order.upload)
+                self._deliver(Delivery(lease=lease, node=self._settings.name, report=report), request)
             else:
                 self._built[lease] = time.monotonic()
         except BuildCancelled:
@@ -194,28 +201,34 @@ class Node:
         """Stop judging or compiling under this lease, now or when it arrives."""
         self._cancelled.add(cancellation.lease)
 
-    def forget(self, receipt: Receipt) -> None:
-        """Remove the report that the site has received."""
-        self._outbox.forget(receipt)
+    def note_broker(self, *, is_reached: bool) -> None:
+        """While the node receives nothing it offers nothing: what the site sent would cost its author a try."""
+        self._reaches_broker = is_reached
+        self._beat.set()
+
+    def refuse(self, text: str) -> None:
+        """Log a message of the site that this node does not take, and have the operator told of it."""
+        logger.warning("%s", text)
+        self._outbox.note_refusal(text)
 
     @property
     def status(self) -> NodeStatus:
         """The next heartbeat."""
         return NodeStatus(
             node=self._settings.name,
-            key=self._settings.key,
             slots=tuple(self._slot_status(slot) for slot in self._slots),
             sandbox=self._sandbox(),
             backends=self._backends(),
             revisions=self._revisions,
             environment=_environment(),
-            # Until the site has said that it has the report: a lease that ends earlier would have it judged again.
+            # Until the site has the report: a lease that ends earlier would have it judged again.
             running=(
                 *(work.request.evaluation_id for work in list(self._running.values())),
                 *self._outbox.evaluations,
             ),
-            builders=0 if self._stopping.is_set() or self._draining.is_set() else self._builders.offered,
+            builders=self._builders.offered if self._takes_work else 0,
             built=self._lately_built(),
+            refusals=tuple(self._outbox.refusals(most=MOST_REFUSALS)),
         )
 
     def _lately_built(self) -> tuple[str, ...]:
@@ -225,13 +238,25 @@ class Node:
                 del self._built[lease]
         return tuple(self._built)
 
+    @property
+    def _takes_work(self) -> bool:
+        return self._reaches_broker and not (
+            self._stopping.is_set() or self._draining.is_set() or self._outbox.is_revoked
+        )
+
     def _slot_status(self, slot: Slot) -> SlotStatus:
         """The slot's own status; once the node stops, none takes work, and one in quarantine stays there.
 
         While the node drains, a busy slot stays busy: the site would take a stopped one for gone.
         """
         status = slot.status
-        is_ending = self._stopping.is_set() or (self._draining.is_set() and status.state is not SlotState.BUSY)
+        if status.state is SlotState.FREE and not self._reaches_broker:
+            return msgspec.structs.replace(status, state=SlotState.STARTING, note="the node does not reach its broker")
+        is_ending = (
+            self._stopping.is_set()
+            or self._outbox.is_revoked
+            or (self._draining.is_set() and status.state is not SlotState.BUSY)
+        )
         if not is_ending or status.state is SlotState.QUARANTINED:
             return status
         return msgspec.structs.replace(status, state=SlotState.STOPPED, note="the node was stopped by its operator")
@@ -246,7 +271,7 @@ class Node:
         return tuple(backend for backend in Backend if backend in offered)
 
     def _must_end(self, lease: str) -> bool:
-        return lease in self._cancelled or self._stopping.is_set()
+        return lease in self._cancelled or self._stopping.is_set() or self._outbox.is_revoked
 
     def _send_heartbeats(self) -> None:
         while not self._stopping.is_set():

@@ -64,7 +64,9 @@ class OperationSchema(AutoSchema):
 
     def get_auth(self) -> list[dict[str, Any]]:
         """The ways to be let in; the empty one stands for nobody in particular."""
-        super().get_auth()  # registers the schemes in the components
+        found: list[dict[str, Any]] = super().get_auth()  # registers the schemes in the components
+        if not any("token" in way for way in found):
+            return found  # a node's key
         scope = self.view.scope_for(self.method)
         ways: list[dict[str, Any]] = [{"token": [str(scope)] if scope else []}, {"session": []}]
         return [*ways, {}] if self.view.is_open_for(self.method) else ways

@@ -85,6 +85,12 @@ KINDS = {
             meaning="The request conflicts with the present state. Example: the same source is still being judged.",
         ),
         Kind(
+            status=410,
+            slug="revoked",
+            title="Revoked",
+            meaning="The node was revoked: its key is right and counts no more.",
+        ),
+        Kind(
             status=411,
             slug="length-required",
             title="Length required",

@@ -91,6 +91,8 @@ def _marked(text: str) -> SafeString:
 
 def _access(security: Sequence[Schema]) -> str:
     """Who may call, in words."""
+    if any("node" in way for way in security):
+        return "a node's key"
     scopes = [scope for way in security for scope in way.get("token", ())]
     scope = f"scope {scopes[0]}" if scopes else ""
     if {} in security:

@@ -12,7 +12,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
-from evaluator.contract import EvaluationReport
+from evaluator.contract import Delivery, EvaluationReport, NodeStatus, Progress, Receipt
 from evaluator.hardware import profiles
 from portal.api.problem_details import DATABASE_AWAY, KINDS, MEDIA_TYPE, Kind
 
@@ -69,6 +69,7 @@ _EXAMPLES: Mapping[int, tuple[str, tuple[str, str, str, str] | None]] = {
     ),
     403: ("This token lacks the scope 'submit'. Create a token with the scope 'submit' on your account page.", None),
     404: ("There is nothing at this address. /api/v1/ lists every address.", None),
+    410: ("Node acme-1 was revoked on 2026-03-01. It gets no more work. Stop it.", None),
     411: ("The body came in chunks, without a Content-Length. Send it in one piece, with a Content-Length.", None),
     409: ("This evaluation has already ended. There is nothing left to cancel.", None),
     413: ("The files are larger than 512 KB in all. Keep them within 512 KB.", None),
@@ -115,8 +116,9 @@ def refusals(found: Iterable[int]) -> dict[Any, Any]:
 
 
 def add_report_schemas(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Put the judge's report into the document's components, as the contract has it (a spectacular hook)."""
-    components: Mapping[str, Any] = msgspec.json.schema_components([EvaluationReport], ref_template=_REFERENCES)[1]
+    """Put the judge's report and what nodes say into the document, as the contract has them (a spectacular hook)."""
+    kinds = (EvaluationReport, NodeStatus, Progress, Delivery, Receipt)
+    components: Mapping[str, Any] = msgspec.json.schema_components(kinds, ref_template=_REFERENCES)[1]
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
     for name, schema in components.items():
         schemas.setdefault(name, {**schema, "description": cleandoc(schema.get("description", ""))})
@@ -137,6 +139,22 @@ class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
             "bearerFormat": "pkb_...",
             "description": "A token from the account page. Scopes: `read` own submissions, `submit` and cancel, "
             "`runs:read` own organisations' runs, `runs:write` create, fill and publish them.",
+        }
+
+
+class NodeScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
+    """How the OpenAPI document describes a node's key."""
+
+    target_class = "portal.api.node_views.NodeKey"
+    name = "node"
+
+    def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
+        """A bearer scheme."""
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "pkn_...",
+            "description": "The key of the node that the address names, as `manage.py node_add` printed it.",
         }
 
 

@@ -6,6 +6,7 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 
 from portal.api import catalog_views, reference
 from portal.api.export_views import EvaluationBundle, PublicData, RunExport
+from portal.api.node_views import NodeMessages
 from portal.api.organisation_views import Invitations, Organisations, SentInvitations, Webhooks
 from portal.api.run_views import (
     Attempts,
@@ -85,6 +86,9 @@ urlpatterns = [
     path("profiles/", catalog_views.Profiles.as_view(_LIST), name="profiles"),
     path("nodes/", catalog_views.Nodes.as_view(_LIST), name="nodes"),
     path("nodes/use/", catalog_views.NodeUse.as_view(_LIST), name="node-use"),
+    path("nodes/<slug:name>/heartbeat/", NodeMessages.as_view({"post": "heartbeat"}), name="node-heartbeat"),
+    path("nodes/<slug:name>/progress/", NodeMessages.as_view({"post": "progress"}), name="node-progress"),
+    path("nodes/<slug:name>/report/", NodeMessages.as_view({"post": "report"}), name="node-report"),
     path("me/", catalog_views.Me.as_view(_RETRIEVE), name="me"),
     path("me/allowance/", catalog_views.MyAllowance.as_view(_LIST), name="my-allowance"),
     path("submissions/", Submissions.as_view(_LIST_AND_CREATE), name="submissions"),

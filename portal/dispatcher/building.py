@@ -1,7 +1,6 @@
 """Handing queued evaluations to builders, which compile them before a slot is free."""
 
 import logging
-import secrets
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,9 +13,9 @@ from django.db.models import Q
 from evaluator import logs
 from evaluator.contract import BuildOrder
 from portal import metrics
-from portal.artefacts.storage import permission_for_report
 from portal.dispatcher.dispatching import CLAIMS_PER_LOOK, judgeable_on, request_of
 from portal.nodes import messages
+from portal.nodes.leases import new_lease
 from portal.nodes.models import Node
 from portal.nodes.queries import all_online_slots
 from portal.submissions import queries
@@ -78,7 +77,7 @@ def _has_room(pool: _BuilderPool, evaluation: Evaluation) -> bool:
 
 def _claim(evaluation: Evaluation, node: Node, builder: int, now: datetime) -> str | None:
     """Take `evaluation` for a builder; the lease, or None where another dispatcher or a cancel was faster."""
-    lease = secrets.token_urlsafe(32)
+    lease = new_lease(evaluation.pk, node.name)
     try:
         with transaction.atomic():
             # As for slots; here the constraint is `one_evaluation_per_builder`.
@@ -105,7 +104,6 @@ def _sent(evaluation: Evaluation, node: Node, lease: str, send: messages.SendBui
         lease=lease,
         request=request_of(evaluation),
         request_id=evaluation.request_id,
-        upload=permission_for_report(str(evaluation.pk)),
     )
     try:
         send(node.name, order, valid_for_s=settings.LEASE_SECONDS)

@@ -1,7 +1,6 @@
 """Handing queued evaluations to free slots."""
 
 import logging
-import secrets
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -12,8 +11,8 @@ from evaluator import logs
 from evaluator.contract import Assignment, Backend, EvaluationRequest, Mode, SandboxLevel, SlotState
 from evaluator.hardware import profiles
 from portal import metrics
-from portal.artefacts.storage import permission_for_report
 from portal.nodes import messages
+from portal.nodes.leases import new_lease
 from portal.nodes.models import Node, Slot
 from portal.nodes.queries import all_online_slots
 from portal.submissions import queries
@@ -82,7 +81,7 @@ def _may_judge_ranked(node: Node, profile: str) -> bool:
 
 def _claim(evaluation: Evaluation, slot: Slot, now: datetime) -> str | None:
     """Take `evaluation` for `slot`; the lease, or None where another dispatcher or a cancel was faster."""
-    lease = secrets.token_urlsafe(32)
+    lease = new_lease(evaluation.pk, slot.node.name)
     try:
         with transaction.atomic():
             # Two dispatchers may have read the same queue: only one finds the row still there. And two may have
@@ -116,7 +115,6 @@ def _sent(evaluation: Evaluation, slot: Slot, lease: str, send: messages.SendAss
         slot=slot.index,
         request=request_of(evaluation),
         request_id=evaluation.request_id,
-        upload=permission_for_report(str(evaluation.pk)),
     )
     try:
         send(slot.node.name, assignment, valid_for_s=settings.LEASE_SECONDS)

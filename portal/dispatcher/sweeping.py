@@ -60,8 +60,8 @@ def release_built(now: datetime) -> int:
 
 
 def _lost(now: datetime) -> QuerySet[Evaluation]:
-    # A lease that ran out while no node sent a heartbeat proves nothing. The site's own worker or the broker may have
-    # been down, with the node's heartbeats still on their way. No other node could take the work meanwhile either.
+    # A lease that ran out while no node sent a heartbeat proves nothing. The site itself may have been down, and the
+    # nodes are about to be heard again. No other node could take the work meanwhile either.
     heard = Node.objects.aggregate(last=Max("seen_at"))["last"] or now
     return Evaluation.objects.filter(state__in=queries.HELD).filter(
         Q(lease_expires_at__lt=min(now, heard)) | Q(deadline_at__lt=now)

@@ -12,8 +12,6 @@ class MonitoringConfig(AppConfig):
     def ready(self) -> None:
         """Receive every end of an evaluation: by a report, by its author, or by a lost node."""
         from portal import metrics  # noqa: PLC0415 - models are there from here on
-        from portal.monitoring import serving  # noqa: PLC0415
         from portal.submissions.hooks import evaluation_ended  # noqa: PLC0415
 
-        serving.connect_worker()
         evaluation_ended.connect(lambda end: metrics.count_end(end.evaluation), uid="monitoring.count_end")

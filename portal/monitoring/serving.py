@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-from celery.signals import worker_ready
 from django.conf import settings
 from django.db import connections
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -38,8 +37,3 @@ def exposition() -> bytes:
     finally:
         # The thread belongs to a pool and lives on.
         connections.close_all()
-
-
-def connect_worker() -> None:
-    """Have a Celery worker serve its counts as soon as it is ready."""
-    worker_ready.connect(lambda **_: metrics.serve(), weak=False, dispatch_uid="metrics.serve")

@@ -16,7 +16,6 @@ from kombu.exceptions import KombuError
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from evaluator.broker.queues import length, work_queue
-from evaluator.contract import PORTAL_QUEUE
 from evaluator.hardware.profiles import profiles
 from portal.celery import app
 from portal.exports.files import newest
@@ -147,13 +146,14 @@ def _exports(now: datetime) -> Iterator[Metric]:
 
 
 def _broker(nodes: Iterable[str]) -> Iterator[Metric]:
-    """Whether the broker answers, and how many messages wait in the site's queue and in each node's."""
+    """Whether the broker answers, and how many messages wait in each node's queue."""
     waiting = GaugeMetricFamily("pkb_broker_messages", "Messages that wait in a queue.", labels=("queue",))
     is_up = True
     try:
         with app.connection_for_read() as connection:
             connection.ensure_connection(max_retries=1, timeout=BROKER_S)
-            for queue in (app.amqp.queues[PORTAL_QUEUE], *(work_queue(name, declared=True) for name in nodes)):
+            for name in nodes:
+                queue = work_queue(name)
                 waiting.add_metric((queue.name,), length(queue, connection))
     except (KombuError, OSError):
         is_up = False

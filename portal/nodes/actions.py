@@ -5,11 +5,12 @@ import hmac
 import logging
 import re
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import F, Value
 
 from evaluator.contract import NodeStatus
 from evaluator.hardware import profiles
@@ -20,6 +21,13 @@ from portal.refusals import Refusal
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?")
+
+
+_NO_KEY = "-" * 64
+"""As long as a digest, and no key's."""
+
+_REFUSALS, _REFUSAL_CHARACTERS = 5, 500
+"""How many refused messages of a node operators are shown, and how much of each."""
 
 
 def register_node(name: str, *, owner: Organisation | None = None, allowed_profiles: Sequence[str] = ()) -> str:
@@ -53,14 +61,16 @@ def register_node(name: str, *, owner: Organisation | None = None, allowed_profi
     return key
 
 
-def replace_key(name: str) -> str:
-    """Give a node a new key; the old one is void at once.
+def replace_key(name: str, *, at_once: bool = False) -> str:
+    """Give a node a new key. The old one is good until the new one is first used; `at_once`, it is void now.
 
     Raises:
         Refusal: there is no such node (404).
     """
     key = _new_key()
-    if not Node.objects.filter(name=name, revoked_at=None).update(key_digest=_digest(key)):
+    earlier = Value("") if at_once else F("key_digest")
+    known = Node.objects.filter(name=name, revoked_at=None)
+    if not known.update(earlier_key_digest=earlier, key_digest=_digest(key)):
         raise _unknown(name)
     return key
 
@@ -71,7 +81,10 @@ def revoke_node(name: str, *, now: datetime) -> Node:
     Raises:
         Refusal: there is no such node, or it was revoked before (404).
     """
-    if not Node.objects.filter(name=name, revoked_at=None).update(revoked_at=now, is_enabled=False, key_digest=""):
+    # Its digest stays: who has the key is told that it was revoked.
+    if not Node.objects.filter(name=name, revoked_at=None).update(
+        revoked_at=now, is_enabled=False, earlier_key_digest=""
+    ):
         raise _unknown(name)
     node = Node.objects.get(name=name)
     node.slots.all().delete()
@@ -104,44 +117,50 @@ def _check_profiles(owner: Organisation | None, allowed_profiles: Sequence[str])
             )
 
 
-def has_key(node: Node, key: str) -> bool:
-    """Whether `key` is the node's; a revoked node has none."""
-    # Compared in the same time however much of it is right.
-    return node.revoked_at is None and hmac.compare_digest(node.key_digest, _digest(key))
+def authenticate(name: str, key: str) -> Node:
+    """The node called `name`, whose key this is.
+
+    Raises:
+        Refusal: the key is not that node's, or there is no such node (401); the node was revoked (410).
+    """
+    node = Node.objects.filter(name=name).first()
+    digest = _digest(key)
+    current, earlier = (node.key_digest, node.earlier_key_digest) if node is not None else ("", "")
+    # Each comparison takes the same time however much of the key is right, and an unknown name takes it too.
+    is_current = hmac.compare_digest(current or _NO_KEY, digest)
+    is_earlier = hmac.compare_digest(earlier or _NO_KEY, digest)
+    if node is None or not (is_current or is_earlier):
+        logger.warning("a message with a wrong key for node %s is refused", name[:60])
+        raise Refusal(
+            field="Authorization",
+            value=f"{key[:8]}...",
+            message=f"This is not the key of a node called {name[:60]}.",
+            remedy="Check PKB_NODE_NAME and PKB_NODE_KEY. `manage.py node_add NAME --new-key` makes a new key.",
+            status=401,
+        )
+    if node.revoked_at is not None:
+        raise Refusal(
+            field="Authorization",
+            value=f"{key[:8]}...",
+            message=f"Node {name} was revoked on {node.revoked_at:%Y-%m-%d}. It gets no more work.",
+            remedy="Stop it. The site's operator can register the machine under another name.",
+            status=410,
+        )
+    if is_current and node.earlier_key_digest:
+        Node.objects.filter(pk=node.pk, key_digest=digest).update(earlier_key_digest="")
+    return node
 
 
-def nodes_for_update(names: Collection[str]) -> dict[str, Node]:
-    """The nodes of these names with their slots, locked until the open transaction ends."""
-    # Without a lock on their keys: a dispatcher that gives a node work would wait for it.
-    locked = Node.objects.select_for_update(no_key=True).filter(name__in=names).order_by("pk")
-    return {node.name: node for node in locked.prefetch_related("slots")}
-
-
-def is_authentic(status: NodeStatus, node: Node | None) -> bool:
-    """Whether a heartbeat has the key of its node, and is not of a revoked one; else there is a warning in the log."""
-    # The comparison takes the same time however much of the key is right, and an unknown name takes it too.
-    known = node.key_digest if node is not None else _digest("")
-    if not hmac.compare_digest(known, _digest(status.key)) or node is None or node.revoked_at is not None:
-        logger.warning("heartbeat with a wrong key for node %s; ignored", status.node[:60])
-        return False
-    return True
-
-
-def record_node_statuses(heard: Mapping[Node, NodeStatus], now: datetime) -> None:
-    """Store heartbeats at `now`: what nodes offer and the state of their slots. Runs in a transaction.
+def record_node_status(node: Node, status: NodeStatus, now: datetime) -> None:
+    """Store a heartbeat of `node` at `now`: what it offers and the state of its slots. Runs in a transaction.
 
     Only what differs is written, and the time.
-
-    Args:
-        heard: the last heartbeat of each node, by nodes that `nodes_for_update` returned.
-        now: when they were heard.
     """
-    _record_slots(heard)
-    for node, status in heard.items():
-        offered = _offered(status)
-        if any(getattr(node, name) != value for name, value in offered.items()):
-            Node.objects.filter(pk=node.pk).update(**offered)
-    Node.objects.filter(pk__in=[node.pk for node in heard]).update(seen_at=now)
+    offered = _offered(status)
+    changed = {name: value for name, value in offered.items() if getattr(node, name) != value}
+    # One that was revoked at this moment has no slots any more.
+    if Node.objects.filter(pk=node.pk, revoked_at=None).update(seen_at=now, **changed):
+        _record_slots(node, status)
 
 
 def _offered(status: NodeStatus) -> dict[str, Any]:
@@ -151,21 +170,19 @@ def _offered(status: NodeStatus) -> dict[str, Any]:
         "revisions": status.revisions,
         "environment": status.environment,
         "builders": status.builders,
+        "refusals": [text[:_REFUSAL_CHARACTERS] for text in status.refusals[-_REFUSALS:]],
     }
 
 
-def _record_slots(heard: Mapping[Node, NodeStatus]) -> None:
+def _record_slots(node: Node, status: NodeStatus) -> None:
+    known = {slot.index: slot for slot in node.slots.all()}
+    offered = {slot.index: slot for slot in status.slots if _may_offer(node, slot.profile)}
     changed: list[Slot] = []
-    gone: list[int] = []
-    for node, status in heard.items():
-        known = {slot.index: slot for slot in node.slots.all()}
-        offered = {slot.index: slot for slot in status.slots if _may_offer(node, slot.profile)}
-        for index, slot in offered.items():
-            said = {"profile": slot.profile, "state": slot.state.value, "note": slot.note[:300]}
-            row = known.get(index)
-            if row is None or any(getattr(row, name) != value for name, value in said.items()):
-                changed.append(Slot(node=node, index=index, **said))
-        gone += [row.pk for index, row in known.items() if index not in offered]
+    for index, slot in offered.items():
+        said = {"profile": slot.profile, "state": slot.state.value, "note": slot.note[:300]}
+        row = known.get(index)
+        if row is None or any(getattr(row, name) != value for name, value in said.items()):
+            changed.append(Slot(node=node, index=index, **said))
     if changed:
         Slot.objects.bulk_create(
             changed,
@@ -173,7 +190,7 @@ def _record_slots(heard: Mapping[Node, NodeStatus]) -> None:
             unique_fields=("node", "index"),
             update_fields=("profile", "state", "note"),
         )
-    if gone:
+    if gone := [row.pk for index, row in known.items() if index not in offered]:
         Slot.objects.filter(pk__in=gone).delete()
 
 

@@ -6,7 +6,7 @@ from typing import Protocol
 from kombu.exceptions import KombuError
 
 from evaluator.broker.queues import address_of, work_queue
-from evaluator.contract import Assignment, BuildOrder, Cancellation, Receipt, TaskName
+from evaluator.contract import Assignment, BuildOrder, Cancellation, TaskName
 from portal.celery import app
 
 logger = logging.getLogger(__name__)
@@ -52,16 +52,8 @@ def send_cancellation(node: str, cancellation: Cancellation) -> None:
         logger.warning("could not send node %s the message to stop evaluation %s", node, cancellation.evaluation_id)
 
 
-def send_receipt(node: str, receipt: Receipt) -> None:
-    """Tell `node` that a report has arrived. Where it cannot be reached it sends the report again: this never fails."""
-    try:
-        _send(node, TaskName.RECEIPT, receipt.to_json(), expires_s=600)
-    except NotSent:
-        logger.warning("could not tell node %s that its report has arrived", node)
-
-
 def _send(node: str, name: TaskName, text: str, *, expires_s: int) -> None:
-    address = address_of(work_queue(node, declared=True))
+    address = address_of(work_queue(node))
     try:
         app.send_task(name.value, args=(text,), expires=expires_s, ignore_result=True, **address)
     # AttributeError: kombu asks a channel for its connection, which the broker's end has just taken from it.

@@ -9,12 +9,16 @@ from portal.accounts.models import Organisation
 class Node(models.Model):
     """A machine that may take work. `key_digest` is the SHA-256 of the key that its messages carry.
 
+    `earlier_key_digest` is that of the key before, until the present one is first used. `refusals` says which of its
+    messages were refused lately and why, as the node has it.
+
     A node with an `owner` is a guest node: it judges only what was submitted to that owner's boards, for the profiles
     named here. Messages of a revoked node are refused.
     """
 
     name = models.SlugField(max_length=60, unique=True)
     key_digest = models.CharField(max_length=64)
+    earlier_key_digest = models.CharField(max_length=64, blank=True, editable=False)
     owner = models.ForeignKey(
         Organisation,
         null=True,
@@ -36,6 +40,7 @@ class Node(models.Model):
     backends = models.JSONField(default=list)
     revisions = models.JSONField(default=dict)
     environment = models.JSONField(default=dict)
+    refusals = models.JSONField(default=list)
     builders = models.PositiveSmallIntegerField(
         default=0, help_text="How many evaluations the node compiles at a time, while its slots judge others."
     )

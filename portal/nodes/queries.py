@@ -83,6 +83,7 @@ class NodeView:
     slots: tuple[Slot, ...]
     running: int
     environment: dict[str, str]
+    refusals: tuple[str, ...] = ()
     owner: str = ""
     owner_slug: str = ""
     is_revoked: bool = False
@@ -112,6 +113,7 @@ def _view(node: Node, running: int, now: datetime) -> NodeView:
         slots=tuple(node.slots.all()),
         running=running,
         environment=dict(node.environment),
+        refusals=tuple(node.refusals),
         owner=node.owner.name if node.owner else "",
         owner_slug=node.owner.slug if node.owner else "",
         is_revoked=node.revoked_at is not None,

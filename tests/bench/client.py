@@ -37,7 +37,7 @@ def running(*, database_url: str = "", with_judge: bool = False) -> Iterator[tup
             stack.migrate()
             if with_judge:
                 stack.start_all()
-            url = stack.start_web()
+            url = stack.url
             with Client(url, token=new_token(stack, "bench", SCOPES), patience_s=600) as pkb:
                 yield stack, pkb
 

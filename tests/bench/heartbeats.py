@@ -1,51 +1,48 @@
-"""What does a heartbeat cost, and does a report wait behind heartbeats? One worker as production starts it.
+"""What do heartbeats cost a site, and do its pages wait for them? 200 nodes, one heartbeat in five seconds each.
 
-`make bench WHAT=heartbeats ARGS="--broker rabbitmq"`. PostgreSQL, the broker and a worker run on this machine. The
-worker is frozen, then as many heartbeats as `--count` says and one report behind them are sent, and the worker goes on.
-Measured from then: until the report is recorded, and until the queue is empty. Beside it stands the processor time of
-worker, database and broker over that time, for each heartbeat. Each node is of one profile, names all problems as a
-real one does, and judges an evaluation.
-
-The second line is the load that a site sees: for `--seconds`, every node sends `--a-second` heartbeats a second. Its
-share is that of one processor.
+`make bench WHAT=heartbeats ARGS="--seconds 60"`. PostgreSQL and the web processes of a site run on this machine. A
+visitor opens pages one after another, first alone and then beside the heartbeats of all nodes; printed are the times of
+both, how long heartbeats took to be answered, and the processor time of each. Each node is of one profile, names all
+problems as a real one does, and judges an evaluation. Then reports are sent beside the heartbeats: from the first byte
+to the receipt, and to the page that shows the verdict.
 """
 
 import argparse
 import os
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+import urllib.request
 from pathlib import Path
+from statistics import median, quantiles
 
-import msgspec
-from celery import Celery
-
-from evaluator.broker import node_config, site_config
-from evaluator.broker.queues import address_of, length, site_queue
 from evaluator.contract import (
     Backend,
     Delivery,
     EvaluationRequest,
+    NodeMessage,
     NodeStatus,
     SandboxLevel,
     SlotState,
     SlotStatus,
-    TaskName,
+    Verdict,
 )
-from evaluator.node.outbox import STATUS_VALID_S
+from evaluator.node.site import Site
 from evaluator.node.slots import failure_report
 from problems import registry
 from tests.bench.intake import processor_seconds
 from tests.chaos.site import ChaosSite, chaos_site
 from tests.stack import wait_until
 
-WORKER = "worker1"
-SLOTS = {"cpux2": 2, "h200x8": 1, "h200x4-nomc": 2}
+PAGES = ("/", "/problems/allreduce/", "/nodes/", "/leaderboards/")
+_REPORTS = 20
+_SENDERS = 16
 
 _LEASE = """
 from datetime import timedelta
 from django.utils import timezone
 from portal.accounts import actions as accounts
+from portal.nodes.leases import new_lease
 from portal.nodes.models import Node
 from portal.submissions import actions
 from portal.submissions.models import Evaluation
@@ -53,158 +50,161 @@ from portal.dispatcher.dispatching import request_of
 from tests.portal.factories import bundle
 user = accounts.sign_up(username="author", password="a long pass phrase")
 now = timezone.now()
-for number, node in enumerate(Node.objects.order_by("name")):
+for node in Node.objects.order_by("name"):
     made = actions.create_submission(user, problem="allreduce", backend="pytorch", profile="h200x8", mode="ranked",
-                                     files=bundle())
+                                     files=bundle(), visibility="public")
     waiting = Evaluation.objects.filter(submission=made.submission)
-    waiting.update(state="leased", lease=f"lease {number}", node=node, slot_index=0,
+    lease = new_lease(waiting.get().pk, node.name)
+    waiting.update(state="leased", lease=lease, node=node, slot_index=0,
                    lease_expires_at=now + timedelta(hours=1), deadline_at=now + timedelta(hours=1))
-    print(request_of(waiting.get()).to_json())
+    print(lease, made.submission.pk, request_of(waiting.get()).to_json())
 """
 
 
-def status_of(name: str, key: str, profile: str, running: tuple[str, ...]) -> NodeStatus:
-    """A heartbeat as a node of this profile sends it while all its slots work."""
-    slots = range(SLOTS[profile])
+class Nodes:
+    """Sends as the nodes do, each with its own key."""
+
+    def __init__(self, site: ChaosSite, requests: list[EvaluationRequest]) -> None:
+        self._statuses = [
+            _status_of(name, request.evaluation_id) for name, request in zip(site.nodes, requests, strict=True)
+        ]
+        keys = site.stack.node_keys
+        self.sites = [
+            Site(f"http://127.0.0.1:{site.to_web.join('nodes')}", name=name, key=keys[name]) for name in site.nodes
+        ]
+        self.seconds: list[float] = []
+        self._number = iter(range(10_000_000))
+
+    def beat(self, *, until: float, a_second: float) -> None:
+        """Send heartbeats of all nodes in turn, evenly, until then."""
+        began, first = time.monotonic(), next(self._number)
+
+        def send() -> None:
+            while (number := next(self._number)) >= 0:
+                due = began + (number - first) / a_second
+                if due > until:
+                    return
+                time.sleep(max(0.0, due - time.monotonic()))
+                sent = time.monotonic()
+                place = number % len(self.sites)
+                self.sites[place].send(NodeMessage.HEARTBEAT, self._statuses[place].to_json())
+                self.seconds.append(time.monotonic() - sent)
+
+        threads = [threading.Thread(target=send) for _ in range(_SENDERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def _status_of(name: str, running: str) -> NodeStatus:
     return NodeStatus(
         node=name,
-        key=key,
-        slots=tuple(
-            SlotStatus(index=index, profile=profile, state=SlotState.BUSY, evaluation_id=running[0]) for index in slots
-        ),
+        slots=(SlotStatus(index=0, profile="h200x8", state=SlotState.BUSY, evaluation_id=running),),
         sandbox=SandboxLevel.FULL,
         backends=(Backend.PYTORCH, Backend.CUDA),
         revisions={problem.slug: registry.revision(problem.slug) for problem in registry.problems()},
         environment={"host": name, "python": "3.12.3", "torch": "2.9.0"},
-        running=running,
+        running=(running,),
     )
-
-
-class Sender:
-    """Sends as the nodes do, each with the rights of its own user."""
-
-    def __init__(self, site: ChaosSite, statuses: list[NodeStatus]) -> None:
-        self.statuses = statuses
-        self._apps = [self._app(site, status.node) for status in statuses]
-
-    @staticmethod
-    def _app(site: ChaosSite, name: str) -> Celery:
-        app = Celery(name, set_as_current=False, fixups=[])
-        app.conf.update(node_config(site.broker.node_url(name), Path("/nonexistent"), node=name))
-        return app
-
-    def send(self, number: int, name: TaskName, text: str, *, expires_s: float | None) -> None:
-        """One message of a node, counted over all of them in turn."""
-        app, status = self._apps[number % len(self._apps)], self.statuses[number % len(self._apps)]
-        address = address_of(site_queue(app.conf.broker_url, declared=False))
-        app.send_task(name.value, args=(text, status.key), expires=expires_s, ignore_result=True, **address)
-
-    def beat(self, number: int) -> None:
-        """A heartbeat of a node."""
-        text = self.statuses[number % len(self.statuses)].to_json()
-        self.send(number, TaskName.RECORD_NODE_STATUS, text, expires_s=STATUS_VALID_S)
 
 
 def spent(site: ChaosSite) -> dict[str, float]:
     """The processor time that each part has used, in seconds."""
+    assert site.postgres.process is not None
     return {
-        "worker": processor_seconds(site.stack.pid(WORKER)),
-        "database": processor_seconds(site.postgres.process.pid),  # type: ignore[union-attr]
-        "broker": processor_seconds(site.broker.server.process.pid),  # type: ignore[union-attr]
+        "web": processor_seconds(site.stack.pid("web")),
+        "database": processor_seconds(site.postgres.process.pid),
     }
 
 
-def waiting(site: ChaosSite) -> Callable[[], int]:
-    """A function that says how many messages wait in the site's queue."""
-    app = Celery("count", set_as_current=False, fixups=[])
-    app.conf.update(site_config(site.broker.site_url, Path("/nonexistent")))
-    queue = site_queue(site.broker.site_url, declared=True)
-    connection = app.connection_for_read()
-    return lambda: length(queue, connection)
+def open_page(site: ChaosSite, path: str) -> tuple[float, str]:
+    """How long a page took, and its text."""
+    request = urllib.request.Request(f"{site.stack.url}{path}", headers={"X-Forwarded-Proto": "https"})
+    began = time.monotonic()
+    with urllib.request.urlopen(request, timeout=60) as response:
+        text = response.read().decode()
+    return time.monotonic() - began, text
 
 
-def transactions(site: ChaosSite) -> int:
-    """How many transactions the database has committed."""
-    [[count]] = site.rows("SELECT xact_commit FROM pg_stat_database WHERE datname = 'chaos'")
-    return int(str(count))
-
-
-def pile_up(site: ChaosSite, sender: Sender, request: EvaluationRequest, *, count: int) -> None:
-    """Freeze the worker, send heartbeats and a report behind them, let it go on; prints times and costs."""
-    left = waiting(site)
-    site.stack.pause(WORKER)
-    for number in range(count):
-        sender.beat(number)
-    delivery = Delivery(lease="lease 0", node=sender.statuses[0].node, report=failure_report(request, "for the bench"))
-    returned = msgspec.structs.replace(delivery, is_returned=True)
-    sender.send(0, TaskName.RECORD_DELIVERY, returned.to_json(), expires_s=None)
-    before, committed, began = spent(site), transactions(site), time.monotonic()
-    site.stack.resume(WORKER)
-    held = "SELECT count(*) FROM submissions_evaluation WHERE lease = 'lease 0'"
-    wait_until(lambda: site.rows(held) == [(0,)], what="the report is recorded", seconds=300)
-    recorded_s = time.monotonic() - began
-    wait_until(lambda: left() == 0, what="the queue is empty", seconds=300)
-    took_s, after = time.monotonic() - began, spent(site)
-    each = {name: 1e3 * (after[name] - before[name]) / count for name in before}
-    print(
-        f"{count} heartbeats, then a report: recorded after {recorded_s:.2f} s, all taken after {took_s:.2f} s; "
-        f"{(transactions(site) - committed) / count:.2f} transactions each; processor time of each: "
-        + ", ".join(f"{name} {ms:.2f} ms" for name, ms in each.items()),
-        flush=True,
-    )
-
-
-def steady(site: ChaosSite, sender: Sender, *, seconds: float, a_second: float) -> None:
-    """Every node sends as often; prints shares of a processor, less what the idle site uses."""
-    time.sleep(1)
-    idle = spent(site)
-    time.sleep(seconds / 4)
-    idle_each_s = {name: (used - idle[name]) / (seconds / 4) for name, used in spent(site).items()}
-    before, began, number = spent(site), time.monotonic(), 0
-    pause_s = 1 / (a_second * len(sender.statuses))
-    while (now := time.monotonic()) < began + seconds:
-        sender.beat(number)
+def visit(site: ChaosSite, *, until: float) -> list[float]:
+    """Open pages, one every 50 ms at most, until then; how long each took."""
+    taken, number = [], 0
+    while time.monotonic() < until:
+        taken.append(open_page(site, PAGES[number % len(PAGES)])[0])
         number += 1
-        time.sleep(max(0.0, began + number * pause_s - now))
-    took_s, after = time.monotonic() - began, spent(site)
-    parts = []
-    for name in before:
-        share = (after[name] - before[name]) / took_s - idle_each_s[name]
-        parts.append(f"{name} {100 * share:.1f} % ({1e3 * share * took_s / number:.2f} ms each)")
-    print(f"{number / took_s:.1f} heartbeats a second: " + ", ".join(parts), flush=True)
+        time.sleep(0.05)
+    return taken
+
+
+def line(name: str, seconds: list[float]) -> str:
+    """Median and 95th percentile in milliseconds."""
+    p95 = quantiles(seconds, n=20)[18]
+    return f"{name}: {1e3 * median(seconds):.0f} ms at the median, {1e3 * p95:.0f} ms at p95, of {len(seconds)}"
+
+
+def measure(site: ChaosSite, nodes: Nodes, *, seconds: float, a_second: float) -> None:
+    """Pages alone and beside heartbeats; prints times and costs."""
+    visit(site, until=time.monotonic() + 5)
+    print(line("pages alone", visit(site, until=time.monotonic() + seconds)), flush=True)
+    nodes.seconds.clear()
+    until = time.monotonic() + seconds
+    beating = threading.Thread(target=nodes.beat, kwargs={"until": until, "a_second": a_second})
+    beating.start()
+    print(line(f"pages beside {a_second:g} heartbeats a second", visit(site, until=until)), flush=True)
+    beating.join()
+    print(line("heartbeats beside pages", nodes.seconds), flush=True)
+    before, counted, began = spent(site), len(nodes.seconds), time.monotonic()
+    nodes.beat(until=began + seconds / 2, a_second=a_second)
+    took_s, after, count = time.monotonic() - began, spent(site), len(nodes.seconds) - counted
+    used = {name: after[name] - before[name] for name in before}
+    shares = ", ".join(f"{name} {100 * s / took_s:.0f} % ({1e3 * s / count:.1f} ms)" for name, s in used.items())
+    print(f"{count / took_s:.0f} heartbeats a second alone use of one processor (and each): {shares}", flush=True)
+
+
+def report(site: ChaosSite, nodes: Nodes, held: list[tuple[str, str, EvaluationRequest]], *, a_second: float) -> None:
+    """Reports beside heartbeats: seconds to the receipt, and to the page with the verdict."""
+    until = time.monotonic() + 20
+    beating = threading.Thread(target=nodes.beat, kwargs={"until": until, "a_second": a_second})
+    beating.start()
+    receipts, pages = [], []
+    for number, (lease, submission, request) in enumerate(held[:_REPORTS]):
+        found = failure_report(request, "for the bench", verdict=Verdict.WRONG_RESULT)
+        delivery = Delivery(lease=lease, node=site.nodes[number], report=found)
+        began = time.monotonic()
+        nodes.sites[number].send(NodeMessage.REPORT, delivery.to_json())
+        receipts.append(time.monotonic() - began)
+        path = f"/submissions/{submission}/"
+        wait_until(
+            lambda path=path: "WRONG_RESULT" in open_page(site, path)[1], what=f"a verdict at {path}", seconds=30
+        )
+        pages.append(time.monotonic() - began)
+    beating.join()
+    print(line("a report to its receipt, beside heartbeats", receipts))
+    print(line("a report to the page that shows it", pages), flush=True)
 
 
 def main() -> None:
-    """Prepare, pile up, let go; then the steady load."""
+    """Prepare, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--broker", choices=("redis", "rabbitmq"), default="redis")
-    parser.add_argument("--count", type=int, default=1000, help="heartbeats before the report")
-    parser.add_argument("--nodes", type=int, default=16)
-    parser.add_argument("--profile", choices=tuple(SLOTS), default="h200x8")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of the steady load")
-    parser.add_argument("--a-second", type=float, default=1.0, help="heartbeats of each node")
+    parser.add_argument("--nodes", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
+    parser.add_argument("--a-second", type=float, default=40.0, help="heartbeats of all nodes together")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, chaos_site(Path(folder) / "site", broker=chosen.broker) as site:
+    with tempfile.TemporaryDirectory() as folder, chaos_site(Path(folder) / "site") as site:
         site.stack.environment["PKB_MAX_QUEUED_PER_AUTHOR"] = "1000"
         site.prepare(people=1, nodes=chosen.nodes)
-        printed = site.stack.manage("shell", "--no-imports", "-c", _LEASE)
-        requests = [EvaluationRequest.from_json(line) for line in printed.splitlines()]
-        keys = site.stack.node_keys
-        statuses = [
-            status_of(name, keys[name], chosen.profile, (request.evaluation_id,))
-            for name, request in zip(site.nodes, requests, strict=True)
+        (site.stack.data_dir / "static").rmdir()  # pages are asked for: they are collected
+        printed = site.stack.manage("shell", "--no-imports", "-c", _LEASE).splitlines()
+        held = [
+            (lease, submission, EvaluationRequest.from_json(text))
+            for lease, submission, text in (each.split(" ", 2) for each in printed)
         ]
-        sender = Sender(site, statuses)
-        site.stack.start_worker(WORKER, pool=("prefork", "--concurrency", "2"))
-        wait_until(lambda: "ready" in site.stack.log(WORKER), what="the worker is ready")
-        for number in range(2 * chosen.nodes):
-            sender.beat(number)
-        seen = "SELECT count(*) FROM nodes_node WHERE seen_at IS NULL"
-        wait_until(lambda: site.rows(seen) == [(0,)], what="all nodes are seen")
-        print(f"{chosen.broker}, {chosen.nodes} nodes of {chosen.profile}, {os.cpu_count()} processors, "
-              f"load {os.getloadavg()[0]:.1f}, {len(statuses[0].to_json())} bytes a heartbeat")  # fmt: skip
-        pile_up(site, sender, requests[0], count=chosen.count)
-        steady(site, sender, seconds=chosen.seconds, a_second=chosen.a_second)
+        site.stack.start_web(workers=2)
+        nodes = Nodes(site, [request for _, _, request in held])
+        print(f"{chosen.nodes} nodes, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}", flush=True)
+        measure(site, nodes, seconds=chosen.seconds, a_second=chosen.a_second)
+        report(site, nodes, held, a_second=chosen.a_second)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Does throughput grow with the nodes? Prepared judgements over 1, 2, 4, 8 and 16 simulated nodes, and what each costs.
 
-`make bench WHAT=nodes ARGS="--broker rabbitmq"`. A node is a real one but for its judge, which waits as long as the
+`make bench WHAT=nodes`. A node is a real one but for its judge, which waits as long as the
 source says (tests/chaos/prepared.py): each has one slot and would judge one evaluation in `--judge-s`. The queue is
 filled before, so that only dispatching, messages and recording stand between a slot and its next evaluation. Beside the
-rate stands what share of a processor broker, database, workers and dispatchers used.
+rate stands what share of a processor broker, database, web and dispatchers used.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 from evaluator.contract import Verdict
 from tests.bench.intake import processor_seconds
 from tests.chaos.prepared import Outcome, source_of
-from tests.chaos.site import DISPATCHERS, WORKERS, ChaosSite, chaos_site
+from tests.chaos.site import DISPATCHERS, ChaosSite, chaos_site
 
 _FILL = """
 from portal.accounts import actions as accounts
@@ -41,6 +41,7 @@ def start_node(site: ChaosSite, name: str) -> None:
         "PKB_SECRET_KEY": "",
         "PKB_DATABASE_URL": "",
         "PKB_BROKER_URL": site.broker.node_url(name),
+        "PKB_SITE_URL": f"http://127.0.0.1:{site.to_web.join(name)}",
         "PKB_NODE_HEARTBEAT_SECONDS": "5",
     }
     site.stack.start_node(name, profiles="h200x8", module="tests.chaos.node", environment=environment)
@@ -54,7 +55,7 @@ def measure(site: ChaosSite, *, nodes: int, seconds: float, judge_s: float) -> f
     processes = {
         "broker": [site.broker.server.process.pid],  # type: ignore[union-attr]
         "database": [site.postgres.process.pid],  # type: ignore[union-attr]
-        "workers": [site.stack.pid(name) for name in WORKERS],
+        "web": [site.stack.pid("web")],
         "dispatchers": [site.stack.pid(name) for name in DISPATCHERS],
     }
 
@@ -76,19 +77,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--judge-s", type=float, default=4.0, help="of every judgement")
     parser.add_argument("--seconds", type=float, default=30.0, help="of every count")
-    parser.add_argument("--broker", choices=("redis", "rabbitmq"), default="redis")
     chosen = parser.parse_args()
     counts = (1, 2, 4, 8, 16)
     queued = int(sum(count * (chosen.seconds + 25) / chosen.judge_s for count in counts)) + 50
-    with tempfile.TemporaryDirectory() as folder, chaos_site(Path(folder) / "site", broker=chosen.broker) as site:
+    with tempfile.TemporaryDirectory() as folder, chaos_site(Path(folder) / "site") as site:
         site.stack.environment["PKB_MAX_QUEUED_PER_AUTHOR"] = str(queued)
         site.prepare(people=1, nodes=counts[-1])
         fill = _FILL.format(count=queued, judge_s=chosen.judge_s)
         site.stack.manage("shell", "--no-imports", "-c", fill)
-        for name in (*WORKERS, *DISPATCHERS):
+        for name in ("web", *DISPATCHERS):
             site.start(name)
-        print(f"{chosen.broker}, judgements of {chosen.judge_s:g} s, {queued} queued; shares of one processor")
-        print("nodes  a second of ideal      broker     database      workers  dispatchers   processor time of each")
+        print(f"judgements of {chosen.judge_s:g} s, {queued} queued; shares of one processor")
+        print("nodes  a second of ideal      broker     database          web  dispatchers   processor time of each")
         started = 0
         for count in counts:
             for name in site.nodes[started:count]:

@@ -116,7 +116,6 @@ def main() -> None:
         with Stack(folder / "site", environment=own) as stack:
             stack.migrate()
             stack.start_web()
-            stack.start_worker()
             stack.start_dispatcher()
             stack.start_node("alpha", profiles=options.profile)
             have_passed = measure(

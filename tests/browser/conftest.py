@@ -1,6 +1,6 @@
 """Chromium and a real installation for the browser tests.
 
-The site is what `make run` starts, with a data folder of its own: web server, worker, dispatcher and a node. Every page
+The site is what `make run` starts, with a data folder of its own: web server, dispatcher and a node. Every page
 that a visitor opens is watched: a Content-Security-Policy report, an uncaught script error or a failed request fails
 the test that caused it.
 """

@@ -1,11 +1,11 @@
 """Does the site lose anything while everything dies? `make chaos MINUTES=20 SEED=1`.
 
-PostgreSQL, Redis (or RabbitMQ), two web processes, two workers, two dispatchers and sixteen simulated nodes of three
-profiles run on this machine. People and a vendor's program submit all the while. Web, workers, dispatchers, broker,
-database and nodes are killed (SIGKILL) at random and come back; nodes drain, freeze, are switched off and lose the
-network; two of them send forged reports. Afterwards all work may end. Then the database is compared with what the
-callers noted, with the verdict that every source is made for, and with `manage.py audit`. Exits with 1 if anything is
-wrong.
+PostgreSQL, Redis, two web processes, two dispatchers and sixteen simulated nodes of three profiles run on this machine.
+People and a vendor's program submit all the while. Web, dispatchers, broker, database and nodes are killed (SIGKILL) at
+random and come back. Nodes drain, freeze, are switched off and lose the network. The proxy before the site cuts their
+requests and loses its answers. Two of them send forged reports. Afterwards all work may end. Then the database is
+compared with what the callers noted, with the verdict that every source is made for, and with `manage.py audit`. Exits
+with 1 if anything is wrong.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--per-second", type=float, default=2.0, help="submissions of people, all together")
     parser.add_argument("--every", type=float, default=4.0, help="mean seconds between two things that happen")
-    parser.add_argument("--broker", choices=("redis", "rabbitmq"), default="redis")
+    parser.add_argument("--harm", type=float, default=0.04, help="share of requests that the proxy cuts, and loses")
     parser.add_argument("--keep", type=Path, default=None, help="a folder for the logs; else they go")
     chosen = parser.parse_args()
     wishes = Wishes(
@@ -41,9 +41,9 @@ def main() -> int:
         nodes=chosen.nodes,
         pace=Pace(per_second=chosen.per_second),
         every_s=chosen.every,
-        broker=chosen.broker,
+        harm=chosen.harm,
     )
-    say(f"seed {wishes.seed}, {wishes.minutes:g} minutes, {wishes.nodes} nodes, {wishes.broker}")
+    say(f"seed {wishes.seed}, {wishes.minutes:g} minutes, {wishes.nodes} nodes")
     with tempfile.TemporaryDirectory(prefix="pkb-chaos-") as folder:
         trial = run(wishes, (chosen.keep or Path(folder)) / "site", say=say)
     report(trial)

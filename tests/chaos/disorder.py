@@ -9,11 +9,10 @@ from contextlib import suppress
 
 from psycopg2 import OperationalError
 
-from tests.chaos.site import DISPATCHERS, WORKERS, ChaosSite, drawn
+from tests.chaos.site import DISPATCHERS, ChaosSite, drawn
 
 _WEIGHTS = {
-    "kill web": 3,
-    "kill worker": 4,
+    "kill web": 6,
     "kill dispatcher": 3,
     "kill broker": 2,
     "kill PostgreSQL": 2,
@@ -23,7 +22,7 @@ _WEIGHTS = {
     "freeze node": 3,
     "switch node off": 2,
     "freeze dispatcher": 1,
-    "freeze worker": 1,
+    "freeze web": 1,
 }
 
 
@@ -39,7 +38,7 @@ class Disorder:
         self._site, self._every_s, self._say = site, every_s, say
         self._draw = random.Random(f"{seed} disorder")
         self._away: set[str] = set()
-        self._due: list[tuple[float, int, str, Callable[[], None]]] = []
+        self._due: list[tuple[float, int, str, Callable[[], object]]] = []
         self._numbers = iter(range(1_000_000))
 
     def run(self, seconds: float) -> None:
@@ -60,7 +59,7 @@ class Disorder:
             back()
             self._away.discard(name)
 
-    def _later(self, name: str, back: Callable[[], None], *, least: float, most: float) -> None:
+    def _later(self, name: str, back: Callable[[], object], *, least: float, most: float) -> None:
         self._away.add(name)
         at = time.monotonic() + self._draw.uniform(least, most)
         heapq.heappush(self._due, (at, next(self._numbers), name, back))
@@ -84,8 +83,6 @@ class Disorder:
     def _somebody(self, kind: str) -> str | None:
         if kind in ("web", "broker", "PostgreSQL"):
             choices = [kind]
-        elif kind == "worker":
-            choices = list(WORKERS)
         elif kind == "dispatcher":
             choices = list(DISPATCHERS)
         else:
@@ -105,8 +102,13 @@ class Disorder:
         self._later(name, lambda: self._site.start(name), least=0.5, most=10)
 
     def _cut(self, name: str) -> None:
-        self._site.network.cut(name)
-        self._later(name, lambda: self._site.network.mend(name), least=1, most=25)
+        # As often from the one as from the other as from both.
+        ways = self._draw.choice(
+            ([self._site.to_broker], [self._site.to_web], [self._site.to_broker, self._site.to_web])
+        )
+        for way in ways:
+            way.cut(name)
+        self._later(name, lambda: [way.mend(name) for way in ways], least=1, most=25)
 
     def _freeze(self, name: str) -> None:
         self._site.stack.pause(name)

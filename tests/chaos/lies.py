@@ -1,4 +1,4 @@
-"""What a node says that is not true. It has a node's rights at the broker and every lease that it was ever given."""
+"""What a node says that is not true. It has a node's key and every lease that it was ever given."""
 
 import random
 import secrets
@@ -8,21 +8,20 @@ import uuid
 from pathlib import Path
 
 import msgspec
-from celery import Celery
 
 from evaluator.contract import (
     SCORE_RULE,
     Delivery,
     EvaluationReport,
+    NodeMessage,
     NodeStatus,
     Progress,
     Stage,
-    TaskName,
     Timing,
-    Upload,
     Verdict,
 )
 from evaluator.node.outbox import Outbox
+from evaluator.node.site import Site
 
 FORGED_LOW = 1000.0
 """A score that no source of the test asks for: wherever it is found, a lie was believed."""
@@ -39,15 +38,15 @@ _KEPT = 200
 class LyingOutbox(Outbox):
     """Sends lies about every report before and after it, and sometimes keeps the report itself back."""
 
-    def __init__(self, app: Celery, folder: Path, *, key: str, randomness: str) -> None:
-        super().__init__(app, folder, key=key)
+    def __init__(self, site: Site, folder: Path, *, randomness: str) -> None:
+        super().__init__(site, folder)
         self._draw = random.Random(randomness)
         # Apart, so that what happens to the n-th report does not depend on how many heartbeats went before it.
         self._draw_claims = random.Random(f"{randomness} claims")
         self._old: list[Delivery] = []
         self._seen: list[str] = []
 
-    def deliver(self, delivery: Delivery, *, upload: Upload | None = None) -> None:
+    def deliver(self, delivery: Delivery) -> None:
         """Forged reports under leases that are not valid for them, then mostly the true one."""
         forged = _forged(delivery.report)
         self._seen = [*self._seen[-_KEPT:], delivery.report.evaluation_id]
@@ -68,11 +67,11 @@ class LyingOutbox(Outbox):
         lies += [replace(old, report=_forged(old.report)) for old in self._old[-3:]]
         for lie in self._draw.sample(lies, 3):
             super().deliver(lie)
-        # The site accepts what the holder of a valid lease reports about its own work, also if a broker that died lost
-        # an earlier report. So this node lies only once its lease has certainly ended: used up, or taken back at the
+        # The site accepts what the holder of a valid lease reports about its own work, whichever of its
+        # reports comes first. So this node lies only once its lease has certainly ended: used up, or taken back at the
         # deadline.
         if self._draw.random() >= WITHHELD:
-            super().deliver(delivery, upload=upload)
+            super().deliver(delivery)
         timer = threading.Timer(LEASE_ENDS_S, self._lie_again, (delivery,))
         timer.daemon = True
         timer.start()
@@ -87,10 +86,8 @@ class LyingOutbox(Outbox):
         claims = msgspec.structs.replace(status, running=(*status.running, *self._seen), built=leases)
         super().send_status(claims)
         super().send_status(msgspec.structs.replace(status, node="node-00", slots=(), running=()))
-        for name in (TaskName.RECORD_DELIVERY, TaskName.RECORD_PROGRESS, TaskName.RECORD_NODE_STATUS):
-            self._publish(
-                name, self._draw_claims.choice(("", "{}", "[1, 2", '{"lease": "\\u0000"}', "null")), expires_s=60.0
-            )
+        for kind in NodeMessage:
+            self._send_or_drop(kind, self._draw_claims.choice(("", "{}", "[1, 2", '{"lease": "\\u0000"}', "null")))
         for seen in self._seen[-3:]:
             self.send_progress(Progress(evaluation_id=seen, lease=secrets.token_urlsafe(32), stage=Stage.TIMING))
 

@@ -16,6 +16,7 @@ from evaluator.node.app import add_tasks, make_app
 from evaluator.node.builders import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import NodeSettings
+from evaluator.node.site import Site
 from evaluator.node.worker import Node
 from tests.chaos.lies import LyingOutbox
 from tests.chaos.prepared import PreparedBuilds, PreparedJudge
@@ -29,7 +30,7 @@ def main() -> int:
     remove_leftovers(settings.work_dir)
     lies = os.environ.get("PKB_CHAOS_LIES", "")
     make = partial(LyingOutbox, randomness=lies) if lies else Outbox
-    outbox = make(app, settings.spool_dir, key=settings.key)
+    outbox = make(Site(settings.site_url, name=settings.name, key=settings.key), settings.spool_dir)
     builders = Builders(int(os.environ.get("PKB_CHAOS_BUILDERS", "0")), make=PreparedBuilds)
     node = Node(settings, outbox, make_judge=lambda _profile: PreparedJudge(), builders=builders)
     add_tasks(app, node)

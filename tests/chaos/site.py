@@ -14,7 +14,6 @@ from tests.chaos.network import Network
 from tests.portal.production.conftest import Broker
 from tests.stack import Stack
 
-WORKERS = ("worker1", "worker2")
 DISPATCHERS = ("dispatcher1", "dispatcher2")
 _ENVIRONMENT = {
     "PKB_EMBEDDED": "false",
@@ -44,8 +43,11 @@ print(actions.create_token(user, name="chaos", scopes=["runs:read", "runs:write"
 class ChaosSite:
     """Everything that can be killed, by name; what is killed stays away until it is started again."""
 
-    def __init__(self, stack: Stack, *, postgres: servers.PostgreSQL, broker: Broker, network: Network) -> None:
-        self.stack, self.postgres, self.broker, self.network = stack, postgres, broker, network
+    def __init__(
+        self, stack: Stack, *, postgres: servers.PostgreSQL, broker: Broker, to_broker: Network, to_web: Network
+    ) -> None:
+        self.stack, self.postgres, self.broker = stack, postgres, broker
+        self.to_broker, self.to_web = to_broker, to_web
         self.nodes: list[str] = []
 
     def prepare(self, *, people: int, nodes: int) -> list[str]:
@@ -66,8 +68,6 @@ class ChaosSite:
         elif name == "web":
             # It is not ready before the database is back, whose turn may come later.
             self.stack.start_web(workers=2, is_awaited=False)
-        elif name in WORKERS:
-            self.stack.start_worker(name)
         elif name in DISPATCHERS:
             self.stack.start_dispatcher(name)
         else:
@@ -83,15 +83,16 @@ class ChaosSite:
             self.stack.kill_with_children(name)
 
     def start_node(self, name: str, *, lies: str = "") -> None:
-        """A node of the profile that is its turn; it reaches the broker through a wire of its own."""
+        """A node of the profile that is its turn; it reaches broker and site through wires of its own."""
         number = int(name.rpartition("-")[2])
         profile = list(PROFILES)[number % len(PROFILES)]
         address = urlsplit(self.broker.node_url(name))
-        port = self.network.join(name)
+        port = self.to_broker.join(name)
         host = f"{address.netloc.rpartition('@')[0]}@127.0.0.1:{port}"
         environment = {
             **_SECRETS_OF_THE_SITE,
             "PKB_BROKER_URL": urlunsplit(address._replace(netloc=host)),
+            "PKB_SITE_URL": f"http://127.0.0.1:{self.to_web.join(name)}",
             "PKB_CHAOS_BUILDERS": "0" if profile.startswith("cpu") else "1",
             "PKB_CHAOS_LIES": lies or self.lies_of(name),
         }
@@ -124,20 +125,19 @@ class ChaosSite:
 
 
 @contextmanager
-def chaos_site(folder: Path, *, broker: str) -> Iterator[ChaosSite]:
-    """A site of its own with PostgreSQL and `broker` (redis or rabbitmq); nothing is left behind."""
-    make = {"redis": servers.redis, "rabbitmq": servers.rabbitmq}[broker]
-    scheme, path = {"redis": ("redis", "0"), "rabbitmq": ("amqp", "pkb")}[broker]
-    with servers.postgresql() as postgres, make() as server:
+def chaos_site(folder: Path, *, harm: float = 0.0, seed: int = 0) -> Iterator[ChaosSite]:
+    """A site of its own with PostgreSQL and Redis; nothing is left behind. `harm` and `seed` as of `Network`."""
+    with servers.postgresql() as postgres, servers.redis() as server:
         url = postgres.create_database("chaos")
-        public_url = f"{scheme}://127.0.0.1:{server.port}/{path}"
-        place = Broker(server=server, admin_url=server.admin_url, public_url=public_url)
-        network = Network(server.port)
+        place = Broker(server=server, admin_url=server.admin_url, public_url=f"redis://127.0.0.1:{server.port}/0")
         with Stack(folder, database_url=url, broker_url=place.site_url, environment=_ENVIRONMENT) as stack:
+            to_broker = Network(server.port)
+            to_web = Network(stack.port, is_proxy=True, harm=harm, seed=str(seed))
             try:
-                yield ChaosSite(stack, postgres=postgres, broker=place, network=network)
+                yield ChaosSite(stack, postgres=postgres, broker=place, to_broker=to_broker, to_web=to_web)
             finally:
-                network.close()
+                to_broker.close()
+                to_web.close()
 
 
 def drawn(draw: random.Random, choices: dict[str, int]) -> str:

@@ -14,7 +14,7 @@ from tests.stack import wait_until
 @pytest.mark.parametrize("lies", ["", "lies"])
 def test_a_simulated_node_answers_what_its_source_asks_for(stack, lies):
     alice = User.objects.create_user("alice")
-    stack.start_worker()
+    stack.start_web()
     stack.start_dispatcher()
     stack.start_node(
         "alpha", module="tests.chaos.node", environment={"PKB_CHAOS_LIES": lies, "PKB_CHAOS_BUILDERS": "0"}
@@ -30,6 +30,6 @@ def test_a_simulated_node_answers_what_its_source_asks_for(stack, lies):
     # With this randomness the liar keeps neither report to itself, which would cost the deadline of a lease.
     wait_until(
         lambda: Evaluation.objects.filter(state=State.FINISHED).count() == 2,
-        what=lambda: f"verdicts\n{stack.log('alpha')}\n{stack.log('worker')}",
+        what=lambda: f"verdicts\n{stack.log('alpha')}\n{stack.log('web')}",
     )
     assert {e.verdict: e.score_low for e in Evaluation.objects.all()} == asked

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.chaos.disorder import Disorder
 from tests.chaos.load import CallerLog, Load, Pace
 from tests.chaos.reconciliation import UNFINISHED, Reconciliation, reconcile, tracebacks
-from tests.chaos.site import DISPATCHERS, WORKERS, ChaosSite, chaos_site
+from tests.chaos.site import DISPATCHERS, ChaosSite, chaos_site
 
 _ANSWERED_S = 120
 _SETTLED_S = 900
@@ -17,7 +17,7 @@ _SETTLED_S = 900
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """How long, how many nodes, how much load, how often something happens, and over which broker.
+    """How long, how many nodes, how much load, how often something happens, how bad the proxy is.
 
     What happens is drawn from `seed`; when it happens depends on the machine as well.
     """
@@ -27,7 +27,7 @@ class Wishes:
     nodes: int = 16
     pace: Pace = field(default_factory=Pace)
     every_s: float = 4.0
-    broker: str = "redis"
+    harm: float = 0.04
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +43,9 @@ class Trial:
 
 def run(wishes: Wishes, folder: Path, *, say: Callable[[str], None] = lambda _text: None) -> Trial:
     """Everything from an empty `folder` to the comparison; no process is left."""
-    with chaos_site(folder, broker=wishes.broker) as site:
+    with chaos_site(folder, harm=wishes.harm, seed=wishes.seed) as site:
         *tokens, vendor = site.prepare(people=wishes.pace.people, nodes=wishes.nodes)
-        for name in ("web", *WORKERS, *DISPATCHERS, *site.nodes):
+        for name in ("web", *DISPATCHERS, *site.nodes):
             site.start(name)
         say("everything is started")
         load = Load(f"127.0.0.1:{site.stack.port}", tokens, vendor=vendor, pace=wishes.pace, seed=wishes.seed)
@@ -59,7 +59,7 @@ def run(wishes: Wishes, folder: Path, *, say: Callable[[str], None] = lambda _te
         settled_s = time.monotonic() - began
         say(f"quiet after {settled_s:.0f} s")
         return Trial(
-            happened=disorder.happened,
+            happened=disorder.happened + site.to_web.happened,
             caller_log=load.caller_log,
             settled_s=settled_s,
             found=reconcile(site, load.caller_log),

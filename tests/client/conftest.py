@@ -40,12 +40,12 @@ def new_token(stack: Stack, name: str, scopes: list[str]) -> str:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory) -> Iterator[Site]:
-    """Web, worker, dispatcher and a node with a cpux2 slot, for every test here."""
+    """Web, dispatcher and a node with a cpux2 slot, for every test here."""
     limits = {"PKB_MAX_QUEUED_PER_AUTHOR": "5000", "PKB_RESERVED_SECONDS": "30"}
     with Stack(tmp_path_factory.mktemp("client-site"), environment=limits) as stack:
         stack.migrate()
         stack.start_all()
-        site = Site(url=stack.start_web(), token=new_token(stack, "alice", SCOPES), stack=stack)
+        site = Site(url=stack.url, token=new_token(stack, "alice", SCOPES), stack=stack)
         with Client(site.url) as anyone:
             online = lambda: [profile.name for profile in anyone.profiles() if profile.slots_online]  # noqa: E731
             wait_until(online, what=lambda: f"the node is online\n{stack.log('alpha')}", seconds=START_S)

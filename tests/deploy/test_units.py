@@ -19,7 +19,7 @@ def test_a_node_that_root_starts_may_lock_the_users_of_its_sandboxes():
     assert f"ReadWritePaths={host_users._LOCKS}" in drop_in.splitlines()  # noqa: SLF001 - the folder the unit opens
 
 
-@pytest.mark.parametrize("unit", ["pkb-web.service", "pkb-worker@.service", "pkb-node@.service"])
+@pytest.mark.parametrize("unit", ["pkb-web.service", "pkb-node@.service"])
 def test_a_stop_lets_the_first_process_end_its_children(unit):
     assert "KillMode=mixed" in (UNITS / unit).read_text().splitlines()
 

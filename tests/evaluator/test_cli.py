@@ -97,9 +97,15 @@ def test_problems_lists_them_for_machines() -> None:
     assert "allreduce" in [record["slug"] for record in every]
 
 
-def test_doctor_says_what_can_be_enforced() -> None:
+def test_doctor_says_what_can_be_enforced_and_which_reports_were_refused(tmp_path, monkeypatch) -> None:
+    spool = tmp_path / "spool" / "alpha"
+    spool.mkdir(parents=True)
+    (spool / "12.refused").touch()
+    (spool / "12.reason").write_text("This site never gave such a lease.")
+    monkeypatch.setenv("PKB_DATA_DIR", str(tmp_path))
     done = evaluator("doctor", "--json")
     record = json.loads(done.stdout)
+    assert record["refused_messages"] == [f"{spool / '12.refused'}: This site never gave such a lease."]
     held = {probe["name"]: probe["holds"] for probe in record["probes"]}
     assert record["demanded"] == "reduced"
     assert done.returncode == (1 if record["level"] == "none" else 0)

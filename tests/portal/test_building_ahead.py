@@ -55,25 +55,23 @@ def refuse(node, order, *, valid_for_s):
 @pytest.fixture
 def node(db, now):
     """A GPU node with one free slot and two builders, just heard from."""
-    key = nodes.register_node("alpha")
-    node = Node.objects.get(name="alpha")
-    record_heartbeat(status(key), now)
-    node.refresh_from_db()
-    node.key = key
-    return node
+    nodes.register_node("alpha")
+    hear(now)
+    return Node.objects.get(name="alpha")
 
 
-def status(key, **changes):
+def hear(now, **changes):
+    """A heartbeat of `alpha`, or of the node named."""
     fields = {
         "node": "alpha",
-        "key": key,
         "slots": (SlotStatus(index=0, profile=PROFILE, state=SlotState.FREE),),
         "sandbox": SandboxLevel.FULL,
         "backends": tuple(Backend),
         "revisions": {problem.slug: registry.revision(problem.slug) for problem in registry.problems()},
         "builders": 2,
     }
-    return NodeStatus(**(fields | changes))
+    status = NodeStatus(**(fields | changes))
+    record_heartbeat(Node.objects.get(name=status.node), status, now)
 
 
 def submit_cuda(author, **changes):
@@ -90,7 +88,7 @@ def built(evaluation, node, now):
     """The evaluation after a builder of `node` has compiled it."""
     if fresh(evaluation).state == State.QUEUED:
         build_once(now, send=Ordered())
-    record_heartbeat(status(node.key, built=(fresh(evaluation).lease,)), now)
+    hear(now, built=(fresh(evaluation).lease,))
     assert fresh(evaluation).state == State.BUILT
     return fresh(evaluation)
 
@@ -105,7 +103,7 @@ def test_what_has_to_be_compiled_goes_to_a_builder_and_then_to_a_slot(alice, nod
     assert (name, order.lease, building.state, building.node) == ("alpha", building.lease, State.BUILDING, node)
     assert order.request.source == evaluation.submission.source.files
 
-    record_heartbeat(status(node.key, built=(order.lease,)), now)
+    hear(now, built=(order.lease,))
     waiting = fresh(evaluation)
     assert (waiting.state, waiting.lease, waiting.slot_index, waiting.deadline_at) == (State.BUILT, None, None, None)
     assert queries.position_in_queue(waiting).ahead == 0
@@ -119,7 +117,7 @@ def test_what_has_to_be_compiled_goes_to_a_builder_and_then_to_a_slot(alice, nod
 
 
 def test_with_many_builders_and_nothing_to_compile_the_queue_is_asked_once(node, now, django_assert_max_num_queries):
-    record_heartbeat(status(node.key, builders=MOST_BUILDERS), now)
+    hear(now, builders=MOST_BUILDERS)
     with django_assert_max_num_queries(4):
         assert build_once(now, send=Ordered()) == 0
 
@@ -131,7 +129,7 @@ def test_what_needs_no_compiler_goes_to_its_slot_at_once(alice, node, now):
 
 
 def test_a_node_without_builders_compiles_in_the_slot(alice, node, now):
-    record_heartbeat(status(node.key, builders=0), now)
+    hear(now, builders=0)
     submit_cuda(alice)
     assert build_once(now, send=Ordered()) == 0
     assert dispatch_once(now, send=Sent()) == 1
@@ -146,7 +144,7 @@ def test_as_many_are_compiled_at_once_as_the_node_has_builders_while_the_slot_ju
 
 
 def test_builders_follow_priority_then_turns_then_time(alice, bob, node, now):
-    record_heartbeat(status(node.key, builders=1), now)
+    hear(now, builders=1)
     first, second, third, urgent = (submit_cuda(author) for author in (alice, alice, bob, alice))
     Evaluation.objects.filter(pk=urgent.pk).update(priority=5)
     order = []
@@ -154,7 +152,7 @@ def test_builders_follow_priority_then_turns_then_time(alice, bob, node, now):
         ordered = Ordered()
         build_once(now, send=ordered)
         [lease] = [order.lease for _, order in ordered]
-        record_heartbeat(status(node.key, builders=1, built=(lease,)), now)
+        hear(now, builders=1, built=(lease,))
         order += ordered.ids
     assert order == [str(evaluation.pk) for evaluation in (urgent, first, third, second)]
 
@@ -208,7 +206,7 @@ def test_a_builder_that_is_lost_gives_the_work_back_as_the_next_try_once(alice, 
     back = fresh(evaluation)
     assert (back.state, back.attempt, back.lease, back.node) == (State.QUEUED, 2, None, None)
     # It had been compiled after all, and its message comes too late.
-    record_heartbeat(status(node.key, built=(lease,)), end)
+    hear(end, built=(lease,))
     assert fresh(evaluation).state == State.QUEUED
     assert sweep(end) == 0
 
@@ -216,7 +214,7 @@ def test_a_builder_that_is_lost_gives_the_work_back_as_the_next_try_once(alice, 
 def test_a_heartbeat_keeps_the_lease_of_what_is_compiled(alice, node, now, later, settings):
     evaluation = submit_cuda(alice)
     build_once(now, send=Ordered())
-    record_heartbeat(status(node.key, running=(str(evaluation.pk),)), later(settings.LEASE_SECONDS - 1))
+    hear(later(settings.LEASE_SECONDS - 1), running=(str(evaluation.pk),))
     assert sweep(later(settings.LEASE_SECONDS + 1)) == 0
     assert fresh(evaluation).state == State.BUILDING
 
@@ -246,8 +244,8 @@ def test_another_node_does_not_take_what_is_compiled_elsewhere(alice, node, now)
     evaluation = submit_cuda(alice)
     built(evaluation, node, now)
     Slot.objects.update(state=SlotState.BUSY)
-    key = nodes.register_node("beta")
-    record_heartbeat(status(key, node="beta"), now)
+    nodes.register_node("beta")
+    hear(now, node="beta")
     sent = Sent()
     assert dispatch_once(now, send=sent) == 0
     assert build_once(now, send=Ordered()) == 0
@@ -260,7 +258,7 @@ def test_a_cancelled_build_is_dropped_whenever_the_cancel_comes(alice, node, now
     built(waiting, node, now)
     for evaluation in (building, waiting):
         actions.cancel_evaluation(fresh(evaluation), by=alice)
-    record_heartbeat(status(node.key, built=(lease,)), now)
+    hear(now, built=(lease,))
     assert {fresh(building).state, fresh(waiting).state} == {State.CANCELLED}
     assert dispatch_once(now, send=Sent()) == 0
 

@@ -7,12 +7,10 @@ from contextlib import closing
 
 import psycopg2
 import pytest
-from celery import Celery
 from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection
 
 from portal import settings as settings_module
-from portal.database_away import AwayLines, RetriesInALine, is_database_away
-from portal.plain_messages import PlainTask
+from portal.database_away import AwayLines, is_database_away
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
@@ -99,60 +97,3 @@ def test_a_minute_without_a_database_is_one_line_that_counts(caplog):
     first, second = caplog.messages
     assert first == "the database does not respond, reports wait: refused"
     assert second.endswith("(60 times since the last such line)")
-
-
-@pytest.fixture
-def worker_app():
-    return Celery("tried here", task_cls=PlainTask, set_as_current=False)
-
-
-def test_a_message_that_meets_no_database_is_dropped_without_a_traceback(worker_app, caplog):
-    @worker_app.task
-    def heartbeat():
-        raise caused(OperationalError("refused"), psycopg2.OperationalError("refused"))
-
-    assert heartbeat.apply().state == "SUCCESS"
-    assert not [record for record in caplog.records if record.exc_info]
-
-
-def test_a_failure_of_ours_in_the_worker_keeps_its_traceback(worker_app, caplog):
-    @worker_app.task
-    def heartbeat():
-        raise ValueError("5")
-
-    assert heartbeat.apply().state == "FAILURE"
-    assert any(record.exc_info for record in caplog.records)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        caused(OperationalError("refused"), psycopg2.OperationalError("refused")),
-        caused(DatabaseError("lost"), psycopg2.DatabaseError("no message from the libpq")),
-    ],
-    ids=["a refused connection", "one that broke in the middle of an answer"],
-)
-def test_a_report_that_meets_no_database_is_tried_again(worker_app, error):
-    tries = []
-
-    @worker_app.task(autoretry_for=(OperationalError, InterfaceError), max_retries=None)
-    def report():
-        tries.append(1)
-        if len(tries) == 1:
-            raise error
-
-    report.apply()
-    assert len(tries) == 2
-
-
-@pytest.mark.parametrize(
-    ("said", "stays"),
-    [
-        ("Retry in 4s: OperationalError('connection refused')", False),
-        ("Retry in 10s: DatabaseError('no message from the libpq')", False),
-        ("Retry in 4s: StorageUnavailable('the bucket does not answer')", True),
-    ],
-)
-def test_retries_without_a_database_are_not_a_line_each(said, stays):
-    record = logging.LogRecord("celery.app.trace", logging.INFO, "", 0, "%(exc)s", ({"exc": said},), None)
-    assert RetriesInALine().filter(record) is stays

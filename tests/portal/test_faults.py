@@ -1,4 +1,4 @@
-"""Real worker, dispatcher and node: from submit to verdict, and nothing lost when one of them is killed on the way."""
+"""Real site and node: from submit to verdict, and nothing lost when a process of them is killed on the way."""
 
 import pytest
 
@@ -58,7 +58,7 @@ def wait_for(evaluation, stack, condition):
     try:
         wait_until(holds, what="")
     except AssertionError:
-        logs = "\n".join(f"--- {name}\n{stack.log(name)[-6000:]}" for name in ("alpha", "worker", "dispatcher"))
+        logs = "\n".join(f"--- {name}\n{stack.log(name)[-6000:]}" for name in ("alpha", "web", "dispatcher"))
         pytest.fail(f"stuck: {evaluation.state} {evaluation.stage} {evaluation.message}\n{logs}")
 
 
@@ -89,13 +89,13 @@ def test_a_right_and_a_wrong_program_get_their_verdicts(stack, author):
     assert (report.evaluation_id, report.source_digest) == (str(right.pk), right.submission.source.digest)
     spool = stack.data_dir / "spool" / "alpha"
     wait_until(lambda: not list(spool.iterdir()), what="the site has told the node that it has both reports")
-    ends = {name: stack.stop(name) for name in ("dispatcher", "alpha", "worker")}
-    assert ends == {"dispatcher": 0, "alpha": 0, "worker": 0}
+    ends = {name: stack.stop(name) for name in ("dispatcher", "alpha", "web")}
+    assert ends == {"dispatcher": 0, "alpha": 0, "web": 0}
 
 
-def test_killing_the_sites_worker_and_then_the_dispatcher_loses_nothing(stack, running):
-    stack.kill("worker")
-    stack.start_worker()
+def test_killing_the_web_processes_and_then_the_dispatcher_loses_nothing(stack, running):
+    stack.kill_with_children("web")
+    stack.start_web()
     stack.kill("dispatcher")
     stack.start_dispatcher()
     assert_passed_once(finish(running, stack))
@@ -125,16 +125,15 @@ def test_ending_the_node_in_order_gives_the_work_to_the_next(stack, running):
 
 @pytest.mark.slow  # tests/portal/production kills every process over real servers in `make test`
 def test_killing_everything_at_once_loses_nothing(stack, running):
-    for name in ("alpha", "worker", "dispatcher"):
-        stack.kill(name)
+    for name in ("alpha", "web", "dispatcher"):
+        stack.kill_with_children(name)
     stack.start_all()
     assert_passed_once(finish(running, stack))
 
 
 @pytest.mark.slow  # the production tests run two of everything in `make test`
-def test_two_dispatchers_and_two_workers_judge_everything_once(stack, author):
-    stack.start_worker()
-    stack.start_worker("worker-2")
+def test_two_dispatchers_and_two_web_processes_judge_everything_once(stack, author):
+    stack.start_web(workers=2)
     stack.start_dispatcher()
     stack.start_dispatcher("dispatcher-2")
     stack.start_node("alpha")

@@ -1,22 +1,16 @@
 """Nodes of others: boards of their own, never the site's; what a node may report, and on what."""
 
 import io
-import logging
-from datetime import timedelta
 
-import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 
 from evaluator.contract import (
     Backend,
     NodeStatus,
-    Progress,
     SandboxLevel,
     SlotState,
     SlotStatus,
-    Stage,
-    Verdict,
 )
 from portal.accounts.organisations import create_organisation
 from portal.dispatcher import revoking
@@ -30,11 +24,12 @@ from portal.ranking.actions import rebuild_standings
 from portal.ranking.models import Board, PersonStanding, Record, Standing
 from portal.refusals import Refusal
 from portal.seasons.models import Entry
-from portal.submissions import actions, tasks
-from portal.submissions.models import Evaluation, Report, State
+from portal.submissions import actions
+from portal.submissions.models import Evaluation, State
 from problems import registry
 from tests.portal.conftest import NODE_KEY
 from tests.portal.factories import bundle, delivery_of, evaluation_of, submit
+from tests.portal.telling import tell
 
 pytestmark = pytest.mark.django_db
 
@@ -58,14 +53,14 @@ def guest_key(owner):
 @pytest.fixture
 def guest(guest_key, now):
     """Acme's node, heard just now with one free slot."""
-    assert record_heartbeat(status_of("acme-1", guest_key), now)
-    return Node.objects.get(name="acme-1")
+    node = Node.objects.get(name="acme-1")
+    record_heartbeat(node, status_of("acme-1"), now)
+    return node
 
 
-def status_of(name, key, *, profiles=("cpux2",), running=()):
+def status_of(name, *, profiles=("cpux2",), running=()):
     return NodeStatus(
         node=name,
-        key=key,
         slots=tuple(SlotStatus(index=i, profile=p, state=SlotState.FREE) for i, p in enumerate(profiles)),
         sandbox=SandboxLevel.FULL,
         backends=(Backend.PYTORCH,),
@@ -89,7 +84,7 @@ def leased(evaluation, now):
 
 def judged_by_guest(author, key, now, **report):
     evaluation = leased(evaluation_of(submit(author, node_owner="acme")), now)
-    tasks.record_delivery(delivery_of(evaluation, node="acme-1", **report).to_json(), key)
+    assert tell(delivery_of(evaluation, node="acme-1", **report), key=key, node="acme-1").status_code == 200
     Slot.objects.update(state=SlotState.FREE)
     evaluation.refresh_from_db()
     assert evaluation.state == State.FINISHED
@@ -130,7 +125,8 @@ def test_a_repeated_key_for_other_machines_is_refused(alice, guest):
 
 
 def test_a_guest_offers_no_profile_that_it_was_not_registered_for(guest_key, now, caplog):
-    assert record_heartbeat(status_of("acme-1", guest_key, profiles=("cpux2", "h200x8-nomc")), now)
+    status = status_of("acme-1", profiles=("cpux2", "h200x8-nomc"))
+    assert tell(status, key=guest_key, node="acme-1").status_code == 200
     assert [slot.profile for slot in Slot.objects.all()] == ["cpux2"]
     assert "h200x8-nomc, which it was not registered for" in caplog.text
 
@@ -207,7 +203,7 @@ def test_the_site_judges_a_leader_itself(alice, guest, guest_key, node, now, cli
     (here,) = actions.confirm_here([evaluation])
     assert here.node_owner is None
     leased(here, now)
-    tasks.record_delivery(delivery_of(here, node="alpha", low=low).to_json(), NODE_KEY)
+    tell(delivery_of(here, node="alpha", low=low), key=NODE_KEY, node="alpha")
     page = client.get("/nodes/guests/acme/").content.decode()
     assert f"</svg>{words}" in page
     assert [standing.score_low for standing in Standing.objects.all()] == [low]
@@ -217,94 +213,16 @@ def test_where_the_site_has_no_such_profile_nothing_is_confirmed(alice, guest, g
     assert actions.confirm_here([judged_by_guest(alice, guest_key, now)]) == []
 
 
-# Forged reports
+# Keys. What a node may report on, and what is refused, is in api/test_nodes.py.
 
 
-@pytest.fixture
-def held(alice, node, now):
-    """An evaluation that the site's own node holds."""
-    return leased(evaluation_of(submit(alice)), now)
-
-
-def assert_refused(evaluation, caplog, words):
-    evaluation.refresh_from_db()
-    assert evaluation.state == State.LEASED
-    assert not Report.objects.exists()
-    assert words in caplog.text
-
-
-def test_a_report_on_another_nodes_lease_is_refused_even_in_its_name(held, guest, guest_key, caplog):
-    for name in ("acme-1", "alpha"):
-        tasks.record_delivery(delivery_of(held, node=name, low=99.0).to_json(), guest_key)
-    assert_refused(held, caplog, "without the key of node alpha")
-
-
-def test_a_report_without_a_key_is_refused(held, caplog):
-    tasks.record_delivery(delivery_of(held, node="alpha").to_json())
-    assert_refused(held, caplog, "without the key of node alpha")
-
-
-def test_a_report_under_a_guessed_lease_is_refused(held, guest_key, caplog):
-    tasks.record_delivery(delivery_of(held, node="acme-1", lease="guessed").to_json(), guest_key)
-    assert_refused(held, caplog, "without a lease that is held")
-
-
-def test_a_report_on_another_profile_problem_or_source_is_refused(held, caplog):
-    caplog.set_level(logging.INFO)
-    delivery = delivery_of(held, node="alpha")
-    for changes in ({"profile": "h200x8-nomc"}, {"problem": "allgather"}, {"source_digest": "0" * 64}):
-        forged = msgspec.structs.replace(delivery, report=msgspec.structs.replace(delivery.report, **changes))
-        tasks.record_delivery(forged.to_json(), NODE_KEY)
-    assert_refused(held, caplog, "source_digest is '0000")
-
-
-def test_progress_keeps_no_other_nodes_lease_alive(held, guest, guest_key, caplog):
-    progress = Progress(evaluation_id=str(held.pk), lease=held.lease, stage=Stage.TIMING)
-    tasks.record_progress(progress.to_json(), guest_key)
-    assert_refused(held, caplog, "without the key of node alpha")
-    tasks.record_progress(progress.to_json(), NODE_KEY)
-    held.refresh_from_db()
-    assert held.state == State.RUNNING
-
-
-def test_a_heartbeat_keeps_no_other_nodes_lease_alive(held, guest, guest_key, now):
-    until = held.lease_expires_at
-    assert record_heartbeat(status_of("acme-1", guest_key, running=[str(held.pk)]), now + timedelta(seconds=3))
-    held.refresh_from_db()
-    assert held.lease_expires_at == until
-
-
-def test_a_replayed_report_changes_nothing(held, caplog):
-    text = delivery_of(held, node="alpha", low=2.0).to_json()
-    tasks.record_delivery(text, NODE_KEY)
-    tasks.record_delivery(text, NODE_KEY)
-    assert Report.objects.count() == 1
-    assert "without a lease that is held" in caplog.text
-
-
-# Keys
-
-
-def test_a_new_key_voids_the_old_one(alice, guest, guest_key, now, caplog):
+def test_a_revoked_node_loses_its_work_and_gets_no_more(alice, guest, guest_key, now):
     evaluation = leased(evaluation_of(submit(alice, node_owner="acme")), now)
-    new = nodes.replace_key("acme-1")
-    assert not record_heartbeat(status_of("acme-1", guest_key), now)
-    tasks.record_delivery(delivery_of(evaluation, node="acme-1").to_json(), guest_key)
-    assert_refused(evaluation, caplog, "without the key of node acme-1")
-    tasks.record_delivery(delivery_of(evaluation, node="acme-1").to_json(), new)
-    evaluation.refresh_from_db()
-    assert evaluation.verdict == Verdict.PASSED
-
-
-def test_a_revoked_node_is_believed_nothing(alice, guest, guest_key, now, caplog):
-    evaluation = leased(evaluation_of(submit(alice, node_owner="acme")), now)
-    late = delivery_of(evaluation, node="acme-1", low=5.0).to_json()
+    late = delivery_of(evaluation, node="acme-1", low=5.0)
     assert revoking.revoke("acme-1", now=now) == 1
-    tasks.record_delivery(late, guest_key)
+    assert tell(late, key=guest_key, node="acme-1").status_code == 410
     evaluation.refresh_from_db()
     assert (evaluation.state, evaluation.attempt, evaluation.node) == (State.QUEUED, 1, None)
-    assert "without a lease that is held" in caplog.text
-    assert not record_heartbeat(status_of("acme-1", guest_key), now)
     sent = Sent()
     dispatch_once(now, send=sent)
     assert sent == []
@@ -327,7 +245,9 @@ def test_commands_register_rotate_and_revoke(owner):
     node = Node.objects.get()
     assert (node.owner, node.profiles) == (owner, ["cpux2", "cpux4"])
     call_command("node_add", "acme-1", "--new-key", stdout=said)
-    assert Node.objects.get().key_digest != node.key_digest
+    assert Node.objects.get().earlier_key_digest == node.key_digest
+    call_command("node_add", "acme-1", "--new-key", "--at-once", stdout=said)
+    assert Node.objects.get().earlier_key_digest == ""
     call_command("node_revoke", "acme-1", stdout=said)
     assert "broker_credentials.py remove acme-1" in said.getvalue()
     with pytest.raises(CommandError, match="no organisation 'nobody'"):

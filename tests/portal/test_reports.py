@@ -22,7 +22,6 @@ from evaluator.node.slots import Slot as NodeSlot
 from portal.dispatcher.dispatching import dispatch_once
 from portal.dispatcher.heartbeats import record_heartbeat
 from portal.dispatcher.sweeping import sweep
-from portal.nodes import actions as node_actions
 from portal.nodes.models import Node, Slot
 from portal.ranking import actions as ranking
 from portal.ranking.models import Standing
@@ -205,10 +204,9 @@ def test_a_fault_of_the_author_is_not_tried_again(leased, now):
     assert not Standing.objects.exists()
 
 
-def status_of(node, key, *, running=(), slots=((0, SlotState.BUSY),)):
+def status_of(node, *, running=(), slots=((0, SlotState.BUSY),)):
     return NodeStatus(
         node=node,
-        key=key,
         slots=tuple(SlotStatus(index=index, profile="cpux2", state=state) for index, state in slots),
         sandbox=SandboxLevel.REDUCED,
         backends=(Backend.PYTORCH,),
@@ -217,53 +215,39 @@ def status_of(node, key, *, running=(), slots=((0, SlotState.BUSY),)):
     )
 
 
+def hear(name, now, **changes):
+    """A heartbeat of a node, which is registered where it was not."""
+    node, _ = Node.objects.get_or_create(name=name)
+    record_heartbeat(node, status_of(name, **changes), now)
+
+
 def test_a_heartbeat_shows_what_the_node_is(db, now):
-    key = node_actions.register_node("gamma")
-    assert record_heartbeat(status_of("gamma", key, slots=((0, SlotState.FREE), (1, SlotState.BUSY))), now)
+    hear("gamma", now, slots=((0, SlotState.FREE), (1, SlotState.BUSY)))
     node = Node.objects.get(name="gamma")
     assert (node.seen_at, node.sandbox, node.backends) == (now, "reduced", ["pytorch"])
-    assert key not in node.key_digest
     assert list(node.slots.values_list("index", "state")) == [(0, "free"), (1, "busy")]
-    record_heartbeat(status_of("gamma", key, slots=((0, SlotState.FREE),)), now)
+    hear("gamma", now, slots=((0, SlotState.FREE),))
     assert Slot.objects.filter(node=node).count() == 1
 
 
-@pytest.mark.parametrize(("name", "key"), [("gamma", "wrong"), ("nobody", "wrong")])
-def test_a_heartbeat_with_a_wrong_key_changes_nothing(db, now, name, key):
-    node_actions.register_node("gamma")
-    assert not record_heartbeat(status_of(name, key), now)
-    assert Node.objects.get().seen_at is None
-
-
-def test_a_replaced_key_is_void(db, now):
-    old = node_actions.register_node("gamma")
-    new = node_actions.replace_key("gamma")
-    assert not record_heartbeat(status_of("gamma", old), now)
-    assert record_heartbeat(status_of("gamma", new), now)
-
-
 def test_a_heartbeat_keeps_the_leases_of_its_own_work_alive(leased, later):
-    own = node_actions.replace_key("alpha")
-    other = node_actions.register_node("beta")
     before = leased.lease_expires_at
-    record_heartbeat(status_of("beta", other, running=(str(leased.pk), "x")), later(5))
+    hear("beta", later(5), running=(str(leased.pk), "x"))
     assert Evaluation.objects.get(pk=leased.pk).lease_expires_at == before
-    record_heartbeat(status_of("alpha", own, running=(str(leased.pk),)), later(5))
+    hear("alpha", later(5), running=(str(leased.pk),))
     assert Evaluation.objects.get(pk=leased.pk).lease_expires_at > before
 
 
 def test_after_a_silence_of_all_nodes_the_first_heard_takes_no_work_from_the_others(leased, later, settings):
-    beta = node_actions.register_node("beta")
     back = settings.LEASE_SECONDS + settings.NODE_SILENT_SECONDS
-    record_heartbeat(status_of("beta", beta), later(back))
+    hear("beta", later(back))
     assert sweep(later(back + 1)) == 0
     assert state_of(leased) == State.LEASED
 
 
 def test_a_node_that_is_silent_alone_loses_its_work(leased, later, settings):
-    beta = node_actions.register_node("beta")
     for seconds in range(0, settings.LEASE_SECONDS + 10, 5):
-        record_heartbeat(status_of("beta", beta), later(seconds))
+        hear("beta", later(seconds))
     assert sweep(later(settings.LEASE_SECONDS + 10)) == 1
     assert state_of(leased) == State.QUEUED
 

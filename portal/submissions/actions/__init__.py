@@ -9,6 +9,7 @@ from portal.submissions.actions.attempts import (
     submit_attempts,
 )
 from portal.submissions.actions.moderating import flag, lift_quarantine, quarantine, resolve_flags
+from portal.submissions.actions.receiving import receive_delivery, receive_progress
 from portal.submissions.actions.recording import record_delivery, record_progress
 from portal.submissions.actions.submitting import (
     Submitted,
@@ -30,6 +31,8 @@ __all__ = [
     "publish_sources",
     "quarantine",
     "queue_evaluation",
+    "receive_delivery",
+    "receive_progress",
     "record_delivery",
     "record_progress",
     "rejudge",

@@ -107,7 +107,7 @@ def _leased(evaluation_id: str, lease: str) -> QuerySet[Evaluation]:
 
 
 def _queue_again(evaluation: Evaluation, delivery: Delivery, *, attempt: int, detail: str) -> bool:
-    # The same report may be recorded by two workers at once: only the one that still finds the lease moves the row.
+    # The same report may be recorded by two requests at once: only the one that still finds the lease moves the row.
     return bool(
         Evaluation.objects.filter(pk=evaluation.pk, lease=delivery.lease).update(
             state=State.QUEUED,

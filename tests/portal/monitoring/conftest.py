@@ -77,22 +77,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @contextmanager
 def monitored_site(directory: Path) -> Iterator[Site]:
     """A site of one node that has judged one submission."""
-    names = ("web", "worker", "dispatcher", "alpha")
+    names = ("web", "dispatcher", "alpha")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     environment = {"PKB_LOG_FORMAT": "json", "PKB_METRICS_LISTEN": f"127.0.0.1:{ports['web']}"}
     with Stack(directory / "site", environment=environment) as stack:
         stack.migrate()
         token = _shell(stack, MAKE_TOKEN)
         url = stack.start_web(workers=2, metrics_port=ports["web"])
-        listen = {name: {"PKB_METRICS_LISTEN": f"127.0.0.1:{ports[name]}"} for name in ("worker", "dispatcher")}
-        stack.start_worker(environment=listen["worker"])
-        stack.start_dispatcher(environment=listen["dispatcher"])
+        stack.start_dispatcher(environment={"PKB_METRICS_LISTEN": f"127.0.0.1:{ports['dispatcher']}"})
         node = {"PKB_NODE_LOG_FORMAT": "json", "PKB_NODE_METRICS_LISTEN": f"127.0.0.1:{ports['alpha']}"}
         stack.start_node("alpha", environment=node)
         answer, request_id = submit(url, token, SOLUTION)
         wait_until(
             lambda: state_of(url, token, answer["id"]) == "finished",
-            what=lambda: f"a verdict\n{stack.log('alpha')[-3000:]}\n{stack.log('worker')[-3000:]}",
+            what=lambda: f"a verdict\n{stack.log('alpha')[-3000:]}\n{stack.log('web')[-3000:]}",
             seconds=120,
         )
         yield Site(

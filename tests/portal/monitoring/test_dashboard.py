@@ -37,7 +37,7 @@ def site(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def prometheus(site):
-    jobs = {"web": "web", "worker": "worker", "dispatcher": "dispatcher", "alpha": "node"}
+    jobs = {"web": "web", "dispatcher": "dispatcher", "alpha": "node"}
     configuration = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": ["alerts.yml"],

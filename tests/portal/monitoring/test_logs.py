@@ -30,7 +30,7 @@ def test_one_identifier_leads_from_the_request_to_the_node_and_back(site):
     assert "sent to slot 0" in messages["dispatcher"]
     assert "judging allreduce in slot 0" in messages["alpha"]
     assert "ended as PASSED" in messages["alpha"]
-    assert "report with verdict PASSED" in messages["worker"]
+    assert "report with verdict PASSED" in messages["web"]
     evaluations = {line["evaluation"] for lines in found.values() for line in lines if "evaluation" in line}
     assert len(evaluations) == 1
 
@@ -38,7 +38,7 @@ def test_one_identifier_leads_from_the_request_to_the_node_and_back(site):
 def test_lines_of_site_and_node_name_the_lease_by_the_same_mark_and_never_the_lease_itself(site):
     marks = {
         line["lease"]
-        for name in ("dispatcher", "alpha", "worker")
+        for name in ("dispatcher", "alpha", "web")
         for line in about(site.lines(name), request_id=site.request_id)
         if "lease" in line
     }

@@ -47,19 +47,20 @@ def state():
 
 
 def test_every_process_counts_what_happened_to_the_submission(site):
-    web, worker = read(site.metrics("web")), read(site.metrics("worker"))
+    web = read(site.metrics("web"))
     dispatcher, node = read(site.metrics("dispatcher")), read(site.metrics("alpha"))
     assert value(web, "pkb_evaluations_queued_total", profile="cpux2", mode="check") == 1
-    assert value(worker, "pkb_evaluations_ended_total", profile="cpux2", verdict="PASSED") == 1
-    assert value(worker, "pkb_evaluation_wait_seconds_count", profile="cpux2") == 1
-    assert value(worker, "pkb_stage_seconds_count", profile="cpux2", stage="verifying") == 1
-    assert value(worker, "pkb_rank_seconds_total", profile="cpux2") > 0
-    assert value(worker, "pkb_heartbeats_total") > 0
+    assert value(web, "pkb_evaluations_ended_total", profile="cpux2", verdict="PASSED") == 1
+    assert value(web, "pkb_evaluation_wait_seconds_count", profile="cpux2") == 1
+    assert value(web, "pkb_stage_seconds_count", profile="cpux2", stage="verifying") == 1
+    assert value(web, "pkb_rank_seconds_total", profile="cpux2") > 0
+    assert value(web, "pkb_heartbeats_total") > 0
     assert value(dispatcher, "pkb_dispatched_total", kind="judge") == 1
     assert value(dispatcher, "pkb_dispatcher_look_seconds_count") > 0
     assert value(node, "pkb_node_evaluations_ended_total", profile="cpux2", verdict="PASSED") == 1
     assert value(node, "pkb_node_slots", profile="cpux2", state="free") == 1
     assert value(node, "pkb_node_outbox_reports") == 0
+    assert value(node, "pkb_node_site_up") == 1
 
 
 def test_web_exposes_the_state_of_the_site(site):

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 class Broker:
     """A running broker, and the two addresses that deploy/broker_credentials.py wants."""
 
-    server: servers.RedisServer | servers.RabbitMQ
+    server: servers.RedisServer
     admin_url: str
     public_url: str
 
@@ -66,21 +66,9 @@ def postgres() -> Iterator[servers.PostgreSQL]:
 
 
 @pytest.fixture(scope="session")
-def redis_broker() -> Iterator[Broker]:
+def broker() -> Iterator[Broker]:
     with servers.redis() as server:
         yield Broker(server=server, admin_url=server.admin_url, public_url=f"redis://127.0.0.1:{server.port}/0")
-
-
-@pytest.fixture(scope="session")
-def rabbit_broker() -> Iterator[Broker]:
-    with servers.rabbitmq() as server:
-        yield Broker(server=server, admin_url=server.admin_url, public_url=f"amqp://127.0.0.1:{server.port}/pkb")
-
-
-@pytest.fixture(scope="session", params=["redis", "rabbitmq"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of the two brokers."""
-    return request.getfixturevalue("redis_broker" if request.param == "redis" else "rabbit_broker")
 
 
 @pytest.fixture(scope="session")

@@ -88,7 +88,6 @@ def test_no_secret_has_a_default():
         "PKB_SECRET_KEY_FALLBACKS",
         "PKB_GITHUB_CLIENT_SECRET",
         "PKB_GOOGLE_CLIENT_SECRET",
-        "PKB_ARTEFACT_SECRET_KEY",
         "PKB_NODE_BROKER_URL",
     }
 
@@ -97,13 +96,14 @@ def compose_text() -> str:
     return "".join(path.read_text() for path in DEPLOY.glob("compose*.yaml"))
 
 
-def test_a_node_reaches_the_broker_and_nothing_else():
+def test_a_node_reaches_broker_and_proxy_and_nothing_else():
     [network] = COMPOSE["services"]["node"]["networks"]
 
     assert COMPOSE["networks"][network] == {"internal": True}
     assert {name for name, service in COMPOSE["services"].items() if network in service["networks"]} == {
         "node",
         "broker",
+        "proxy",
     }
 
 
@@ -120,12 +120,13 @@ def test_a_node_gets_no_secret_of_the_site():
         "PKB_NODE_METRICS_LISTEN",
         "PKB_NODE_LOG_FORMAT",
         "PKB_BROKER_URL",
+        "PKB_SITE_URL",
     }
     assert told["PKB_BROKER_URL"].startswith("${PKB_NODE_BROKER_URL")
 
 
-@pytest.mark.parametrize("name", ["web", "worker", "dispatcher"])
-def test_the_site_has_a_way_out_to_mail_webhooks_providers_and_storage(name):
+@pytest.mark.parametrize("name", ["web", "dispatcher"])
+def test_the_site_has_a_way_out_to_mail_webhooks_and_providers(name):
     joined = COMPOSE["services"][name]["networks"]
 
     assert [network for network in joined if not COMPOSE["networks"][network].get("internal")] == ["outside"]

@@ -85,8 +85,8 @@ def lost(postgres, tmp_path):
         wait_until(lambda: database.states()[slow] == "running", what=lambda: f"work\n{stack.log('alpha')}")
         done = copy("backup", tmp_path / "copies", url=database.url)
         assert done.returncode == 0, done.stderr
-        for name in ("worker", "dispatcher", "alpha"):
-            stack.kill(name)
+        for name in ("web", "dispatcher", "alpha"):
+            stack.kill_with_children(name)
         keys = stack.node_keys
     shutil.rmtree(tmp_path / "first")
     return {

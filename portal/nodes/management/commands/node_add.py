@@ -3,6 +3,7 @@
 from argparse import ArgumentParser
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from portal.accounts.models import Organisation
@@ -14,16 +15,15 @@ class Command(BaseCommand):
     """`manage.py node_add NAME`."""
 
     help = (
-        "Register a node and print its key, which is stored nowhere else. --new-key replaces the key of a "
-        "registered node."
+        "Register a node and print its key, which is stored nowhere else. --new-key makes a new key for a registered "
+        "node: the old one is good until the new one is first used, or ends --at-once."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Name, and whether to replace the key."""
         parser.add_argument("name", help="lower-case letters, digits and hyphens")
-        parser.add_argument(
-            "--new-key", action="store_true", help="revoke the key of a registered node and print a new one"
-        )
+        parser.add_argument("--new-key", action="store_true", help="make and print a new key for a registered node")
+        parser.add_argument("--at-once", action="store_true", help="with --new-key: the old key is void now")
         parser.add_argument(
             "--owner", default="", help="the short name of the organisation that owns the node: makes it a guest node"
         )
@@ -34,9 +34,13 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         """Register, print."""
         try:
-            key = actions.replace_key(options["name"]) if options["new_key"] else self._registered(options)
+            if options["new_key"]:
+                key = actions.replace_key(options["name"], at_once=options["at_once"])
+            else:
+                key = self._registered(options)
         except Refusal as refusal:
             raise CommandError(f"{options['name']}: {refusal.message} {refusal.remedy}") from refusal
+        self.stdout.write(f"PKB_SITE_URL={settings.SITE_URL}")
         self.stdout.write(f"PKB_NODE_NAME={options['name']}")
         self.stdout.write(f"PKB_NODE_KEY={key}")
 
