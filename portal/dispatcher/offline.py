@@ -111,9 +111,11 @@ def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> No
         )
         if not claimed:
             raise NotTaken("its evaluation is being judged now")
-        if not record_delivery(Delivery(lease=lease, node=node.name, report=report), ended):
+        try:
+            record_delivery(Delivery(lease=lease, node=node.name, report=report), ended)
+        except Refusal as refusal:
             # Leaving the block by an exception takes the lease back.
-            raise NotTaken("it is about another source, problem revision, backend, profile or mode than its evaluation")
+            raise NotTaken(refusal.message) from refusal
 
 
 def _attempt_of(report: EvaluationReport) -> int:

@@ -87,7 +87,7 @@ def test_reports_that_do_not_fit_are_refused_and_leave_their_evaluations_waiting
     (tmp_path / "reports" / "3.json").write_text("{}")
     taken = offline.take_reports([*paths, tmp_path / "reports" / "3.json"], node=node)
     assert (taken.recorded, taken.foreign) == (0, 1)
-    assert ["another source" in taken.refused[0], "no record of its calls" in taken.refused[1]] == [True, True]
+    assert ["source_digest" in taken.refused[0], "no record of its calls" in taken.refused[1]] == [True, True]
     assert "it is no report" in taken.refused[2]
     evaluation.refresh_from_db()
     assert (evaluation.state, evaluation.lease, evaluation.node) == (State.QUEUED, None, None)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from django.db import transaction
+from django.http import HttpResponse
 from django.test import Client
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -34,18 +35,18 @@ from evaluator.contract import (
 from evaluator.contract.machine_code import pack
 from portal.exports.tables import get_table
 from portal.nodes.models import Slot
-from portal.submissions import tasks
 from portal.submissions.models import Evaluation, State
 from portal.tabular import formats
 from problems import registry
 from tests.portal.conftest import NODE_KEY
 from tests.portal.factories import bundle, evaluation_of, submit
+from tests.portal.telling import post
 
 pytestmark = pytest.mark.django_db
 
-_PROBLEMS = Path(__file__).parents[2] / "problems"
-_ON_CPU = _PROBLEMS / "example_season" / "reports" / "library-allreduce-final.json.gz"
-_ON_GPUS = _PROBLEMS / "entries" / "reports" / "gemm_allreduce_h200x2-nomc_2026-11-23.json.gz"
+
+_ON_CPU = registry.DATA / "example_season" / "reports" / "library-allreduce-final.json.gz"
+_ON_GPUS = registry.DATA / "entries" / "reports" / "gemm_allreduce_h200x2-nomc_2026-11-23.json.gz"
 _MOST_BYTES = 12 * 1024**2
 """No answer is longer, whatever a report holds."""
 
@@ -224,10 +225,22 @@ class Held:
     report: EvaluationReport
     lease: str
 
+    def send(self, content: dict[str, Any]) -> HttpResponse:
+        """The site's answer to a report with this content."""
+        text = json.dumps({"lease": self.lease, "node": "alpha", "report": content})
+        return post("report", gzip.compress(text.encode(), 1), key=NODE_KEY, node="alpha")
+
+    def refusal(self, content: dict[str, Any]) -> str:
+        """What the site answers to a report that it does not take."""
+        answer = self.send(content)
+        assert answer.status_code == 422, answer.content
+        self.evaluation.refresh_from_db()
+        assert self.evaluation.state == State.LEASED
+        return json.dumps(answer.json(), ensure_ascii=False)
+
     def deliver(self, content: dict[str, Any]) -> Evaluation:
         """What becomes of the evaluation once the node has delivered this content as its report."""
-        text = json.dumps({"lease": self.lease, "node": "alpha", "report": content})
-        tasks.record_delivery(text, NODE_KEY)
+        self.send(content)
         return Evaluation.objects.get(pk=self.evaluation.pk)
 
 
@@ -383,13 +396,12 @@ _NONSENSE = [
 
 
 @pytest.mark.parametrize("nonsense", _NONSENSE, ids=lambda case: f"{case[1]}, {case[3]}")
-def test_nonsense_is_refused_and_the_log_says_why(alice, node, caplog, nonsense):
+def test_nonsense_is_refused_and_the_answer_says_why(alice, node, nonsense):
     base, path, value, reason = nonsense
     held = hold(alice, node, BASES[base])
     content = json.loads(held.report.to_json())
     _set(content, path, value)
-    assert held.deliver(content).state == State.LEASED
-    assert reason in caplog.text
+    assert reason in held.refusal(content)
 
 
 def test_dimensions_of_another_card_have_no_floor(alice, node, reader):
@@ -402,12 +414,11 @@ def test_dimensions_of_another_card_have_no_floor(alice, node, reader):
     assert_shown(reader, evaluation)
 
 
-def test_a_report_of_more_than_eight_megabytes_is_refused(alice, node, caplog):
+def test_a_report_of_more_than_eight_megabytes_is_refused(alice, node):
     held = hold(alice, node, BASES["timed on CPUs"])
     content = json.loads(held.report.to_json())
     content["record"]["sizes"][0]["empty_ns"] = [10**15] * 600_000
-    assert held.deliver(content).state == State.LEASED
-    assert "more than 8,388,608" in caplog.text
+    assert "more than 8,388,608" in held.refusal(content)
 
 
 def test_many_kernels_that_unpack_to_megabytes_are_listed_within_bounds(alice, node, reader):

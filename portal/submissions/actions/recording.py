@@ -16,6 +16,7 @@ from evaluator.contract import Delivery, EvaluationReport, Progress, Verdict
 from evaluator.judging import primitives
 from evaluator.judging.verdicts import FACTS, Fault
 from portal import metrics
+from portal.refusals import Refusal
 from portal.submissions import queries
 from portal.submissions.agreement import disagreement
 from portal.submissions.hooks import EvaluationEnded, evaluation_ended
@@ -52,6 +53,9 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
 
     Stores the report, ends the evaluation or queues it again after a failure of ours, and sends `evaluation_ended`, all
     in one transaction.
+
+    Raises:
+        Refusal: it is not about what was sent under that lease (422).
     """
     report = delivery.report
     with transaction.atomic():
@@ -68,7 +72,12 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
         if reason := disagreement(delivery, evaluation):
             logger.warning("report on %s from %s refused: %s", report.evaluation_id, delivery.node[:60], reason)
             metrics.refused_messages.labels("report", "not as assigned").inc()
-            return False
+            raise Refusal(
+                field="report",
+                value=report.evaluation_id,
+                message=f"The report is not about what was sent: {reason}.",
+                remedy="Bring site and node to the same version. The evaluation is judged again after its lease.",
+            )
         with logs.about(**evaluation.facts, lease=logs.lease_mark(delivery.lease), node=delivery.node):
             return _record(evaluation, delivery, now)
 
