@@ -110,6 +110,11 @@ def test_byte_changed_in_a_shared_module_changes_the_revisions_that_use_it_and_n
     monkeypatch.setattr(registry, "judged_data", lambda problem: data[problem.slug])
     before = {slug: registry.revision(slug) for slug in loaded}
     root = copied_catalog.parent
+    for slug, paths in loaded.items():
+        counted = {path.relative_to(root).as_posix() for path in registry.judged_files(slug)}
+        own_spec = (registry.folder(slug) / "spec.py").relative_to(root).as_posix()
+        rest = {path for path in paths - counted if not path.startswith("spec/") and not path.endswith("__init__.py")}
+        assert rest <= {own_spec, "registry.py"}, slug
     shared = [path for room in ("inputs", "outputs", "families") for path in (root / room).glob("[!_]*.py")]
     assert len(shared) > 20
     for path in shared:
