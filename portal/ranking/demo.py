@@ -21,7 +21,7 @@ from django.db.models import Max
 
 from evaluator.contract import SCORE_RULE, Backend, Mode, SourceBundle, SourceFile, Verdict, is_faster
 from evaluator.hardware.profiles import Profile
-from portal.accounts.models import User
+from portal.accounts.models import User, look_of
 from portal.catalog.costs import judging_profiles
 from portal.catalog.size_times import SizeTime, to_stored
 from portal.ranking.actions import catalog_digest
@@ -181,6 +181,7 @@ def _authors(count: int, *, now: datetime) -> list[int]:
             {
                 "id": first + index,
                 "username": f"{NAME_PREFIX}{taken + index:06d}",
+                "look": look_of(f"{NAME_PREFIX}{taken + index:06d}"),
                 "password": "!",
                 "date_joined": joined,
             }

@@ -127,7 +127,6 @@ def test_entries_of_two_rules_never_stand_in_one_order(alice, bob, node, now):
 
 
 def test_without_entries_by_the_present_rule_the_best_of_the_latest_earlier_one_is_shown(alice, bob, node, now):
-    enter(alice, node, now, low=9.0, rule=EARLIER - 1)
     enter(alice, node, now, low=5.0, rule=EARLIER)
     enter(bob, node, now, low=6.0, rule=EARLIER)
     shown = earlier_leaders("h200x8-nomc")["allreduce"]

@@ -25,6 +25,7 @@ from portal.dispatcher.sweeping import sweep
 from portal.nodes.models import Node, Slot
 from portal.ranking import actions as ranking
 from portal.ranking.models import Standing
+from portal.refusals import Refusal
 from portal.submissions import actions, queries
 from portal.submissions.models import Evaluation, Report, State
 from tests.portal.conftest import keep
@@ -93,7 +94,8 @@ def test_a_report_under_a_wrong_lease_changes_nothing(leased, now):
 
 
 def test_a_report_from_another_node_changes_nothing(leased, now):
-    assert not actions.record_delivery(delivery_of(leased, node="beta"), now)
+    with pytest.raises(Refusal, match="node is 'beta'"):
+        actions.record_delivery(delivery_of(leased, node="beta"), now)
     assert state_of(leased) == State.LEASED
 
 

@@ -106,7 +106,9 @@ def lease(submission: Submission, at: Node, *, state: str = State.RUNNING, stage
     return evaluation
 
 
-def timing(score: float = 1.25, *, sizes: tuple[str, ...] = ("tiny",), rule: int = SCORE_RULE) -> Timing:
+def timing(
+    score: float = 1.25, *, sizes: tuple[str, ...] = ("tiny",), ranks: int = 2, rule: int = SCORE_RULE
+) -> Timing:
     blocks = tuple(score + 0.01 * (index - 6) for index in range(12))
     ordered = sorted(blocks)
     median = (ordered[5] + ordered[6]) / 2
@@ -126,7 +128,7 @@ def timing(score: float = 1.25, *, sizes: tuple[str, ...] = ("tiny",), rule: int
             candidate=candidate,
             baseline=baseline,
             ratios=blocks,
-            rank_medians_us=(79.0, 80.0),
+            rank_medians_us=(79.0, *[80.0] * (ranks - 1)),
             **(by_the_host if rule == SCORE_RULE else {}),
         )
         for size in sizes
@@ -166,6 +168,7 @@ def report(
         )
         for rank in range(2)
     )
+    profile = profiles.get(evaluation.profile)
     message = (
         "Every checked call was right on every rank." if verdict is Verdict.PASSED else "Rank 0 is the first to differ."
     )
@@ -176,7 +179,7 @@ def report(
         source_digest=submission.source.digest,
         backend=Backend(submission.backend),
         profile=evaluation.profile,
-        world_size=2,
+        world_size=profile.world_size,
         mode=Mode(evaluation.mode),
         dtype="bfloat16",
         verdict=verdict,
@@ -184,7 +187,7 @@ def report(
         findings=(Finding(verdict=verdict, message=message, rank=0, size="tiny", file="solution.py", line=7),),
         stages=tuple(StageTime(stage=stage, seconds=0.5) for stage in Stage),
         sizes=(SizeResult(size="tiny", dims={"M": 64, "N": 96}, calls=8, checked_calls=8, outputs=checks),),
-        timing=timing(score, sizes=profiles.get(evaluation.profile).sizes[Mode.RANKED], rule=rule)
+        timing=timing(score, sizes=profile.sizes[Mode.RANKED], ranks=profile.world_size, rule=rule)
         if is_timed
         else None,
         ranks=ranks,
