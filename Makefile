@@ -1,7 +1,7 @@
 # Everything one does with this project, the same at home and in continuous integration. `make help` lists it.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test check setup setup-tests format types problem problem-docs verdict-docs docs node bench demo-data gate try-stack chaos
+.PHONY: help run quick test integration coverage check setup setup-tests format types problem problem-docs verdict-docs docs node bench demo-data gate try-stack chaos
 
 # The first Python of at least 3.11 makes the virtual environment; say PYTHON=... to choose another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -24,8 +24,17 @@ setup-tests: ## the same, and what tests and checks need
 run: setup ## set up what is missing and serve; HOST and PORT from the environment (127.0.0.1:8000)
 	@exec $(VENV)/python deploy/serve.py
 
-test: setup-tests ## install what the tests need and run them; ARGS="-k word" for some of them
-	@$(VENV)/python -m pytest -m "not slow" $(ARGS)
+# Two workers; a file's tests stay together, for they share judges and ranks.
+PARALLEL := -n $(or $(WORKERS),2) --dist loadfile
+
+quick: setup-tests ## pure logic and the problems that changed, in a minute
+	@$(VENV)/python -m pytest --tier quick $(PARALLEL) $(ARGS)
+
+test: setup-tests ## install what the tests need and run all that need no server; ARGS="-k word" for some of them
+	@$(VENV)/python -m pytest --tier test $(PARALLEL) $(ARGS)
+
+integration: setup-tests ## tests with servers, browser and whole installations
+	@$(VENV)/python -m pytest --tier integration $(PARALLEL) $(ARGS)
 
 check: setup-tests ## format, lint, types, import contracts, manual, templates, migrations, API schema, compose, manifests, alerts, Dockerfiles, scripts
 	$(VENV)/ruff format --check .
@@ -91,5 +100,12 @@ demo-data: setup ## a million invented submissions into the configured database 
 	@$(VENV)/python manage.py migrate --verbosity 0
 	@$(VENV)/python manage.py demo_data $(ARGS)
 
-gate: setup-tests ## the long tests: those marked slow
-	@$(VENV)/python -m pytest -m slow $(ARGS)
+gate: setup-tests ## the long tests: the whole matrix of problems, fuzz, chaos; renews tests/problems/matrix_passed_at
+	@$(VENV)/python -m pytest --tier gate $(ARGS)
+
+PACKAGES = $(wildcard portal/*/ evaluator/*/ client/pkb/) problems/
+coverage: setup-tests ## branches that the tests of `make test` execute in their own process, by package
+	@$(VENV)/python -m pytest --tier test $(PARALLEL) -q --cov=portal --cov=evaluator --cov=problems --cov=client \
+		--cov-branch --cov-report= $(ARGS)
+	@for package in $(filter-out %__pycache__/,$(PACKAGES)); do \
+		printf '%-28s %4s %%\n' $$package $$($(VENV)/coverage report --format=total --include="$$package*" 2>/dev/null); done

@@ -115,14 +115,14 @@ def _wait_for(start: str, said: list[str], site: subprocess.Popen[str]) -> None:
         time.sleep(0.1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def playwright() -> Iterator[Playwright]:
-    """Playwright's driver."""
+    """Playwright's driver. While it runs, this thread has an event loop, in which Django refuses its database."""
     with sync_playwright() as started:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium(playwright: Playwright) -> Iterator[Browser]:
     """Debian's Chromium."""
     program = shutil.which("chromium")

@@ -4,6 +4,7 @@ import hashlib
 import inspect
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ import torch
 from problems import registry
 from problems.groups import Group
 from problems.implementation import dtype_of, load
-from problems.schema import Argument, ArgumentKind, Output, Problem, Regime, SizeName
+from problems.mutants import generic, why_not_applicable
+from problems.schema import Argument, ArgumentKind, Cost, Output, Problem, Regime, SizeName
 from problems.values import Arguments, Call
 from tests.problems import table
 from tests.problems.memory import held_bytes
@@ -21,14 +23,23 @@ CARDS = Path(__file__).parent / "cards"
 NUMBER_OF_CARDS = 87
 """Problems up to this number were published, with shapes at `base` and with inputs of their own."""
 TENSORS = (ArgumentKind.TENSOR, ArgumentKind.TENSORS, ArgumentKind.SPARSE)
+TESTED_WORLD_SIZES = (2, 4)
 MOST_DRAWN_BYTES = 4e9
 MOST_HELD_BYTES = 40e9
-PROBLEMS = pytest.mark.parametrize("problem", registry.problems(), ids=lambda problem: problem.slug)
-PUBLISHED = pytest.mark.parametrize(
-    "problem",
-    [problem for problem in registry.problems() if problem.number <= NUMBER_OF_CARDS],
-    ids=lambda problem: problem.slug,
-)
+PROMISES: list[Callable[[Problem], None]] = []
+"""What is checked of every problem, in the order of this file."""
+
+
+def promise(check: Callable[[Problem], None]) -> Callable[[Problem], None]:
+    PROMISES.append(check)
+    return check
+
+
+@pytest.mark.parametrize("problem", registry.problems(), ids=lambda problem: problem.slug)
+def test_problem_keeps_every_promise(problem: Problem, subtests: pytest.Subtests):
+    for check in PROMISES:
+        with subtests.test(check.__name__):
+            check(problem)
 
 
 def make_call(
@@ -50,8 +61,10 @@ def a_world_size(problem: Problem) -> int:
     return next(size for size in (4, 2, 8) if problem.refuses_world_size(size) is None)
 
 
-@PUBLISHED
-def test_base_has_the_shapes_of_the_card(problem: Problem):
+@promise
+def base_has_the_shapes_of_the_card(problem: Problem) -> None:
+    if problem.number > NUMBER_OF_CARDS:
+        return
     card = CARDS / f"{problem.slug}.json"
     symbols = {output.name: output.shape for output in problem.outputs}
     symbols |= {argument.name: argument.shape for argument in problem.arguments}
@@ -82,17 +95,14 @@ def drawn(problem: Problem, size: SizeName) -> bool:
     return held_bytes(problem, problem.dims(size, a_world_size(problem))) <= MOST_DRAWN_BYTES
 
 
-@pytest.mark.parametrize(
-    ("problem", "size"),
-    [
-        pytest.param(problem, size, id=f"{problem.slug}-{size}")
-        for problem in registry.problems()
-        for size in (SizeName.TINY, SizeName.BASE)
-        if drawn(problem, size)
-    ],
-)
-def test_inputs_are_what_the_spec_says(problem: Problem, size: SizeName):
-    call = make_call(problem, size, world_size=a_world_size(problem))
+@promise
+def inputs_are_what_the_spec_says(problem: Problem) -> None:
+    for size in (SizeName.TINY, SizeName.BASE):
+        if drawn(problem, size):
+            _check_inputs(problem, make_call(problem, size, world_size=a_world_size(problem)))
+
+
+def _check_inputs(problem: Problem, call: Call) -> None:
     arguments = load(problem.slug).make_inputs(call)
     assert tuple(arguments) == problem.parameter_names
     for argument in problem.arguments:
@@ -109,8 +119,8 @@ def test_inputs_are_what_the_spec_says(problem: Problem, size: SizeName):
             assert value is None or isinstance(value, Group)
 
 
-@PROBLEMS
-def test_oracle_has_the_shapes_of_the_spec(problem: Problem):
+@promise
+def oracle_has_the_shapes_of_the_spec(problem: Problem) -> None:
     call = make_call(problem, SizeName.TINY, world_size=a_world_size(problem))
     expected = load(problem.slug).expected(call)
     assert len(expected) == len(problem.outputs)
@@ -119,8 +129,8 @@ def test_oracle_has_the_shapes_of_the_spec(problem: Problem):
     assert all(isinstance(dtype_of(output, call), torch.dtype) for output in problem.outputs)
 
 
-@PROBLEMS
-def test_tensors_differ_between_calls_and_between_ranks_unless_replicated(problem: Problem):
+@promise
+def tensors_differ_between_calls_and_between_ranks_unless_replicated(problem: Problem) -> None:
     make_inputs = load(problem.slug).make_inputs
     call = make_call(problem, SizeName.TINY, world_size=a_world_size(problem))
     here, peers = make_inputs(call), [make_inputs(call.at_rank(rank)) for rank in range(1, call.world_size)]
@@ -140,8 +150,8 @@ def _expected_equal(argument: Argument, here: Arguments, world_size: int) -> lis
     return [argument.replicated or rank in members for rank in range(1, world_size)]
 
 
-@PROBLEMS
-def test_same_key_gives_the_same_inputs(problem: Problem):
+@promise
+def same_key_gives_the_same_inputs(problem: Problem) -> None:
     make_inputs = load(problem.slug).make_inputs
     call = make_call(problem, SizeName.TINY, world_size=a_world_size(problem))
     once, again = make_inputs(call), make_inputs(call)
@@ -155,8 +165,8 @@ def _equal(left: torch.Tensor | list[torch.Tensor], right: torch.Tensor | list[t
     return left.shape == right.shape and torch.equal(left.to_dense(), right.to_dense())
 
 
-@PROBLEMS
-def test_every_program_has_the_parameters_of_the_card(problem: Problem):
+@promise
+def every_program_has_the_parameters_of_the_card(problem: Problem) -> None:
     implementation = load(problem.slug)
     assert tuple(inspect.signature(implementation.solution).parameters) == problem.parameter_names
     assert re.findall(r"[(,] *(\w+)(?=[:=,)])", problem.signature.split("->")[0]) == list(problem.parameter_names)
@@ -164,19 +174,22 @@ def test_every_program_has_the_parameters_of_the_card(problem: Problem):
         inspect.signature(program).bind(*problem.parameter_names)
 
 
-@PROBLEMS
-@pytest.mark.parametrize("size", list(SizeName))
-def test_cost_is_positive_and_grows_no_less_than_the_wire_demands(problem: Problem, size: SizeName):
+@promise
+def cost_is_positive_and_grows_no_less_than_the_wire_demands(problem: Problem) -> None:
     world_size = a_world_size(problem)
-    cost = problem.cost(problem.dims(size, world_size), world_size, 2)
+    for size in SizeName:
+        _check_cost(problem, problem.cost(problem.dims(size, world_size), world_size, 2))
+
+
+def _check_cost(problem: Problem, cost: Cost) -> None:
     assert cost.memory_bytes > 0
     assert 0 <= cost.wire_bytes <= cost.reference_wire_bytes
     assert cost.wire_bytes > 0 or ("no rank needs" in cost.note and problem.notes), "say why nothing has to travel"
     assert cost.wire_bytes == cost.reference_wire_bytes or cost.note, "say why less than the reference sends is enough"
 
 
-@PROBLEMS
-def test_every_size_fits_a_gpu_with_room_to_work(problem: Problem):
+@promise
+def every_size_fits_a_gpu_with_room_to_work(problem: Problem) -> None:
     for world_size in (2, 4, 8):
         if problem.refuses_world_size(world_size) is None:
             for size in SizeName:
@@ -185,29 +198,29 @@ def test_every_size_fits_a_gpu_with_room_to_work(problem: Problem):
                 assert max(cost.memory_bytes, held_bytes(problem, dims)) <= MOST_HELD_BYTES, (size, world_size)
 
 
-@PROBLEMS
-def test_large_says_which_system_runs_it(problem: Problem):
+@promise
+def large_says_which_system_runs_it(problem: Problem) -> None:
     system = problem.sizes[SizeName.LARGE].system
     assert re.search(r"\d", system), "give the figures"
     assert re.search(r"[A-Z]", system), "name the system"
 
 
-@PROBLEMS
-def test_reference_can_be_read_and_submitted_alone(problem: Problem):
+@promise
+def reference_can_be_read_and_submitted_alone(problem: Problem) -> None:
     source = registry.reference_source(problem.slug)
     assert not re.search(r"^\s*(from|import) (problems|evaluator|portal)", source, re.MULTILINE)
 
 
-@PROBLEMS
-def test_statement_describes_every_argument_and_output(problem: Problem):
+@promise
+def statement_describes_every_argument_and_output(problem: Problem) -> None:
     text = registry.statement(problem.slug)
     names = [*problem.parameter_names, *(output.name for output in problem.outputs)]
     assert [name for name in names if name not in text.replace("\\_", "_")] == []
     assert "$$" in text
 
 
-@PROBLEMS
-def test_statement_says_how_inputs_differ_from_the_published_ones_where_there_are_any(problem: Problem):
+@promise
+def statement_says_how_inputs_differ_from_the_published_ones_where_there_are_any(problem: Problem) -> None:
     if problem.number <= NUMBER_OF_CARDS:
         assert len(table.deviation(problem)) > 20
     else:
@@ -217,17 +230,39 @@ def test_statement_says_how_inputs_differ_from_the_published_ones_where_there_ar
         )
 
 
-@PROBLEMS
-def test_tolerance_says_how_it_was_found(problem: Problem):
+@promise
+def tolerance_says_how_it_was_found(problem: Problem) -> None:
     for output in problem.outputs:
         calibration = output.tolerance.calibration
         assert output.tolerance.is_exact or ("ranks" in calibration and "honest" in calibration.lower())
 
 
-@PROBLEMS
-def test_document_says_what_spec_and_statement_say(problem: Problem):
+@promise
+def document_says_what_spec_and_statement_say(problem: Problem) -> None:
     document = table.TARGET.read_text(encoding="utf-8")
     assert table.outdated(problem, document) == [], f"docs/problems.md is out of date: run `{table.COMMAND}`"
+
+
+@promise
+def some_tested_world_size_runs(problem: Problem) -> None:
+    assert any(problem.refuses_world_size(world_size) is None for world_size in TESTED_WORLD_SIZES)
+
+
+@promise
+def excused_mutants_exist_and_have_a_reason(problem: Problem) -> None:
+    assert set(problem.mutants_not_applicable) <= set(generic(problem))
+    assert all(len(reason) > 10 for reason in problem.mutants_not_applicable.values())
+
+
+@promise
+def every_tensor_argument_is_shown_to_matter(problem: Problem) -> None:
+    stale = [name for name in generic(problem) if name.startswith("stale_argument:")]
+    assert any(why_not_applicable(problem, name) is None for name in stale)
+
+
+@promise
+def every_narrow_program_belongs_to_a_regime(problem: Problem) -> None:
+    assert set(load(problem.slug).narrow) <= {regime.name for regime in problem.regimes}
 
 
 def test_document_holds_the_problems_and_nothing_else():

@@ -7,9 +7,7 @@ import pytest
 from problems import registry
 from problems.calibration import honest_programs, wrong_programs
 from problems.implementation import load
-from problems.mutants import generic, why_not_applicable
 from problems.ranks import Ranks
-from problems.schema import Problem
 from problems.trials import Outcome, Trial, attempt
 from tests.problems.conftest import Pools
 
@@ -44,23 +42,6 @@ def test_honest_program_passes_on_every_rank(pools: Pools, slug: str, program: s
 def test_wrong_program_fails_in_every_call(pools: Pools, slug: str, program: str, world_size: int):
     for outcomes in _outcomes(pools.of(world_size), slug, program):
         assert not all(outcome.passed for outcome in outcomes), outcomes
-
-
-@pytest.mark.parametrize("problem", registry.problems(), ids=lambda problem: problem.slug)
-def test_problem_runs_at_a_tested_world_size(problem: Problem):
-    assert any(problem.refuses_world_size(world_size) is None for world_size in WORLD_SIZES)
-
-
-@pytest.mark.parametrize("problem", registry.problems(), ids=lambda problem: problem.slug)
-def test_excused_mutants_exist_and_have_a_reason(problem: Problem):
-    assert set(problem.mutants_not_applicable) <= set(generic(problem))
-    assert all(len(reason) > 10 for reason in problem.mutants_not_applicable.values())
-
-
-@pytest.mark.parametrize("problem", registry.problems(), ids=lambda problem: problem.slug)
-def test_every_tensor_argument_is_shown_to_matter(problem: Problem):
-    stale = [name for name in generic(problem) if name.startswith("stale_argument:")]
-    assert any(why_not_applicable(problem, name) is None for name in stale)
 
 
 def test_two_honest_variants_or_more_per_problem():

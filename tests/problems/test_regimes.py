@@ -109,8 +109,3 @@ def _same(left: object, right: object) -> bool:
     if hasattr(left, "shape") or (isinstance(left, list) and any(hasattr(item, "shape") for item in left)):
         return _equal(left, right)
     return left == right
-
-
-@pytest.mark.parametrize("problem", registry.problems(), ids=lambda problem: problem.slug)
-def test_a_narrow_program_belongs_to_a_regime(problem: Problem):
-    assert set(load(problem.slug).narrow) <= {regime.name for regime in problem.regimes}
