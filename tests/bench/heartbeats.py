@@ -176,7 +176,7 @@ def report(site: ChaosSite, nodes: Nodes, held: list[tuple[str, str, EvaluationR
         receipts.append(time.monotonic() - began)
         path = f"/submissions/{submission}/"
         wait_until(
-            lambda path=path: "WRONG_RESULT" in open_page(site, path)[1], what=f"a verdict at {path}", seconds=30
+            lambda path=path: "Wrong result" in open_page(site, path)[1], what=f"a verdict at {path}", seconds=30
         )
         pages.append(time.monotonic() - began)
     beating.join()
