@@ -54,7 +54,7 @@ def prometheus(site):
 
 
 def _scraped_twice(server):
-    found = server.ask("query", query="min(count_over_time(up[1m])) >= 3 and count(up == 1) == 4")
+    found = server.ask("query", query="min(count_over_time(up[1m])) >= 3 and count(up == 1) == 3")
     return bool(found["result"])
 
 
