@@ -255,6 +255,55 @@ def test_a_test_is_sent_at_once_and_only_so_often(alice, listener):
     assert caught.value.status == 429
 
 
+def test_a_test_that_a_channel_accepts_ends_the_wait_after_its_failures_but_no_other(alice, node, listener):
+    listener.status = 500
+    own = channel(alice, url=listener.url)
+    judged(alice, node)
+    assert deliver_due(soon()) == 1
+    listener.status = 204
+    actions.send_test(own, by=alice)
+    assert deliver_due(soon()) == 1
+    own.refresh_from_db()
+    assert (own.failures, own.free_at <= timezone.now()) == (0, True)
+    assert deliver_due(soon() + timedelta(seconds=BACK_OFF_S[0])) == 1
+    # After a message that was accepted the channel is left alone, whatever a test says.
+    actions.send_test(own, by=alice)
+    assert deliver_due(soon()) == 1
+    own.refresh_from_db()
+    assert own.free_at > timezone.now() + sending.COOLDOWN / 2
+
+
+def test_a_message_that_nobody_took_within_a_day_is_given_up(alice, node, listener):
+    listener.status = 500
+    channel(alice, url=listener.url)
+    judged(alice, node)
+    deliver_due(soon())
+    assert deliver_due(timezone.now() + sending.DELIVERY_TTL + timedelta(minutes=1)) == 0
+    assert Delivery.objects.get().error == "It was not delivered within a day."
+    assert len(listener.heard) == 1
+
+
+def test_operators_see_addresses_of_webhooks_but_neither_secrets_nor_addresses_of_channels(operator, alice, client):
+    run = make_run(alice)
+    webhook = actions.add_webhook(
+        run.model.organisation, url="https://b.example/hook", events=["run.completed"], by=alice
+    )
+    own = channel(alice)
+    operator.is_superuser = True
+    operator.save()
+    client.force_login(operator)
+    pages = [client.get(reverse("admin:deliveries_endpoint_changelist")).content.decode()]
+    for endpoint in (webhook, own):
+        actions.send_test(endpoint, by=alice)
+        pages.append(client.get(reverse("admin:deliveries_endpoint_change", args=[endpoint.pk])).content.decode())
+    pages.append(client.get(reverse("admin:deliveries_delivery_changelist")).content.decode())
+    shown = "".join(pages)
+    assert "https://b.example/hook" in shown
+    assert "https://a.example/hook" not in shown
+    assert webhook.secret not in shown
+    assert own.secret not in shown
+
+
 def test_a_closed_account_hears_nothing(alice, node, listener):
     channel(alice, url=listener.url)
     judged(alice, node)

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
 import pytest
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 from hypothesis import given, strategies
 
@@ -239,6 +240,35 @@ def test_receivers_that_do_not_answer_keep_nobody_else_waiting(told, alice, node
     assert telling.look() == 0
     silent.let_go.set()
     wait_until(lambda: not telling.is_busy, what="all turns have ended", seconds=20)
+
+
+def test_an_endpoint_belongs_to_one_owner(told, alice):
+    webhook, _ = told
+    for owners in ({"organisation": webhook.organisation, "account": alice}, {}):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Endpoint.objects.create(**owners)
+
+
+def test_webhooks_and_channels_of_one_person_count_together_and_closed_accounts_are_left_out(told, alice, bob):
+    webhook, _ = told
+    own, his = (
+        actions.add_channel(user, form="slack", url="https://a.example/", kinds=["verdict"]) for user in (alice, bob)
+    )
+    for endpoint in (own, his):
+        Delivery.objects.create(endpoint=endpoint)
+    now = timezone.now()
+    assert {due.pk: due.payer for due in due_endpoints(now, limit=9)} == {
+        webhook.pk: alice.pk, own.pk: alice.pk, his.pk: bob.pk,
+    }  # fmt: skip
+    assert [due.pk for due in due_endpoints(now, limit=9, without=[alice.pk])] == [his.pk]
+    assert {due.pk for due in due_endpoints(now, limit=9, busy=[his.pk])} == {webhook.pk, own.pk}
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    assert {due.pk for due in due_endpoints(now, limit=9)} == {webhook.pk, own.pk}
+    webhook.organisation.sponsor = None
+    webhook.organisation.save()
+    assert {due.pk: due.payer for due in due_endpoints(now, limit=9)} == {
+        webhook.pk: -webhook.organisation.pk, own.pk: alice.pk,
+    }  # fmt: skip
 
 
 def test_whoever_gets_much_goes_behind_whoever_waits_longer_since_their_turn(told, node, listener):
