@@ -60,16 +60,16 @@ def due_endpoints(
         without: payers for whom enough endpoints are being served.
         busy: endpoints that are being served.
     """
-    waiting = Delivery.objects.filter(endpoint=OuterRef("pk"), state=DeliveryState.WAITING, next_try_at__lte=now)
-    untold = Notice.objects.filter(endpoint=OuterRef("pk"), delivery=None, at__lte=now - BATCH_WINDOW)
+    waiting = Delivery.objects.filter(state=DeliveryState.WAITING, next_try_at__lte=now).order_by("next_try_at")
+    untold = Notice.objects.filter(delivery=None, at__lte=now - BATCH_WINDOW).order_by("at")
+    # Few of many endpoints have something due, and both indexes hold nothing else.
+    with_something = waiting.order_by().values("endpoint").union(untold.order_by().values("endpoint"))
+    waiting, untold = waiting.filter(endpoint=OuterRef("pk")), untold.filter(endpoint=OuterRef("pk"))
+    since = Coalesce(Subquery(waiting.values("next_try_at")[:1]), Subquery(untold.values("at")[:1]))
     is_free = Q(free_at__lte=now)
-    since = Coalesce(
-        Subquery(waiting.order_by("next_try_at").values("next_try_at")[:1]),
-        Subquery(untold.order_by("at").values("at")[:1]),
-    )
     rows = (
-        Endpoint.objects.filter(Q(account=None) | Q(account__is_active=True), removed_at=None)
-        .filter(is_free & (Exists(waiting) | Exists(untold)) | Exists(waiting.filter(BY_HAND)))
+        Endpoint.objects.filter(Q(account=None) | Q(account__is_active=True), pk__in=with_something, removed_at=None)
+        .filter(is_free | Exists(waiting.filter(BY_HAND)))
         # An operator's organisation without a sponsor stands for itself; the sign keeps it apart from accounts.
         .annotate(payer=Coalesce("account", "organisation__sponsor", -F("organisation")))
         .exclude(payer__in=without)
