@@ -43,7 +43,7 @@ def note_verdict(ended: EvaluationEnded) -> None:
         return
     where = f"{_title(evaluation.submission.problem)} on {evaluation.profile}, {evaluation.mode}"
     _note(
-        [evaluation.submission.author_id],
+        evaluation.submission.author_id,
         NoticeKind.VERDICT,
         text=f"{where}: {_outcome(evaluation)}",
         path=reverse("submissions:detail", args=[evaluation.submission_id]),
@@ -71,7 +71,7 @@ def note_raised(raised: StandingRaised) -> None:
     for author, place in _passed(raised):
         if author != holder:
             text = f"{standing.author.username} passed you on {board}. You are now in place {place}."
-            _note([author], NoticeKind.PLACE_LOST, text=text, path=path)
+            _note(author, NoticeKind.PLACE_LOST, text=text, path=path)
 
 
 def _note_record(beaten: Record | None, standing: Standing, board: str, path: str) -> int | None:
@@ -82,7 +82,7 @@ def _note_record(beaten: Record | None, standing: Standing, board: str, path: st
         f"{standing.author.username} beat your record on {board} with {standing.score:.3f} times the reference, "
         f"yours was {beaten.score:.3f}."
     )
-    _note([beaten.author_id], NoticeKind.RECORD_BEATEN, text=text, path=path)
+    _note(beaten.author_id, NoticeKind.RECORD_BEATEN, text=text, path=path)
     return beaten.author_id
 
 
@@ -115,7 +115,7 @@ def note_run_done(written: EventsWritten) -> None:
         return
     counted = run.attempts.aggregate(all=Count("id"), passed=Count("id", filter=Q(verdict="PASSED")))
     _note(
-        [run.created_by_id],
+        run.created_by_id,
         NoticeKind.RUN_DONE,
         text=f"{run} is done: {counted['all']} attempts, {counted['passed']} passed.",
         path=reverse("runs:run", args=[run.pk]),
@@ -128,8 +128,8 @@ def is_still_done(run_id: str) -> bool:
     return not Run.objects.filter(pk=run_id, attempts__state="pending").exists()
 
 
-def _note(users: list[int], kind: NoticeKind, *, text: str, path: str, about: str = "") -> None:
-    channels = Endpoint.objects.filter(account__in=users, account__is_active=True, removed_at=None)
+def _note(user_id: int, kind: NoticeKind, *, text: str, path: str, about: str = "") -> None:
+    channels = Endpoint.objects.filter(account=user_id, account__is_active=True, removed_at=None)
     Notice.objects.bulk_create(
         Notice(endpoint=channel, kind=kind, text=text[:300], path=path[:200], about=about)
         for channel in channels
