@@ -21,7 +21,7 @@ urlpatterns = [
     path("nodes/", status, name="status"),
     path("docs/", views.docs, name="docs"),
     path("docs/<path:address>", manual, name="manual"),
-    path("", include("portal.notices.urls")),
+    path("", include("portal.deliveries.urls")),
     path("accounts/", include("portal.accounts.urls")),
     path("accounts/", include("portal.accounts.sign_in_urls")),
     path("accounts/", include("portal.own_data.urls")),

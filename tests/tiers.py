@@ -55,7 +55,6 @@ INTEGRATION = (
     "portal/test_broker.py",
     "portal/test_faults.py",
     "portal/test_score_rule_upgrade.py",
-    "portal/webhooks/test_upgrade.py",
     "client/test_generate.py",
     "client/test_quick_start.py",
     "client/test_runs.py",

@@ -25,10 +25,11 @@ from portal.api.run_outputs import (
     WebhookOutput,
 )
 from portal.api.schema import NUMBER
+from portal.deliveries import actions, queries
+from portal.deliveries.models import Delivery
+from portal.deliveries.models import Endpoint as Webhook
 from portal.runs import quotas
 from portal.submissions.allowances import Forecast, forecasts, payer_of_runs
-from portal.webhooks import actions, queries
-from portal.webhooks.models import Webhook, WebhookDelivery
 
 _LOGGED = 200
 
@@ -176,14 +177,14 @@ class Webhooks(_Organisations):
     def remove(self, request: Request, slug: str, webhook_id: int) -> Webhook:
         """Stop sending events to an address; its log stays. For owners."""
         webhook = _webhook(request, slug, webhook_id)
-        actions.remove_webhook(webhook, by=caller(request))
+        actions.remove_endpoint(webhook, by=caller(request))
         webhook.refresh_from_db()
         return webhook
 
     @operation("tryWebhook", "Try a webhook", One(DeliveryOutput), status=202, refuses=(409,))
-    def test(self, request: Request, slug: str, webhook_id: int) -> WebhookDelivery:
+    def test(self, request: Request, slug: str, webhook_id: int) -> Delivery:
         """Have a `webhook.test` sent once, in a second or so; the log says what was answered. For owners."""
-        return actions.try_webhook(_webhook(request, slug, webhook_id), by=caller(request))
+        return actions.send_test(_webhook(request, slug, webhook_id), by=caller(request))
 
     @operation("listDeliveries", "Read a webhook's log", Listed(DeliveryOutput))
     def deliveries(self, request: Request, slug: str, webhook_id: int) -> Any:
@@ -191,7 +192,7 @@ class Webhooks(_Organisations):
         return _webhook(request, slug, webhook_id).deliveries.select_related("event")[:_LOGGED]
 
     @operation("sendAgain", "Send a failed delivery again", One(DeliveryOutput), status=202, refuses=(409,))
-    def send_again(self, request: Request, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> WebhookDelivery:
+    def send_again(self, request: Request, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> Delivery:
         """Have what was given up sent once more, in a second or so, as a new line of the log. For owners."""
         delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
         return actions.send_again(delivery, by=caller(request))

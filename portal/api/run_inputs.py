@@ -7,10 +7,10 @@ from portal.accounts.models import Role
 from portal.accounts.organisations import SHORT_NAME
 from portal.api.fields import values_of
 from portal.api.inputs import Choice, Number, Patterned, ProfileName, Query, Strict, Text, Whole
+from portal.deliveries.outbound_http import ADDRESS
 from portal.runs.models import AttemptState, EventKind, RunMode, RunState
 from portal.runs.prompts import VERSION, VERSIONS
 from portal.tabular.formats import MEDIA_TYPES
-from portal.webhooks.posting import ADDRESS
 
 _MOST = 2**31 - 1
 _CURSOR_MOST = 2**62

@@ -9,6 +9,7 @@ from rest_framework.reverse import reverse
 from evaluator.contract import Backend, Mode
 from portal.accounts.models import Invitation, InvitationState, Organisation, Role
 from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, CountField, PageField, VerdictField, values_of
+from portal.deliveries.models import TEST_KIND, DeliveryState, Endpoint
 from portal.runs.models import (
     Attempt,
     AttemptState,
@@ -21,7 +22,6 @@ from portal.runs.models import (
     Verification,
 )
 from portal.runs.queries import RunFigures, run_figures
-from portal.webhooks.models import TEST_KIND, DeliveryState, Webhook
 
 _BACKENDS = values_of(Backend)
 _FASTER_HELP = (
@@ -452,12 +452,12 @@ class QuotaOutput(serializers.Serializer[Any]):
     next_release_at = serializers.DateTimeField(allow_null=True, help_text="When the oldest use is 30 days old.")
 
 
-class WebhookOutput(serializers.Serializer[Webhook]):
+class WebhookOutput(serializers.Serializer[Endpoint]):
     """A webhook without its secret."""
 
     id = serializers.IntegerField()
     url = serializers.CharField()
-    events = serializers.ListField(child=serializers.ChoiceField(choices=EventKind.values))
+    events = serializers.ListField(child=serializers.ChoiceField(choices=EventKind.values), source="kinds")
     failures = serializers.IntegerField(help_text="Failures in a row. The site waits longer after more failures.")
     created_at = serializers.DateTimeField()
     removed_at = serializers.DateTimeField(allow_null=True)

@@ -18,12 +18,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from evaluator.broker.queues import length, work_queue
 from evaluator.hardware.profiles import profiles
 from portal.celery import app
+from portal.deliveries.models import Delivery, DeliveryState
 from portal.exports.files import newest
 from portal.nodes.models import Node, Slot
 from portal.nodes.queries import offline_before
 from portal.submissions.models import Evaluation, State
 from portal.submissions.queries import HELD, WAITING, paused_profiles
-from portal.webhooks.models import DeliveryState, WebhookDelivery
 
 KEPT_S = 5.0
 """So long an answer serves all who ask: several web processes and several Prometheus."""
@@ -129,9 +129,9 @@ def _nodes(now: datetime) -> Iterator[Metric]:
 
 
 def _webhooks(now: datetime) -> Iterator[Metric]:
-    # `next_try_at` is empty once a delivery has ended, and stands in an index behind its webhook.
-    waiting = WebhookDelivery.objects.filter(
-        webhook__removed_at=None, next_try_at__isnull=False, state=DeliveryState.WAITING
+    # Of waiting deliveries alone there is an index.
+    waiting = Delivery.objects.filter(
+        endpoint__organisation__isnull=False, endpoint__removed_at=None, state=DeliveryState.WAITING
     ).aggregate(count=Count("pk"), due=Min("next_try_at"))
     late_s = max(0.0, (now - waiting["due"]).total_seconds()) if waiting["due"] else 0.0
     yield _one("pkb_webhook_deliveries_waiting", "Webhook deliveries that are pending.", waiting["count"])

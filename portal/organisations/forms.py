@@ -5,10 +5,10 @@ from django import forms
 from portal.accounts import memberships, organisations
 from portal.accounts.forms import RefusableForm
 from portal.accounts.models import Invitation, Organisation, Role, User
+from portal.deliveries import actions as deliveries
+from portal.deliveries.models import Endpoint
 from portal.refusals import Refusal
 from portal.runs.models import EventKind
-from portal.webhooks import actions as webhooks
-from portal.webhooks.models import Webhook
 
 _PLAIN = {"autocapitalize": "none", "spellcheck": "false", "autocomplete": "off"}
 
@@ -69,10 +69,10 @@ class WebhookForm(RefusableForm):
         initial=[EventKind.RUN_COMPLETED, EventKind.RUN_PUBLISHED],
     )
 
-    def add(self, organisation: Organisation, *, by: User) -> Webhook | None:
+    def add(self, organisation: Organisation, *, by: User) -> Endpoint | None:
         """The new webhook, or None after showing why there is none."""
         try:
-            return webhooks.add_webhook(organisation, by=by, **self.cleaned_data)
+            return deliveries.add_webhook(organisation, by=by, **self.cleaned_data)
         except Refusal as refusal:
             self.refuse(refusal)
         return None

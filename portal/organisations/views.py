@@ -16,12 +16,12 @@ from portal.accounts import memberships
 from portal.accounts.identity import signed_in
 from portal.accounts.models import Organisation, Role
 from portal.accounts.organisations import get_organisation, own_organisations, role_in
+from portal.deliveries import actions, queries
+from portal.deliveries.models import Endpoint
 from portal.organisations.forms import InviteForm, OrganisationForm, WebhookForm
 from portal.runs import quotas
 from portal.runs.queries import visible_runs
 from portal.submissions.allowances import allowances_of, payer_of_runs
-from portal.webhooks import actions, queries
-from portal.webhooks.models import Webhook
 
 LOGGED = 50
 """Deliveries on one page of a webhook's log."""
@@ -164,13 +164,14 @@ def add_webhook(request: HttpRequest, slug: str) -> HttpResponse:
 @login_required
 def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
     """One webhook with its log."""
-    found = _webhook(request, slug, webhook_id)
+    chosen = get_organisation(signed_in(request), slug)
+    found = queries.get_webhook(chosen, webhook_id)
     log = found.deliveries.select_related("event__run__model", "event__attempt", "sent_again")
     context = {
-        "organisation": found.organisation,
+        "organisation": chosen,
         "webhook": found,
         "page": Paginator(log, LOGGED).get_page(request.GET.get("page")),
-        "is_owner": role_in(signed_in(request), found.organisation) == Role.OWNER or signed_in(request).is_staff,
+        "is_owner": role_in(signed_in(request), chosen) == Role.OWNER or signed_in(request).is_staff,
         "is_left_alone": found.removed_at is None and found.failures > 0 and found.free_at > timezone.now(),
     }
     return render(request, "organisations/webhook.html", context)
@@ -180,7 +181,7 @@ def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
 @login_required
 def try_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
     """Have a test sent."""
-    actions.try_webhook(_webhook(request, slug, webhook_id), by=signed_in(request))
+    actions.send_test(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "A test is being sent. The log below will show the response.")
     return redirect("organisations:webhook", slug, webhook_id)
 
@@ -199,10 +200,10 @@ def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uu
 @login_required
 def remove_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
     """Stop sending events to an address."""
-    actions.remove_webhook(_webhook(request, slug, webhook_id), by=signed_in(request))
+    actions.remove_endpoint(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "The webhook was removed. Its log stays.")
     return redirect("organisations:organisation", slug)
 
 
-def _webhook(request: HttpRequest, slug: str, webhook_id: int) -> Webhook:
+def _webhook(request: HttpRequest, slug: str, webhook_id: int) -> Endpoint:
     return queries.get_webhook(get_organisation(signed_in(request), slug), webhook_id)

@@ -17,13 +17,13 @@ from django.utils import timezone
 from evaluator.contract import SourceBundle, SourceFile
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Invitation, InvitationState, Membership, Role, User
-from portal.notices.models import Channel
+from portal.deliveries import actions as deliveries
+from portal.deliveries.models import Endpoint
 from portal.ranking.models import Record, Standing
 from portal.refusals import Refusal
 from portal.runs.models import RunState, Trajectory
 from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation, Report, Source, State, Submission, Visibility
-from portal.webhooks.models import DeliveryState, Webhook, WebhookDelivery
 
 REMOVED = SourceBundle(files=(SourceFile(path="solution.py", text="# Removed: the author deleted their account.\n"),))
 
@@ -103,9 +103,9 @@ def _cancel_all(user: User) -> None:
 def _leave_organisations(user: User) -> None:
     now = timezone.now()
     alone = [row.organisation_id for row in user.memberships.all() if row.organisation.memberships.count() == 1]
-    Webhook.objects.filter(organisation__in=alone, removed_at=None).update(removed_at=now, secret="")
-    waiting = WebhookDelivery.objects.filter(webhook__organisation__in=alone, state=DeliveryState.WAITING)
-    waiting.update(state=DeliveryState.GIVEN_UP, next_try_at=None, error="The webhook was removed.")
+    for webhook in Endpoint.objects.filter(organisation__in=alone, removed_at=None):
+        deliveries.close(webhook)
+    Endpoint.objects.filter(organisation__in=alone).update(secret="")
     user.memberships.all().delete()
     user.invitations.all().delete()
     offered = Invitation.objects.filter(invited_by=user, state=InvitationState.OPEN)
@@ -114,7 +114,7 @@ def _leave_organisations(user: User) -> None:
 
 def _close_ways_in(user: User) -> None:
     user.tokens.all().delete()
-    Channel.objects.filter(user=user).delete()
+    user.channels.all().delete()
     for ways in (EmailAddress, SocialAccount, Authenticator):
         ways.objects.filter(user=user).delete()
 

@@ -12,7 +12,6 @@ from allauth.socialaccount.models import SocialAccount
 from django.core.serializers.json import DjangoJSONEncoder
 
 from portal.accounts.models import User
-from portal.notices.models import Channel
 from portal.runs.models import Run
 from portal.submissions.models import Evaluation, Report, Submission
 
@@ -76,7 +75,7 @@ def _account(user: User) -> dict[str, Any]:
         "tokens": list(
             user.tokens.values("name", "prefix", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at")
         ),
-        "notices": list(Channel.objects.filter(user=user).values("form", "kinds", "created_at")),
+        "notices": list(user.channels.values("form", "kinds", "created_at")),
         "organisations": list(user.memberships.values("organisation__slug", "organisation__name", "role")),
         "invitations": list(user.invitations.values("organisation__slug", "role", "state", "created_at")),
     }

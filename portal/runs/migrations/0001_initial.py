@@ -307,65 +307,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="Webhook",
-            fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("url", models.URLField(max_length=300)),
-                ("events", models.JSONField(default=list)),
-                ("secret", models.CharField(max_length=64)),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
-                ("removed_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "organisation",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="webhooks", to="accounts.organisation"
-                    ),
-                ),
-            ],
-            options={
-                "ordering": ("id",),
-            },
-        ),
-        migrations.CreateModel(
-            name="WebhookDelivery",
-            fields=[
-                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[("waiting", "Waiting"), ("delivered", "Delivered"), ("given_up", "Given up")],
-                        default="waiting",
-                        max_length=10,
-                    ),
-                ),
-                ("tries", models.PositiveSmallIntegerField(default=0)),
-                (
-                    "next_try_at",
-                    models.DateTimeField(blank=True, db_index=True, default=django.utils.timezone.now, null=True),
-                ),
-                ("answer_status", models.PositiveSmallIntegerField(blank=True, null=True)),
-                ("error", models.CharField(blank=True, max_length=300)),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
-                ("delivered_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "event",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="deliveries", to="runs.runevent"
-                    ),
-                ),
-                (
-                    "webhook",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="deliveries", to="runs.webhook"
-                    ),
-                ),
-            ],
-            options={
-                "verbose_name_plural": "webhook deliveries",
-                "ordering": ("-created_at",),
-            },
-        ),
-        migrations.CreateModel(
             name="GpuUse",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
@@ -422,9 +363,5 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="runevent",
             index=models.Index(fields=["run", "id"], name="feed_of_a_run"),
-        ),
-        migrations.AddConstraint(
-            model_name="webhookdelivery",
-            constraint=models.UniqueConstraint(fields=("webhook", "event"), name="one_delivery_per_event"),
         ),
     ]

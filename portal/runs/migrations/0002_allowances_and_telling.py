@@ -3,7 +3,6 @@
 from typing import Any
 
 import django.db.models.deletion
-import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
@@ -35,35 +34,9 @@ class Migration(migrations.Migration):
                 to=settings.AUTH_USER_MODEL,
             ),
         ),
-        migrations.AddField(
-            model_name="webhook",
-            name="failures",
-            field=models.PositiveIntegerField(default=0, editable=False),
-        ),
-        migrations.AddField(
-            model_name="webhook",
-            name="free_at",
-            field=models.DateTimeField(default=django.utils.timezone.now, editable=False),
-        ),
-        migrations.AlterField(
-            model_name="webhookdelivery",
-            name="event",
-            field=models.ForeignKey(
-                null=True, on_delete=django.db.models.deletion.CASCADE, related_name="deliveries", to="runs.runevent"
-            ),
-        ),
         migrations.AddIndex(
             model_name="gpuuse",
             index=models.Index(fields=["account", "at"], name="use_of_an_account"),
-        ),
-        migrations.AlterField(
-            model_name="webhookdelivery",
-            name="next_try_at",
-            field=models.DateTimeField(blank=True, default=django.utils.timezone.now, null=True),
-        ),
-        migrations.AddIndex(
-            model_name="webhookdelivery",
-            index=models.Index(fields=["webhook", "next_try_at"], name="due_of_a_webhook"),
         ),
         migrations.RunPython(name_accounts, migrations.RunPython.noop),
     ]

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0004_webhooks_move_out"),
+        ("runs", "0002_allowances_and_telling"),
     ]
 
     operations = [

@@ -17,16 +17,15 @@ from portal.accounts import actions as accounts
 from portal.accounts import memberships
 from portal.accounts.models import TokenScope, User
 from portal.accounts.organisations import create_organisation
+from portal.deliveries import actions as deliveries
+from portal.deliveries.models import Delivery, DeliveryState
 from portal.nodes.actions import register_node
-from portal.notices import actions as notices
 from portal.runs import actions as runs
 from portal.runs.models import RunEvent
 from portal.seasons.actions import define
 from portal.seasons.definition import made
 from portal.seasons.entering import enter
 from portal.submissions.models import Submission
-from portal.webhooks import actions as webhooks
-from portal.webhooks.models import DeliveryState, WebhookDelivery
 from tests.evaluator.timelines import GEMM, call
 from tests.portal.pages import scenes
 from tests.portal.pages.test_report_evidence import deliver
@@ -67,8 +66,8 @@ def make_world() -> World:
     join(acme, carol, by=alice)
     invitation = memberships.invite(acme, username="dave", role="member", by=alice)
     token, _ = accounts.create_token(alice, name="to revoke", scopes=["read"], lifetime_days=1)
-    webhook = webhooks.add_webhook(acme, url="https://hooks.example.org/", events=["run.completed"], by=alice)
-    channel = notices.add_channel(alice, form="slack", url="https://hooks.example.org/", kinds=["verdict"])
+    webhook = deliveries.add_webhook(acme, url="https://hooks.example.org/", events=["run.completed"], by=alice)
+    channel = deliveries.add_channel(alice, form="slack", url="https://hooks.example.org/", kinds=["verdict"])
     register_node("acme-1", owner=acme, allowed_profiles=["cpux4"])
     _make_season("allreduce", alice)  # called as the problem is: addresses of both say `slug`
     _make_operators(op, ops)
@@ -90,8 +89,8 @@ def make_world() -> World:
     }
     private = shared | _submission(alice, node, "private") | _run(alice, node, version="1")
     public = shared | _submission(alice, node, "public") | _run(alice, node, version="2", is_published=True)
-    delivery = WebhookDelivery.objects.create(
-        webhook=webhook, event=RunEvent.objects.first(), state=DeliveryState.GIVEN_UP, next_try_at=None
+    delivery = Delivery.objects.create(
+        endpoint=webhook, event=RunEvent.objects.first(), state=DeliveryState.GIVEN_UP, next_try_at=None
     )
     sessions = {"user": bob, "invited": dave, "author": alice, "member": carol, "unproven": ops, "operator": op}
     clients: dict[str, Callable[[], Client]] = {"visitor": Client}

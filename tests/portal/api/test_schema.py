@@ -25,11 +25,11 @@ from portal.accounts.models import TokenScope
 from portal.accounts.organisations import create_organisation
 from portal.api.reference import operations
 from portal.api.schema import document
+from portal.deliveries import actions as deliveries
 from portal.exports import files
 from portal.runs import actions as runs
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State
-from portal.webhooks import actions as webhooks
 from tests.portal.factories import delivery_of, evaluation_of, submit
 from tests.portal.runs.rows import add, end, line, make_run
 
@@ -110,7 +110,7 @@ def seeded(alice, bob, node, now, exports_here):
     runs.publish_run(published, by=alice, sources="public")
     files.make(now=now)
     invitation = memberships.invite(run.model.organisation, username="bob", role="member", by=alice)
-    webhook = webhooks.add_webhook(
+    webhook = deliveries.add_webhook(
         run.model.organisation, url="https://example.org/", events=["run.completed"], by=alice
     )
     completed = run.events.create(kind="run.completed")

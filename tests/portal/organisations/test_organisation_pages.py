@@ -7,9 +7,9 @@ import pytest
 
 from portal.accounts.models import Invitation, Membership, Organisation
 from portal.accounts.organisations import create_organisation
+from portal.deliveries import actions as deliveries
+from portal.deliveries.models import Delivery, Endpoint
 from portal.submissions.models import GpuUse
-from portal.webhooks import actions as webhooks
-from portal.webhooks.models import Webhook, WebhookDelivery
 from tests.portal.runs.rows import add, end, join, line, make_run
 
 pytestmark = pytest.mark.django_db
@@ -87,12 +87,12 @@ def test_what_is_wrong_is_said_beside_the_form(as_alice, acme, address, data, wo
     assert response.status_code >= 400
     assert words in response.content.decode()
     assert Organisation.objects.count() == 1
-    assert not Webhook.objects.exists()
+    assert not Endpoint.objects.exists()
 
 
 def test_a_webhooks_secret_is_shown_once_and_a_test_is_in_its_log(as_alice, acme, alice):
     response = as_alice.post(f"{ACME}webhooks/", {"url": "https://a.example/", "events": ["run.completed"]})
-    webhook = Webhook.objects.get()
+    webhook = Endpoint.objects.get()
     assert webhook.secret in response.content.decode()
     assert "no-store" in response["Cache-Control"]
     address = f"{ACME}webhooks/{webhook.pk}/"
@@ -108,13 +108,13 @@ def test_a_webhooks_secret_is_shown_once_and_a_test_is_in_its_log(as_alice, acme
 def test_a_delivery_that_was_given_up_has_a_button_that_sends_it_again(client, acme, alice, bob, node):
     client.force_login(alice)
     run = make_run(alice, organisation="acme")
-    webhooks.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
+    deliveries.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
     end(add(run, line()).results[0].attempt, node)
-    delivery = WebhookDelivery.objects.get()
-    address = f"{ACME}webhooks/{delivery.webhook_id}/"
+    delivery = Delivery.objects.get()
+    address = f"{ACME}webhooks/{delivery.endpoint_id}/"
     button = f"{address}deliveries/{delivery.pk}/send-again/"
     assert button not in page(client, address)
-    WebhookDelivery.objects.update(state="given_up", next_try_at=None, answer_status=500)
+    Delivery.objects.update(state="given_up", next_try_at=None, answer_status=500)
     assert button in page(client, address)
     words = re.search(r'<button[^>]*aria-label="(Send again: [^"<>]*)">Send again</button>', page(client, address))
     assert words[1] == f"Send again: run.completed, {delivery.created_at:%Y-%m-%d %H:%M}"
@@ -125,14 +125,14 @@ def test_a_delivery_that_was_given_up_has_a_button_that_sends_it_again(client, a
     assert "sent again by hand" in shown
     assert button not in shown
     # The new line failed as well: it is the one that can be sent again, by owners.
-    WebhookDelivery.objects.update(state="given_up", next_try_at=None)
+    Delivery.objects.update(state="given_up", next_try_at=None)
     assert re.findall(r"deliveries/([^/]*)/send-again/", page(client, address)) == [str(again.pk)]
     assert client.post(button).status_code == 409
     join(acme, bob, by=alice)
     client.force_login(bob)
     assert "send-again" not in page(client, address)
     assert client.post(button.replace(str(delivery.pk), str(again.pk))).status_code == 403
-    assert WebhookDelivery.objects.count() == 2
+    assert Delivery.objects.count() == 2
 
 
 def test_what_runs_use_is_shown_by_run(as_alice, acme, alice):
@@ -145,7 +145,7 @@ def test_what_runs_use_is_shown_by_run(as_alice, acme, alice):
 
 
 def test_a_stranger_reaches_nothing(client, alice, bob, acme):
-    webhook = webhooks.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
+    webhook = deliveries.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
     hidden = (ACME, f"{ACME}webhooks/{webhook.pk}/")
     for address in ("/organisations/", *hidden):
         assert client.get(address)["Location"].startswith("/accounts/sign-in/")
@@ -158,8 +158,8 @@ def test_a_stranger_reaches_nothing(client, alice, bob, acme):
 
 
 def test_the_pages_keep_to_the_policy(as_alice, acme, alice):
-    webhook = webhooks.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
-    webhooks.try_webhook(webhook, by=alice)
+    webhook = deliveries.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
+    deliveries.send_test(webhook, by=alice)
     for address in ("/organisations/", ACME, f"{ACME}webhooks/{webhook.pk}/"):
         text = page(as_alice, address)
         assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:|\{%|\{\{", text), address

@@ -14,12 +14,11 @@ from evaluator.contract import Delivery
 from portal.accounts import actions as accounts
 from portal.accounts.models import ApiToken, User
 from portal.accounts.organisations import create_organisation
-from portal.notices import actions as notices
+from portal.deliveries import actions as deliveries
+from portal.deliveries.models import Endpoint
 from portal.ranking.models import Standing
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Report, Source, Submission
-from portal.webhooks import actions as webhooks
-from portal.webhooks.models import Webhook
 from tests.portal.pages import scenes
 from tests.portal.runs.rows import add, end, join, line, make_run
 
@@ -70,7 +69,7 @@ def test_nothing_opens_a_deleted_account(client, as_alice, alice):
     _, secret = accounts.create_token(alice, name="laptop", scopes=["read"], lifetime_days=1)
     alice.socialaccount_set.create(provider="lab", uid="alice-at-lab")
     alice.emailaddress_set.create(email="alice@example.org", verified=True)
-    notices.add_channel(alice, form="slack", url="https://hooks.example.org/", kinds=["verdict"])
+    deliveries.add_channel(alice, form="slack", url="https://hooks.example.org/", kinds=["verdict"])
     assert leave(as_alice)["Location"] == "/"
     alice.refresh_from_db()
     assert (alice.email, alice.has_usable_password(), alice.left_at is None) == ("", False, False)
@@ -148,9 +147,9 @@ def test_runs_stay_with_an_organisation_of_others(as_alice, alice, bob, local):
 
 def test_the_webhooks_of_an_organisation_of_ones_own_end(as_alice, alice):
     acme = create_organisation(alice, slug="acme", name="Acme")
-    webhooks.add_webhook(acme, url="https://hooks.example.org/", events=["run.completed"], by=alice)
+    deliveries.add_webhook(acme, url="https://hooks.example.org/", events=["run.completed"], by=alice)
     leave(as_alice)
-    assert Webhook.objects.get().removed_at is not None
+    assert Endpoint.objects.get().removed_at is not None
 
 
 def test_the_only_owner_of_an_organisation_with_members_hands_it_over_first(as_alice, alice, bob):

@@ -30,10 +30,6 @@ def test_races_end_on_postgresql_as_they_do_on_sqlite(postgres):
     assert_tests_pass_on(postgres, "races", "tests/portal/test_races.py", "tests/portal/test_reports.py")
 
 
-def test_webhooks_survive_the_upgrade_on_postgresql(postgres):
-    assert_tests_pass_on(postgres, "upgrade", "tests/portal/webhooks/test_upgrade.py")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(7200)  # more than 1,800 s at a load of 10 to 25
 def test_the_whole_site_works_on_postgresql(postgres):

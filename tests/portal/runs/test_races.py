@@ -6,12 +6,12 @@ from threading import Barrier, Thread
 import pytest
 from django.db import connection
 
+from portal.deliveries import actions as deliveries
+from portal.deliveries.models import Delivery
 from portal.refusals import Refusal
 from portal.runs import actions
 from portal.runs.models import Attempt
 from portal.submissions.models import GpuUse, Submission
-from portal.webhooks import actions as webhooks
-from portal.webhooks.models import WebhookDelivery
 from tests.portal.runs.rows import add, end, line, make_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -71,11 +71,11 @@ def test_two_calls_with_one_key_make_one_run(alice):
 
 def test_what_two_owners_send_again_at_once_is_sent_again_once(alice, node):
     run = make_run(alice)
-    webhooks.add_webhook(run.model.organisation, url="https://a.example/", events=["run.completed"], by=alice)
+    deliveries.add_webhook(run.model.organisation, url="https://a.example/", events=["run.completed"], by=alice)
     end(add(run, line()).results[0].attempt, node)
-    WebhookDelivery.objects.update(state="given_up", next_try_at=None)
-    delivery = WebhookDelivery.objects.get()
-    results = together(*[lambda: webhooks.send_again(delivery, by=alice)] * 2)
+    Delivery.objects.update(state="given_up", next_try_at=None)
+    delivery = Delivery.objects.get()
+    results = together(*[lambda: deliveries.send_again(delivery, by=alice)] * 2)
     [refusal] = [result for result in results if isinstance(result, Refusal)]
     assert refusal.status == 409
-    assert WebhookDelivery.objects.exclude(again_of=None).get() in results
+    assert Delivery.objects.exclude(again_of=None).get() in results

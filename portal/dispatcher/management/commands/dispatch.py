@@ -12,14 +12,12 @@ from django.utils import timezone
 
 from portal import metrics
 from portal.database_away import AwayLines
+from portal.deliveries.worker import DeliveryWorker
 from portal.dispatcher.building import build_once
 from portal.dispatcher.dispatching import dispatch_once
 from portal.dispatcher.serving import end_unserved, look_at_nodes
 from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
 from portal.exports.files import keep_exports_fresh
-from portal.notices.sending import due_turns, take_turn
-from portal.webhooks import delivering
-from portal.webhooks.sender import TurnSender
 
 _away = AwayLines(logging.getLogger(__name__))
 
@@ -44,8 +42,7 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         # Apart from the queue: neither an address that does not answer nor an export may keep work from its slot.
-        for sender in (TurnSender(delivering.due_turns, delivering.take_turn), TurnSender(due_turns, take_turn)):
-            threading.Thread(target=sender.run, args=(stop,), daemon=True).start()
+        threading.Thread(target=DeliveryWorker().run, args=(stop,), daemon=True).start()
         exporting = threading.Thread(target=keep_exports_fresh, args=(stop,), daemon=True)
         exporting.start()
         metrics.serve()

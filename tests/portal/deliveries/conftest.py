@@ -1,28 +1,39 @@
-"""Receivers as people have them: a web server that keeps what it hears, and a mail server."""
+"""Vendors as programs are, as in the tests of runs; receivers as people have them: a web server and a mail server."""
 
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from django.core.cache import cache
 
+from tests.portal.runs.conftest import _quick, alices, anonymous, bobs, client_of  # noqa: F401 - fixtures
 from tests.portal.sign_in import mail_server
 
 
-@pytest.fixture(autouse=True)
-def _quick(settings):
-    cache.clear()
-    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
-    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
-
-
 class _Listener(BaseHTTPRequestHandler):
+    """Keeps what it hears and answers with the server's `status`."""
+
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.heard.append((self.path, self.headers, body))
-        self.send_response(self.server.status)
+        if self.server.trickles:
+            self.go_on()
+            return
+        self.send_response(self.server.status, self.server.reason)
         self.send_header("Location", "http://169.254.169.254/latest/meta-data/")
         self.end_headers()
+
+    def go_on(self):
+        """Say `100 Continue`, after which a client reads on, until the client has gone."""
+        self.connection.settimeout(0.02)
+        while True:
+            try:
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                if self.connection.recv(1) == b"":
+                    return
+            except TimeoutError:
+                continue
+            except OSError:
+                return
 
     def log_message(self, *_):
         pass
@@ -33,7 +44,7 @@ def listener(settings):
     """A web server on this machine, which the site may reach here."""
     settings.WEBHOOKS_TO_PRIVATE_ADDRESSES = True
     with ThreadingHTTPServer(("127.0.0.1", 0), _Listener) as server:
-        server.heard, server.status = [], 200
+        server.heard, server.status, server.reason, server.trickles = [], 204, None, False
         server.url = f"http://127.0.0.1:{server.server_port}/hook"
         thread = Thread(target=server.serve_forever)
         thread.start()

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.notices import views
+from portal.deliveries import views
 
 app_name = "notices"
 urlpatterns = [

@@ -40,7 +40,7 @@ the list too: nobody's webhook is there.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class HttpResult:
     """The result of one try: the HTTP status, or the reason why there is none."""
 
     status: int | None
@@ -72,7 +72,7 @@ def address_of(url: str) -> SplitResult:
     return parts
 
 
-def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
+def post(url: str, body: bytes, headers: dict[str, str]) -> HttpResult:
     """Send once, to the very address that was looked at: no redirects, no second resolution of the name."""
     try:
         parts = address_of(url)
@@ -87,9 +87,9 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
             response = connection.getresponse()
             response.read(_ANSWER_BYTES)
             if connection.is_cut_off:
-                return Answer(status=None, error=f"The response took more than {WHOLE_TRY_S:.0f} seconds.")
+                return HttpResult(status=None, error=f"The response took more than {WHOLE_TRY_S:.0f} seconds.")
             error = "" if 200 <= response.status < 300 else f"answered {response.status} {response.reason}"
-            return Answer(status=response.status, error=_shown(error))
+            return HttpResult(status=response.status, error=_shown(error))
         finally:
             deadline.cancel()
             connection.close()
@@ -97,7 +97,7 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
         # ValueError: names that IDNA cannot write (`a..b`), and whatever else in a response the parsers cannot read.
         # Of an error of the system its words alone: its number says nothing to who reads the log.
         words = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return Answer(status=None, error=_shown(words))
+        return HttpResult(status=None, error=_shown(words))
 
 
 def _shown(text: str) -> str:

@@ -1,6 +1,6 @@
-"""What happens is noted for the channels of whom it concerns, inside the transaction in which it happens.
+"""What happens becomes rows for the endpoints that receive it, inside the transaction in which it happens.
 
-Nothing is sent here: a few rows are written, and only for people who have a channel for them.
+Nothing is sent here: a few rows are written, and only for organisations and people who have an endpoint for them.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from django.urls import reverse
 from evaluator.contract import SCORE_RULE, Verdict
 from evaluator.hardware import profiles
 from evaluator.judging.verdicts import FACTS
-from portal.notices.models import Channel, Notice, NoticeKind
+from portal.deliveries.models import Delivery, Endpoint, Notice, NoticeKind
 from portal.ranking.hooks import StandingRaised
 from portal.ranking.models import Record, Standing
 from portal.ranking.order import board_order
@@ -25,14 +25,25 @@ FIRST_PLACES = 10
 """An author gets a notice of being passed within these first places; below, boards change all the time."""
 
 
-def take_verdict(ended: EvaluationEnded) -> None:
+def queue_events(written: EventsWritten) -> None:
+    """Queue the events of a run for the webhooks of its organisation that asked for them."""
+    webhooks = Endpoint.objects.filter(organisation=written.run.model.organisation_id, removed_at=None)
+    Delivery.objects.bulk_create(
+        Delivery(endpoint=webhook, event=event)
+        for webhook in webhooks
+        for event in written.events
+        if event.kind in webhook.kinds
+    )
+
+
+def note_verdict(ended: EvaluationEnded) -> None:
     """Note a verdict, or that no node came, for the submission's author; what they cancel they know."""
     evaluation = ended.evaluation
     if evaluation.submission.is_attempt or evaluation.state == State.CANCELLED:
         return
     where = f"{_title(evaluation.submission.problem)} on {evaluation.profile}, {evaluation.mode}"
     _note(
-        [evaluation.submission.author_id],
+        evaluation.submission.author_id,
         NoticeKind.VERDICT,
         text=f"{where}: {_outcome(evaluation)}",
         path=reverse("submissions:detail", args=[evaluation.submission_id]),
@@ -49,7 +60,7 @@ def _outcome(evaluation: Evaluation) -> str:
     return f"{title}, {evaluation.score:.3f} times the reference {interval}"
 
 
-def take_raised(raised: StandingRaised) -> None:
+def note_raised(raised: StandingRaised) -> None:
     """Note a beaten record for its holder, and a lost place for those whom the entry passed among the first ten."""
     standing = raised.standing
     if not profiles.get(standing.profile).is_ranked_by_speed or standing.score_rule != SCORE_RULE:
@@ -60,7 +71,7 @@ def take_raised(raised: StandingRaised) -> None:
     for author, place in _passed(raised):
         if author != holder:
             text = f"{standing.author.username} passed you on {board}. You are now in place {place}."
-            _note([author], NoticeKind.PLACE_LOST, text=text, path=path)
+            _note(author, NoticeKind.PLACE_LOST, text=text, path=path)
 
 
 def _note_record(beaten: Record | None, standing: Standing, board: str, path: str) -> int | None:
@@ -71,7 +82,7 @@ def _note_record(beaten: Record | None, standing: Standing, board: str, path: st
         f"{standing.author.username} beat your record on {board} with {standing.score:.3f} times the reference, "
         f"yours was {beaten.score:.3f}."
     )
-    _note([beaten.author_id], NoticeKind.RECORD_BEATEN, text=text, path=path)
+    _note(beaten.author_id, NoticeKind.RECORD_BEATEN, text=text, path=path)
     return beaten.author_id
 
 
@@ -95,7 +106,7 @@ def _passed(raised: StandingRaised) -> Iterable[tuple[int, int]]:
         is_behind = is_behind or row.pk == standing.pk
 
 
-def take_run_events(written: EventsWritten) -> None:
+def note_run_done(written: EventsWritten) -> None:
     """Note that nothing of a run is pending any more for who made it, as long as they belong to its organisation."""
     if not any(event.kind == EventKind.RUN_COMPLETED for event in written.events):
         return
@@ -104,7 +115,7 @@ def take_run_events(written: EventsWritten) -> None:
         return
     counted = run.attempts.aggregate(all=Count("id"), passed=Count("id", filter=Q(verdict="PASSED")))
     _note(
-        [run.created_by_id],
+        run.created_by_id,
         NoticeKind.RUN_DONE,
         text=f"{run} is done: {counted['all']} attempts, {counted['passed']} passed.",
         path=reverse("runs:run", args=[run.pk]),
@@ -117,10 +128,10 @@ def is_still_done(run_id: str) -> bool:
     return not Run.objects.filter(pk=run_id, attempts__state="pending").exists()
 
 
-def _note(users: list[int], kind: NoticeKind, *, text: str, path: str, about: str = "") -> None:
-    channels = Channel.objects.filter(user__in=users, user__is_active=True, removed_at=None)
+def _note(user_id: int, kind: NoticeKind, *, text: str, path: str, about: str = "") -> None:
+    channels = Endpoint.objects.filter(account=user_id, account__is_active=True, removed_at=None)
     Notice.objects.bulk_create(
-        Notice(channel=channel, kind=kind, text=text[:300], path=path[:200], about=about)
+        Notice(endpoint=channel, kind=kind, text=text[:300], path=path[:200], about=about)
         for channel in channels
         if kind in channel.kinds
     )

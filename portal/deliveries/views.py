@@ -9,8 +9,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.accounts.identity import signed_in
-from portal.notices import actions, mailing, queries
-from portal.notices.models import Channel, Form, NoticeKind
+from portal.deliveries import actions, mailing, queries
+from portal.deliveries.models import Endpoint, Form, NoticeKind
 from portal.refusals import Refusal
 
 
@@ -35,7 +35,7 @@ def notices(request: HttpRequest) -> HttpResponse:
     return _page(request, refusal=refusal)
 
 
-def _page(request: HttpRequest, *, new: Channel | None = None, refusal: Refusal | None = None) -> HttpResponse:
+def _page(request: HttpRequest, *, new: Endpoint | None = None, refusal: Refusal | None = None) -> HttpResponse:
     user = signed_in(request)
     context: dict[str, Any] = {
         "channels": list(queries.channels_of(user)),
@@ -68,7 +68,8 @@ def set_kinds(request: HttpRequest, channel_id: int) -> HttpResponse:
 @login_required
 def test(request: HttpRequest, channel_id: int) -> HttpResponse:
     """Send a test to one channel."""
-    actions.try_channel(queries.get_channel(signed_in(request), channel_id))
+    user = signed_in(request)
+    actions.send_test(queries.get_channel(user, channel_id), by=user)
     messages.success(request, "A test is being sent. The log below will show its result.")
     return redirect("notices:notices")
 
@@ -77,6 +78,7 @@ def test(request: HttpRequest, channel_id: int) -> HttpResponse:
 @login_required
 def remove(request: HttpRequest, channel_id: int) -> HttpResponse:
     """Remove one channel."""
-    actions.remove_channel(queries.get_channel(signed_in(request), channel_id))
+    user = signed_in(request)
+    actions.remove_endpoint(queries.get_channel(user, channel_id), by=user)
     messages.success(request, "The channel was removed.")
     return redirect("notices:notices")

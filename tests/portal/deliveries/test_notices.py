@@ -10,12 +10,13 @@ from django.utils import timezone
 
 from evaluator.contract import Verdict
 from portal.accounts.models import User
-from portal.notices import actions, sending, writing
-from portal.notices.models import Channel, Message, MessageState, Notice, NoticeKind
+from portal.deliveries import actions, rendering, sending
+from portal.deliveries.models import Delivery, DeliveryState, Endpoint, Notice, NoticeKind
+from portal.deliveries.sending import BACK_OFF_S, signature
 from portal.refusals import Refusal
 from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation, State
-from portal.webhooks.delivering import BACK_OFF_S, signature
+from tests.portal.deliveries.serving import deliver_due
 from tests.portal.factories import delivery_of, evaluation_of, submit
 from tests.portal.runs.rows import add, end, line, make_run
 
@@ -41,11 +42,11 @@ def judged(author, node, *, low=2.0, verdict=Verdict.PASSED):
 
 def soon():
     """A moment at which what has just happened is due."""
-    return timezone.now() + sending.GATHER
+    return timezone.now() + sending.BATCH_WINDOW
 
 
 def told(user):
-    return list(Notice.objects.filter(channel__user=user).values_list("kind", "text"))
+    return list(Notice.objects.filter(endpoint__account=user).values_list("kind", "text"))
 
 
 # What is noted, and for whom
@@ -100,8 +101,8 @@ def test_a_run_sends_one_notice_that_it_is_done_and_none_of_its_attempts(alice, 
     # The upload went on, so that it was done twice.
     [more] = add(run, line(sample=99)).results
     end(more.attempt, node)
-    assert sending.send_due(soon()) == 1
-    assert sending.send_due(soon() + timedelta(hours=1)) == 0
+    assert deliver_due(soon()) == 1
+    assert deliver_due(soon() + timedelta(hours=1)) == 0
     [(_, _, body)] = listener.heard
     assert "31 attempts, 31 passed" in json.loads(body)["text"]
     assert Notice.objects.count() == 1
@@ -112,7 +113,7 @@ def test_a_run_that_goes_on_is_not_done(alice, node, listener):
     run = make_run(alice)
     end(add(run, line()).results[0].attempt, node)
     add(run, line(sample=1))
-    sending.send_due(soon())
+    deliver_due(soon())
     assert listener.heard == []
 
 
@@ -121,7 +122,7 @@ def test_what_is_switched_off_is_not_noted_and_not_sent(alice, node, listener):
     judged(alice, node)
     actions.set_kinds(own, kinds=["run_done"])
     judged(alice, node)
-    sending.send_due(soon())
+    deliver_due(soon())
     assert listener.heard == []
 
 
@@ -133,22 +134,22 @@ def test_a_burst_is_one_message_and_the_next_waits(alice, node, listener, settin
     channel(alice, url=listener.url)
     for _ in range(30):
         judged(alice, node, verdict=Verdict.WRONG_RESULT)
-    assert sending.send_due(soon()) == 1
+    assert deliver_due(soon()) == 1
     text = json.loads(listener.heard[0][2])["text"]
     assert "30 notices" in text
-    assert text.count("Wrong result") == writing.LINES
+    assert text.count("Wrong result") == rendering.LINES
     assert text.endswith("and 10 more")
     judged(alice, node)
-    assert sending.send_due(soon()) == 0
-    assert sending.send_due(soon() + sending.QUIET) == 1
-    assert Message.objects.filter(state=MessageState.DELIVERED).count() == 2
+    assert deliver_due(soon()) == 0
+    assert deliver_due(soon() + sending.COOLDOWN) == 1
+    assert Delivery.objects.filter(state=DeliveryState.DELIVERED).count() == 2
 
 
 def test_slack_and_discord_and_programs_get_their_own_form(alice, node, listener):
     for form in ("slack", "discord", "signed"):
         channel(alice, url=f"{listener.url}/{form}", form=form)
     judged(alice, node)
-    assert sending.send_due(soon()) == 3
+    assert deliver_due(soon()) == 3
     heard = {path.rsplit("/", 1)[1]: (headers, body) for path, headers, body in listener.heard}
     assert json.loads(heard["slack"][1])["text"].startswith("*ParallelKernelBench: 1 notice*\n• <http")
     discord = json.loads(heard["discord"][1])
@@ -157,24 +158,24 @@ def test_slack_and_discord_and_programs_get_their_own_form(alice, node, listener
     headers, body = heard["signed"]
     assert [one["kind"] for one in json.loads(body)["notices"]] == ["verdict"]
     stamp = int(headers["X-PKB-Signature"].split(",")[0].removeprefix("t="))
-    secret = Channel.objects.get(form="signed").secret
+    secret = Endpoint.objects.get(form="signed").secret
     assert headers["X-PKB-Signature"] == signature(secret, body, timestamp=stamp)
 
 
 def test_names_mention_and_format_nothing():
-    letter = writing.Letter(
+    message = rendering.Message(
         heading="h", lines=(("<!channel> @everyone **x** [a](b) |", "https://a.example/"),), others=0
     )
-    slack = json.loads(writing.for_slack(letter))["text"]
+    slack = json.loads(rendering.for_slack(message))["text"]
     assert "<!channel>" not in slack
-    discord = json.loads(writing.for_discord(letter))
+    discord = json.loads(rendering.for_discord(message))
     assert "**x**" not in discord["content"]
     assert "[a](b)" not in discord["content"]
 
 
 def test_discord_never_gets_more_than_it_takes():
     lines = tuple(("*" * 300, f"https://a.example/{number}") for number in range(20))
-    content = json.loads(writing.for_discord(writing.Letter(heading="h", lines=lines, others=5)))["content"]
+    content = json.loads(rendering.for_discord(rendering.Message(heading="h", lines=lines, others=5)))["content"]
     assert len(content) <= 2000
     assert content.endswith("more")
 
@@ -185,13 +186,13 @@ def test_mail_goes_to_the_confirmed_address_alone(alice, node, mailbox):
     own = EmailAddress.objects.create(user=alice, email="alice@example.org", verified=True, primary=True)
     channel(alice, form="mail", url="mallory@example.org")
     judged(alice, node)
-    assert sending.send_due(soon()) == 1
+    assert deliver_due(soon()) == 1
     [mail] = mailbox
     assert (mail["To"], mail["Subject"]) == ("alice@example.org", "ParallelKernelBench: 1 notice")
     assert "2.100 times the reference" in mail.get_content()
     own.delete()
     judged(alice, node)
-    sending.send_due(soon() + sending.QUIET)
+    deliver_due(soon() + sending.COOLDOWN)
     assert len(mailbox) == 1
 
 
@@ -209,56 +210,105 @@ def test_a_channel_that_fails_is_left_alone_for_longer_and_longer(alice, node, l
     judged(alice, node)
     now = soon()
     for wait_s in BACK_OFF_S:
-        assert sending.send_due(now) == 1
+        assert deliver_due(now) == 1
         own.refresh_from_db()
         assert own.free_at > timezone.now() + timedelta(seconds=wait_s - 1)
         now = max(now, own.free_at) + timedelta(seconds=1)
-        Channel.objects.filter(pk=own.pk).update(free_at=now)
-        Message.objects.update(next_try_at=now)
-    sending.send_due(now)
-    assert Message.objects.get().state == MessageState.GIVEN_UP
-    assert "500" in Message.objects.get().error
+        Endpoint.objects.filter(pk=own.pk).update(free_at=now)
+        Delivery.objects.update(next_try_at=now)
+    deliver_due(now)
+    assert Delivery.objects.get().state == DeliveryState.GIVEN_UP
+    assert "500" in Delivery.objects.get().error
 
 
 def test_a_redirect_is_not_followed_and_private_addresses_hear_nothing(alice, node, listener, settings):
     listener.status = 302
     channel(alice, url=listener.url)
     judged(alice, node)
-    sending.send_due(soon())
-    assert "302" in Message.objects.get().error
+    deliver_due(soon())
+    assert "302" in Delivery.objects.get().error
     settings.WEBHOOKS_TO_PRIVATE_ADDRESSES = False
     with pytest.raises(Refusal, match="not an address for a webhook"):
         channel(alice, url=f"{listener.url}/plain-http")
     for url in ("https://169.254.169.254/latest/meta-data/", "https://localhost/", "https://[::ffff:127.0.0.1]/"):
         own = channel(alice, url=url)
-        actions.try_channel(own)
-        sending.send_due(soon())
-        assert "does not lead to a public address" in own.messages.get().error
-        actions.remove_channel(own)
+        actions.send_test(own, by=alice)
+        deliver_due(soon())
+        assert "does not lead to a public address" in own.deliveries.get().error
+        actions.remove_endpoint(own, by=alice)
     assert len(listener.heard) == 1
 
 
 def test_a_test_is_sent_at_once_and_only_so_often(alice, listener):
     own = channel(alice, url=listener.url)
-    Channel.objects.filter(pk=own.pk).update(free_at=timezone.now() + timedelta(hours=1))
-    actions.try_channel(own)
+    Endpoint.objects.filter(pk=own.pk).update(free_at=timezone.now() + timedelta(hours=1))
+    actions.send_test(own, by=alice)
     with pytest.raises(Refusal, match="being sent already"):
-        actions.try_channel(own)
-    assert sending.send_due(soon()) == 1
+        actions.send_test(own, by=alice)
+    assert deliver_due(soon()) == 1
     assert "This is a test" in json.loads(listener.heard[0][2])["text"]
-    Message.objects.bulk_create(
-        Message(channel=own, is_test=True, state=MessageState.DELIVERED) for _ in range(actions.TESTS_PER_HOUR)
+    Delivery.objects.bulk_create(
+        Delivery(endpoint=own, is_test=True, state=DeliveryState.DELIVERED) for _ in range(actions.TESTS_PER_HOUR)
     )
     with pytest.raises(Refusal) as caught:
-        actions.try_channel(own)
+        actions.send_test(own, by=alice)
     assert caught.value.status == 429
+
+
+def test_a_test_that_a_channel_accepts_ends_the_wait_after_its_failures_but_no_other(alice, node, listener):
+    listener.status = 500
+    own = channel(alice, url=listener.url)
+    judged(alice, node)
+    assert deliver_due(soon()) == 1
+    listener.status = 204
+    actions.send_test(own, by=alice)
+    assert deliver_due(soon()) == 1
+    own.refresh_from_db()
+    assert (own.failures, own.free_at <= timezone.now()) == (0, True)
+    assert deliver_due(soon() + timedelta(seconds=BACK_OFF_S[0])) == 1
+    # After a message that was accepted the channel is left alone, whatever a test says.
+    actions.send_test(own, by=alice)
+    assert deliver_due(soon()) == 1
+    own.refresh_from_db()
+    assert own.free_at > timezone.now() + sending.COOLDOWN / 2
+
+
+def test_a_message_that_nobody_took_within_a_day_is_given_up(alice, node, listener):
+    listener.status = 500
+    channel(alice, url=listener.url)
+    judged(alice, node)
+    deliver_due(soon())
+    assert deliver_due(timezone.now() + sending.DELIVERY_TTL + timedelta(minutes=1)) == 0
+    assert Delivery.objects.get().error == "It was not delivered within a day."
+    assert len(listener.heard) == 1
+
+
+def test_operators_see_addresses_of_webhooks_but_neither_secrets_nor_addresses_of_channels(operator, alice, client):
+    run = make_run(alice)
+    webhook = actions.add_webhook(
+        run.model.organisation, url="https://b.example/hook", events=["run.completed"], by=alice
+    )
+    own = channel(alice)
+    operator.is_superuser = True
+    operator.save()
+    client.force_login(operator)
+    pages = [client.get(reverse("admin:deliveries_endpoint_changelist")).content.decode()]
+    for endpoint in (webhook, own):
+        actions.send_test(endpoint, by=alice)
+        pages.append(client.get(reverse("admin:deliveries_endpoint_change", args=[endpoint.pk])).content.decode())
+    pages.append(client.get(reverse("admin:deliveries_delivery_changelist")).content.decode())
+    shown = "".join(pages)
+    assert "https://b.example/hook" in shown
+    assert "https://a.example/hook" not in shown
+    assert webhook.secret not in shown
+    assert own.secret not in shown
 
 
 def test_a_closed_account_hears_nothing(alice, node, listener):
     channel(alice, url=listener.url)
     judged(alice, node)
     User.objects.filter(pk=alice.pk).update(is_active=False)
-    assert sending.send_due(soon()) == 0
+    assert deliver_due(soon()) == 0
 
 
 # The page
@@ -270,13 +320,13 @@ def test_one_page_adds_switches_tries_and_removes(alice, bob, client, listener):
     answer = client.post(page, {"form": "signed", "url": listener.url, "kinds": ["verdict", "run_done"]})
     assert "whsec_" in answer.content.decode()
     assert "whsec_" not in client.get(page).content.decode()
-    [own] = Channel.objects.all()
+    [own] = Endpoint.objects.all()
     assert own.kinds == ["verdict", "run_done"]
     client.post(reverse("notices:kinds", args=[own.pk]), {"kinds": ["place_lost"]})
     client.post(reverse("notices:test", args=[own.pk]))
     own.refresh_from_db()
     assert own.kinds == ["place_lost"]
-    sending.send_due(timezone.now())
+    deliver_due(timezone.now())
     assert "delivered" in client.get(page).content.decode()
     client.force_login(bob)
     for name in ("kinds", "test", "remove"):
@@ -300,7 +350,7 @@ def test_bad_channels_are_refused_beside_the_form(alice, client, fields, status,
     sent = {"form": "slack", "url": "https://a.example/", "kinds": ["verdict"], **fields}
     answer = client.post(reverse("notices:notices"), sent)
     assert (answer.status_code, words in answer.content.decode()) == (status, True)
-    assert not Channel.objects.exists()
+    assert not Endpoint.objects.exists()
 
 
 def test_channels_are_few_and_none_twice(alice):

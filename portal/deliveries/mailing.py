@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 
 from portal.accounts.models import User
-from portal.webhooks.posting import Answer
+from portal.deliveries.outbound_http import HttpResult
 
 
 def is_set_up() -> bool:
@@ -21,15 +21,15 @@ def address_of(user: User) -> str | None:
     return found.email if found is not None else None
 
 
-def send(user: User, *, subject: str, body: str) -> Answer:
+def send(user: User, *, subject: str, body: str) -> HttpResult:
     """Send one mail; the result names the error."""
     address = address_of(user)
     if not is_set_up() or address is None:
         reason = "The account has no confirmed mail address." if is_set_up() else "This site sends no mail."
-        return Answer(status=None, error=reason)
+        return HttpResult(status=None, error=reason)
     headers = {"Auto-Submitted": "auto-generated"}
     try:
         EmailMessage(subject, body, settings.DEFAULT_FROM_EMAIL, [address], headers=headers).send()
     except (smtplib.SMTPException, OSError) as error:
-        return Answer(status=None, error=f"The mail server refused it: {type(error).__name__}")
-    return Answer(status=250)
+        return HttpResult(status=None, error=f"The mail server refused it: {type(error).__name__}")
+    return HttpResult(status=250)

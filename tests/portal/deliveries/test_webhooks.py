@@ -4,73 +4,32 @@ import hashlib
 import hmac
 import json
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
 import pytest
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 from hypothesis import given, strategies
 
 from portal.accounts.models import User
+from portal.deliveries import actions, outbound_http, worker
+from portal.deliveries.models import Delivery, Endpoint
+from portal.deliveries.outbound_http import is_public
+from portal.deliveries.sending import BACK_OFF_S, DELIVERY_TTL, deliver_batch, due_endpoints
+from portal.deliveries.worker import DeliveryWorker
 from portal.refusals import Refusal
-from portal.webhooks import actions, posting, sender
-from portal.webhooks.delivering import BACK_OFF_S, HEARD_WITHIN, deliver_due, due_turns, take_turn
-from portal.webhooks.models import Webhook, WebhookDelivery
-from portal.webhooks.posting import is_public
-from portal.webhooks.sender import TurnSender
 from tests.portal.api.problem import assert_problem
+from tests.portal.deliveries.serving import deliver_due
 from tests.portal.runs.rows import add, end, join, line, make_run
 from tests.stack import wait_until
 
 pytestmark = pytest.mark.django_db
 
 
-class Listener(BaseHTTPRequestHandler):
-    """Keeps what it hears and answers with the server's `status`."""
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.heard.append((self.headers, body))
-        if self.server.trickles:
-            self.go_on()
-            return
-        self.send_response(self.server.status, self.server.reason)
-        self.send_header("Location", "http://127.0.0.1:1/")
-        self.end_headers()
-
-    def go_on(self):
-        """Say `100 Continue`, after which a client reads on, until the client has gone."""
-        self.connection.settimeout(0.02)
-        while True:
-            try:
-                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                if self.connection.recv(1) == b"":
-                    return
-            except TimeoutError:
-                continue
-            except OSError:
-                return
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
-def listener():
-    with HTTPServer(("127.0.0.1", 0), Listener) as server:
-        server.heard, server.status, server.reason, server.trickles = [], 204, None, False
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        server.url = f"http://127.0.0.1:{server.server_port}/hook?for=pkb"
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def told(alice, node, listener, settings):
+def told(alice, node, listener):
     """A webhook of alice's organisation, and a run of which it is to get one event."""
-    settings.WEBHOOKS_TO_PRIVATE_ADDRESSES = True
     run = make_run(alice)
     webhook = actions.add_webhook(run.model.organisation, url=listener.url, events=["run.completed"], by=alice)
     end(add(run, line()).results[0].attempt, node)
@@ -81,13 +40,13 @@ def test_an_event_is_sent_once_and_signed(told, listener):
     webhook, run = told
     assert deliver_due(timezone.now()) == 1
     assert deliver_due(timezone.now() + timedelta(days=1)) == 0
-    [(headers, body)] = listener.heard
+    [(_, headers, body)] = listener.heard
     stamp, value = (part.partition("=")[2] for part in headers["X-Pkb-Signature"].split(","))
     expected = hmac.new(webhook.secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
     assert value == expected
     assert headers["X-Pkb-Event"] == "run.completed"
     assert json.loads(body)["run"] == str(run.pk)
-    [delivery] = WebhookDelivery.objects.all()
+    [delivery] = Delivery.objects.all()
     assert (delivery.state, delivery.tries, delivery.answer_status) == ("delivered", 1, 204)
 
 
@@ -96,7 +55,7 @@ def test_a_refusal_is_tried_again_later_and_later_and_then_given_up(told, listen
     now = timezone.now()
     for number, wait in enumerate((*BACK_OFF_S, None), start=1):
         assert deliver_due(now) == 1
-        delivery = WebhookDelivery.objects.get()
+        delivery = Delivery.objects.get()
         assert (delivery.tries, delivery.answer_status) == (number, 500)
         if wait is not None:
             assert delivery.state == "waiting"
@@ -104,14 +63,14 @@ def test_a_refusal_is_tried_again_later_and_later_and_then_given_up(told, listen
             now = delivery.next_try_at
     assert (delivery.state, delivery.next_try_at) == ("given_up", None)
     # The same delivery has the same name in every try, so that a receiver can recognise it.
-    assert len({headers["X-Pkb-Delivery"] for headers, _ in listener.heard}) == 1
+    assert len({headers["X-Pkb-Delivery"] for _, headers, _ in listener.heard}) == 1
 
 
 def test_a_redirect_is_not_followed(told, listener):
     listener.status = 302
     deliver_due(timezone.now())
     assert len(listener.heard) == 1
-    assert WebhookDelivery.objects.get().error == "answered 302 Found"
+    assert Delivery.objects.get().error == "answered 302 Found"
 
 
 def test_addresses_inside_the_operators_network_get_nothing(told, listener, settings):
@@ -120,7 +79,7 @@ def test_addresses_inside_the_operators_network_get_nothing(told, listener, sett
     type(webhook).objects.update(url=listener.url.replace("http://", "https://"))
     deliver_due(timezone.now())
     assert listener.heard == []
-    assert WebhookDelivery.objects.get().error == "127.0.0.1 does not lead to a public address"
+    assert Delivery.objects.get().error == "127.0.0.1 does not lead to a public address"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +111,7 @@ def test_a_name_that_cannot_be_looked_up_keeps_nobody_else_waiting(told, alice, 
     webhook.url = "https://a..b/"
     webhook.save()
     assert deliver_due(timezone.now()) == 1
-    [delivery] = WebhookDelivery.objects.all()
+    [delivery] = Delivery.objects.all()
     assert (delivery.state, delivery.tries) == ("waiting", 1)
     assert "label" in delivery.error
 
@@ -161,14 +120,14 @@ def test_what_the_far_end_writes_is_kept_without_control_characters(told, listen
     """PostgreSQL takes no NUL in a text."""
     listener.status, listener.reason = 500, "no\0\x1b[31m"
     deliver_due(timezone.now())
-    assert WebhookDelivery.objects.get().error == "answered 500 no??[31m"
+    assert Delivery.objects.get().error == "answered 500 no??[31m"
 
 
 def test_an_answer_that_trickles_in_is_cut_off(told, listener, monkeypatch):
-    monkeypatch.setattr(posting, "WHOLE_TRY_S", 0.2)
+    monkeypatch.setattr(outbound_http, "WHOLE_TRY_S", 0.2)
     listener.trickles = True
     deliver_due(timezone.now())
-    [delivery] = WebhookDelivery.objects.all()
+    [delivery] = Delivery.objects.all()
     assert (delivery.state, delivery.tries, delivery.answer_status) == ("waiting", 1, None)
 
 
@@ -176,14 +135,14 @@ def test_a_claim_that_came_to_nothing_is_due_again(told, monkeypatch):
     def dies(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(posting, "post", dies)
+    monkeypatch.setattr(outbound_http, "post", dies)
     now = timezone.now()
-    [turn] = due_turns(now, limit=10)
+    [turn] = due_endpoints(now, limit=10)
     with pytest.raises(KeyboardInterrupt):
-        take_turn(turn, now)
-    assert take_turn(turn, now) == 0
-    assert due_turns(now, limit=10) == []
-    assert len(due_turns(now + timedelta(seconds=61), limit=10)) == 1
+        deliver_batch(turn, now)
+    assert deliver_batch(turn, now) == 0
+    assert due_endpoints(now, limit=10) == []
+    assert len(due_endpoints(now + timedelta(seconds=61), limit=10)) == 1
 
 
 def test_a_webhook_that_fails_is_left_alone_with_all_that_waits_for_it(told, listener, node):
@@ -202,9 +161,9 @@ def test_a_webhook_that_fails_is_left_alone_with_all_that_waits_for_it(told, lis
 
 
 def test_what_nobody_heard_within_a_day_is_given_up_without_trying_each(told, listener):
-    WebhookDelivery.objects.update(created_at=timezone.now() - HEARD_WITHIN - timedelta(minutes=1))
+    Delivery.objects.update(created_at=timezone.now() - DELIVERY_TTL - timedelta(minutes=1))
     assert deliver_due(timezone.now()) == 0
-    delivery = WebhookDelivery.objects.get()
+    delivery = Delivery.objects.get()
     assert (delivery.state, delivery.error, listener.heard) == ("given_up", "It was not delivered within a day.", [])
 
 
@@ -213,20 +172,20 @@ def test_a_test_is_sent_at_once_and_once_however_long_the_webhook_is_left_alone(
     listener.status = 500
     now = timezone.now()
     deliver_due(now)
-    delivery = actions.try_webhook(webhook, by=alice)
+    delivery = actions.send_test(webhook, by=alice)
     with pytest.raises(Refusal) as refused:
-        actions.try_webhook(webhook, by=alice)
+        actions.send_test(webhook, by=alice)
     assert refused.value.status == 409
     assert deliver_due(now + timedelta(seconds=1)) == 1
     delivery.refresh_from_db()
     assert (delivery.state, delivery.tries, delivery.answer_status) == ("given_up", 1, 500)
-    headers, body = listener.heard[-1]
+    _, headers, body = listener.heard[-1]
     assert headers["X-Pkb-Event"] == json.loads(body)["kind"] == "webhook.test"
     webhook.refresh_from_db()
     assert webhook.failures == 1
     # One that is heard shows that the address answers again, and what waits follows.
     listener.status = 204
-    actions.try_webhook(webhook, by=alice)
+    actions.send_test(webhook, by=alice)
     assert deliver_due(now + timedelta(seconds=2)) == 1
     webhook.refresh_from_db()
     assert webhook.failures == 0
@@ -261,26 +220,55 @@ def test_receivers_that_do_not_answer_keep_nobody_else_waiting(told, alice, node
     """All deliveries that one account may have under way are stuck, and another account's webhook still gets its
     event."""
     _, run = told
-    Webhook.objects.all().delete()
+    Endpoint.objects.all().delete()
     organisation = run.model.organisation
-    for number in range(sender.PER_ACCOUNT + 2):
+    for number in range(worker.PER_ACCOUNT + 2):
         url = f"http://127.0.0.1:{silent.server_port}/{number}"
         actions.add_webhook(organisation, url=url, events=["attempt.ended"], by=alice)
     end(add(run, line(sample=1)).results[0].attempt, node)
-    telling = TurnSender(due_turns, take_turn)
-    assert telling.look() == sender.PER_ACCOUNT
-    wait_until(lambda: len(silent.asked) == sender.PER_ACCOUNT, what="the silent ones are asked", seconds=20)
+    telling = DeliveryWorker()
+    assert telling.look() == worker.PER_ACCOUNT
+    wait_until(lambda: len(silent.asked) == worker.PER_ACCOUNT, what="the silent ones are asked", seconds=20)
 
     carol = User.objects.create_user("carol")
     hers = make_run(carol)
     actions.add_webhook(hers.model.organisation, url=listener.url, events=["attempt.ended"], by=carol)
     end(add(hers, line()).results[0].attempt, node)
     assert telling.look() == 1
-    wait_until(lambda: WebhookDelivery.objects.filter(state="delivered").exists(), what="carol's is told", seconds=20)
+    wait_until(lambda: Delivery.objects.filter(state="delivered").exists(), what="carol's is told", seconds=20)
     assert len(listener.heard) == 1
     assert telling.look() == 0
     silent.let_go.set()
     wait_until(lambda: not telling.is_busy, what="all turns have ended", seconds=20)
+
+
+def test_an_endpoint_belongs_to_one_owner(told, alice):
+    webhook, _ = told
+    for owners in ({"organisation": webhook.organisation, "account": alice}, {}):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Endpoint.objects.create(**owners)
+
+
+def test_webhooks_and_channels_of_one_person_count_together_and_closed_accounts_are_left_out(told, alice, bob):
+    webhook, _ = told
+    own, his = (
+        actions.add_channel(user, form="slack", url="https://a.example/", kinds=["verdict"]) for user in (alice, bob)
+    )
+    for endpoint in (own, his):
+        Delivery.objects.create(endpoint=endpoint)
+    now = timezone.now()
+    assert {due.pk: due.payer for due in due_endpoints(now, limit=9)} == {
+        webhook.pk: alice.pk, own.pk: alice.pk, his.pk: bob.pk,
+    }  # fmt: skip
+    assert [due.pk for due in due_endpoints(now, limit=9, without=[alice.pk])] == [his.pk]
+    assert {due.pk for due in due_endpoints(now, limit=9, busy=[his.pk])} == {webhook.pk, own.pk}
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    assert {due.pk for due in due_endpoints(now, limit=9)} == {webhook.pk, own.pk}
+    webhook.organisation.sponsor = None
+    webhook.organisation.save()
+    assert {due.pk: due.payer for due in due_endpoints(now, limit=9)} == {
+        webhook.pk: -webhook.organisation.pk, own.pk: alice.pk,
+    }  # fmt: skip
 
 
 def test_whoever_gets_much_goes_behind_whoever_waits_longer_since_their_turn(told, node, listener):
@@ -291,11 +279,11 @@ def test_whoever_gets_much_goes_behind_whoever_waits_longer_since_their_turn(tol
     hers = make_run(carol)
     quiet = actions.add_webhook(hers.model.organisation, url=listener.url, events=["attempt.ended"], by=carol)
     end(add(hers, line()).results[0].attempt, node)
-    Webhook.objects.filter(pk=busy.pk).update(free_at=now - timedelta(seconds=1))
-    WebhookDelivery.objects.filter(webhook=busy).update(next_try_at=now - timedelta(hours=1))
-    WebhookDelivery.objects.filter(webhook=quiet).update(next_try_at=now - timedelta(seconds=30))
-    Webhook.objects.filter(pk=quiet.pk).update(free_at=now - timedelta(hours=2))
-    assert [turn.webhook_id for turn in due_turns(now, limit=2)] == [quiet.pk, busy.pk]
+    Endpoint.objects.filter(pk=busy.pk).update(free_at=now - timedelta(seconds=1))
+    Delivery.objects.filter(endpoint=busy).update(next_try_at=now - timedelta(hours=1))
+    Delivery.objects.filter(endpoint=quiet).update(next_try_at=now - timedelta(seconds=30))
+    Endpoint.objects.filter(pk=quiet.pk).update(free_at=now - timedelta(hours=2))
+    assert [turn.pk for turn in due_endpoints(now, limit=2)] == [quiet.pk, busy.pk]
 
 
 @pytest.fixture
@@ -306,7 +294,7 @@ def given_up(told, listener):
     for wait in (0, *BACK_OFF_S):
         now += timedelta(seconds=wait + 1)
         deliver_due(now)
-    delivery = WebhookDelivery.objects.get()
+    delivery = Delivery.objects.get()
     assert (delivery.state, len(listener.heard)) == ("given_up", len(BACK_OFF_S) + 1)
     listener.status = 204
     return delivery
@@ -320,7 +308,7 @@ def test_what_was_given_up_is_sent_again_at_once_with_a_name_and_a_signature_of_
     assert webhook.free_at > timezone.now()
     again = actions.send_again(given_up, by=alice)
     assert deliver_due(timezone.now()) == 1
-    (first, first_body), (headers, body) = listener.heard[0], listener.heard[-1]
+    (_, first, first_body), (_, headers, body) = listener.heard[0], listener.heard[-1]
     assert headers["X-Pkb-Delivery"] == str(again.pk) != first["X-Pkb-Delivery"]
     assert (headers["X-Pkb-Event"], body) == (first["X-Pkb-Event"], first_body)
     stamp, value = (part.partition("=")[2] for part in headers["X-Pkb-Signature"].split(","))
@@ -336,12 +324,12 @@ def test_what_was_given_up_is_sent_again_at_once_with_a_name_and_a_signature_of_
 
 def test_what_fails_again_is_tried_once_and_may_be_sent_once_more(told, given_up, alice, listener):
     listener.status = 500
-    failures = Webhook.objects.get().failures
+    failures = Endpoint.objects.get().failures
     again = actions.send_again(given_up, by=alice)
     assert deliver_due(timezone.now()) == 1
     again.refresh_from_db()
     assert (again.state, again.tries) == ("given_up", 1)
-    assert Webhook.objects.get().failures == failures
+    assert Endpoint.objects.get().failures == failures
     with pytest.raises(Refusal, match=f"sent again already, as {again.pk}") as refused:
         actions.send_again(given_up, by=alice)
     assert refused.value.status == 409
@@ -351,19 +339,19 @@ def test_what_fails_again_is_tried_once_and_may_be_sent_once_more(told, given_up
 
 def test_only_what_was_given_up_is_sent_again(told, alice, listener):
     webhook, _ = told
-    delivery = WebhookDelivery.objects.get()
+    delivery = Delivery.objects.get()
     with pytest.raises(Refusal, match="still being tried"):
         actions.send_again(delivery, by=alice)
     deliver_due(timezone.now())
     with pytest.raises(Refusal, match="was accepted already"):
         actions.send_again(delivery, by=alice)
     listener.status = 500
-    test = actions.try_webhook(webhook, by=alice)
+    test = actions.send_test(webhook, by=alice)
     deliver_due(timezone.now())
     with pytest.raises(Refusal, match="A test is not sent again") as refused:
         actions.send_again(test, by=alice)
     assert refused.value.status == 409
-    assert WebhookDelivery.objects.count() == 2
+    assert Delivery.objects.count() == 2
 
 
 def test_owners_and_operators_alone_have_it_sent_again(told, given_up, alice, bob, operator):
@@ -379,17 +367,17 @@ def test_tests_and_what_is_sent_again_count_together_and_a_removed_webhook_hears
     told, given_up, alice, monkeypatch
 ):
     webhook, _ = told
-    monkeypatch.setattr("portal.webhooks.actions.SENT_BY_HAND_PER_HOUR", 1)
-    test = actions.try_webhook(webhook, by=alice)
+    monkeypatch.setattr("portal.deliveries.actions.SENT_BY_HAND_PER_HOUR", 1)
+    test = actions.send_test(webhook, by=alice)
     with pytest.raises(Refusal) as refused:
         actions.send_again(given_up, by=alice)
     assert refused.value.status == 429
     test.delete()
     again = actions.send_again(given_up, by=alice)
     with pytest.raises(Refusal) as refused:
-        actions.try_webhook(webhook, by=alice)
+        actions.send_test(webhook, by=alice)
     assert refused.value.status == 429
-    actions.remove_webhook(webhook, by=alice)
+    actions.remove_endpoint(webhook, by=alice)
     again.refresh_from_db()
     assert again.state == "given_up"
     with pytest.raises(Refusal, match="was removed"):
@@ -414,16 +402,16 @@ def test_the_api_sends_again_beside_the_log(told, given_up, alices, bobs, listen
 
 def test_an_organisation_has_only_so_many_tests_sent(told, alice, monkeypatch):
     webhook, _ = told
-    monkeypatch.setattr("portal.webhooks.actions.SENT_BY_HAND_PER_HOUR", 1)
-    actions.try_webhook(webhook, by=alice)
+    monkeypatch.setattr("portal.deliveries.actions.SENT_BY_HAND_PER_HOUR", 1)
+    actions.send_test(webhook, by=alice)
     other = actions.add_webhook(webhook.organisation, url=webhook.url, events=["run.completed"], by=alice)
     with pytest.raises(Refusal) as refused:
-        actions.try_webhook(other, by=alice)
+        actions.send_test(other, by=alice)
     assert refused.value.status == 429
 
 
 def test_a_removed_webhook_gets_nothing_more(told, alice, listener):
-    actions.remove_webhook(told[0], by=alice)
+    actions.remove_endpoint(told[0], by=alice)
     assert deliver_due(timezone.now()) == 0
     assert listener.heard == []
 

@@ -1,0 +1,215 @@
+"""Webhooks of an organisation and channels of a person: adding, testing and removing them, sending again what failed.
+
+`worker` sends.
+"""
+
+import secrets
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django.db import models, transaction
+from django.utils import timezone
+
+from portal.accounts.actions import lock_account
+from portal.accounts.models import Organisation, User
+from portal.accounts.organisations import require_owner
+from portal.deliveries import mailing
+from portal.deliveries.models import BY_HAND, Delivery, DeliveryState, Endpoint, Form, NoticeKind
+from portal.deliveries.outbound_http import address_of
+from portal.refusals import Refusal
+from portal.runs.models import EventKind
+
+MAX_WEBHOOKS = 10
+MAX_CHANNELS = 5
+SENT_BY_HAND_PER_HOUR = 60
+"""Tests and repetitions of one organisation: each is a request to an address that may belong to a third party."""
+TESTS_PER_HOUR = 10
+"""Tests of one person."""
+
+
+def add_webhook(organisation: Organisation, *, url: str, events: Iterable[str], by: User) -> Endpoint:
+    """Add an address that receives events; the caller shows its `secret` once.
+
+    Raises:
+        Refusal: `by` is no owner (403), the address or an event is none, or there are too many (409).
+    """
+    require_owner(by, organisation)
+    chosen = sorted(_known("events", events, EventKind, "event"))
+    if not chosen:
+        raise Refusal(field="events", value="", message="No event was chosen.", remedy="Choose at least one event.")
+    address_of(url)
+    with transaction.atomic():
+        Organisation.objects.select_for_update().get(pk=organisation.pk)
+        if organisation.webhooks.filter(removed_at=None).count() >= MAX_WEBHOOKS:
+            raise Refusal(
+                field="url",
+                value=url,
+                message=f"The organisation has {MAX_WEBHOOKS} webhooks, which is the limit.",
+                remedy="Remove a webhook first.",
+                status=409,
+            )
+        return organisation.webhooks.create(url=url, kinds=chosen, secret=_new_secret())
+
+
+def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> Endpoint:
+    """Add a channel; the `secret` that signs JSON is shown once by the caller.
+
+    Raises:
+        Refusal: form, address or a kind is none, mail cannot be sent to the account (409), or there are too many (409).
+    """
+    _known("form", [form], Form, "type of channel")
+    chosen = _known("kinds", kinds, NoticeKind, "kind of notice")
+    if form == Form.MAIL:
+        _require_mail(user)
+        url = ""
+    else:
+        address_of(url)
+    with transaction.atomic():
+        lock_account(user)  # two requests at once cannot both add the last channel
+        kept = user.channels.filter(removed_at=None)
+        if kept.filter(form=form, url=url).exists():
+            raise _conflict(
+                "channel", url or form, "You have this channel already.", "Choose the notices of that channel instead."
+            )
+        if kept.count() >= MAX_CHANNELS:
+            raise _conflict(
+                "channel", url, f"You have {MAX_CHANNELS} channels, which is the limit.", "Remove a channel first."
+            )
+        return user.channels.create(form=form, url=url, kinds=chosen, secret=_new_secret())
+
+
+def set_kinds(channel: Endpoint, *, kinds: Iterable[str]) -> None:
+    """Switch on exactly these kinds; pending notices of the others are not sent. Raises Refusal."""
+    chosen = _known("kinds", kinds, NoticeKind, "kind of notice")
+    with transaction.atomic():
+        Endpoint.objects.filter(pk=channel.pk, removed_at=None).update(kinds=chosen)
+        channel.notices.filter(delivery=None).exclude(kind__in=chosen).delete()
+
+
+def send_test(endpoint: Endpoint, *, by: User) -> Delivery:
+    """Queue a test: sent once and at once, however often the endpoint has failed.
+
+    Raises:
+        Refusal: `by` is no owner (403), the endpoint was removed or another test is on its way (409), or its owner has
+            had enough of them (429).
+    """
+    with transaction.atomic():
+        row = _locked(endpoint, by=by)
+        if row.deliveries.filter(is_test=True, state=DeliveryState.WAITING).exists():
+            raise _conflict(*_subject(row), "A test is being sent already.", "Its result will appear in the log.")
+        _check_sent_by_hand(row)
+        return row.deliveries.create(is_test=True)
+
+
+def send_again(delivery: Delivery, *, by: User) -> Delivery:
+    """Queue once more what was given up: a new line of the log, sent once and at once like a test.
+
+    Raises:
+        Refusal: `by` is no owner (403). The webhook was removed. The delivery is a test, was not given up, or was sent
+            again already (409). The organisation has had enough sent by hand (429).
+    """
+    with transaction.atomic():
+        row = _locked(delivery.endpoint, by=by)
+        current = row.deliveries.select_related("sent_again").get(pk=delivery.pk)
+        if not current.may_be_sent_again:
+            raise _not_again(current)
+        _check_sent_by_hand(row)
+        return row.deliveries.create(event_id=current.event_id, again_of=current)
+
+
+def remove_endpoint(endpoint: Endpoint, *, by: User) -> None:
+    """Stop sending to an endpoint; its log stays. Raises Refusal: a webhook is removed by owners (403)."""
+    if endpoint.organisation is not None:
+        require_owner(by, endpoint.organisation)
+    close(endpoint)
+
+
+def close(endpoint: Endpoint) -> None:
+    """Remove an endpoint, with what waits for it."""
+    with transaction.atomic():
+        Endpoint.objects.filter(pk=endpoint.pk, removed_at=None).update(removed_at=timezone.now())
+        endpoint.notices.filter(delivery=None).delete()
+        waiting = endpoint.deliveries.filter(state=DeliveryState.WAITING)
+        waiting.update(state=DeliveryState.GIVEN_UP, next_try_at=None, error=f"The {endpoint.noun} was removed.")
+
+
+def _locked(endpoint: Endpoint, *, by: User) -> Endpoint:
+    """The row of an endpoint that was not removed, locked behind its owner's, whose deliveries by hand are counted."""
+    if endpoint.organisation is not None:
+        require_owner(by, endpoint.organisation)
+        Organisation.objects.select_for_update().get(pk=endpoint.organisation.pk)
+    else:
+        lock_account(by)
+    row = Endpoint.objects.select_for_update().get(pk=endpoint.pk)
+    if row.removed_at is not None:
+        raise _conflict(*_subject(row), f"The {row.noun} was removed.", "Add it again.")
+    return row
+
+
+def _check_sent_by_hand(row: Endpoint) -> None:
+    lately = timezone.now() - timedelta(hours=1)
+    sent = Delivery.objects.filter(
+        BY_HAND,
+        endpoint__organisation=row.organisation_id,
+        endpoint__account=row.account_id,
+        created_at__gt=lately,
+    ).count()
+    if sent < (SENT_BY_HAND_PER_HOUR if row.is_webhook else TESTS_PER_HOUR):
+        return
+    if row.is_webhook:
+        message = (
+            f"The organisation has had {SENT_BY_HAND_PER_HOUR} deliveries sent by hand within an hour, tests "
+            "among them, which is the limit."
+        )
+    else:
+        message = f"You have sent {TESTS_PER_HOUR} tests within an hour, which is the limit."
+    remedy = f"Wait a while. {'Events' if row.is_webhook else 'Notices'} are sent all the same."
+    field, value = _subject(row)
+    raise Refusal(field=field, value=value, message=message, remedy=remedy, status=429, retry_after_s=600)
+
+
+def _not_again(delivery: Delivery) -> Refusal:
+    if delivery.is_test:
+        message, remedy = "A test is not sent again.", "Send another test."
+    elif delivery.state == DeliveryState.WAITING:
+        message, remedy = "The delivery is still being tried.", "Wait for the next try. The log shows its time."
+    elif delivery.state == DeliveryState.DELIVERED:
+        message, remedy = "The delivery was accepted already.", "Look at the log of the receiver."
+    else:
+        message = f"The delivery was sent again already, as {delivery.sent_again.pk}."
+        remedy = "Look at its result. If it failed too, send that one again."
+    return _conflict("delivery", str(delivery.pk), message, remedy)
+
+
+def _conflict(field: str, value: str, message: str, remedy: str) -> Refusal:
+    return Refusal(field=field, value=value, message=message, remedy=remedy, status=409)
+
+
+def _subject(row: Endpoint) -> tuple[str, str]:
+    """The field and the value of a refusal about an endpoint. A channel's address is as good as a password."""
+    return row.noun, row.url if row.is_webhook else str(row.pk)
+
+
+def _known(field: str, values: Iterable[str], choices: type[models.TextChoices], noun: str) -> list[str]:
+    """The chosen ones of `choices`, in their order; raises Refusal for any other value."""
+    chosen = set(values)
+    for value in sorted(chosen - set(choices.values)):
+        remedy = f"Choose one of {', '.join(choices.values)}."
+        raise Refusal(field=field, value=value, message=f"There is no such {noun}.", remedy=remedy)
+    return [value for value in choices.values if value in chosen]
+
+
+def _require_mail(user: User) -> None:
+    if not mailing.is_set_up():
+        raise _conflict("channel", "mail", "This site sends no mail.", "Choose another type of channel.")
+    if mailing.address_of(user) is None:
+        raise _conflict(
+            "channel",
+            "mail",
+            "Your account has no confirmed mail address.",
+            "Add one on the account page and confirm it.",
+        )
+
+
+def _new_secret() -> str:
+    return f"whsec_{secrets.token_urlsafe(32)}"

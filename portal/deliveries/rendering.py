@@ -1,0 +1,118 @@
+"""A delivery in the format of its endpoint. Names that people chose mention nobody and format nothing."""
+
+import html
+import json
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from portal.deliveries.models import Delivery, Form
+
+LINES = 20
+"""A message lists at most this many notices; of the others it gives the number."""
+_DISCORD_CHARACTERS = 1900
+NAME = "ParallelKernelBench"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """What a message says: a heading, and lines that each have an address."""
+
+    heading: str
+    lines: tuple[tuple[str, str], ...]
+    others: int
+
+    @property
+    def rest(self) -> str:
+        """The line about notices that are left out; empty if there are none."""
+        return f"and {self.others:,} more" if self.others else ""
+
+
+def message_of(delivery: Delivery) -> Message:
+    """What `delivery` says to a person."""
+    if delivery.is_test:
+        line = ("This is a test of the channel.", f"{settings.SITE_URL}/accounts/notices/")
+        return Message(heading=f"{NAME}: test", lines=(line,), others=0)
+    notices = delivery.notices.order_by("pk")
+    lines = tuple((notice.text, f"{settings.SITE_URL}{notice.path}") for notice in notices[:LINES])
+    count = notices.count()
+    what = "1 notice" if count == 1 else f"{count:,} notices"
+    return Message(heading=f"{NAME}: {what}", lines=lines, others=max(0, count - LINES))
+
+
+def body_of(delivery: Delivery) -> bytes:
+    """The body of the request that carries `delivery`."""
+    if delivery.endpoint.is_webhook:
+        return _event(delivery)
+    if delivery.endpoint.form == Form.SIGNED:
+        return _for_programs(delivery)
+    message = message_of(delivery)
+    return for_slack(message) if delivery.endpoint.form == Form.SLACK else for_discord(message)
+
+
+def _event(delivery: Delivery) -> bytes:
+    """The event as the feed has it, its run and its organisation. A test has no event."""
+    event = delivery.event
+    attempt = event.attempt if event is not None else None
+    content = {
+        "id": event.pk if event else None,
+        "kind": delivery.kind,
+        "at": (event.at if event else delivery.created_at).isoformat(),
+        "run": str(event.run_id) if event else None,
+        "url": f"{settings.SITE_URL}/runs/{event.run_id}/" if event else None,
+        "attempt_id": attempt.pk if attempt else None,
+        "key": attempt.key if attempt else None,
+        "problem": attempt.problem if attempt else None,
+        "sample": attempt.sample if attempt else None,
+        "step": attempt.step if attempt else None,
+        "verdict": (event.verdict if event else "") or None,
+        "message": event.message if event else "This is a test of the webhook.",
+        "score": event.score if event else None,
+    }
+    return json.dumps(content).encode()
+
+
+def _for_programs(delivery: Delivery) -> bytes:
+    """JSON with every notice, for receivers that check the signature."""
+    listed = [
+        {"kind": one.kind, "text": one.text, "url": f"{settings.SITE_URL}{one.path}", "at": one.at.isoformat()}
+        for one in delivery.notices.order_by("pk")
+    ]
+    kind = "test" if delivery.is_test else "notices"
+    return json.dumps({"id": str(delivery.pk), "kind": kind, "notices": listed}).encode()
+
+
+def for_slack(message: Message) -> bytes:
+    """Slack's incoming webhooks: links as `<address|text>`; only &, < and > mean anything, and are escaped."""
+    lines = [f"• <{address}|{_slack_text(text)}>" for text, address in message.lines]
+    return json.dumps({"text": "\n".join([f"*{message.heading}*", *lines, message.rest]).strip()}).encode()
+
+
+def _slack_text(text: str) -> str:
+    # A bar would end the address of a link.
+    return html.escape(text, quote=False).replace("|", "/")
+
+
+def for_discord(message: Message) -> bytes:
+    """Discord's webhooks: at most 2,000 characters, nobody is mentioned, and no link is unfolded into a picture."""
+    lines = [f"- {_discord_text(text)} <{address}>" for text, address in message.lines]
+    content = f"**{message.heading}**"
+    shown = 0
+    for line in lines:
+        if len(content) + len(line) > _DISCORD_CHARACTERS:
+            break
+        content, shown = f"{content}\n{line}", shown + 1
+    left_out = message.others + len(lines) - shown
+    rest = f"\nand {left_out:,} more" if left_out else ""
+    return json.dumps({"content": f"{content}{rest}", "allowed_mentions": {"parse": []}}).encode()
+
+
+def _discord_text(text: str) -> str:
+    return "".join(f"\\{character}" if character in "\\*_~`|>[]()#" else character for character in text)
+
+
+def for_mail(message: Message) -> str:
+    """The body of a mail: plain text."""
+    lines = [f"{text}\n{address}\n" for text, address in message.lines]
+    foot = f"Change your notices: {settings.SITE_URL}/accounts/notices/"
+    return "\n".join([*lines, message.rest, "--", foot]).strip() + "\n"

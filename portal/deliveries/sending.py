@@ -1,0 +1,190 @@
+"""Sending to endpoints until they accept a delivery or its time is over.
+
+Pending deliveries and notices are rows in the database. One process at a time serves an endpoint: a webhook gets its
+deliveries in order, one after another; a channel gets all its pending notices as one, the first at once, the next after
+`COOLDOWN`. An endpoint that fails is tried again after longer and longer pauses, and delays no other. The claim of a
+process that died expires.
+"""
+
+import hashlib
+import hmac
+import time
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Case, Exists, F, OuterRef, Q, Subquery, When
+from django.db.models.functions import Coalesce, Greatest
+from django.utils import timezone
+
+from portal.deliveries import mailing, outbound_http, rendering
+from portal.deliveries.models import BY_HAND, Delivery, DeliveryState, Endpoint, Form, Notice, NoticeKind
+from portal.deliveries.outbound_http import HttpResult
+from portal.deliveries.receivers import is_still_done
+
+BACK_OFF_S = (10, 60, 300, 1_800, 7_200, 21_600)
+"""Seconds to wait after each failure, of a delivery and of an endpoint; after the last a delivery is given up."""
+DELIVERY_TTL = timedelta(days=1)
+"""After this a delivery is given up, however often it was tried."""
+BATCH_WINDOW = timedelta(seconds=3)
+"""How long the first of several notices waits for the others."""
+COOLDOWN = timedelta(minutes=5)
+"""How long a channel is left alone after a delivery of notices."""
+_CLAIM = timedelta(seconds=60)
+_SLICE_S = 30.0
+"""The longest service of an endpoint, apart from its last try: shorter than a claim is valid."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DueEndpoint:
+    """An endpoint that is due. `payer` is on whose behalf; `only_by_hand` while nothing else may be sent."""
+
+    pk: int
+    payer: int
+    free_at: datetime
+    only_by_hand: bool
+
+
+def due_endpoints(
+    now: datetime, *, limit: int, without: Collection[int] = (), busy: Collection[int] = ()
+) -> list[DueEndpoint]:
+    """The endpoints that have something due, the longest waiting first.
+
+    An endpoint that was just served goes to the end: one with few deliveries does not wait for one with many.
+
+    Args:
+        now: the moment.
+        limit: how many at most.
+        without: payers for whom enough endpoints are being served.
+        busy: endpoints that are being served.
+    """
+    waiting = Delivery.objects.filter(state=DeliveryState.WAITING, next_try_at__lte=now).order_by("next_try_at")
+    untold = Notice.objects.filter(delivery=None, at__lte=now - BATCH_WINDOW).order_by("at")
+    # Few of many endpoints have something due, and both indexes hold nothing else.
+    with_something = waiting.order_by().values("endpoint").union(untold.order_by().values("endpoint"))
+    waiting, untold = waiting.filter(endpoint=OuterRef("pk")), untold.filter(endpoint=OuterRef("pk"))
+    since = Coalesce(Subquery(waiting.values("next_try_at")[:1]), Subquery(untold.values("at")[:1]))
+    is_free = Q(free_at__lte=now)
+    rows = (
+        Endpoint.objects.filter(Q(account=None) | Q(account__is_active=True), pk__in=with_something, removed_at=None)
+        .filter(is_free | Exists(waiting.filter(BY_HAND)))
+        # An operator's organisation without a sponsor stands for itself; the sign keeps it apart from accounts.
+        .annotate(payer=Coalesce("account", "organisation__sponsor", -F("organisation")))
+        .exclude(payer__in=without)
+        .exclude(pk__in=busy)
+        .order_by(Case(When(is_free, then=Greatest(since, "free_at")), default=since))
+        .values_list("pk", "payer", "free_at")
+    )
+    return [
+        DueEndpoint(pk=pk, payer=payer, free_at=free_at, only_by_hand=free_at > now)
+        for pk, payer, free_at in rows[:limit]
+    ]
+
+
+def deliver_batch(endpoint: DueEndpoint, now: datetime) -> int:
+    """Send an endpoint what is due at `now`, up to the first failure; returns the number of tries."""
+    row = Endpoint.objects.filter(pk=endpoint.pk, free_at=endpoint.free_at, removed_at=None)
+    # Two processes may have read the same row: only one finds it as it was.
+    if not row.update(free_at=now + _CLAIM):
+        return 0
+    waiting = Delivery.objects.filter(endpoint=endpoint.pk, state=DeliveryState.WAITING)
+    too_late = waiting.filter(created_at__lt=now - DELIVERY_TTL)
+    too_late.update(state=DeliveryState.GIVEN_UP, next_try_at=None, error="It was not delivered within a day.")
+    due = waiting.filter(next_try_at__lte=now).order_by("next_try_at", "created_at")
+    if endpoint.only_by_hand:
+        due = due.filter(BY_HAND)
+    elif not due.exclude(BY_HAND).exists():
+        _fold_notices(endpoint.pk, now)
+    tries, until = 0, time.monotonic() + _SLICE_S
+    for pk in list(due.values_list("pk", flat=True)[:200]):
+        result = deliver(pk)
+        tries += result is not None
+        if time.monotonic() > until or (result is not None and not result.is_good):
+            break
+    # Unless a try has set when it is free again, it is so now.
+    Endpoint.objects.filter(pk=endpoint.pk, free_at=now + _CLAIM).update(
+        free_at=endpoint.free_at if endpoint.only_by_hand else timezone.now()
+    )
+    return tries
+
+
+def _fold_notices(channel_id: int, now: datetime) -> None:
+    """Make one delivery of all pending notices, if any."""
+    with transaction.atomic():
+        untold = list(Notice.objects.select_for_update().filter(endpoint=channel_id, delivery=None))
+        kept = _without_stale(untold)
+        Notice.objects.filter(pk__in=[one.pk for one in untold if one not in kept]).delete()
+        if kept:
+            delivery = Delivery.objects.create(endpoint_id=channel_id, next_try_at=now)
+            Notice.objects.filter(pk__in=[one.pk for one in kept]).update(delivery=delivery)
+
+
+def _without_stale(notices: list[Notice]) -> list[Notice]:
+    """Only the last notice of every run, and none of a run that has pending attempts again."""
+    last = {one.about: one.pk for one in notices if one.kind == NoticeKind.RUN_DONE}
+    done = {about for about in last if is_still_done(about)}
+    return [
+        one for one in notices if one.kind != NoticeKind.RUN_DONE or (one.about in done and last[one.about] == one.pk)
+    ]
+
+
+def deliver(delivery_id: uuid.UUID | str) -> HttpResult | None:
+    """Send one delivery and note the result; None where it waits for nothing any more."""
+    delivery = (
+        Delivery.objects.select_related("endpoint__account", "event__attempt", "event__run")
+        .filter(pk=delivery_id, state=DeliveryState.WAITING)
+        .first()
+    )
+    if delivery is None:
+        return None
+    result = _send(delivery)
+    _note(delivery, result, timezone.now())
+    return result
+
+
+def _send(delivery: Delivery) -> HttpResult:
+    endpoint = delivery.endpoint
+    if endpoint.account is not None and endpoint.form == Form.MAIL:
+        message = rendering.message_of(delivery)
+        return mailing.send(endpoint.account, subject=message.heading, body=rendering.for_mail(message))
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": f"ParallelKernelBench-{'webhook' if endpoint.is_webhook else 'notices'}/1",
+    }
+    body = rendering.body_of(delivery)
+    if endpoint.is_webhook:
+        headers["X-PKB-Event"] = delivery.kind
+    if endpoint.form == Form.SIGNED:
+        headers["X-PKB-Delivery"] = str(delivery.pk)
+        stamp = int(timezone.now().timestamp())
+        headers["X-PKB-Signature"] = signature(endpoint.secret, body, timestamp=stamp)
+    return outbound_http.post(endpoint.url, body, headers)
+
+
+def signature(secret: str, body: bytes, *, timestamp: int) -> str:
+    """The value of X-PKB-Signature: HMAC-SHA256 over `timestamp.body`."""
+    signed = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256)
+    return f"t={timestamp},v1={signed.hexdigest()}"
+
+
+def _note(delivery: Delivery, result: HttpResult, now: datetime) -> None:
+    # A second process may have sent the same delivery after a claim ran out: only the first response to a try counts.
+    row = Delivery.objects.filter(pk=delivery.pk, tries=delivery.tries, state=DeliveryState.WAITING)
+    known = {"tries": F("tries") + 1, "answer_status": result.status, "error": result.error[:300]}
+    endpoint = Endpoint.objects.filter(pk=delivery.endpoint_id)
+    if result.is_good:
+        row.update(state=DeliveryState.DELIVERED, next_try_at=None, delivered_at=now, **known)
+        if not delivery.endpoint.is_webhook and not delivery.is_test:
+            endpoint.update(failures=0, free_at=now + COOLDOWN)
+        elif delivery.endpoint.failures:
+            endpoint.update(failures=0, free_at=now)
+        return
+    if delivery.is_by_hand or delivery.tries >= len(BACK_OFF_S):
+        row.update(state=DeliveryState.GIVEN_UP, next_try_at=None, **known)
+    else:
+        row.update(next_try_at=now + timedelta(seconds=BACK_OFF_S[delivery.tries]), **known)
+    if not delivery.is_by_hand:
+        wait_s = BACK_OFF_S[min(delivery.endpoint.failures, len(BACK_OFF_S) - 1)]
+        endpoint.update(failures=F("failures") + 1, free_at=now + timedelta(seconds=wait_s))

@@ -1,1 +1,0 @@
-"""Notices to people: their channels (Slack, Discord, a signed webhook, mail) and the messages sent there."""

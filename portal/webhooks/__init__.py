@@ -1,1 +1,0 @@
-"""Webhooks of organisations: keeping them, and delivering the events of runs to them."""
