@@ -24,10 +24,10 @@ from evaluator.host.build_ahead import BuildAhead, BuildCancelled
 from evaluator.host.building.builder import Builder
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
-from evaluator.node.app import make_app
 from evaluator.node.builders import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import Misconfigured, NodeSettings
+from evaluator.node.site import Site
 from evaluator.node.worker import Node
 from problems import registry
 from tests.evaluator.test_builder import HEADER, tiny_module
@@ -139,7 +139,7 @@ def node(ahead, tmp_path):
     builders.prepare()
     return Node(
         settings,
-        Outbox(make_app(settings), settings.spool_dir, key=settings.key),
+        Outbox(Site("http://127.0.0.1:1", name="alpha", key="pkn_k"), settings.spool_dir),
         make_judge=no_judge,
         builders=builders,
     )
