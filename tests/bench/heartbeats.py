@@ -13,6 +13,8 @@ import tempfile
 import threading
 import time
 import urllib.request
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -50,7 +52,7 @@ from portal.dispatcher.dispatching import request_of
 from tests.portal.factories import bundle
 user = accounts.sign_up(username="author", password="a long pass phrase")
 now = timezone.now()
-for node in Node.objects.order_by("name"):
+for node in Node.objects.order_by("pk"):
     made = actions.create_submission(user, problem="allreduce", backend="pytorch", profile="h200x8", mode="ranked",
                                      files=bundle(), visibility="public")
     waiting = Evaluation.objects.filter(submission=made.submission)
@@ -118,20 +120,20 @@ def spent(site: ChaosSite) -> dict[str, float]:
     }
 
 
-def open_page(site: ChaosSite, path: str) -> tuple[float, str]:
+def open_page(url: str, path: str) -> tuple[float, str]:
     """How long a page took, and its text."""
-    request = urllib.request.Request(f"{site.stack.url}{path}", headers={"X-Forwarded-Proto": "https"})
+    request = urllib.request.Request(f"{url}{path}", headers={"X-Forwarded-Proto": "https"})
     began = time.monotonic()
     with urllib.request.urlopen(request, timeout=60) as response:
         text = response.read().decode()
     return time.monotonic() - began, text
 
 
-def visit(site: ChaosSite, *, until: float) -> list[float]:
-    """Open pages, one every 50 ms at most, until then; how long each took."""
-    taken, number = [], 0
+def visit(url: str, seconds: float) -> list[float]:
+    """Open pages, one every 50 ms at most, for so long; how long each took. In a process apart from those that send."""
+    taken, number, until = [], 0, time.monotonic() + seconds
     while time.monotonic() < until:
-        taken.append(open_page(site, PAGES[number % len(PAGES)])[0])
+        taken.append(open_page(url, PAGES[number % len(PAGES)])[0])
         number += 1
         time.sleep(0.05)
     return taken
@@ -145,14 +147,14 @@ def line(name: str, seconds: list[float]) -> str:
 
 def measure(site: ChaosSite, nodes: Nodes, *, seconds: float, a_second: float) -> None:
     """Pages alone and beside heartbeats; prints times and costs."""
-    visit(site, until=time.monotonic() + 5)
-    print(line("pages alone", visit(site, until=time.monotonic() + seconds)), flush=True)
-    nodes.seconds.clear()
-    until = time.monotonic() + seconds
-    beating = threading.Thread(target=nodes.beat, kwargs={"until": until, "a_second": a_second})
-    beating.start()
-    print(line(f"pages beside {a_second:g} heartbeats a second", visit(site, until=until)), flush=True)
-    beating.join()
+    url = site.stack.url
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as visitor:
+        visitor.submit(visit, url, 5).result()
+        print(line("pages alone", visitor.submit(visit, url, seconds).result()), flush=True)
+        nodes.seconds.clear()
+        visiting = visitor.submit(visit, url, seconds)
+        nodes.beat(until=time.monotonic() + seconds, a_second=a_second)
+        print(line(f"pages beside {a_second:g} heartbeats a second", visiting.result()), flush=True)
     print(line("heartbeats beside pages", nodes.seconds), flush=True)
     before, counted, began = spent(site), len(nodes.seconds), time.monotonic()
     nodes.beat(until=began + seconds / 2, a_second=a_second)
@@ -176,7 +178,9 @@ def report(site: ChaosSite, nodes: Nodes, held: list[tuple[str, str, EvaluationR
         receipts.append(time.monotonic() - began)
         path = f"/submissions/{submission}/"
         wait_until(
-            lambda path=path: "Wrong result" in open_page(site, path)[1], what=f"a verdict at {path}", seconds=30
+            lambda path=path: "Wrong result" in open_page(site.stack.url, path)[1],
+            what=f"a verdict at {path}",
+            seconds=30,
         )
         pages.append(time.monotonic() - began)
     beating.join()
