@@ -160,7 +160,7 @@ def _broker_url(values: Mapping[str, str]) -> str:
         scheme = text.partition(":")[0][:20]
         raise Misconfigured(
             f"PKB_BROKER_URL begins with {scheme}:, and the broker is Redis; write it as "
-            "rediss://node.NAME:PASSWORD@HOST:6380/0, as deploy/broker_credentials.py prints it"
+            "rediss://node.NAME:<its password>@HOST:6380/0, as deploy/broker_credentials.py prints it"
         )
     return text
 
