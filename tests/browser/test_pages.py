@@ -54,9 +54,9 @@ class Story:
 ANONYMOUS_PAGES = {"sign-in": "/accounts/sign-in/", "sign-up": "/accounts/sign-up/", "not-found": "/problems/no_such/"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def story(chromium: Browser, site_url: str) -> Iterator[Story]:
-    """One for the whole session: judging takes a while."""
+    """One for the whole file: judging takes a while."""
     context = chromium.new_context(base_url=site_url)
     page = context.new_page()
     name = sign_up(page, "dora")
