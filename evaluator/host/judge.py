@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Self
 
-from evaluator.contract import EvaluationReport, EvaluationRequest, SandboxLevel, Stage
+from evaluator.contract import EvaluationReport, EvaluationRequest, SandboxLevel
 from evaluator.errors import EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
@@ -16,6 +16,7 @@ from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.evaluation.report import Circumstances
 from evaluator.host.hangs.incidents import EvaluationCancelled
+from evaluator.host.job import Job, ReportProgress, no_progress
 from evaluator.host.machine import nvml
 from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
@@ -42,12 +43,6 @@ logger = logging.getLogger(__name__)
 _ROOM_BYTES = 4 * 1024**3
 """Free memory of every GPU with which the next ranks start while others end. Contexts and communicators of two groups
 take up to 2 GB."""
-
-ReportProgress = Callable[[Stage, str, float | None], None]
-
-
-def no_progress(_stage: Stage, _detail: str, _fraction: float | None) -> None:
-    """Report progress to nobody."""
 
 
 def never() -> bool:
@@ -172,16 +167,13 @@ class Judge:
     ) -> EvaluationReport:
         """Judge on the ranks of this slot's profile."""
         with self._health.watching(), self._limited(deadlines):
+            job = Job(request=request, plan=self._plan, deadlines=deadlines, cancelled=cancelled, progress=progress)
             evaluation = Evaluation(
-                request,
-                plan=self._plan,
+                job,
                 builder=self._builder,
                 helper=self._helper,
                 references=self._references,
                 work_dir=self._work_dir,
-                deadlines=deadlines,
-                progress=progress,
-                cancelled=cancelled,
             )
             started_at = _now()
             self._trusted.forget_canaries()

@@ -7,9 +7,10 @@ from typing import Protocol
 
 import msgspec
 
-from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, Stage, Verdict
+from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, Verdict
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
+from evaluator.host.job import ReportProgress
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import world_sizes
@@ -31,7 +32,7 @@ class OtherJudge(Protocol):
         self,
         request: EvaluationRequest,
         *,
-        progress: Callable[[Stage, str, float | None], None],
+        progress: ReportProgress,
         cancelled: Callable[[], bool],
         deadlines: Deadlines,
     ) -> EvaluationReport:
@@ -72,7 +73,7 @@ class OtherWorldSize:
         request: EvaluationRequest,
         report: EvaluationReport,
         *,
-        progress: Callable[[Stage, str, float | None], None],
+        progress: ReportProgress,
         cancelled: Callable[[], bool],
         deadlines: Deadlines,
     ) -> EvaluationReport:

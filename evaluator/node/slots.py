@@ -26,7 +26,7 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import Judge
 from evaluator.host.hangs.incidents import EvaluationCancelled
-from evaluator.host.judge import ReportProgress
+from evaluator.host.job import ReportProgress
 from evaluator.host.process.deadlines import MOST_OVERRUN_S
 from problems import registry
 

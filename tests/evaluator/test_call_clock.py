@@ -13,7 +13,8 @@ from evaluator.host import Judge
 from evaluator.host.clock.call_clock import CallTime, GateClock
 from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.evaluation.report import Circumstances
-from evaluator.host.judge import never, no_progress
+from evaluator.host.job import Job
+from evaluator.host.judge import never
 from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.slot_plan import SlotPlan
@@ -102,14 +103,13 @@ def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
         age_s=60.0,
     )
     private = {name: getattr(judge, f"_{name}") for name in ("builder", "helper", "references", "work_dir")}
-    evaluation = Evaluation(
-        request_for("correct", mode=mode),
+    job = Job(
+        request=request_for("correct", mode=mode),
         plan=plan,
         deadlines=Deadlines(time.monotonic() + judge.settings.evaluation_s),
-        progress=no_progress,
         cancelled=never,
-        **private,
     )
+    evaluation = Evaluation(job, **private)
     try:
         evaluation.run(
             take_trusted=judge._trusted.take,  # noqa: SLF001

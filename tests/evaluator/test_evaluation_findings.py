@@ -4,8 +4,7 @@ import pytest
 
 from evaluator.contract import ErrorMap, ErrorPattern, Finding, SizeMemory, Verdict
 from evaluator.errors import EvaluatorError, SubmissionFault
-from evaluator.host.evaluation.conclusion import disagreement
-from evaluator.host.evaluation.findings import Findings
+from evaluator.host.evaluation.findings import Findings, disagreement
 from evaluator.host.evaluation.trouble import JudgeOutOfMemory, without_the_submission
 from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.measure.evidence import Ended

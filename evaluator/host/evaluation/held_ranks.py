@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from typing import TypeVar
 
 from evaluator.errors import EvaluatorError
-from evaluator.host.evaluation.job import Job
 from evaluator.host.hangs.incidents import EvaluationCancelled, RanksLost
+from evaluator.host.job import Job
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup

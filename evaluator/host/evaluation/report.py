@@ -9,13 +9,12 @@ from evaluator.contract import (
     EvaluationReport,
     MachineCode,
     Record,
-    StageTime,
     Verdict,
     request_fields,
 )
 from evaluator.host.evaluation.findings import Findings
-from evaluator.host.evaluation.job import Job
 from evaluator.host.evaluation.outcomes import Outcomes
+from evaluator.host.job import Job
 from evaluator.host.machine import facts
 from evaluator.judging import kernel_code, reference_drift, throttling
 
@@ -42,7 +41,6 @@ def written(
     findings: Findings,
     circumstances: Circumstances,
     *,
-    stages: tuple[StageTime, ...],
     commitment: str,
 ) -> EvaluationReport:
     """The report. A pass needs its finding; without any finding the verdict is JUDGE_ERROR."""
@@ -53,7 +51,7 @@ def written(
         verdict=decided.verdict,
         message=decided.message,
         findings=findings.all,
-        stages=stages,
+        stages=job.stages,
         sizes=outcomes.results,
         timing=outcomes.timing if decided.verdict is Verdict.PASSED else None,
         record=Record(rules=profile.timing_rules(), sizes=records) if records else None,
