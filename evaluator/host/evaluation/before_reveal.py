@@ -134,7 +134,7 @@ def _bare_calls(job: Job, group: WorkerGroup, trusted: TrustedRanks) -> BareCall
     trusted.oracle.warm_up()
     pairs = [
         (
-            group.commands.bare(
+            group.bare(
                 _BARE_NUMBERS + number,
                 opening=new_opening(head, ranks=world_size),
                 seconds=job.plan.settings.call_limit_s,

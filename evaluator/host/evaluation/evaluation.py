@@ -229,7 +229,7 @@ class Evaluation:
                 self._outcomes.revealing = before_reveal.refuse_slow_gpus(job, self._watch, alone=tuple(alone))
             group.reveal(job.request.source, built=self._outcomes.built)
             seconds = job.within(job.plan.settings.import_s)
-            group.commands.import_submission(seconds=seconds, cancelled=job.cancelled)
+            group.import_submission(seconds=seconds, cancelled=job.cancelled)
         return bare
 
     def _run_second_group(self) -> None:

@@ -53,7 +53,7 @@ class Caller:
         reference_s: float,
     ) -> None:
         self._run, self._job = run, run.job
-        self._oracle, self._ranks = run.trusted.oracle, run.group.commands
+        self._oracle, self._ranks = run.trusted.oracle, run.group
         self._opened = opened
         self._at_size = at_size
         self._head_start = head_start
