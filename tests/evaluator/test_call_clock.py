@@ -1,5 +1,6 @@
 """The time of a call is the host's: how long ranks may queue, when an answer counts, and what a forged one comes to."""
 
+import copy
 import dataclasses
 import os
 import time
@@ -12,7 +13,6 @@ from evaluator.errors import EvaluatorError
 from evaluator.host import Judge
 from evaluator.host.clock.call_clock import CallTime, GateClock
 from evaluator.host.evaluation.evaluation import Evaluation
-from evaluator.host.evaluation.report import Circumstances
 from evaluator.host.job import Job
 from evaluator.host.judge import never
 from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart
@@ -90,33 +90,23 @@ def test_a_call_of_cpu_ranks_lasts_to_the_last_answer(judge: Judge) -> None:
 @pytest.fixture
 def gated(judge: Judge) -> Iterator[SlotPlan]:
     """The judge's CPU ranks under the clock of GPUs: they answer to the host, and no device tells an end."""
-    plan = judge._plan  # noqa: SLF001 - the same sandbox, under another clock
-    with GateClock(spawner=judge._spawner, cores=sorted(os.sched_getaffinity(0))) as clock:  # noqa: SLF001
-        yield dataclasses.replace(plan, clock=clock)
+    slot = judge._slot  # noqa: SLF001 - the same sandbox, under another clock
+    with GateClock(spawner=slot.spawner, cores=sorted(os.sched_getaffinity(0))) as clock:
+        yield dataclasses.replace(slot.plan, clock=clock)
 
 
 def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
     """A correct program, judged by `plan` with the judge's oracle ranks."""
-    waiting = WaitingGroups(
-        lambda: WorkerGroup(plan, spawner=judge._spawner, work_dir=judge._work_dir),  # noqa: SLF001
-        wanted=0,
-        age_s=60.0,
+    slot = copy.copy(judge._slot)  # noqa: SLF001
+    slot.waiting = WaitingGroups(
+        lambda: WorkerGroup(plan, spawner=slot.spawner, work_dir=slot.work_dir), wanted=0, age_s=60.0
     )
-    private = {name: getattr(judge, f"_{name}") for name in ("builder", "helper", "references", "work_dir")}
-    job = Job(
-        request=request_for("correct", mode=mode),
-        plan=plan,
-        deadlines=Deadlines(time.monotonic() + judge.settings.evaluation_s),
-        cancelled=never,
-    )
-    evaluation = Evaluation(job, **private)
+    deadlines = Deadlines(time.monotonic() + judge.settings.evaluation_s)
+    job = Job(request=request_for("correct", mode=mode), plan=plan, deadlines=deadlines, cancelled=never)
+    evaluation = Evaluation(job, slot)
     try:
-        evaluation.run(
-            take_trusted=judge._trusted.take,  # noqa: SLF001
-            waiting=waiting,
-            prepare_next=waiting.prepare,
-        )
-        return evaluation.report(Circumstances(started_at="", finished_at="", canaries=(), driver_faults=None))
+        evaluation.run()
+        return evaluation.report(started_at="", finished_at="")
     finally:
         evaluation.close()
 

@@ -5,22 +5,18 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 
 from evaluator.contract import EvaluationReport, Mode, Stage, Verdict
 from evaluator.errors import EvaluatorError, NodeTrouble, SubmissionFault
-from evaluator.host.building.builder import Builder
 from evaluator.host.building.builder_process import BuildCancelled
 from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.evaluation import before_reveal, findings, report
 from evaluator.host.evaluation.findings import Findings
 from evaluator.host.evaluation.held_ranks import HeldRanks
 from evaluator.host.evaluation.outcomes import Outcomes
-from evaluator.host.evaluation.report import Circumstances
 from evaluator.host.evaluation.trouble import TroubleWatch, without_the_submission
 from evaluator.host.hangs.diagnosis import rank_states
 from evaluator.host.hangs.incidents import EvaluationCancelled, RanksLost
@@ -29,13 +25,12 @@ from evaluator.host.machine import backends
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.evidence import Ended
 from evaluator.host.measure.group_run import BareCallTimes, GroupRun
-from evaluator.host.measure.references import RecordedReferences
 from evaluator.host.measure.schedule import drawn_regimes
 from evaluator.host.measure.size_run import SizeRun
-from evaluator.host.process.helper_process import HelperCancelled, HelperLimitExceeded, HelperProcess
+from evaluator.host.process.helper_process import HelperCancelled, HelperLimitExceeded
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
-from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.slot import Slot
 from evaluator.judging import source_rules, timing
 from evaluator.judging.reading import READ_SOURCE, SourceReading
 
@@ -53,17 +48,12 @@ class Evaluation:
         has_stuck_ranks: whether trusted ranks did not finish the recorded call of the reference.
     """
 
-    def __init__(
-        self, job: Job, *, builder: Builder, helper: HelperProcess, references: RecordedReferences, work_dir: Path
-    ) -> None:
+    def __init__(self, job: Job, slot: Slot) -> None:
         self.job = job
-        self._builder = builder
-        self._helper = helper
-        self._references = references
-        self._work_dir = work_dir
+        self._slot = slot
         self.findings = Findings(job.request.problem)
         self._outcomes = Outcomes()
-        self._ranks = HeldRanks(job)
+        self._ranks = HeldRanks(job, slot)
         self._trouble = TroubleWatch(job.plan.confinement.level)
         self._watch = SlotWatch(job.plan.gpus)
         self._key = secrets.token_bytes(32)
@@ -74,16 +64,8 @@ class Evaluation:
 
     # ---- the stages, in their order ---------------------------------------------------------------------------
 
-    def run(
-        self,
-        *,
-        take_trusted: Callable[[], TrustedRanks],
-        waiting: WaitingGroups,
-        prepare_next: Callable[[], None],
-    ) -> None:
-        """Judge, stage by stage, with worker groups taken from `waiting`.
-
-        `prepare_next` is called once this evaluation has its groups.
+    def run(self) -> None:
+        """Judge, stage by stage.
 
         Raises:
             EvaluationCancelled: the job was cancelled.
@@ -94,10 +76,10 @@ class Evaluation:
             self.is_in_play = True
             self._read_source()
             self._compile()
-            self._take_ranks(take_trusted, waiting)
+            self._take_ranks()
             opened = before_reveal.first_calls(self.job, self._ranks.trusted)
-            self._wait_for_ranks(waiting)
-            prepare_next()
+            self._wait_for_ranks()
+            self._slot.prepare_next()
             self._outcomes.alone = before_reveal.times_alone(
                 self.job, self._ranks.trusted, watch=self._watch, opened=opened
             )
@@ -120,7 +102,7 @@ class Evaluation:
     def _reading(self) -> SourceReading:
         job, seconds = self.job, self.job.within(self.job.plan.settings.reading_s)
         try:
-            text = self._helper.call(READ_SOURCE, job.request.to_json(), seconds=seconds, cancelled=job.cancelled)
+            text = self._slot.helper.call(READ_SOURCE, job.request.to_json(), seconds=seconds, cancelled=job.cancelled)
         except HelperCancelled as cancelled:
             raise EvaluationCancelled(str(cancelled)) from cancelled
         except HelperLimitExceeded as exceeded:
@@ -138,9 +120,9 @@ class Evaluation:
             return
         with job.stage(Stage.BUILDING, "compiling"):
             try:
-                built = self._builder.build(
+                built = self._slot.builder.build(
                     job.request,
-                    workdir=self._work_dir,
+                    workdir=self._slot.work_dir,
                     sandbox=job.plan.confinement,
                     deadlines=job.deadlines,
                     cancelled=job.cancelled,
@@ -151,14 +133,14 @@ class Evaluation:
             self._outcomes.built = replace(built, findings=(*built.findings, *found))
         self.findings.add_before_ranks(self._outcomes.built.findings)
 
-    def _take_ranks(self, take_trusted: Callable[[], TrustedRanks], waiting: WaitingGroups) -> None:
+    def _take_ranks(self) -> None:
         with self.job.stage(Stage.STARTING, "taking the ranks"), without_the_submission():
-            self._ranks.take(take_trusted, waiting)
+            self._ranks.take()
 
-    def _wait_for_ranks(self, waiting: WaitingGroups) -> None:
+    def _wait_for_ranks(self) -> None:
         begun = time.monotonic()
         with self.job.stage(Stage.STARTING, "waiting for the ranks"), without_the_submission():
-            self._ranks.wait_until_ready(waiting)
+            self._ranks.wait_until_ready()
         self._outcomes.ranks_wait_s = time.monotonic() - begun
 
     def _run_group(self, number: int, *, key: bytes, share: float) -> None:
@@ -255,11 +237,11 @@ class Evaluation:
         size = outcomes.timeline.size
         with job.stage(Stage.COMPARING, f"{size}: recording the reference"):
             try:
-                outcomes.reference = self._references.take(
+                outcomes.reference = self._slot.references.take(
                     self._ranks.trusted, problem=job.request.problem, size=size, dtype=job.dtype
                 )
             except EvaluatorError as error:
-                logger.warning("evaluation %s: the reference was not recorded: %s", self.evaluation_id, error)
+                logger.warning("evaluation %s: the reference was not recorded: %s", job.request.evaluation_id, error)
                 self.has_stuck_ranks = True
 
     def _conclude(self) -> None:
@@ -287,11 +269,6 @@ class Evaluation:
     # ---- what the judge of the slot asks ----------------------------------------------------------------------
 
     @property
-    def evaluation_id(self) -> str:
-        """The identifier of this evaluation."""
-        return self.job.request.evaluation_id
-
-    @property
     def has_held_ranks(self) -> bool:
         """Whether a worker group was taken for this evaluation."""
         return self._ranks.are_taken
@@ -309,13 +286,16 @@ class Evaluation:
         self._watch.close()
         self._ranks.close()
 
-    def report(self, circumstances: Circumstances) -> EvaluationReport:
+    def report(self, *, started_at: str, finished_at: str) -> EvaluationReport:
         """The report of everything so far."""
         self.job.progress(Stage.REPORTING, "writing the report", None)
         return report.written(
             self.job,
             self._outcomes,
             self.findings,
-            circumstances,
             commitment=hashlib.sha256(self._key).hexdigest(),
+            canaries=tuple(self._slot.trusted.canaries),
+            driver_faults=self._slot.health.driver_faults,
+            started_at=started_at,
+            finished_at=finished_at,
         )
