@@ -12,10 +12,9 @@ from typing import Self
 import msgspec
 
 from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, SandboxLevel, Verdict
-from evaluator.errors import EvaluatorError, NodeTrouble
+from evaluator.errors import Cancelled, EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.evaluation.evaluation import Evaluation
-from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.job import Job, ReportProgress, no_progress
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.sandbox.bubblewrap import Probe
@@ -96,7 +95,7 @@ class Judge:
             UNSUPPORTED where the judge lacks memory only beside the submission. `error_log` then holds the error.
 
         Raises:
-            EvaluationCancelled: `cancelled()` became true.
+            Cancelled: `cancelled()` became true.
         """
         with self._turn:
             job = Job(
@@ -120,7 +119,7 @@ class Judge:
             try:
                 self._check_quarantine()
                 evaluation.run()
-            except EvaluationCancelled:
+            except Cancelled:
                 raise
             except NodeTrouble as error:
                 self._note(evaluation, error, is_nodes=True)
@@ -164,7 +163,7 @@ class Judge:
         return report.verdict is Verdict.PASSED and job.problem.refuses(other.world_size, sizes) is None
 
     def _on_the_other_number_of_ranks(self, job: Job, report: EvaluationReport) -> EvaluationReport:
-        """`report`, which passed, joined with the result there; raises EvaluationCancelled."""
+        """`report`, which passed, joined with the result there; raises Cancelled."""
         name = self.profile.other_world_size
         ranks = profiles.get(name).world_size
         if time.monotonic() >= job.deadlines.evaluation:

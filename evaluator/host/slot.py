@@ -13,7 +13,6 @@ from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.machine.health import Health
 from evaluator.host.measure.references import RecordedReferences
 from evaluator.host.process.deadlines import Deadlines
-from evaluator.host.process.helper_process import HelperProcess
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.kept_ranks import KeptRanks
 from evaluator.host.ranks.slot_plan import SlotPlan
@@ -41,7 +40,6 @@ class Slot:
         plan: how it runs submissions.
         work_dir: its private folder.
         spawner: starts its processes.
-        helper: reads strangers' bytes.
         builder: compiles submissions.
         references: those that were recorded.
         trusted: the trusted ranks.
@@ -62,8 +60,7 @@ class Slot:
         self.work_dir = self._work_directory.path
         self._user = SlotUser.take(settings.users)
         self.spawner = Spawner()
-        self.helper = HelperProcess(self.spawner)
-        self.builder = Builder(settings, helper=self.helper)
+        self.builder = Builder(settings)
         self.references = RecordedReferences()
         self._clock: GateClock | None = None
         self.trusted = KeptRanks(self._start_trusted)
@@ -101,7 +98,6 @@ class Slot:
         self.trusted.close()
         if self._clock is not None:
             self._clock.close()
-        self.helper.close()
         self.spawner.close()
         self._work_directory.close()
         if self._user is not None:

@@ -9,8 +9,9 @@ import pytest
 
 from evaluator.arena import protocol
 from evaluator.arena.protocol import Command, CommandKind, Failure, Report, ReportKind
+from evaluator.errors import Cancelled
 from evaluator.hardware import profiles
-from evaluator.host.hangs.incidents import EvaluationCancelled, GroupTrouble, IncidentKind
+from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.ranks.answers import Answers
 from evaluator.host.ranks.channel import Channel
 from evaluator.host.ranks.observer import Observer
@@ -233,5 +234,5 @@ def test_exits_of_another_form_or_of_no_rank_are_passed_over(ranks, answers, pac
 
 
 def test_who_cancels_is_heard(answers):
-    with pytest.raises(EvaluationCancelled):
+    with pytest.raises(Cancelled):
         collect(answers, cancelled=lambda: True)

@@ -10,8 +10,7 @@ from dataclasses import replace
 import msgspec
 
 from evaluator.contract import EvaluationReport, Mode, Stage, Verdict
-from evaluator.errors import EvaluatorError, NodeTrouble, SubmissionFault
-from evaluator.host.building.builder_process import BuildCancelled
+from evaluator.errors import EvaluatorError, LimitExceeded, NodeTrouble, SubmissionFault
 from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.evaluation import before_reveal, findings, report
 from evaluator.host.evaluation.findings import Findings
@@ -19,7 +18,7 @@ from evaluator.host.evaluation.held_ranks import HeldRanks
 from evaluator.host.evaluation.outcomes import Outcomes
 from evaluator.host.evaluation.trouble import TroubleWatch, without_the_submission
 from evaluator.host.hangs.diagnosis import rank_states
-from evaluator.host.hangs.incidents import EvaluationCancelled, RanksLost
+from evaluator.host.hangs.incidents import RanksLost
 from evaluator.host.job import Job
 from evaluator.host.machine import backends
 from evaluator.host.machine.slot_watch import SlotWatch
@@ -27,7 +26,7 @@ from evaluator.host.measure.evidence import Ended
 from evaluator.host.measure.group_run import BareCallTimes, GroupRun
 from evaluator.host.measure.schedule import drawn_regimes
 from evaluator.host.measure.size_run import SizeRun
-from evaluator.host.process.helper_process import HelperCancelled, HelperLimitExceeded
+from evaluator.host.process import limited
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.slot import Slot
@@ -68,7 +67,7 @@ class Evaluation:
         """Judge, stage by stage.
 
         Raises:
-            EvaluationCancelled: the job was cancelled.
+            Cancelled: the job was cancelled.
             EvaluatorError: the judge or its node failed.
         """
         try:
@@ -102,10 +101,10 @@ class Evaluation:
     def _reading(self) -> SourceReading:
         job, seconds = self.job, self.job.within(self.job.plan.settings.reading_s)
         try:
-            text = self._slot.helper.call(READ_SOURCE, job.request.to_json(), seconds=seconds, cancelled=job.cancelled)
-        except HelperCancelled as cancelled:
-            raise EvaluationCancelled(str(cancelled)) from cancelled
-        except HelperLimitExceeded as exceeded:
+            text = limited.call(
+                READ_SOURCE, job.request.to_json(), seconds=seconds, deadlines=job.deadlines, cancelled=job.cancelled
+            )
+        except LimitExceeded as exceeded:
             raise SubmissionFault(Verdict.LIMIT_EXCEEDED, f"the source could not be read: {exceeded}") from exceeded
         reading = SourceReading.from_json(text)
         if job.plan.profile.gpu is None:
@@ -119,16 +118,13 @@ class Evaluation:
         if not is_needed(job.request):
             return
         with job.stage(Stage.BUILDING, "compiling"):
-            try:
-                built = self._slot.builder.build(
-                    job.request,
-                    workdir=self._slot.work_dir,
-                    sandbox=job.plan.confinement,
-                    deadlines=job.deadlines,
-                    cancelled=job.cancelled,
-                )
-            except BuildCancelled as cancelled:
-                raise EvaluationCancelled(str(cancelled)) from cancelled
+            built = self._slot.builder.build(
+                job.request,
+                workdir=self._slot.work_dir,
+                sandbox=job.plan.confinement,
+                deadlines=job.deadlines,
+                cancelled=job.cancelled,
+            )
             found = source_rules.check_machine_code(built.primitives, profile=job.plan.profile)
             self._outcomes.built = replace(built, findings=(*built.findings, *found))
         self.findings.add_before_ranks(self._outcomes.built.findings)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TypeVar
 
-from evaluator.errors import EvaluatorError
-from evaluator.host.hangs.incidents import EvaluationCancelled, RanksLost
+from evaluator.errors import Cancelled, EvaluatorError
+from evaluator.host.hangs.incidents import RanksLost
 from evaluator.host.job import Job
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
@@ -135,7 +135,7 @@ class HeldRanks:
             self._groups.pop(number).close(within=self._job.deadlines.killing)
             self._groups.insert(number, self._slot.waiting.start_new())
             self._wait_for(self._groups[number])
-        except EvaluationCancelled:
+        except Cancelled:
             raise
         except (EvaluatorError, OSError) as error:
             raise RanksLost(str(error)) from error

@@ -9,8 +9,8 @@ from statistics import median
 
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.contract import BufferKind, CallKind, CallRecord, Finding, Verdict
+from evaluator.errors import Cancelled
 from evaluator.host.clock.call_clock import Opening, UnseenEnd
-from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.measure import checks, outputs
 from evaluator.host.measure.evidence import Call, Ended, SizeEvidence
 from evaluator.host.measure.group_run import GroupRun
@@ -114,7 +114,7 @@ class Caller:
     def _check_whether_to_go_on(self) -> None:
         job = self._job
         if job.cancelled():
-            raise EvaluationCancelled("the evaluation was cancelled")
+            raise Cancelled("the evaluation was cancelled")
         if time.monotonic() > job.deadlines.evaluation:
             message = f"the evaluation took longer than {job.plan.settings.evaluation_s:g} s"
             raise Ended([self._finding(Verdict.TIMEOUT, message)])

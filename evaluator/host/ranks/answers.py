@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from evaluator.arena import protocol
 from evaluator.arena.protocol import Command, Failure, Report, ReportKind
-from evaluator.host.hangs.incidents import EvaluationCancelled, GroupTrouble, Incident, IncidentKind
+from evaluator.errors import Cancelled
+from evaluator.host.hangs.incidents import GroupTrouble, Incident, IncidentKind
 from evaluator.host.ranks.channel import ChannelViolation
 from evaluator.host.ranks.observer import Observer
 from evaluator.host.ranks.rank_sandbox import RankSandbox
@@ -59,14 +60,14 @@ class Answers:
 
         Raises:
             GroupTrouble: not every rank answered.
-            EvaluationCancelled: `cancelled()` became true.
+            Cancelled: `cancelled()` became true.
         """
         reports: dict[int, Report] = {}
         start = now = time.monotonic()
         deadline, stall = start + seconds, StallWatch.of(self._sandbox, self._observer, start=start)
         while not self._is_complete(reports):
             if cancelled():
-                raise EvaluationCancelled("the evaluation was cancelled")
+                raise Cancelled("the evaluation was cancelled")
             now = time.monotonic()
             if now >= deadline or self._is_all_known(reports):
                 break
