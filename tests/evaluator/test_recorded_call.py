@@ -29,6 +29,7 @@ ROWS = st.builds(
     nanoseconds=st.integers(0, 2**63 - 1),
     bytes=st.integers(0, 2**63 - 1),
 )
+REST = b',"dropped":0,"recording":null,"note":""}'
 CPU = torch.device("cpu")
 BARRIER = "ncclDevKernel_AllReduce_Sum_u8_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -86,17 +87,31 @@ class TestFile:
         [
             b"[" * 2**20,
             b'{"rows":[["kernel","x",1,' + b"9" * 1_000_000,
-            b'{"rows":[["kernel","x",-1,1]]}',
-            b'{"rows":[["kernel","x",1,1e300]]}',
-            b'{"rows":[["launch","x",1,1]]}',
-            b'{"rows":[' + b",".join([b'["kernel","x",1,1]'] * (MOST_ROWS + 1)) + b"]}",
-            b'{"rows":[],"more":1}',
-            b'{"note":"' + b"x" * 6000 + b'"}',
+            b'{"rows":[["kernel","x",-1,1]]' + REST,
+            b'{"rows":[["kernel","x",1,1e300]]' + REST,
+            b'{"rows":[["launch","x",1,1]]' + REST,
+            b'{"rows":[' + b",".join([b'["kernel","x",1,1]'] * (MOST_ROWS + 1)) + b"]" + REST,
+            b'{"rows":[],"more":1' + REST,
+            b'{"rows":[],"dropped":0,"recording":null,"note":"' + b"x" * 201 + b'"}',
+            b'{"rows":[],"dropped":9223372036854775807,"recording":null,"note":""}',
+            b'{"rows":[],"dropped":0,"recording":[[],[],[],0,0,0,9223372036854775807],"note":""}',
         ],
-        ids=["depth", "a number without end", "less than nothing", "no whole number", "kind", "rows", "fields", "note"],
+        ids=[
+            "depth",
+            "a number without end",
+            "less than nothing",
+            "no whole number",
+            "kind",
+            "rows",
+            "fields",
+            "note",
+            "dropped rows",
+            "dropped spans",
+        ],
     )
     def test_json_that_no_rank_writes_is_refused(self, content):
         assert read_back(content[: 2**20]).note.startswith("a rank left no records: ")
+        assert read_back(b'{"rows":[["kernel","x",1,1]]' + REST).note == ""
 
     @given(st.lists(ROWS, min_size=1, max_size=4), st.data())
     def test_a_file_that_was_changed_is_read_or_refused(self, rows, data):

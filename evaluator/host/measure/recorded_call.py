@@ -23,7 +23,7 @@ from evaluator.contract import (
     WorkName,
     WorkTotal,
 )
-from evaluator.contract.ranges import Count, Name, Sentence
+from evaluator.contract.ranges import Count, Name
 from evaluator.host.process.logs import clean
 
 MOST_WORKS = 48
@@ -34,6 +34,10 @@ MOST_SHOWN = 1500
 
 _MOST_BYTES = 2**53
 """JSON numbers beyond this are not exact everywhere, and no device has as much memory."""
+
+_Note = Annotated[str, Meta(max_length=200)]
+_Dropped = Annotated[int, Meta(ge=0, le=2**32)]
+"""What a report joins or adds up of all ranks stays within its own bounds."""
 
 
 class Row(Message, frozen=True, array_like=True):
@@ -55,7 +59,7 @@ class Recording(Message, frozen=True, array_like=True):
     begin_ns: Count
     end_ns: Count
     uncertainty_ns: Count
-    dropped: Count = 0
+    dropped: _Dropped = 0
     opened_ns: Count = 0
 
     def __post_init__(self) -> None:
@@ -67,9 +71,9 @@ class RankFile(Message, frozen=True):
     """What one rank's file holds; the note says what is missing."""
 
     rows: Annotated[tuple[Row, ...], Meta(max_length=MOST_ROWS)]
-    dropped: Count
+    dropped: _Dropped
     recording: Recording | None
-    note: Sentence
+    note: _Note
 
 
 def create() -> int:
