@@ -70,6 +70,7 @@ INSTALLED_APPS = [
     "portal.exports",
     "portal.dispatcher",
     "portal.audit",
+    "portal.recorded",
     "portal.monitoring",
 ]
 MIDDLEWARE = [

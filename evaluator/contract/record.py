@@ -281,4 +281,4 @@ class BaselineTable(Message, frozen=True, kw_only=True):
     measured_at: str
     environment: dict[str, str]
     baselines: dict[str, dict[str, Baseline]]
-    rule: int = 1
+    rule: int

@@ -1,6 +1,5 @@
 """Whatever a node says within the ranges of the contract is refused, or all pages and addresses can show it."""
 
-import gzip
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from evaluator.contract import (
 from evaluator.contract.machine_code import pack
 from portal.exports.tables import get_table
 from portal.nodes.models import Slot
+from portal.recorded.reports import read_reports
 from portal.submissions import tasks
 from portal.submissions.models import Evaluation, State
 from portal.tabular import formats
@@ -44,14 +44,14 @@ from tests.portal.factories import bundle, evaluation_of, submit
 pytestmark = pytest.mark.django_db
 
 _PROBLEMS = Path(__file__).parents[2] / "problems"
-_ON_CPU = _PROBLEMS / "example_season" / "reports" / "library-allreduce-final.json.gz"
-_ON_GPUS = _PROBLEMS / "entries" / "reports" / "gemm_allreduce_h200x2-nomc_2026-11-23.json.gz"
+_ON_CPU = (_PROBLEMS / "example_season" / "season.reports.xz", "allreduce")
+_ON_GPUS = (_PROBLEMS / "entries" / "kernels.reports.xz", "gemm_allreduce")
 _MOST_BYTES = 12 * 1024**2
 """No answer is longer, whatever a report holds."""
 
 
-def _read(path: Path) -> EvaluationReport:
-    return EvaluationReport.from_json(gzip.decompress(path.read_bytes()))
+def _read(path: Path, problem: str) -> EvaluationReport:
+    return next(report for report in read_reports(path).values() if report.problem == problem)
 
 
 def _wrong(report: EvaluationReport) -> EvaluationReport:
@@ -102,10 +102,10 @@ def _profiled(report: EvaluationReport) -> EvaluationReport:
 
 
 BASES = {
-    "timed on CPUs": _read(_ON_CPU),
-    "timed on GPUs": _read(_ON_GPUS),
-    "wrong": _wrong(_read(_ON_GPUS)),
-    "profiled": _profiled(_read(_ON_GPUS)),
+    "timed on CPUs": _read(*_ON_CPU),
+    "timed on GPUs": _read(*_ON_GPUS),
+    "wrong": _wrong(_read(*_ON_GPUS)),
+    "profiled": _profiled(_read(*_ON_GPUS)),
 }
 
 

@@ -106,28 +106,27 @@ def lease(submission: Submission, at: Node, *, state: str = State.RUNNING, stage
     return evaluation
 
 
-def timing(score: float = 1.25, *, sizes: tuple[str, ...] = ("tiny",), rule: int = SCORE_RULE) -> Timing:
+def timing(
+    score: float = 1.25, *, sizes: tuple[str, ...] = ("tiny",), rule: int = SCORE_RULE, ranks: int = 2
+) -> Timing:
     blocks = tuple(score + 0.01 * (index - 6) for index in range(12))
     ordered = sorted(blocks)
     median = (ordered[5] + ordered[6]) / 2
     candidate = TimeSummary(median_us=80.0, p10_us=75.0, p90_us=92.0, calls=240)
     baseline = TimeSummary(median_us=100.0, p10_us=95.0, p90_us=110.0, calls=240)
-    by_the_host = {
-        "score": median,
-        "low": ordered[2],
-        "high": ordered[9],
-        "empty_us": 20.0,
-        "candidate_empty_us": 21.0,
-        "forgeable_us": 5.0,
-    }
     timings = tuple(
         SizeTiming(
             size=size,
             candidate=candidate,
             baseline=baseline,
             ratios=blocks,
-            rank_medians_us=(79.0, 80.0),
-            **(by_the_host if rule == SCORE_RULE else {}),
+            rank_medians_us=(79.0,) + (80.0,) * (ranks - 1),
+            score=median,
+            low=ordered[2],
+            high=ordered[9],
+            empty_us=20.0,
+            candidate_empty_us=21.0,
+            forgeable_us=5.0,
         )
         for size in sizes
     )
@@ -176,15 +175,23 @@ def report(
         source_digest=submission.source.digest,
         backend=Backend(submission.backend),
         profile=evaluation.profile,
-        world_size=2,
+        world_size=profiles.get(evaluation.profile).world_size,
         mode=Mode(evaluation.mode),
         dtype="bfloat16",
         verdict=verdict,
         message=message,
         findings=(Finding(verdict=verdict, message=message, rank=0, size="tiny", file="solution.py", line=7),),
         stages=tuple(StageTime(stage=stage, seconds=0.5) for stage in Stage),
-        sizes=(SizeResult(size="tiny", dims={"M": 64, "N": 96}, calls=8, checked_calls=8, outputs=checks),),
-        timing=timing(score, sizes=profiles.get(evaluation.profile).sizes[Mode.RANKED], rule=rule)
+        sizes=tuple(
+            SizeResult(size=size, dims={"M": 64, "N": 96}, calls=8, checked_calls=8, outputs=checks)
+            for size in profiles.get(evaluation.profile).sizes[Mode(evaluation.mode)][:1]
+        ),
+        timing=timing(
+            score,
+            sizes=profiles.get(evaluation.profile).sizes[Mode.RANKED],
+            rule=rule,
+            ranks=profiles.get(evaluation.profile).world_size,
+        )
         if is_timed
         else None,
         ranks=ranks,
