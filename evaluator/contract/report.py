@@ -3,7 +3,6 @@
 from enum import StrEnum
 from typing import Annotated, TypedDict
 
-import msgspec
 from msgspec import Meta
 
 from evaluator.contract.findings import Finding, SizeResult, Verdict
@@ -221,7 +220,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     ranks: Annotated[tuple[RankState, ...], Meta(max_length=MOST_RANKS)] = ()
     build: BuildResult | None = None
     primitives: Annotated[tuple[Detection, ...], _MANY] = ()
-    recorded_work: RecordedWork | None = msgspec.field(default=None, name="audit")
+    recorded_work: RecordedWork | None = None
     timeline: Timeline | None = None
     machine_code: MachineCode | None = None
     canaries: Annotated[tuple[Canary, ...], _FEW] = ()
@@ -229,7 +228,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     alarms: Annotated[tuple[Sentence, ...], _MANY] = ()
     earlier: Annotated[tuple[EarlierTry, ...], _FEW] = ()
     sandbox: SandboxLevel = SandboxLevel.NONE
-    buffers: BufferKind = msgspec.field(default=BufferKind.HOST_MEMORY, name="slots")
+    buffers: BufferKind = BufferKind.HOST_MEMORY
     commitment: Name = ""
     ranks_wait_s: Amount | None = None
     environment: Annotated[dict[Name, Sentence], _MANY] = {}

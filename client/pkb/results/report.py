@@ -131,7 +131,7 @@ class Detection(Result, frozen=True, kw_only=True):
     """A hardware path that a submission uses, and the evidence for it."""
 
     primitive: str
-    witness: str
+    evidence: str
     detail: str
 
 
