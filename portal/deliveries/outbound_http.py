@@ -33,9 +33,10 @@ _SPECIAL = tuple(
 )
 """Every block of IANA's special-purpose address registries that lies in `_UNICAST` or in IPv4, and IPv4's multicast.
 
-Source: iana.org/assignments/iana-ipv4-special-registry as of 4 September 2020, and iana-ipv6-special-registry as of
-9 October 2025. Python's own table is older. Blocks whose addresses can be reached (anycast of a protocol, AS112) are in
-the list too: nobody's webhook is there.
+Source: iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry. The IPv6 blocks are as of 9
+October 2025. The IPv4 blocks were written down without the registry at hand, and have to be compared with it. Python's
+own table is older. Blocks whose addresses can be reached (anycast of a protocol, AS112) are in the list too: nobody's
+webhook is there.
 """
 
 
