@@ -7,6 +7,7 @@ alone: a stamp in `.venv` holds the hash of the requirements it was made from.
 
 import argparse
 import compileall
+import ctypes
 import hashlib
 import os
 import shutil
@@ -21,11 +22,12 @@ REQUIREMENTS = {
     "site": ("requirements.txt", "requirements-node.txt"),
     "tests": ("requirements.txt", "requirements-node.txt", "requirements-dev.txt"),
 }
-# Debian package by the program that we look for; some of them live outside PATH.
+# Debian package by the program or shared library that we look for; some of them live outside PATH.
 PROGRAMS = {
-    "site": {"bwrap": "bubblewrap"},
+    "site": {"bwrap": "bubblewrap", "libseccomp.so.2": "libseccomp2"},
     "tests": {
         "bwrap": "bubblewrap",
+        "libseccomp.so.2": "libseccomp2",
         "chromium": "chromium",
         "redis-server": "redis-server",
         "initdb": "postgresql",
@@ -36,6 +38,7 @@ PROGRAMS = {
 }
 WITHOUT_PROGRAM = {
     "bwrap": "without it there is no sandbox, and nothing is judged here",
+    "libseccomp.so.2": "without it there is no sandbox, and nothing is judged here",
     "chromium": "the browser tests cannot run",
     "redis-server": "the tests of the Redis broker cannot run",
     "initdb": "the tests on PostgreSQL cannot run",
@@ -82,7 +85,18 @@ def install_programs(purpose: str) -> None:
 
 def missing_programs(purpose: str) -> list[str]:
     """The programs that this purpose wants and the machine does not have."""
-    return sorted(program for program in PROGRAMS[purpose] if not find_program(program))
+    return sorted(program for program in PROGRAMS[purpose] if not is_here(program))
+
+
+def is_here(name: str) -> bool:
+    """Whether the machine has a program, or a shared library."""
+    if ".so." not in name:
+        return find_program(name) is not None
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
 
 
 def find_program(name: str) -> Path | None:

@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from evaluator.contract import ContractError, EarlierTry, EvaluationReport, EvaluationRequest, Message, Stage, Verdict
+from evaluator.errors import Cancelled
 from evaluator.host import Judge, JudgeSettings
-from evaluator.host.build_ahead import BuildAhead, BuildCancelled
-from evaluator.host.hangs.incidents import EvaluationCancelled
+from evaluator.host.build_ahead import BuildAhead
 from evaluator.judging.verdicts import FACTS
 from evaluator.node.builders import Builders
 from problems import registry
@@ -247,7 +247,7 @@ class Batch:
         began = time.monotonic()
         try:
             report = builders.build(request, cancelled=lambda: self._is_over)
-        except BuildCancelled:
+        except Cancelled:
             return None
         ended = time.monotonic()
         seconds = ended - began if self.builders else None
@@ -285,7 +285,7 @@ class Batch:
         if report is None:
             try:
                 report = judge.evaluate(built.request, cancelled=lambda: self._is_over)
-            except EvaluationCancelled:
+            except Cancelled:
                 return False
             report = msgspec.structs.replace(report, earlier=built.request.earlier)
         self._ended = time.monotonic()

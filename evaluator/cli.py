@@ -34,7 +34,7 @@ from evaluator.hardware import ceilings, profiles
 from evaluator.hardware.profiles import Profile, UnknownProfile
 from evaluator.host import Judge, JudgeSettings, SandboxChoice
 from evaluator.host.build_ahead import builders_here
-from evaluator.host.judge import no_progress
+from evaluator.host.job import no_progress
 from evaluator.host.machine import facts
 from evaluator.host.measure import ceiling_run
 from evaluator.host.measure.baselines import BaselineRun

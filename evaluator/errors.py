@@ -1,4 +1,4 @@
-"""The two ways in which an evaluation can fail: by the submission, or by the judge."""
+"""The ways in which an evaluation can end early: by the submission, by the judge, or because nobody wants it."""
 
 from evaluator.contract import Verdict
 
@@ -21,3 +21,11 @@ class EvaluatorError(Exception):
 
 class NodeTrouble(EvaluatorError):
     """A failure of the node for every submission: a missing compiler, ranks that do not start."""
+
+
+class Cancelled(EvaluatorError):
+    """Nobody wants this evaluation or build any more."""
+
+
+class LimitExceeded(Exception):
+    """What a submission asks for exceeds a limit; the text names the limit and its value."""

@@ -5,7 +5,6 @@ The profiler is torch's (kineto; CUPTI below it on a GPU). A submission can see 
 
 import json
 import os
-import struct
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,10 +16,10 @@ from torch._C._autograd import _disable_profiler, _enable_profiler, _prepare_pro
 from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
 from torch.autograd.profiler import record_function
 
-from evaluator.arena import profile_rows, recorded_spans, trace_events
-from evaluator.arena.profile_rows import ROWS_BYTES
+from evaluator.arena import trace_events
+from evaluator.arena.recording import packed
 
-_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error)
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError)
 """What reading a trace of another form than expected may raise."""
 
 _MARKS = 4
@@ -44,7 +43,7 @@ class Recorder:
         try:
             _start(device)
         except RuntimeError as error:
-            _write(descriptor, note=f"the profiler did not start: {error}")
+            os.pwrite(descriptor, packed(note=f"the profiler did not start: {error}"), 0)
             return
         # The first annotation of a process takes milliseconds.
         self._marks = [_mark() for _ in range(1 + _MARKS)]
@@ -85,21 +84,19 @@ def _start(device: torch.device) -> None:
 def _end(descriptor: int, marks: list[tuple[int, int]]) -> None:
     """Write the file. The trace has kinds and bytes, which kineto's events in memory lack in some versions of torch."""
     if not _profiler_enabled():
-        _write(descriptor, note="the submission used the profiler itself; a process has only one")
+        os.pwrite(descriptor, packed(note="the submission used the profiler itself; a process has only one"), 0)
         return
     try:
         events = _events()
         rows = trace_events.rows(events)
     except (OSError, RuntimeError, *_UNREADABLE) as error:
-        _write(descriptor, note=f"the profiler's trace cannot be read: {error}")
+        os.pwrite(descriptor, packed(note=f"the profiler's trace cannot be read: {error}"), 0)
         return
     try:
-        spans = recorded_spans.pack(trace_events.recording(events, marks=marks))
+        content = packed(rows, trace_events.recording(events, marks=marks))
     except _UNREADABLE as error:
-        _write(descriptor, rows=rows, note=f"no timeline: the profiler's trace has an unexpected form: {error}")
-        return
-    _write(descriptor, rows=rows)
-    os.pwrite(descriptor, spans, ROWS_BYTES)
+        content = packed(rows, note=f"no timeline: the profiler's trace has an unexpected form: {error}")
+    os.pwrite(descriptor, content, 0)
 
 
 def _events() -> list[trace_events.Event]:
@@ -109,7 +106,3 @@ def _events() -> list[trace_events.Event]:
         _disable_profiler().save(str(path))
         events: list[trace_events.Event] = json.loads(path.read_bytes())["traceEvents"]
         return events
-
-
-def _write(descriptor: int, *, rows: list[profile_rows.Row] | None = None, note: str = "") -> None:
-    os.pwrite(descriptor, profile_rows.pack(rows or [], note=note), 0)

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from evaluator.arena.profile_rows import Row, RowKind
-from evaluator.arena.recorded_spans import Recording, Span, SpanKind, WorkName
+from evaluator.arena.recording import Kind, Recording, Row, Span, WorkName
 
 CALL, MARK = "pkb:call", "pkb:mark"
 """Names of our own annotations: around the call, and where the host's clock was read."""
@@ -12,8 +11,7 @@ GATE = "pkb_gate"
 """The kernel behind which the work of a call is queued."""
 
 _OPERATORS = ("c10d::", "_c10d_functional::", "symm_mem::", "gloo:", "nccl:")
-_ON_DEVICE = {"kernel": RowKind.KERNEL, "gpu_memcpy": RowKind.COPY, "gpu_memset": RowKind.FILL}
-_DEVICE_SPANS = {"kernel": SpanKind.KERNEL, "gpu_memcpy": SpanKind.COPY, "gpu_memset": SpanKind.FILL}
+_ON_DEVICE = {"kernel": Kind.KERNEL, "gpu_memcpy": Kind.COPY, "gpu_memset": Kind.FILL}
 _ON_HOST = ("cpu_op", "user_annotation")
 _DRIVER = ("cuda_runtime", "cuda_driver")
 _STARTS_WORK = ("Launch", "Memcpy", "Memset")
@@ -23,24 +21,24 @@ Event = Mapping[str, Any]
 
 def rows(events: Sequence[Event]) -> list[Row]:
     """The relevant events of a trace, grouped by name."""
-    found: dict[tuple[RowKind, str], list[float]] = {}
+    found: dict[tuple[Kind, str], list[float]] = {}
     for event in _without_the_judges(events):
         kind = _row_kind(event)
         if kind is not None:
             total = found.setdefault((kind, event["name"]), [0, 0.0, 0])
             total[0] += 1
             total[1] += event["dur"] * 1000
-            total[2] += event.get("args", {}).get("bytes", 0) if kind is not RowKind.OPERATOR else 0
+            total[2] += event.get("args", {}).get("bytes", 0) if kind is not Kind.OPERATOR else 0
     return [
-        Row(kind=kind, name=name, count=int(count), nanoseconds=round(nanoseconds), bytes=int(size))
+        Row(kind=kind, name=name, times=int(count), nanoseconds=round(nanoseconds), bytes=int(size))
         for (kind, name), (count, nanoseconds, size) in found.items()
     ]
 
 
-def _row_kind(event: Event) -> RowKind | None:
+def _row_kind(event: Event) -> Kind | None:
     category = event.get("cat")
     if category in _ON_HOST and event["name"].startswith(_OPERATORS):
-        return RowKind.OPERATOR
+        return Kind.OPERATOR
     return _ON_DEVICE.get(category or "")
 
 
@@ -77,7 +75,7 @@ def recording(events: Sequence[Event], *, marks: Sequence[tuple[int, int]]) -> R
                 name=names.of(work),
                 start_ns=round(event["ts"] * 1000) - offset_ns,
                 ns=max(0, round(event["dur"] * 1000)),
-                bytes=int(event.get("args", {}).get("bytes", 0)) if kind in (SpanKind.COPY, SpanKind.FILL) else 0,
+                bytes=int(event.get("args", {}).get("bytes", 0)) if kind in (Kind.COPY, Kind.FILL) else 0,
                 flow=int(event.get("args", {}).get("correlation", 0)),
             )
         )
@@ -154,7 +152,7 @@ def _offset(events: Sequence[Event], marks: Sequence[tuple[int, int]]) -> tuple[
     return (low + high) // 2, (abs(high - low) + 1) // 2
 
 
-def _inside(events: Sequence[Event], call: Event) -> Iterable[tuple[SpanKind, Event]]:
+def _inside(events: Sequence[Event], call: Event) -> Iterable[tuple[Kind, Event]]:
     """Work of the call: all on the device since it began, and what the host did until it returned."""
     end = _end_us(call)
     covered: dict[Any, float] = {}
@@ -162,7 +160,7 @@ def _inside(events: Sequence[Event], call: Event) -> Iterable[tuple[SpanKind, Ev
         kind = _span_kind(event)
         if kind is None or event["ts"] < call["ts"] or (event["ts"] > end and not _is_on_device(event)):
             continue
-        if kind is SpanKind.OPERATOR:
+        if kind is Kind.OPERATOR:
             # An operator calls others; the outermost stands for them.
             if event["ts"] < covered.get(event["tid"], 0.0):
                 continue
@@ -170,28 +168,28 @@ def _inside(events: Sequence[Event], call: Event) -> Iterable[tuple[SpanKind, Ev
         yield kind, event
 
 
-def _span_kind(event: Event) -> SpanKind | None:
+def _span_kind(event: Event) -> Kind | None:
     category, name = event.get("cat", ""), event["name"]
-    if category in _DEVICE_SPANS:
-        return _DEVICE_SPANS[category]
+    if category in _ON_DEVICE:
+        return _ON_DEVICE[category]
     if category in _ON_HOST and name.startswith(_OPERATORS):
-        return SpanKind.COLLECTIVE
+        return Kind.COLLECTIVE
     if category == "cpu_op":
-        return SpanKind.OPERATOR
+        return Kind.OPERATOR
     if category in _DRIVER:
         return _driver_kind(name)
     return None
 
 
-def _driver_kind(name: str) -> SpanKind | None:
+def _driver_kind(name: str) -> Kind | None:
     """The kind of a driver call: it waits or starts work; None for others."""
     if "Synchronize" in name or name in ("cudaMemcpy", "cudaFree", "cudaMalloc", "cuMemAlloc", "cuMemFree"):
-        return SpanKind.WAIT
-    return SpanKind.LAUNCH if any(word in name for word in _STARTS_WORK) else None
+        return Kind.WAIT
+    return Kind.LAUNCH if any(word in name for word in _STARTS_WORK) else None
 
 
 def _is_on_device(event: Event) -> bool:
-    return event.get("cat") in _DEVICE_SPANS
+    return event.get("cat") in _ON_DEVICE
 
 
 def _lane(event: Event, threads: _Numbers) -> str:
@@ -206,13 +204,11 @@ def _lane_order(event: Event, call: Event) -> tuple[int, str, float]:
     return order, f"{event['tid']:>20}", event["ts"]
 
 
-def _work_name(kind: SpanKind, event: Event) -> WorkName:
+def _work_name(kind: Kind, event: Event) -> WorkName:
     launched = event.get("args", {})
-    if kind is SpanKind.COPY:
-        return WorkName(
-            name=event["name"], source=int(launched.get("fromDevice", -1)), target=int(launched.get("toDevice", -1))
-        )
-    if kind is not SpanKind.KERNEL:
+    if kind is Kind.COPY:
+        return WorkName(event["name"], source=_device(launched, "fromDevice"), target=_device(launched, "toDevice"))
+    if kind is not Kind.KERNEL:
         return WorkName(name=event["name"])
     occupancy = launched.get("est. achieved occupancy %")
     return WorkName(
@@ -221,8 +217,13 @@ def _work_name(kind: SpanKind, event: Event) -> WorkName:
         block=_three(launched.get("block")),
         registers=int(launched.get("registers per thread", 0)),
         shared_bytes=int(launched.get("shared memory", 0)),
-        occupancy_percent=-1 if occupancy is None else round(occupancy),
+        occupancy=None if occupancy is None else min(1.0, max(0.0, round(occupancy) / 100)),
     )
+
+
+def _device(launched: Mapping[str, Any], end: str) -> int | None:
+    number = int(launched.get(end, -1))
+    return number if number >= 0 else None
 
 
 def _three(counts: Any) -> tuple[int, int, int]:

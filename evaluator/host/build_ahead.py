@@ -21,7 +21,7 @@ from evaluator.contract import (
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building.builder import Builder, Built
-from evaluator.host.building.builder_process import BuildCancelled, BuildLimits
+from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.machine import backends
 from evaluator.host.sandbox import cgroups, doctor
@@ -33,8 +33,6 @@ from evaluator.judging import source_rules, verdicts
 
 _PROCESSORS_EACH = 2
 """The steps for host and device run at the same time; the rest of a build takes one."""
-
-__all__ = ["BuildAhead", "BuildCancelled", "builders_here"]
 
 
 def builders_here(profile: Profile) -> int:
@@ -79,7 +77,7 @@ class BuildAhead:
         """Compile what a slot will need. Returns the report where the build decides the verdict, else None.
 
         Raises:
-            BuildCancelled: `cancelled()` became true.
+            Cancelled: `cancelled()` became true.
             EvaluatorError: this node could not build; a slot will fail in the same way.
         """
         # The slot reports what this node lacks for a backend.

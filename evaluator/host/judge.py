@@ -1,53 +1,30 @@
 """The judge of one slot: a request in, a report out."""
 
-import contextlib
+import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Self
 
-from evaluator.contract import EvaluationReport, EvaluationRequest, SandboxLevel, Stage
-from evaluator.errors import EvaluatorError, NodeTrouble
+import msgspec
+
+from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, SandboxLevel, Verdict
+from evaluator.errors import Cancelled, EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
-from evaluator.host.building.builder import Builder
-from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.evaluation.evaluation import Evaluation
-from evaluator.host.evaluation.report import Circumstances
-from evaluator.host.hangs.incidents import EvaluationCancelled
-from evaluator.host.machine import nvml
-from evaluator.host.machine.gpus import gpus_for
-from evaluator.host.machine.health import Health
-from evaluator.host.measure.references import RecordedReferences
-from evaluator.host.other_world_size import OtherWorldSize
+from evaluator.host.job import Job, ReportProgress, no_progress
 from evaluator.host.process.deadlines import Deadlines
-from evaluator.host.process.helper_process import HelperProcess
-from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.kept_ranks import KeptRanks
-from evaluator.host.ranks.slot_plan import SlotPlan
-from evaluator.host.ranks.trusted_ranks import TrustedRanks
-from evaluator.host.ranks.waiting_groups import WaitingGroups
-from evaluator.host.ranks.worker_group import WorkerGroup
-from evaluator.host.sandbox import doctor
 from evaluator.host.sandbox.bubblewrap import Probe
-from evaluator.host.sandbox.cpu_sets import shares_for
-from evaluator.host.sandbox.host_users import SlotUser
-from evaluator.host.sandbox.work_directory import WorkDirectory
 from evaluator.host.settings import JudgeSettings
-from evaluator.host.slot_proofs import SlotProofs
+from evaluator.host.slot import Slot
+from evaluator.judging import world_sizes
 
 logger = logging.getLogger(__name__)
 
-_ROOM_BYTES = 4 * 1024**3
-"""Free memory of every GPU with which the next ranks start while others end. Contexts and communicators of two groups
-take up to 2 GB."""
-
-ReportProgress = Callable[[Stage, str, float | None], None]
-
-
-def no_progress(_stage: Stage, _detail: str, _fraction: float | None) -> None:
-    """Report progress to nobody."""
+_ERROR_LOG_CHARACTERS = 64 * 1024
 
 
 def never() -> bool:
@@ -56,7 +33,7 @@ def never() -> bool:
 
 
 class Judge:
-    """Judges for one slot, one evaluation at a time; keeps trusted ranks and the next worker group warm.
+    """Judges for one slot, one evaluation at a time, and proves after each that the slot may take more work.
 
     A context manager; `close` ends every process that it started.
     """
@@ -70,64 +47,31 @@ class Judge:
         """
         self.settings = settings
         self.profile = profiles.get(settings.profile)
+        self._slot = Slot(settings)
         self._turn = threading.Lock()
-        self._other = OtherWorldSize(settings, start=Judge)
-        self._work_directory = WorkDirectory(settings.work_dir)
-        self._work_dir = self._work_directory.path
-        self._user = SlotUser.take(settings.users)
-        self._spawner = Spawner()
-        self._helper = HelperProcess(self._spawner)
-        self._builder = Builder(settings, helper=self._helper)
-        self._references = RecordedReferences()
-        self._clock: GateClock | None = None
-        self._trusted = KeptRanks(self._start_trusted)
-        self._waiting = WaitingGroups(self._start_group, wanted=self._wanted_groups(), age_s=settings.group_age_s)
-        try:
-            shares = shares_for(self.profile)
-            if self.profile.device == "cuda":
-                self._clock = GateClock(spawner=self._spawner, cores=shares.gatekeeper)
-            self._plan = SlotPlan(
-                profile=self.profile,
-                settings=settings,
-                confinement=doctor.resolve_in(self._work_dir, profile=self.profile, settings=settings, user=self._user),
-                shares=shares,
-                gpus=gpus_for(self.profile),
-                clock=self._clock,
-            )
-            self._health = Health(
-                user=self._plan.confinement.user,
-                gpus=self._plan.gpus,
-                work_dir=self._work_dir,
-                ours=self._own_processes,
-                kept=lambda: self._waiting.folders,
-                seconds=settings.clean_s,
-            )
-            self._proofs = SlotProofs(self._health, self._trusted)
-            self._trusted.start()
-            self._waiting.refill()
-        except BaseException:
-            self.close()
-            raise
+        self._other: Judge | None = None
+        self._unclean = ""
+        self._errors: list[str] = []
 
     @property
     def sandbox(self) -> SandboxLevel:
         """How well submissions are confined here."""
-        return self._plan.confinement.level
+        return self._slot.plan.confinement.level
 
     @property
     def quarantine(self) -> str:
         """Why this slot must not take more work; empty while it is clean."""
-        return self._proofs.quarantine
+        return self._unclean or self._slot.trusted.wrong
 
     @property
     def error_log(self) -> str:
         """Errors of the judge in the last evaluation, for the operator only; empty where there were none."""
-        return self._proofs.error_log
+        return "\n\n".join(self._errors)[:_ERROR_LOG_CHARACTERS]
 
     @property
     def probes(self) -> tuple[Probe, ...]:
         """The probes of this machine's confinement."""
-        return self._plan.confinement.probes
+        return self._slot.plan.confinement.probes
 
     def evaluate(
         self,
@@ -151,79 +95,55 @@ class Judge:
             UNSUPPORTED where the judge lacks memory only beside the submission. `error_log` then holds the error.
 
         Raises:
-            EvaluationCancelled: `cancelled()` became true.
+            Cancelled: `cancelled()` became true.
         """
         with self._turn:
-            deadlines = deadlines or Deadlines(time.monotonic() + self.settings.evaluation_s)
-            report = self._evaluate(request, progress=progress, cancelled=cancelled, deadlines=deadlines)
-            if not self._other.applies_to(request, report):
-                return report
-            report = self._other.check(request, report, progress=progress, cancelled=cancelled, deadlines=deadlines)
-            self._proofs.keep_log(self._other.error_log)
-            return report
-
-    def _evaluate(
-        self,
-        request: EvaluationRequest,
-        *,
-        progress: ReportProgress,
-        cancelled: Callable[[], bool],
-        deadlines: Deadlines,
-    ) -> EvaluationReport:
-        """Judge on the ranks of this slot's profile."""
-        with self._health.watching(), self._limited(deadlines):
-            evaluation = Evaluation(
-                request,
-                plan=self._plan,
-                builder=self._builder,
-                helper=self._helper,
-                references=self._references,
-                work_dir=self._work_dir,
-                deadlines=deadlines,
-                progress=progress,
+            job = Job(
+                request=request,
+                plan=self._slot.plan,
+                deadlines=deadlines or Deadlines(time.monotonic() + self.settings.evaluation_s),
                 cancelled=cancelled,
+                progress=progress,
             )
+            report = self._evaluate(job)
+            return self._on_the_other_number_of_ranks(job, report) if self._is_repeated(job, report) else report
+
+    def _evaluate(self, job: Job) -> EvaluationReport:
+        """Judge on the ranks of this slot's profile."""
+        slot = self._slot
+        with slot.held(job.deadlines):
+            evaluation = Evaluation(job, slot)
             started_at = _now()
-            self._trusted.forget_canaries()
-            self._proofs.begin()
+            slot.trusted.forget_canaries()
+            self._errors = []
             try:
-                self._proofs.check_quarantine()
-                evaluation.run(take_trusted=self._trusted.take, waiting=self._waiting, prepare_next=self._prepare_next)
-            except EvaluationCancelled:
+                self._check_quarantine()
+                evaluation.run()
+            except Cancelled:
                 raise
             except NodeTrouble as error:
-                self._proofs.note(evaluation, error, is_nodes=True)
-                self._proofs.drop_trusted(evaluation)
+                self._note(evaluation, error, is_nodes=True)
+                self._drop_trusted(evaluation)
             except Exception as error:  # noqa: BLE001 - every error of the judge becomes a verdict here
-                self._proofs.note(evaluation, error, is_nodes=not evaluation.is_in_play)
-                self._proofs.drop_trusted(evaluation)
+                self._note(evaluation, error, is_nodes=not evaluation.is_in_play)
+                self._drop_trusted(evaluation)
             finally:
-                self._end(evaluation, deadlines)
-            return evaluation.report(
-                Circumstances(
-                    started_at=started_at,
-                    finished_at=_now(),
-                    canaries=tuple(self._trusted.canaries),
-                    driver_faults=self._health.driver_faults,
-                )
-            )
+                self._end(evaluation, job.deadlines)
+            return evaluation.report(started_at=started_at, finished_at=_now())
+
+    def _check_quarantine(self) -> None:
+        """Raises EvaluatorError where the slot must not take more work."""
+        if self.quarantine:
+            raise EvaluatorError(f"this slot is not clean and takes no more work: {self.quarantine}")
 
     def wait_until_warm(self) -> None:
         """Return once the worker groups that wait for an evaluation have started; a group that fails is ended."""
-        self._waiting.wait_until_ready()
+        self._slot.waiting.wait_until_ready()
 
     def close(self) -> None:
-        """End the trusted ranks and any waiting worker group, and remove this judge's files."""
-        self._other.close()
-        self._waiting.close()
-        self._trusted.close()
-        if self._clock is not None:
-            self._clock.close()
-        self._helper.close()
-        self._spawner.close()
-        self._work_directory.close()
-        if self._user is not None:
-            self._user.close()
+        """End every process of this judge, and remove its files."""
+        self._close_other()
+        self._slot.close()
 
     def __enter__(self) -> Self:
         return self
@@ -231,79 +151,116 @@ class Judge:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ---- what is kept between evaluations ---------------------------------------------------------------------
+    # ---- what passes a check is checked on the other number of ranks of the machine ----------------------------
 
-    def _start_trusted(self) -> TrustedRanks:
-        return TrustedRanks(
-            self.profile, self.settings, spawner=self._spawner, work_dir=self._work_dir, clock=self._clock
-        )
+    def _is_repeated(self, job: Job, report: EvaluationReport) -> bool:
+        """Whether `report` is a pass that is to be checked on the other number of ranks."""
+        request, name = job.request, self.profile.other_world_size
+        if not self.settings.other_world_size or not name or request.mode is not Mode.CHECK or request.regime:
+            return False
+        other = profiles.get(name)
+        sizes = request.sizes or other.sizes[request.mode]
+        return report.verdict is Verdict.PASSED and job.problem.refuses(other.world_size, sizes) is None
 
-    def _start_group(self) -> WorkerGroup:
-        return WorkerGroup(self._plan, spawner=self._spawner, work_dir=self._work_dir)
-
-    def _wanted_groups(self) -> int:
-        """How many groups wait for the next evaluation: two where a ranked series uses two."""
-        share = self.settings.second_group_share
-        is_second = self.profile.timing_policy.second_group_share if share is None else share
-        return 2 if is_second else 1
-
-    def _prepare_next(self) -> None:
-        """Let the next evaluation's groups import, on processors that the present one does not use.
-
-        All ranks of the present one are ready, and none of them has read the submission.
-        Also new trusted ranks, where the present ones serve their last evaluation.
-        """
-        if not self._waiting.are_starting:
-            self._health.note_usual()
-        if self.settings.warm and self._plan.shares.sandbox:
-            self._keep_waiting(self._waiting.prepare)
-            if self._trusted.are_spent:
-                self._keep_waiting(self._trusted.prepare)
-
-    def _keep_waiting(self, step: Callable[[], object]) -> None:
-        """A failure here does not change the present verdict; the next evaluation raises it if it fails again."""
+    def _on_the_other_number_of_ranks(self, job: Job, report: EvaluationReport) -> EvaluationReport:
+        """`report`, which passed, joined with the result there; raises Cancelled."""
+        name = self.profile.other_world_size
+        ranks = profiles.get(name).world_size
+        if time.monotonic() >= job.deadlines.evaluation:
+            return world_sizes.unseen(report, world_size=ranks, why="the time of the evaluation was used up")
         try:
-            step()
+            if self._other is None or self._other.quarantine:
+                self._close_other()
+                settings = dataclasses.replace(self.settings, profile=name, warm=False, other_world_size=False)
+                self._other = Judge(settings)
         except EvaluatorError as error:
-            logger.warning("ranks for the next evaluation could not be started: %s", error)
+            return world_sizes.unseen(report, world_size=ranks, why=str(error))
+        second = self._other.evaluate(
+            msgspec.structs.replace(job.request, profile=name),
+            progress=lambda stage, detail, fraction: job.progress(stage, f"on {ranks} ranks: {detail}", fraction),
+            cancelled=job.cancelled,
+            deadlines=job.deadlines,
+        )
+        self._errors += [self._other.error_log] if self._other.error_log else []
+        return world_sizes.combined(report, second)
 
-    @contextlib.contextmanager
-    def _limited(self, deadlines: Deadlines) -> Iterator[None]:
-        """Have trusted ranks answer in time, whatever an evaluation does; afterwards they may take their time again."""
-        self._trusted.limit(deadlines.answer)
-        try:
-            yield
-        finally:
-            self._trusted.limit(None)
+    def _close_other(self) -> None:
+        other, self._other = self._other, None
+        if other is not None:
+            other.close()
+
+    # ---- the end of an evaluation, and what is proved after it --------------------------------------------------
 
     def _end(self, evaluation: Evaluation, deadlines: Deadlines) -> None:
         """Clean up after an evaluation; meanwhile, or afterwards, let the next one's ranks start."""
-        self._trusted.limit(deadlines.ending)
+        slot = self._slot
+        slot.trusted.limit(deadlines.ending)
         evaluation.stop()
-        if evaluation.findings.ended_well and not self.quarantine and self._have_room():
-            self._waiting.start_prepared()
+        if evaluation.findings.ended_well and not self.quarantine:
+            slot.start_prepared()
         try:
             evaluation.close()
         except (EvaluatorError, OSError) as error:
-            self._proofs.quarantine_for(evaluation, error)
+            self._quarantine_for(evaluation, error)
         if evaluation.findings.awaits_proof and not self.quarantine:
-            self._proofs.rehearse(evaluation, deadlines)
+            self._rehearse(evaluation, deadlines)
         if evaluation.has_held_ranks and not self.quarantine:
-            self._proofs.prove_clean(evaluation, deadlines)
-        if (evaluation.has_stuck_ranks or self._trusted.are_spent) and not self.quarantine:
-            self._proofs.drop_trusted(evaluation)
-            self._keep_waiting(self._trusted.start)
-        if self.settings.warm and not self.quarantine:
-            self._keep_waiting(self._waiting.refill)
+            self._prove_clean(evaluation, deadlines)
+        if (evaluation.has_stuck_ranks or slot.trusted.are_spent) and not self.quarantine:
+            self._drop_trusted(evaluation)
+            slot.start_trusted()
+        if not self.quarantine:
+            slot.refill()
 
-    def _have_room(self) -> bool:
-        """Whether the next ranks fit into the GPUs beside those that are ending, which allocate nothing any more."""
-        gpus = self._plan.gpus
-        return self._health.knows_usual and nvml.have_room(nvml.read(gpus), gpus=gpus, least_bytes=_ROOM_BYTES)
+    def _prove_clean(self, evaluation: Evaluation, deadlines: Deadlines) -> None:
+        """After an evaluation that used ranks: check that nothing of it is left, and that the devices work.
 
-    def _own_processes(self) -> list[int]:
-        """Every process of the judge between evaluations: trusted ranks, and worker groups without a submission."""
-        return [*self._waiting.processes, *self._trusted.processes]
+        Leftovers do not prove that the node was faulty before; the driver and the canary do.
+        """
+        health = self._slot.health
+        self._unclean = "; ".join(health.leftovers(within=deadlines.ending))
+        if self._unclean:
+            self._note(evaluation, EvaluatorError(self._unclean), is_nodes=health.is_driver_ill)
+            self._drop_trusted(evaluation)
+            return
+        try:
+            self._slot.trusted.prove(is_full=evaluation.findings.ended_badly)
+        except EvaluatorError as error:
+            self._note(evaluation, error, is_nodes=not deadlines.is_over)
+            self._drop_trusted(evaluation)
+
+    def _rehearse(self, evaluation: Evaluation, deadlines: Deadlines) -> None:
+        """After an error of the judge: can this node judge the problem without the submission? If not, it is faulty.
+
+        New trusted ranks run the canary and a call of the reference at every size. A lack of resources in that, such as
+        memory, is never attributed to the submission. Where the time is used up, nothing is proved.
+        """
+        self._drop_trusted(evaluation)
+        if self.quarantine or deadlines.is_over:
+            return
+        try:
+            evaluation.rehearse(self._slot.trusted.take())
+        except Exception as error:  # noqa: BLE001 - no submission is left that could cause it
+            self._note(evaluation, error, is_nodes=not deadlines.is_over)
+            self._drop_trusted(evaluation)
+
+    def _drop_trusted(self, evaluation: Evaluation) -> None:
+        """End the trusted ranks. If they stay, the slot is not clean."""
+        try:
+            self._slot.trusted.drop()
+        except EvaluatorError as error:
+            self._quarantine_for(evaluation, error)
+
+    def _quarantine_for(self, evaluation: Evaluation, error: Exception) -> None:
+        """Something of an evaluation did not end: the slot is not clean."""
+        self._unclean = str(error)
+        self._note(evaluation, error, is_nodes=False)
+
+    def _note(self, evaluation: Evaluation, error: Exception, *, is_nodes: bool) -> None:
+        """Keep an error of the judge for the operator, and note it in the evaluation."""
+        self._errors.append("".join(traceback.format_exception(error)))
+        logger.error("evaluation %s: our error", evaluation.job.request.evaluation_id, exc_info=error)
+        evaluation.findings.add_error(error, is_nodes=is_nodes)
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""Reading a submission's source. Text in, text out, so that a helper process can do it."""
+"""Reading a submission's source. Text in, text out, so that another process can do it."""
 
 from evaluator.contract import Detection, EvaluationRequest, Finding, Message, Verdict
 from evaluator.hardware import profiles
@@ -15,7 +15,7 @@ class SourceReading(Message, frozen=True, kw_only=True):
 
 
 READ_SOURCE = f"{__name__}:read_source"
-"""The name by which a helper process calls `read_source`."""
+"""The name by which another process calls `read_source`."""
 
 
 def read_source(request_text: str) -> str:

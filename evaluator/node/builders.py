@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 
 from evaluator.contract import EvaluationReport, EvaluationRequest
-from evaluator.errors import EvaluatorError
-from evaluator.host.build_ahead import BuildAhead, BuildCancelled
+from evaluator.errors import Cancelled, EvaluatorError
+from evaluator.host.build_ahead import BuildAhead
 
 logger = logging.getLogger(__name__)
 
@@ -41,13 +41,13 @@ class Builders:
         An error of the judge is left to the slot, which compiles again and reports it.
 
         Raises:
-            BuildCancelled: `cancelled()` became true.
+            Cancelled: `cancelled()` became true.
         """
         if self._ahead is None:
             return None
         try:
             return self._ahead.build(request, cancelled=cancelled)
-        except BuildCancelled:
+        except Cancelled:
             raise
         except Exception:
             # The slot will meet the same error, and decides what it means.

@@ -22,11 +22,10 @@ from evaluator.contract import (
     Verdict,
     request_fields,
 )
-from evaluator.errors import EvaluatorError
+from evaluator.errors import Cancelled, EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import Judge
-from evaluator.host.hangs.incidents import EvaluationCancelled
-from evaluator.host.judge import ReportProgress
+from evaluator.host.job import ReportProgress
 from evaluator.host.process.deadlines import MOST_OVERRUN_S
 from problems import registry
 
@@ -117,7 +116,7 @@ class Slot:
             self._give_up_judge(request, str(stuck))
             message = "the judge did not end in time while it handled this submission"
             return Judged(report=failure_report(request, message, verdict=Verdict.JUDGE_ERROR), error_log=str(stuck))
-        except EvaluationCancelled as error:
+        except Cancelled as error:
             return Judged(report=failure_report(request, str(error)))
         except Exception as error:
             # The last handler: an error that the judge itself missed must not end the node.

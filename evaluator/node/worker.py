@@ -26,9 +26,9 @@ from evaluator.contract import (
     Stage,
     Verdict,
 )
+from evaluator.errors import Cancelled
 from evaluator.hardware import profiles
 from evaluator.host import Judge
-from evaluator.host.build_ahead import BuildCancelled
 from evaluator.node.builders import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import NodeSettings
@@ -185,7 +185,7 @@ class Node:
                 self._deliver(Delivery(lease=lease, node=self._settings.name, report=report), request)
             else:
                 self._built[lease] = time.monotonic()
-        except BuildCancelled:
+        except Cancelled:
             if lease not in self._cancelled:
                 self._give_back(order)
         finally:

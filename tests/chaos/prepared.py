@@ -21,9 +21,8 @@ from evaluator.contract import (
     Timing,
     Verdict,
 )
+from evaluator.errors import Cancelled
 from evaluator.host import JudgeSettings
-from evaluator.host.build_ahead import BuildCancelled
-from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.node.slots import failure_report
 
 MARK = "# prepared: "
@@ -78,7 +77,7 @@ class PreparedJudge:
         for stage in (Stage.STARTING, Stage.VERIFYING, Stage.TIMING):
             progress(stage, "prepared", None)
             if not _waited(outcome.judge_s / 3, cancelled):
-                raise EvaluationCancelled("it was cancelled")
+                raise Cancelled("it was cancelled")
         if random.Random(f"{request.evaluation_id} {request.attempt}").randrange(1000) < outcome.trouble:
             return failure_report(request, "prepared trouble of ours")
         return report_of(request, verdict=outcome.verdict, low=outcome.low)
@@ -94,7 +93,7 @@ class PreparedBuilds:
         """Wait; a report where the compiler is to refuse the source."""
         outcome = outcome_of(request.source)
         if not _waited(outcome.build_s, cancelled):
-            raise BuildCancelled
+            raise Cancelled
         if outcome.verdict is Verdict.COMPILE_ERROR:
             return report_of(request, verdict=outcome.verdict, low=0.0)
         return None

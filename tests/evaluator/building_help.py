@@ -7,6 +7,7 @@ from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, S
 from evaluator.host.building.build_job import BuildJob
 from evaluator.host.process.deadlines import NO_DEADLINES, Deadlines
 from evaluator.host.sandbox.bubblewrap import Confinement
+from evaluator.host.settings import JudgeSettings
 
 GPU_PROFILE = "h200x2-nomc"
 
@@ -35,6 +36,7 @@ def build_job(
     """A build in `workdir` that nobody waits for."""
     return BuildJob(
         request=request or build_request(("solution.py", "...")),
+        settings=JudgeSettings(profile=GPU_PROFILE),
         workdir=workdir,
         confinement=confinement,
         deadlines=deadlines,

@@ -4,9 +4,25 @@ import math
 import time
 from pathlib import Path
 
-from evaluator.contract import Backend, EvaluationReport, EvaluationRequest, Mode, SourceBundle, SourceFile, Stage
-from evaluator.host import Judge
+import msgspec
+
+from evaluator.contract import (
+    Backend,
+    EvaluationReport,
+    EvaluationRequest,
+    Mode,
+    SandboxLevel,
+    SourceBundle,
+    SourceFile,
+    Stage,
+)
+from evaluator.hardware import profiles
+from evaluator.host import Judge, JudgeSettings
+from evaluator.host.job import Job
 from evaluator.host.process.deadlines import Deadlines
+from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.sandbox.bubblewrap import Confinement
+from evaluator.host.sandbox.cpu_sets import shares_for
 from problems import registry
 
 SUBMISSIONS = Path(__file__).parent / "submissions"
@@ -29,6 +45,15 @@ def request_for_text(text: str, *, mode: Mode = Mode.CHECK, problem: str = "allr
         profile="cpux2",
         mode=mode,
     )
+
+
+def job_for(settings: JudgeSettings, *, mode: Mode = Mode.RANKED, backend: Backend = Backend.PYTORCH) -> Job:
+    """A job on a slot with `settings`, for what plans or checks calls without making any."""
+    profile = profiles.get(settings.profile)
+    confinement = Confinement(level=SandboxLevel.NONE)
+    plan = SlotPlan(profile=profile, settings=settings, confinement=confinement, shares=shares_for(profile))
+    request = msgspec.structs.replace(request_for("correct", mode=mode), backend=backend)
+    return Job(request=request, plan=plan, deadlines=Deadlines(0.0), cancelled=lambda: False)
 
 
 def evaluate_within(judge: Judge, request: EvaluationRequest, *, seconds: float) -> tuple[EvaluationReport, float]:

@@ -18,9 +18,9 @@ from evaluator.contract import (
     SourceFile,
     Verdict,
 )
-from evaluator.errors import EvaluatorError
+from evaluator.errors import Cancelled, EvaluatorError
 from evaluator.hardware import profiles
-from evaluator.host.build_ahead import BuildAhead, BuildCancelled
+from evaluator.host.build_ahead import BuildAhead
 from evaluator.host.building.builder import Builder
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
@@ -115,7 +115,7 @@ def test_what_has_nothing_to_compile_goes_on_to_a_slot(ahead):
 def test_a_build_that_nobody_wants_any_more_ends_and_leaves_nothing(ahead, settings, tmp_path):
     endless = request_for("ahead_three", extra="while True:\n    pass\n")
     started = time.monotonic()
-    with pytest.raises(BuildCancelled):
+    with pytest.raises(Cancelled):
         ahead.build(endless, cancelled=lambda: time.monotonic() > started + 1)
     assert not list(Path(settings.work_dir).glob("pkb-judge-*/ahead-*"))
     assert ahead.build(request_for("ahead_four")) is None

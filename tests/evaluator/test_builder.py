@@ -10,17 +10,15 @@ from pathlib import Path
 import pytest
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
-from evaluator.errors import NodeTrouble
+from evaluator.errors import Cancelled, LimitExceeded, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.building import code_listing, detections, disassembly
 from evaluator.host.building.builder import Builder, Built
-from evaluator.host.building.builder_process import BuildCancelled, BuildLimits
+from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.machine.facts import sources_digest
 from evaluator.host.process.deadlines import MOST_OVERRUN_S, NO_DEADLINES, Deadlines
-from evaluator.host.process.helper_process import HelperLimitExceeded, HelperProcess
-from evaluator.host.process.spawner import Spawner
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.host.settings import JudgeSettings
@@ -393,7 +391,7 @@ def test_a_cancellation_ends_the_reading_of_what_was_built(settings, confinement
     def is_reading() -> bool:
         return any(path.name.startswith(at) for path in tmp_path.iterdir())
 
-    with pytest.raises(BuildCancelled):
+    with pytest.raises(Cancelled):
         builder.build(request, workdir=tmp_path, sandbox=confinement, cancelled=is_reading)
     assert {path.name for path in tmp_path.iterdir()} <= {"builds"}
     whole = builder.build(request, workdir=tmp_path, sandbox=confinement)
@@ -413,45 +411,38 @@ def test_what_a_killed_builder_leaves_is_not_kept(settings, confinement, tmp_pat
     assert not cache.exists()
 
 
-@pytest.fixture
-def helper():
-    with Spawner() as spawner, contextlib.closing(HelperProcess(spawner)) as started:
-        yield started
-
-
 @pytest.mark.parametrize(
     "listing",
     ["LD." * 1_000_000, "Fatbin ptx code:\n" + "ld." * 1_000_000, "/*0000*/ a" + " " * 1_000_000 + "b"],
     ids=["instructions without an end", "PTX without an end", "spaces"],
 )
-def test_a_listing_of_one_endless_line_is_read_in_a_moment(helper, tmp_path, listing):
+def test_a_listing_of_one_endless_line_is_read_in_a_moment(confinement, tmp_path, listing):
     """Once this took quadratic or cubic time: hours, in which no slot of the node could send its heartbeat."""
     artefacts = {f"{1:032x}/m.so": b"\0nvshmem_init" + b"x" * 1_000_000 + b"\0"}
-    (found,) = detections.find(
-        artefacts, iter([("m.so", listing)]), helper=helper, workdir=tmp_path, within=lambda seconds: seconds
-    )
+    (found,) = detections.find(artefacts, iter([("m.so", listing)]), job=build_job(tmp_path, confinement))
     assert len(found.detail) < 1000
     assert not code_listing.parse(f".text.k:\n{listing}").usage
     assert not list(tmp_path.iterdir())
 
 
-def test_a_listing_of_machine_code_that_takes_too_long_to_read_is_over_a_limit(helper, confinement, tmp_path):
+def test_a_listing_of_machine_code_that_takes_too_long_to_read_is_over_a_limit(confinement, tmp_path):
     """It is read in a process that can be ended: meanwhile the slots of the node send their heartbeats."""
     listings = [("m.so", ".text.k:\n" + "        /*0010*/  FADD R1, R1, R2 ;\n" * 500_000)]
     over = build_job(tmp_path, confinement, deadlines=Deadlines(time.monotonic() - 3600))
-    with pytest.raises(HelperLimitExceeded, match="longer than"):
-        code_listing.find(listings, unread=0, job=over, origins={}, helper=helper)
+    with pytest.raises(LimitExceeded, match="longer than"):
+        code_listing.find(listings, unread=0, job=over, origins={})
     in_time = build_job(tmp_path, confinement)
-    code = code_listing.find(listings, unread=1, job=in_time, origins={}, helper=helper)
+    code = code_listing.find(listings, unread=1, job=in_time, origins={})
     assert [(kernel.symbol, kernel.count) for kernel in code.kernels] == [("k", 500_000)]
     assert code.note == "1 of the build's modules could not be read"
     assert not list(tmp_path.iterdir())
 
 
-def test_modules_that_take_too_long_to_read_are_over_a_limit(helper, tmp_path):
-    artefacts = {f"{1:032x}/m.so": bytes(50_000_000)}
-    with pytest.raises(HelperLimitExceeded, match="longer than"):
-        detections.find(artefacts, iter([]), helper=helper, workdir=tmp_path, within=lambda _: 0.01)
+def test_modules_that_take_too_long_to_read_are_over_a_limit(confinement, tmp_path):
+    artefacts = {f"{number:032x}/m.so": bytes(50_000_000) for number in range(5)}
+    over = build_job(tmp_path, confinement, deadlines=Deadlines(time.monotonic() - 3600))
+    with pytest.raises(LimitExceeded, match="longer than"):
+        detections.find(artefacts, iter([]), job=over)
     assert not list(tmp_path.iterdir())
 
 
@@ -505,7 +496,7 @@ def test_a_build_that_forks_without_end_leaves_processes_to_the_builds_beside_it
             beside = build("beside")
         finally:
             is_over.set()
-        assert isinstance(forking.exception(), BuildCancelled)
+        assert isinstance(forking.exception(), Cancelled)
     assert [Path(name).name for name in beside.result.artefacts] == ["beside.so"], beside.result.log
 
 

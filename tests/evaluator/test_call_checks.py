@@ -5,45 +5,47 @@ import dataclasses
 import pytest
 
 from evaluator.arena.protocol import Report, ReportKind
-from evaluator.contract import Backend, Finding, Mode, Verdict
-from evaluator.hardware import profiles
+from evaluator.contract import Backend, CallKind, Finding, Mode, Verdict
 from evaluator.host.clock.call_clock import CallTime
-from evaluator.host.measure.call_checks import CallChecks, CallPolicy, Exchange
-from evaluator.host.process.deadlines import Deadlines
-from evaluator.host.ranks.oracle_group import Comparison, PreparedInputs, Traces
+from evaluator.host.job import Job
+from evaluator.host.measure import checks
+from evaluator.host.measure.evidence import Call, SizeEvidence
+from evaluator.host.ranks.oracle_group import Draw, PreparedInputs, Traces
 from evaluator.judging.checks import Check
 from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.judging_help import job_for
 
 MARKS = ("aa", "bb")
 INPUTS = [PreparedInputs(file=-1, areas=(), areas_number=-1, tensors=("x", "weight"), size=8) for _ in range(2)]
 
 
-def checks(
-    *,
-    backend: Backend = Backend.CUDA,
-    mode: Mode = Mode.RANKED,
-    warned: list[Finding] | None = None,
-    off: Check | None = None,
-) -> CallChecks:
-    policy = CallPolicy(
-        timing_policy=profiles.get("cpux2").timing_policy,
-        settings=dataclasses.replace(SETTINGS, without=frozenset({off} if off else ())),
-        backend=backend,
-        mode=mode,
-        deadlines=Deadlines(0.0),
-        cancelled=lambda: False,
-    )
-    return CallChecks(policy, size="tiny", warn=(warned if warned is not None else []).append)
+def job(*, backend: Backend = Backend.CUDA, mode: Mode = Mode.RANKED, off: Check | None = None) -> Job:
+    settings = dataclasses.replace(SETTINGS, without=frozenset({off} if off else ()))
+    return job_for(settings, mode=mode, backend=backend)
 
 
-def exchange(*, details: tuple[int, int] = (-1, -1), moved: tuple[int, int] = (0, 0)) -> Exchange:
+def at_size() -> SizeEvidence:
+    return SizeEvidence(size="tiny", dims={})
+
+
+def made(*, details: tuple[int, int] = (-1, -1), moved: tuple[int, int] = (0, 0)) -> Call:
     """Call 5 of two ranks, which both report that it took no time."""
     reports = [
         Report(kind=ReportKind.DONE, call=5, detail=detail, moved=count)
         for detail, count in zip(details, moved, strict=True)
     ]
-    time = CallTime(done_ns=(10, 20), marks=MARKS)
-    return Exchange(number=5, reports=reports, time=time, is_reused=False, delays_us=(0, 0))
+    return Call(
+        number=5,
+        draw=Draw(index=5),
+        kind=CallKind.PLAIN,
+        key=b"",
+        poison=b"",
+        is_reused=False,
+        delays_us=(0, 0),
+        inputs=INPUTS,
+        reports=reports,
+        time=CallTime(done_ns=(10, 20), marks=MARKS),
+    )
 
 
 def traces(
@@ -61,14 +63,13 @@ def verdicts_and_ranks(findings: list[Finding]) -> list[tuple[Verdict, int | Non
 
 
 def test_an_honest_call_meets_none() -> None:
-    against = checks()
-    assert against.claimed(exchange(), INPUTS) == []
-    assert against.altered(exchange(), traces()) == []
-    assert against.changed(Comparison(checks=[], traces=traces(), digests=(), changed=(None, None))) == []
+    assert checks.claimed(job(), made(), at_size()) == []
+    assert checks.altered(made(), traces(), "tiny") == []
+    assert checks.changed(job(), (None, None), "tiny") == []
 
 
 def test_outputs_that_are_not_all_stored_have_no_fingerprint_to_differ() -> None:
-    assert checks().altered(exchange(), traces(marks=(None, "bb"))) == []
+    assert checks.altered(made(), traces(marks=(None, "bb")), "tiny") == []
 
 
 @pytest.mark.parametrize(
@@ -86,12 +87,12 @@ def test_outputs_that_are_not_all_stored_have_no_fingerprint_to_differ() -> None
     ],
 )
 def test_what_differed_when_the_end_was_reported(seen: Traces, expected: list[tuple[Verdict, int]]) -> None:
-    assert verdicts_and_ranks(checks().altered(exchange(), seen)) == expected
+    assert verdicts_and_ranks(checks.altered(made(), seen, "tiny")) == expected
 
 
 def test_a_changed_input_is_named() -> None:
-    (by_rank,) = checks().claimed(exchange(details=(-1, 1)), INPUTS)
-    (by_oracle,) = checks().changed(Comparison(checks=[], traces=traces(), digests=(), changed=("x", None)))
+    (by_rank,) = checks.claimed(job(), made(details=(-1, 1)), at_size())
+    (by_oracle,) = checks.changed(job(), ("x", None), "tiny")
     assert (by_rank.verdict, by_rank.rank) == (Verdict.INPUT_MUTATED, 1)
     assert "'weight'" in by_rank.message
     assert (by_oracle.verdict, by_oracle.rank) == (Verdict.INPUT_MUTATED, 0)
@@ -99,19 +100,20 @@ def test_a_changed_input_is_named() -> None:
 
 
 def test_an_input_that_is_none_is_not_believed() -> None:
-    assert checks().claimed(exchange(details=(2, 10**6)), INPUTS) == []
+    assert checks.claimed(job(), made(details=(2, 10**6)), at_size()) == []
 
 
 def test_library_collectives_are_refused_in_ranked_mode_and_warned_of_elsewhere() -> None:
-    assert verdicts_and_ranks(checks().claimed(exchange(moved=(0, 3)), INPUTS)) == [(Verdict.FORBIDDEN, 1)]
-    warned: list[Finding] = []
-    assert checks(mode=Mode.CHECK, warned=warned).claimed(exchange(moved=(2, 3)), INPUTS) == []
-    assert verdicts_and_ranks(warned) == [(Verdict.FORBIDDEN, 0), (Verdict.FORBIDDEN, 1)]
-    assert checks(backend=Backend.PYTORCH).claimed(exchange(moved=(2, 3)), INPUTS) == []
+    assert verdicts_and_ranks(checks.claimed(job(), made(moved=(0, 3)), at_size())) == [(Verdict.FORBIDDEN, 1)]
+    evidence = at_size()
+    assert checks.claimed(job(mode=Mode.CHECK), made(moved=(2, 3)), evidence) == []
+    # Of each rank; a second time nothing is added.
+    assert checks.claimed(job(mode=Mode.CHECK), made(moved=(2, 3)), evidence) == []
+    assert verdicts_and_ranks(evidence.warnings) == [(Verdict.FORBIDDEN, 0), (Verdict.FORBIDDEN, 1)]
+    assert checks.claimed(job(backend=Backend.PYTORCH), made(moved=(2, 3)), at_size()) == []
 
 
 def test_what_is_switched_off_is_not_held_against_anybody() -> None:
-    changed = Comparison(checks=[], traces=traces(), digests=(), changed=("x", None))
-    assert checks(off=Check.INPUTS).claimed(exchange(details=(0, 0)), INPUTS) == []
-    assert checks(off=Check.INPUTS).changed(changed) == []
-    assert checks(off=Check.COLLECTIVES).claimed(exchange(moved=(1, 1)), INPUTS) == []
+    assert checks.claimed(job(off=Check.INPUTS), made(details=(0, 0)), at_size()) == []
+    assert checks.changed(job(off=Check.INPUTS), ("x", None), "tiny") == []
+    assert checks.claimed(job(off=Check.COLLECTIVES), made(moved=(1, 1)), at_size()) == []

@@ -1,5 +1,6 @@
 """The time of a call is the host's: how long ranks may queue, when an answer counts, and what a forged one comes to."""
 
+import copy
 import dataclasses
 import os
 import time
@@ -12,8 +13,8 @@ from evaluator.errors import EvaluatorError
 from evaluator.host import Judge
 from evaluator.host.clock.call_clock import CallTime, GateClock
 from evaluator.host.evaluation.evaluation import Evaluation
-from evaluator.host.evaluation.report import Circumstances
-from evaluator.host.judge import never, no_progress
+from evaluator.host.job import Job
+from evaluator.host.judge import never
 from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart, MetLayouts
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.slot_plan import SlotPlan
@@ -104,34 +105,23 @@ def test_a_call_of_cpu_ranks_lasts_to_the_last_answer(judge: Judge) -> None:
 @pytest.fixture
 def gated(judge: Judge) -> Iterator[SlotPlan]:
     """The judge's CPU ranks under the clock of GPUs: they answer to the host, and no device tells an end."""
-    plan = judge._plan  # noqa: SLF001 - the same sandbox, under another clock
-    with GateClock(spawner=judge._spawner, cores=sorted(os.sched_getaffinity(0))) as clock:  # noqa: SLF001
-        yield dataclasses.replace(plan, clock=clock)
+    slot = judge._slot  # noqa: SLF001 - the same sandbox, under another clock
+    with GateClock(spawner=slot.spawner, cores=sorted(os.sched_getaffinity(0))) as clock:
+        yield dataclasses.replace(slot.plan, clock=clock)
 
 
 def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
     """A correct program, judged by `plan` with the judge's oracle ranks."""
-    waiting = WaitingGroups(
-        lambda: WorkerGroup(plan, spawner=judge._spawner, work_dir=judge._work_dir),  # noqa: SLF001
-        wanted=0,
-        age_s=60.0,
+    slot = copy.copy(judge._slot)  # noqa: SLF001
+    slot.waiting = WaitingGroups(
+        lambda: WorkerGroup(plan, spawner=slot.spawner, work_dir=slot.work_dir), wanted=0, age_s=60.0
     )
-    private = {name: getattr(judge, f"_{name}") for name in ("builder", "helper", "references", "work_dir")}
-    evaluation = Evaluation(
-        request_for("correct", mode=mode),
-        plan=plan,
-        deadlines=Deadlines(time.monotonic() + judge.settings.evaluation_s),
-        progress=no_progress,
-        cancelled=never,
-        **private,
-    )
+    deadlines = Deadlines(time.monotonic() + judge.settings.evaluation_s)
+    job = Job(request=request_for("correct", mode=mode), plan=plan, deadlines=deadlines, cancelled=never)
+    evaluation = Evaluation(job, slot)
     try:
-        evaluation.run(
-            take_trusted=judge._trusted.take,  # noqa: SLF001
-            waiting=waiting,
-            prepare_next=waiting.prepare,
-        )
-        return evaluation.report(Circumstances(started_at="", finished_at="", canaries=(), driver_faults=None))
+        evaluation.run()
+        return evaluation.report(started_at="", finished_at="")
     finally:
         evaluation.close()
 

@@ -7,18 +7,16 @@ import torch
 
 from evaluator.arena.fingerprint import fingerprint
 from evaluator.arena.structure import Packer
-from evaluator.contract import Backend, CallKind, Mode
-from evaluator.hardware import profiles
+from evaluator.contract import CallKind
 from evaluator.host.measure import outputs
-from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.schedule import Legs, check_kinds, legs, timed_calls
-from evaluator.host.process.deadlines import Deadlines
 from evaluator.judging.checks import Check
 from evaluator.oracle import traces
 from evaluator.oracle.call_memory import layout_of
 from evaluator.oracle.near_call import NearCall
 from problems.inputs.values import Call
 from tests.evaluator.conftest import SETTINGS
+from tests.evaluator.judging_help import job_for
 
 KNOWN = {
     "key": b"k" * 32,
@@ -94,19 +92,8 @@ def test_poison_is_nan_in_every_format_and_its_share_is_reported():
     assert traces.unwritten_shares(header, area, number) == [0.75]
 
 
-def policy() -> CallPolicy:
-    return CallPolicy(
-        timing_policy=profiles.get("cpux2").timing_policy,
-        settings=SETTINGS,
-        backend=Backend.PYTORCH,
-        mode=Mode.RANKED,
-        deadlines=Deadlines(0.0),
-        cancelled=lambda: False,
-    )
-
-
 def test_special_calls_lie_at_other_indices_every_time_and_never_first():
-    kinds = [check_kinds(5, policy=policy()) for _ in range(40)]
+    kinds = [check_kinds(5, job=job_for(SETTINGS)) for _ in range(40)]
     assert all(each[0] is CallKind.PLAIN for each in kinds)
     assert all(sorted(each) == sorted(kinds[0]) for each in kinds)
     assert len({tuple(each) for each in kinds}) > 3
@@ -114,7 +101,7 @@ def test_special_calls_lie_at_other_indices_every_time_and_never_first():
 
 def specials(*, blocks: int, block_calls: int) -> dict[int, CallKind]:
     """Where special calls lie in the first blocks of a series, and which."""
-    series = timed_calls(block_calls=block_calls, checks=8, policy=policy())
+    series = timed_calls(block_calls=block_calls, checks=8, job=job_for(SETTINGS))
     planned = enumerate(islice(series, blocks * block_calls))
     return {index: call.special for index, call in planned if call.special is not None}
 
@@ -132,7 +119,7 @@ def test_blocks_of_one_call_have_special_calls_too():
 
 
 def test_a_series_of_any_length_goes_on_having_special_and_checked_calls():
-    calls = list(islice(timed_calls(block_calls=6, checks=8, policy=policy()), 3 * 72))
+    calls = list(islice(timed_calls(block_calls=6, checks=8, job=job_for(SETTINGS)), 3 * 72))
     parts = [calls[start : start + 72] for start in range(0, len(calls), 72)]
     assert [sum(call.is_checked for call in part) for part in parts] == [8, 8, 8]
     assert [sum(call.special is not None for call in part) for part in parts] == [8, 8, 8]
@@ -140,12 +127,12 @@ def test_a_series_of_any_length_goes_on_having_special_and_checked_calls():
 
 
 def test_more_checks_than_calls_check_every_call():
-    assert all(call.is_checked for call in islice(timed_calls(block_calls=2, checks=999, policy=policy()), 24))
+    assert all(call.is_checked for call in islice(timed_calls(block_calls=2, checks=999, job=job_for(SETTINGS)), 24))
 
 
 def test_nothing_is_checked_or_special_between_timed_calls_where_that_is_switched_off():
-    off = dataclasses.replace(policy(), settings=dataclasses.replace(SETTINGS, without=frozenset({Check.TIMED_CALLS})))
-    planned = list(islice(timed_calls(block_calls=6, checks=8, policy=off), 72))
+    off = job_for(dataclasses.replace(SETTINGS, without=frozenset({Check.TIMED_CALLS})))
+    planned = list(islice(timed_calls(block_calls=6, checks=8, job=off), 72))
     assert not any(call.is_checked or call.special for call in planned)
 
 

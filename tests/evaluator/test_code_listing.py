@@ -1,6 +1,5 @@
 """Machine code with source lines: reading what nvdisasm prints, what a hostile module could say, and a real build."""
 
-import contextlib
 import shutil
 import subprocess
 import zlib
@@ -12,8 +11,6 @@ from evaluator.contract.machine_code import MOST_UNPACKED_BYTES, pack
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
 from evaluator.host.building.code_listing import Lines, machine_code, parse
-from evaluator.host.process.helper_process import HelperProcess
-from evaluator.host.process.spawner import Spawner
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import kernel_code
@@ -188,15 +185,7 @@ def test_a_cubin_as_triton_keeps_it_is_listed_and_nonsense_is_counted(tmp_path):
     confinement = doctor.resolve(profiles.get(PROFILE), settings, private=private)
     artefacts = {f"triton/{'A' * 52}/copy.cubin": cubin.read_bytes(), f"{'0' * 32}/broken.so": b"no module"}
     request = build_request(("solution.py/copy.cu", source.read_text()))
-    with Spawner() as spawner, contextlib.closing(HelperProcess(spawner)) as helper:
-        found = machine_code(
-            artefacts,
-            job=build_job(tmp_path, confinement, request=request),
-            origins={},
-            profile=profiles.get(PROFILE),
-            settings=settings,
-            helper=helper,
-        )
+    found = machine_code(artefacts, job=build_job(tmp_path, confinement, request=request), origins={})
     (kernel,) = found.kernels
     assert (kernel.name, kernel.module) == ("copy", "copy.cubin")
     loads = [entry for entry in kernel.instructions() if entry.text.startswith("LDG")]

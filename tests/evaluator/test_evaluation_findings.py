@@ -3,11 +3,9 @@
 import pytest
 
 from evaluator.contract import ErrorMap, ErrorPattern, Finding, SizeMemory, Verdict
-from evaluator.errors import EvaluatorError, SubmissionFault
-from evaluator.host.evaluation.conclusion import disagreement
-from evaluator.host.evaluation.findings import Findings
+from evaluator.errors import Cancelled, EvaluatorError, SubmissionFault
+from evaluator.host.evaluation.findings import Findings, disagreement
 from evaluator.host.evaluation.trouble import JudgeOutOfMemory, without_the_submission
-from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.host.measure.evidence import Ended
 from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 
@@ -118,5 +116,5 @@ def test_errors_without_the_submission_are_the_nodes_and_a_cancellation_is_not()
     with pytest.raises(EvaluatorError, match="has gone") as caught, without_the_submission():
         raise OUR_ERROR
     assert type(caught.value).__name__ == "NodeTrouble"
-    with pytest.raises(EvaluationCancelled), without_the_submission():
-        raise EvaluationCancelled("the evaluation was cancelled")
+    with pytest.raises(Cancelled), without_the_submission():
+        raise Cancelled("the evaluation was cancelled")

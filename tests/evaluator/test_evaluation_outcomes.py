@@ -10,9 +10,8 @@ from evaluator.contract import (
     SizeResult,
     Verdict,
 )
+from evaluator.host.evaluation.before_reveal import TimesAlone
 from evaluator.host.evaluation.outcomes import Outcomes
-from evaluator.host.evaluation.recorded_reference import RecordedReference
-from evaluator.host.evaluation.reference_alone import TimesAlone
 from evaluator.host.measure.references import SteadySpeed
 from evaluator.host.measure.size_run import SizeOutcome
 from evaluator.judging.reading import SourceReading
@@ -95,7 +94,7 @@ def test_a_timeline_has_the_size_of_the_recorded_call_and_the_reference_once_it_
     outcomes = Outcomes(sizes=[outcome(), outcome(size="base", is_recorded=True), outcome(group_number=2)])
     assert outcomes.timeline is not None
     assert (outcomes.timeline.size, outcomes.timeline.reference) == ("base", None)
-    outcomes.reference = RecordedReference(timeline=call([], []))
+    outcomes.reference = call([], [])
     assert outcomes.timeline.reference is not None
     assert outcomes.recorded_work is not None
     assert outcomes.recorded_work.size == "base"

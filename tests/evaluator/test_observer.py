@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,10 +58,13 @@ class Ranks:
             self.processes.append(process)
             self.workers.append(Worker(number=number, channel=Channel(host), status_page=status_page, pid=process.pid))
         self.logs = LogDrain(pipes, limit=4096)
-        self.observer = Observer(
-            self.workers, keepers=self.logs.keepers, source="/source", have_ended=lambda: self.has_ended
+        self.sandbox = SimpleNamespace(
+            logs=self.logs,
+            source="/source",
+            processes=SimpleNamespace(have_ended=False),
+            plan=SimpleNamespace(gpus=()),
         )
-        self.has_ended = False
+        self.observer = Observer(self.workers, self.sandbox)
         self._wait_for("started")
 
     def _wait_for(self, text):
@@ -106,7 +110,7 @@ def test_a_rank_that_has_ended_is_not_asked(ranks):
 
 
 def test_nobody_is_asked_once_the_sandbox_has_ended(ranks):
-    ranks.has_ended = True
+    ranks.sandbox.processes.have_ended = True
     assert ranks.observer.silent(frozenset()) == []
     assert all(seen.stack is None for seen in ranks.observer.observe())
 

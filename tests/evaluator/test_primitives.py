@@ -169,7 +169,7 @@ def read(tmp_path):
 
     def read(artefacts: dict[str, bytes]) -> tuple[str, tuple[Detection, ...]]:
         job = build_job(tmp_path, confinement)
-        ((name, text),) = disassembly.listings(artefacts, job=job, profile=profile, settings=settings)
+        ((name, text),) = disassembly.listings(artefacts, job=job)
         return name, primitives.in_machine_code(text, module=name)
 
     return read

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator.arena import profiler, trace_events
-from evaluator.arena.profile_rows import MOST_ROWS, ROWS_BYTES, Row, RowKind, RowsError, pack, unpack
+from evaluator.arena.recording import FILE_BYTES, MOST_ROWS, Kind, Row, packed
 from evaluator.contract import Backend, CallKind, EvaluationReport, Mode, Primitive, Verdict, WorkKind, WorkTotal
 from evaluator.host import Judge
 from evaluator.host.machine import nvlink
@@ -23,12 +23,13 @@ from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_t
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 ROWS = st.builds(
     Row,
-    kind=st.sampled_from(RowKind),
+    kind=st.sampled_from([Kind.KERNEL, Kind.COPY, Kind.FILL, Kind.OPERATOR]),
     name=NAMES,
-    count=st.integers(0, 2**32 - 1),
-    nanoseconds=st.integers(0, 2**63),
-    bytes=st.integers(0, 2**63),
+    times=st.integers(0, 2**32 - 1),
+    nanoseconds=st.integers(0, 2**63 - 1),
+    bytes=st.integers(0, 2**63 - 1),
 )
+REST = b',"dropped":0,"recording":null,"note":""}'
 CPU = torch.device("cpu")
 BARRIER = "ncclDevKernel_AllReduce_Sum_u8_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -49,44 +50,84 @@ def work(name: str, count: int = 1, kind: WorkKind = WorkKind.KERNEL, us: float 
     return WorkTotal(kind=kind, name=name, count=count, us=us)
 
 
+def read_back(content: bytes) -> recorded_call.RankFile:
+    """What the host reads where a rank wrote `content`."""
+    file = recorded_call.create()
+    try:
+        os.pwrite(file, content, 0)
+        return recorded_call.read(file)
+    finally:
+        os.close(file)
+
+
 class TestFile:
     @given(st.lists(ROWS, max_size=20), NAMES)
     def test_what_a_rank_writes_is_what_the_host_reads(self, rows, note):
-        found, dropped, said = unpack(pack(rows, note=note))
-        assert sorted(found, key=repr) == sorted(rows, key=repr)
-        assert (dropped, said) == (0, note)
+        found = read_back(packed(rows, note=note))
+        read = [(row.kind, row.name, row.times, row.nanoseconds, row.bytes) for row in found.rows]
+        assert sorted(read) == sorted(tuple(row) for row in rows)
+        assert (found.dropped, found.note) == (0, note)
 
     def test_the_longest_are_kept_where_not_all_fit(self):
-        rows = [Row(kind=RowKind.KERNEL, name=f"kernel {i}", count=1, nanoseconds=i) for i in range(MOST_ROWS + 7)]
-        content = pack(rows)
-        found, dropped, _ = unpack(content)
-        assert len(content) <= ROWS_BYTES
-        assert (len(found), dropped) == (MOST_ROWS, 7)
-        assert min(row.nanoseconds for row in found) == 7
+        rows = [Row(Kind.KERNEL, name="\U0001f600" * 999, times=1, nanoseconds=i) for i in range(MOST_ROWS + 7)]
+        content = packed(rows)
+        found = read_back(content)
+        assert len(content) <= FILE_BYTES // 2
+        assert (len(found.rows), found.dropped) == (MOST_ROWS, 7)
+        assert min(row.nanoseconds for row in found.rows) == 7
 
     @given(st.binary(max_size=600))
     def test_anything_else_is_refused(self, content):
-        with pytest.raises(RowsError):
-            unpack(content)
+        found = read_back(content)
+        assert (found.rows, found.recording) == ((), None)
+        assert found.note.startswith("a rank left no records: ")
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"[" * 2**20,
+            b'{"rows":[["kernel","x",1,' + b"9" * 1_000_000,
+            b'{"rows":[["kernel","x",-1,1]]' + REST,
+            b'{"rows":[["kernel","x",1,1e300]]' + REST,
+            b'{"rows":[["launch","x",1,1]]' + REST,
+            b'{"rows":[' + b",".join([b'["kernel","x",1,1]'] * (MOST_ROWS + 1)) + b"]" + REST,
+            b'{"rows":[],"more":1' + REST,
+            b'{"rows":[],"dropped":0,"recording":null,"note":"' + b"x" * 201 + b'"}',
+            b'{"rows":[],"dropped":9223372036854775807,"recording":null,"note":""}',
+            b'{"rows":[],"dropped":0,"recording":[[],[],[],0,0,0,9223372036854775807],"note":""}',
+        ],
+        ids=[
+            "depth",
+            "a number without end",
+            "less than nothing",
+            "no whole number",
+            "kind",
+            "rows",
+            "fields",
+            "note",
+            "dropped rows",
+            "dropped spans",
+        ],
+    )
+    def test_json_that_no_rank_writes_is_refused(self, content):
+        assert read_back(content[: 2**20]).note.startswith("a rank left no records: ")
+        assert read_back(b'{"rows":[["kernel","x",1,1]]' + REST).note == ""
 
     @given(st.lists(ROWS, min_size=1, max_size=4), st.data())
     def test_a_file_that_was_changed_is_read_or_refused(self, rows, data):
-        content = bytearray(pack(rows))
+        content = bytearray(packed(rows))
         index = data.draw(st.integers(0, len(content) - 1))
         content[index] = data.draw(st.integers(0, 255))
-        try:
-            found, _, _ = unpack(bytes(content[: data.draw(st.integers(index, len(content)))]))
-        except RowsError:
-            return
-        assert len(found) <= MOST_ROWS
+        found = read_back(bytes(content[: data.draw(st.integers(index, len(content)))]))
+        assert len(found.rows) <= MOST_ROWS
 
     def test_what_ranks_wrote_becomes_one_table_without_control_characters(self):
-        one = Row(kind=RowKind.KERNEL, name="gather\x1b[2J", count=2, nanoseconds=3000)
-        two = Row(kind=RowKind.KERNEL, name="gather\x1b[2J", count=4, nanoseconds=1000)
+        one = Row(kind=Kind.KERNEL, name="gather\x1b[2J", times=2, nanoseconds=3000)
+        two = Row(kind=Kind.KERNEL, name="gather\x1b[2J", times=4, nanoseconds=1000)
         files = [recorded_call.create() for _ in range(3)]
         try:
-            os.pwrite(files[0], pack([one]), 0)
-            os.pwrite(files[1], pack([two], note="cut"), 0)
+            os.pwrite(files[0], packed([one]), 0)
+            os.pwrite(files[1], packed([two], note="cut"), 0)
             table = recorded_call.read_rows(files, size="base")
         finally:
             for file in files:
@@ -194,22 +235,23 @@ class TestRecorder:
             peer,
         ]
         assert trace_events.rows(trace) == [
-            Row(kind=RowKind.OPERATOR, name="c10d::barrier", count=1, nanoseconds=19000),
-            Row(kind=RowKind.KERNEL, name="c10d::symmetric_memory::barrier_kernel", count=1, nanoseconds=86750),
-            Row(kind=RowKind.COPY, name="Memcpy PtoP (Device -> Device)", count=2, nanoseconds=4500, bytes=15360),
+            Row(kind=Kind.OPERATOR, name="c10d::barrier", times=1, nanoseconds=19000),
+            Row(kind=Kind.KERNEL, name="c10d::symmetric_memory::barrier_kernel", times=1, nanoseconds=86750),
+            Row(kind=Kind.COPY, name="Memcpy PtoP (Device -> Device)", times=2, nanoseconds=4500, bytes=15360),
         ]
 
     def test_the_operators_of_a_call_are_recorded_and_its_value_returned(self):
         file = recorded_call.create()
         assert recorded(lambda x: x + 1, file)(torch.ones(2)).tolist() == [2.0, 2.0]
-        assert unpack(os.pread(file, ROWS_BYTES, 0)) == ([], 0, "")
+        found = recorded_call.read(file)
+        assert (found.rows, found.dropped, found.note) == ((), 0, "")
         os.close(file)
 
     def test_a_call_that_takes_the_profiler_for_itself_goes_on(self):
         file, other = recorded_call.create(), recorded_call.create()
         inner = recorded(lambda x: x + 1, other)
         assert recorded(inner, file)(torch.ones(2)).tolist() == [2.0, 2.0]
-        assert unpack(os.pread(file, ROWS_BYTES, 0))[2].startswith("the submission used the profiler itself")
+        assert recorded_call.read(file).note.startswith("the submission used the profiler itself")
         os.close(file)
         os.close(other)
 

@@ -5,14 +5,11 @@ from collections import Counter
 import msgspec
 import pytest
 
-from evaluator.contract import Backend, CallKind, ContractError, EvaluationRequest, Mode, Verdict
-from evaluator.hardware import profiles
+from evaluator.contract import CallKind, ContractError, EvaluationRequest, Mode, Verdict
 from evaluator.host import Judge, JudgeSettings
-from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.schedule import check_calls, timed_calls
-from evaluator.host.process.deadlines import Deadlines
 from problems import registry
-from tests.evaluator.judging_help import request_for, request_for_text
+from tests.evaluator.judging_help import job_for, request_for, request_for_text
 
 RIGHT_BUT_FOR_TINY = """
 import torch.distributed as dist
@@ -79,32 +76,25 @@ def test_a_request_for_one_regime_is_no_ranked_one():
 
 
 @pytest.fixture
-def policy():
-    return CallPolicy(
-        timing_policy=profiles.get("cpux2").timing_policy,
-        settings=JudgeSettings(profile="cpux2"),
-        backend=Backend.PYTORCH,
-        mode=Mode.RANKED,
-        deadlines=Deadlines(0.0),
-        cancelled=lambda: False,
-    )
+def job():
+    return job_for(JudgeSettings(profile="cpux2"))
 
 
-def test_a_near_call_never_follows_one_in_a_regime(policy):
+def test_a_near_call_never_follows_one_in_a_regime(job):
     """After a call whose values are all equal it would change nothing, and what a cache returns would be correct."""
     regimes = registry.get("allreduce").regimes
     for _ in range(200):
-        calls = check_calls(5, regimes=regimes, policy=policy)
+        calls = check_calls(5, regimes=regimes, job=job)
         assert sorted(regime.name for _, regime in calls if regime) == sorted(REGIMES)
         [near] = [index for index, (kind, _) in enumerate(calls) if kind is CallKind.NEAR]
         assert calls[near - 1][1] is None
 
 
-def test_regimes_lie_among_the_timed_calls_and_never_before_a_blocks_first(policy):
+def test_regimes_lie_among_the_timed_calls_and_never_before_a_blocks_first(job):
     regimes = registry.get("allreduce").regimes
     indices: Counter[int] = Counter()
     for _ in range(100):
-        calls = timed_calls(block_calls=BLOCK_CALLS, checks=8, policy=policy, regimes=regimes)
+        calls = timed_calls(block_calls=BLOCK_CALLS, checks=8, job=job, regimes=regimes)
         planned = [(index, next(calls).regimes) for index in range(20 * BLOCK_CALLS)]
         assert sorted(regime.name for _, drawn in planned for regime in drawn) == sorted(REGIMES)
         indices.update(index for index, drawn in planned if drawn)

@@ -19,7 +19,7 @@ from evaluator.contract import EvaluationReport, SandboxLevel, SourceBundle, Sou
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import Judge
-from evaluator.host.sandbox import bubblewrap, cgroups, cpu_sets, doctor
+from evaluator.host.sandbox import bubblewrap, cgroups, cpu_sets, doctor, seccomp
 from evaluator.host.settings import DEFAULT_USERS
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
@@ -143,6 +143,12 @@ def test_sources_cannot_be_placed_outside_their_folder(small_judge: Judge) -> No
 
 def _fields(request: object) -> dict[str, object]:
     return {name: getattr(request, name) for name in request.__struct_fields__}  # type: ignore[attr-defined]
+
+
+def test_a_call_that_libseccomp_does_not_know_is_never_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seccomp, "REFUSED", (*seccomp.REFUSED, "no_such_call"))
+    with pytest.raises(EvaluatorError, match="cannot refuse no_such_call here"):
+        seccomp.open_program()
 
 
 def test_full_is_what_a_machine_with_everything_reaches(small_judge: Judge) -> None:

@@ -19,8 +19,8 @@ from evaluator.contract import (
     Stage,
     Verdict,
 )
+from evaluator.errors import Cancelled
 from evaluator.host import Judge
-from evaluator.host.hangs.incidents import EvaluationCancelled
 from evaluator.judging.recompute import recompute
 from portal.submissions.failing_lines import failing_lines
 from tests.evaluator.conftest import SETTINGS
@@ -284,11 +284,11 @@ def test_cancelled_evaluation_ends_and_the_next_one_passes(judge: Judge, work_di
         return Stage.VERIFYING in asked
 
     judge.evaluate(request_for("correct"))
-    trusted = judge._trusted.processes  # noqa: SLF001 - starting others would hold the slot for seconds
-    with pytest.raises(EvaluationCancelled):
+    trusted = judge._slot.trusted.processes  # noqa: SLF001 - starting others would hold the slot for seconds
+    with pytest.raises(Cancelled):
         judge.evaluate(request_for("deadlock"), progress=lambda stage, *_: asked.append(stage), cancelled=is_cancelled)
     assert group_directories(work_dir) <= 1
-    assert judge._trusted.processes == trusted  # noqa: SLF001
+    assert judge._slot.trusted.processes == trusted  # noqa: SLF001
     assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.contract import EvaluationRequest
-from evaluator.host.building.builder_process import BuildLimitExceeded
+from evaluator.errors import LimitExceeded
+from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
+from evaluator.host.process import limited
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.sandbox.bubblewrap import Confinement
+from evaluator.host.settings import JudgeSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +21,7 @@ class BuildJob:
 
     Attributes:
         request: whose source is built.
+        settings: the slot's; its profile says for which architecture to build.
         workdir: a private folder; every step removes what it puts there.
         confinement: how its processes are confined.
         deadlines: of the evaluation that waits for it.
@@ -24,12 +29,31 @@ class BuildJob:
     """
 
     request: EvaluationRequest
+    settings: JudgeSettings
     workdir: Path
     confinement: Confinement
     deadlines: Deadlines
     cancelled: Callable[[], bool]
 
+    @property
+    def profile(self) -> Profile:
+        """The profile for which it is built."""
+        return profiles.get(self.settings.profile)
+
     def refuse_late(self, doing: str) -> None:
-        """Raise BuildLimitExceeded after the evaluation's deadline: a reading that was cut short proves nothing."""
+        """Raise LimitExceeded after the evaluation's deadline: a reading that was cut short proves nothing."""
         if time.monotonic() >= self.deadlines.evaluation:
-            raise BuildLimitExceeded(f"the time of the evaluation was used up after {doing}")
+            raise LimitExceeded(f"the time of the evaluation was used up after {doing}")
+
+    def read(self, function: str, text: str, *, seconds: float) -> str:
+        """What `function`, named as `module:name`, reads from `text` in a process of its own.
+
+        Raises:
+            Cancelled: `cancelled()` became true.
+            LimitExceeded: reading took too long, or too much memory.
+        """
+        try:
+            within = self.deadlines.step(seconds)
+            return limited.call(function, text, seconds=within, deadlines=self.deadlines, cancelled=self.cancelled)
+        except LimitExceeded as exceeded:
+            raise LimitExceeded(f"what was built could not be read: {exceeded}") from exceeded

@@ -8,16 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluator.contract import BuildResult, Detection, EvaluationRequest, Finding, MachineCode, Verdict
+from evaluator.errors import LimitExceeded
 from evaluator.hardware import profiles
-from evaluator.host.building import what_to_build
+from evaluator.host.building import build_sandbox, code_listing, detections, disassembly, what_to_build
 from evaluator.host.building.build_cache import KEPT_BYTES, BuildCache, KeptBuild
 from evaluator.host.building.build_job import BuildJob
 from evaluator.host.building.build_record import record_of
-from evaluator.host.building.build_sandbox import BuildSandbox
-from evaluator.host.building.builder_process import BuildLimitExceeded, BuildLimits
-from evaluator.host.building.module_reader import ModuleReader
+from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.process.deadlines import NO_DEADLINES, Deadlines
-from evaluator.host.process.helper_process import HelperProcess
 from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.settings import JudgeSettings
 
@@ -54,7 +52,6 @@ class Builder:
         cache: folder of earlier builds; None for one beside the slot's work directory.
         limits: the limits of one build.
         cache_bytes: the limit for all kept builds together.
-        helper: the process that reads what was built; None for one of its own in each build.
     """
 
     def __init__(
@@ -64,13 +61,12 @@ class Builder:
         cache: Path | None = None,
         limits: BuildLimits | None = None,
         cache_bytes: int = KEPT_BYTES,
-        helper: HelperProcess | None = None,
     ) -> None:
+        self._settings = settings
         self._profile = profiles.get(settings.profile)
+        self._limits = limits or BuildLimits()
         base = settings.work_dir or Path(tempfile.gettempdir()) / f"pkb-{os.getuid()}"
         self._cache = BuildCache(cache or base / "builds", limit_bytes=cache_bytes)
-        self._sandbox = BuildSandbox(settings, limits=limits or BuildLimits())
-        self._reader = ModuleReader(settings, helper=helper)
 
     def build(
         self,
@@ -93,18 +89,25 @@ class Builder:
             cancelled: polled; once true, the build ends.
 
         Raises:
-            BuildCancelled: `cancelled()` became true.
+            Cancelled: `cancelled()` became true.
             EvaluatorError: this node cannot build: no tool chain, or the sandbox does not start.
         """
         if not what_to_build.is_needed(request):
             return Built(result=BuildResult(succeeded=True, seconds=0.0, cached=False), findings=())
-        job = BuildJob(request=request, workdir=workdir, confinement=sandbox, deadlines=deadlines, cancelled=cancelled)
+        job = BuildJob(
+            request=request,
+            settings=self._settings,
+            workdir=workdir,
+            confinement=sandbox,
+            deadlines=deadlines,
+            cancelled=cancelled,
+        )
         started = time.monotonic()
         try:
             key = what_to_build.key(request, self._profile)
             build = self._cache.get(key) or self._made(key, job)
             code = self._code(key, build, job)
-        except BuildLimitExceeded as exceeded:
+        except LimitExceeded as exceeded:
             return _over_limit(str(exceeded), seconds=time.monotonic() - started)
         return Built(
             result=build.record.result,
@@ -115,14 +118,15 @@ class Builder:
         )
 
     def _made(self, key: str, job: BuildJob) -> KeptBuild:
-        """Build, read what came out, and keep both; raises BuildCancelled and BuildLimitExceeded.
+        """Build, read what came out, and keep both; raises Cancelled and LimitExceeded.
 
         What a builder leaves that was killed is used, and not kept: the next build of the source may be whole.
         """
         started = time.monotonic()
-        sent = self._sandbox.build(job)
+        sent = build_sandbox.build(job, limits=self._limits)
         seconds = time.monotonic() - started
-        record = record_of(sent, seconds=seconds, primitives=self._reader.detections(sent.artefacts, job))
+        found = detections.find(sent.artefacts, disassembly.listings(sent.artefacts, job=job), job=job)
+        record = record_of(sent, seconds=seconds, primitives=found)
         job.refuse_late("reading what was built")
         build = KeptBuild(record=record, modules=sent.artefacts)
         if sent.has_ended_well:
@@ -135,7 +139,8 @@ class Builder:
             return None
         if (known := self._cache.code(key)) is not None:
             return known
-        code = self._reader.machine_code(build.modules, job, origins=build.record.origins)
+        code = code_listing.machine_code(build.modules, job=job, origins=build.record.origins)
+        job.refuse_late("listing machine code")
         self._cache.put_code(key, code)
         return code
 

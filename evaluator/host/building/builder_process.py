@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evaluator.errors import EvaluatorError, NodeTrouble
+from evaluator.errors import Cancelled, EvaluatorError, LimitExceeded, NodeTrouble
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.process.logs import clean
 
@@ -55,14 +55,6 @@ class BuildLimits:
     sent_files: int = 256
     result_bytes: int = 8 * 1024**2
     said_bytes: int = 64 * 1024
-
-
-class BuildCancelled(Exception):
-    """The build was cancelled."""
-
-
-class BuildLimitExceeded(Exception):
-    """The build exceeded a limit; the text names the limit and its value."""
 
 
 @dataclass(kw_only=True)
@@ -121,8 +113,8 @@ def run(
         deadlines: of the evaluation that waits for this build.
 
     Raises:
-        BuildCancelled: `cancelled()` became true.
-        BuildLimitExceeded: time, size or number of files.
+        Cancelled: `cancelled()` became true.
+        LimitExceeded: time, size or number of files.
         EvaluatorError: the process could not be started, or does not end.
         NodeTrouble: it ended before it had read anything of the submission, as where its sandbox does not start.
     """
@@ -137,7 +129,7 @@ def run(
         raise NodeTrouble(f"the builder ended before it began: {clean(said[:_SHOWN_BYTES].decode(errors='replace'))}")
     sent = _parse(raw, limits, at=len(_BEGAN))
     if len(sent.result or b"") > limits.result_bytes:
-        raise BuildLimitExceeded(f"the result of the build exceeds {limits.result_bytes:,} bytes")
+        raise LimitExceeded(f"the result of the build exceeds {limits.result_bytes:,} bytes")
     sent.said = said.decode(errors="replace")
     return sent
 
@@ -183,9 +175,9 @@ def _drain(
         selector.register(process.stdout.fileno(), selectors.EVENT_READ, said)
         while selector.get_map():
             if time.monotonic() > deadline:
-                raise BuildLimitExceeded(f"the build took longer than {seconds:.3g} s")
+                raise LimitExceeded(f"the build took longer than {seconds:.3g} s")
             if cancelled():
-                raise BuildCancelled("the build was cancelled")
+                raise Cancelled("the build was cancelled")
             for key, _ in selector.select(timeout=0.2):
                 chunk = os.read(key.fd, _CHUNK)
                 if not chunk:
@@ -195,7 +187,7 @@ def _drain(
                 else:
                     said += chunk[: limits.said_bytes - len(said)]
             if len(raw) > limits.sent_bytes:
-                raise BuildLimitExceeded(f"the build's results exceed {limits.sent_bytes:,} bytes")
+                raise LimitExceeded(f"the build's results exceed {limits.sent_bytes:,} bytes")
     return bytes(raw), bytes(said)
 
 
@@ -216,12 +208,12 @@ def _parse(raw: bytes, limits: BuildLimits, *, at: int = 0) -> Sent:
     """The files in the frames from byte `at` on, without truncated ones and those with names of another form.
 
     Raises:
-        BuildLimitExceeded: there are too many frames. Each costs time, even an empty one.
+        LimitExceeded: there are too many frames. Each costs time, even an empty one.
     """
     sent = Sent()
     for number, (name, content) in enumerate(_frames(raw, at=at)):
         if number > limits.sent_files:
-            raise BuildLimitExceeded(f"the build sent more than {limits.sent_files} files")
+            raise LimitExceeded(f"the build sent more than {limits.sent_files} files")
         if name == _RESULT:
             sent.result = content
         elif _ARTEFACT.match(name):

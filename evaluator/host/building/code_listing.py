@@ -1,6 +1,6 @@
 """Lists the machine code of a build's kernels with source lines, in a sandbox because the modules are untrusted.
 
-What the sandbox prints is read in a helper process, for it may be long and of any form. Only mode profile asks for it.
+What the sandbox prints is read in another process, for it may be long and of any form. Only mode profile asks for it.
 What primitives a module uses is read apart from it (`disassembly`).
 """
 
@@ -13,12 +13,9 @@ from pathlib import Path, PurePosixPath
 
 from evaluator.contract import Instruction, KernelCode, MachineCode, Message
 from evaluator.contract.machine_code import MOST_INSTRUCTIONS, MOST_UNPACKED_BYTES, pack
-from evaluator.hardware.profiles import Profile
 from evaluator.host.building import disassembly
 from evaluator.host.building.build_job import BuildJob
-from evaluator.host.process.helper_process import HelperProcess
 from evaluator.host.process.logs import clean
-from evaluator.host.settings import JudgeSettings
 
 _EXECUTE = """import os, pathlib, re, shutil, subprocess, sys, tempfile
 tool, module, room = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -119,7 +116,7 @@ class Lines:
 
 
 class _Task(Message, frozen=True, kw_only=True):
-    """What the helper process reads: listings as module and path, and where the author's lines are."""
+    """What that process reads: listings as module and path, and where the author's lines are."""
 
     listings: tuple[tuple[str, str], ...]
     paths: tuple[str, ...]
@@ -132,9 +129,6 @@ def machine_code(
     *,
     job: BuildJob,
     origins: dict[str, tuple[str, int]],
-    profile: Profile,
-    settings: JudgeSettings,
-    helper: HelperProcess,
 ) -> MachineCode:
     """The kernels in `artefacts` with the source line of every instruction, as far as a minute and 24 MB go.
 
@@ -142,13 +136,10 @@ def machine_code(
         artefacts: modules (.so, .cubin) by path.
         job: the build that they are of.
         origins: by extension, where in the submission its CUDA source begins.
-        profile: the slot's.
-        settings: the slot's.
-        helper: where the listings are read.
 
     Raises:
-        BuildCancelled, HelperCancelled: `job.cancelled()` became true.
-        HelperLimitExceeded: reading took too long, or too much memory.
+        Cancelled: `job.cancelled()` became true.
+        LimitExceeded: reading took too long, or too much memory.
     """
     tool = disassembly.tool()
     if tool is None:
@@ -163,15 +154,13 @@ def machine_code(
                 [_EXECUTE, tool],
                 [str(room)],
                 job=job,
-                profile=profile,
-                settings=settings,
                 seconds=deadline - time.monotonic(),
                 most_bytes=2 * room,
             )
         if text is not None:
             room = max(0, room - len(text))
             listings.append((Path(path).name, text))
-    return find(listings, unread=len(modules) - len(listings), job=job, origins=origins, helper=helper)
+    return find(listings, unread=len(modules) - len(listings), job=job, origins=origins)
 
 
 def find(
@@ -180,13 +169,12 @@ def find(
     unread: int,
     job: BuildJob,
     origins: dict[str, tuple[str, int]],
-    helper: HelperProcess,
 ) -> MachineCode:
     """The kernels that the listings (module and text) show; `unread` modules of the build have none.
 
     Raises:
-        HelperCancelled: `job.cancelled()` became true.
-        HelperLimitExceeded: reading took too long, or too much memory.
+        Cancelled: `job.cancelled()` became true.
+        LimitExceeded: reading took too long, or too much memory.
     """
     with tempfile.TemporaryDirectory(prefix="listed-", dir=job.workdir) as name:
         files = [Path(name, str(number)) for number in range(len(listings))]
@@ -198,12 +186,11 @@ def find(
             origins=origins,
             unread=unread,
         )
-        seconds = job.deadlines.step(_LONGEST_S)
-        return MachineCode.from_json(helper.call(_READ, task.to_json(), seconds=seconds, cancelled=job.cancelled))
+        return MachineCode.from_json(job.read(_READ, task.to_json(), seconds=_LONGEST_S))
 
 
 def read(text: str) -> str:
-    """In the helper process: the `MachineCode` of the `_Task` that `text` holds, both as JSON."""
+    """In that process: the `MachineCode` of the `_Task` that `text` holds, both as JSON."""
     task = _Task.from_json(text)
     lines = Lines(task.paths, task.origins)
     kernels: list[KernelCode] = []

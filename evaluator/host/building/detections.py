@@ -1,9 +1,9 @@
-"""Reads from built modules which hardware paths they use: in a helper process, for a build makes them as it likes."""
+"""Reads from built modules which hardware paths they use: in another process, for a build makes them as it likes."""
 
 import itertools
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 
 from evaluator.contract import Detection
 from evaluator.host.building import disassembly
-from evaluator.host.process.helper_process import HelperProcess
+from evaluator.host.building.build_job import BuildJob
 from evaluator.host.process.logs import clean
 from evaluator.judging import primitives
 
@@ -25,29 +25,23 @@ def find(
     artefacts: Mapping[str, bytes],
     listings: Iterator[tuple[str, str]],
     *,
-    helper: HelperProcess,
-    workdir: Path,
-    within: Callable[[float], float],
-    cancelled: Callable[[], bool] = lambda: False,
+    job: BuildJob,
 ) -> tuple[Detection, ...]:
     """What symbols and machine code show, one detection per primitive and module.
 
     Args:
         artefacts: everything that was built, by path.
         listings: name and disassembly of modules.
-        helper: where both are read.
-        workdir: a private folder; what is put there is removed.
-        within: shortens how long the reading may take.
-        cancelled: polled; once true, the reading ends.
+        job: the build that they are of.
 
     Raises:
-        HelperCancelled: `cancelled()` became true.
-        HelperLimitExceeded: reading took too long, or too much memory.
+        Cancelled: `job.cancelled()` became true.
+        LimitExceeded: reading took too long, or too much memory.
     """
     modules = [(path, content) for path, content in artefacts.items() if path.endswith(disassembly.MODULES)]
     if not modules:
         return ()
-    with tempfile.TemporaryDirectory(prefix="reading-", dir=workdir) as name:
+    with tempfile.TemporaryDirectory(prefix="reading-", dir=job.workdir) as name:
         folder = Path(name)
         parts = [
             *(
@@ -56,7 +50,7 @@ def find(
             ),
             *(_part(folder, number, module, "code", text.encode()) for number, (module, text) in enumerate(listings)),
         ]
-        found = helper.call(_READ, json.dumps(parts), seconds=within(LONGEST_S), cancelled=cancelled)
+        found = job.read(_READ, json.dumps(parts), seconds=LONGEST_S)
         return msgspec.json.decode(found, type=tuple[Detection, ...])
 
 
@@ -67,7 +61,7 @@ def _part(folder: Path, number: int, module: str, kind: str, content: bytes) -> 
 
 
 def read(text: str) -> str:
-    """In the helper process: the detections in the files that `text` lists, as JSON."""
+    """In that process: the detections in the files that `text` lists, as JSON."""
     parts: list[dict[str, Any]] = json.loads(text)
     found = itertools.chain.from_iterable(_detections(Path(part["path"]), part) for part in parts)
     shown = (msgspec.structs.replace(each, detail=clean(each.detail)) for each in found)

@@ -1,25 +1,18 @@
 """Disassembles built extensions, in a sandbox because the modules are untrusted."""
 
-import contextlib
 import os
 import shutil
-import signal
-import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.contract import SandboxLevel
-from evaluator.errors import EvaluatorError
-from evaluator.hardware.profiles import Profile
 from evaluator.host.building.build_job import BuildJob
-from evaluator.host.building.builder_process import BuildCancelled
-from evaluator.host.process.deadlines import Deadlines
+from evaluator.host.process import limited
 from evaluator.host.sandbox.bubblewrap import command, environment, write_private
-from evaluator.host.settings import JudgeSettings
 from evaluator.judging import primitives
 
 _EXECUTE = """import os, subprocess, sys
@@ -51,9 +44,6 @@ _MOST_BYTES = 64 * 1024**2
 _MOST_MEMORY_BYTES = 16 * 1024**3
 """The address space of each process that reads a module."""
 
-_END_S = 30.0
-_POLL_S = 0.2
-
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
@@ -72,13 +62,7 @@ class Module:
         return target
 
 
-def listings(
-    artefacts: Mapping[str, bytes],
-    *,
-    job: BuildJob,
-    profile: Profile,
-    settings: JudgeSettings,
-) -> Iterator[tuple[str, str]]:
+def listings(artefacts: Mapping[str, bytes], *, job: BuildJob) -> Iterator[tuple[str, str]]:
     """Name and disassembly (SASS, and PTX where there is some) of every module that can be read in time.
 
     Of a module the machine code is left out where this node has no cuobjdump, or the listings take over a minute or
@@ -87,11 +71,9 @@ def listings(
     Args:
         artefacts: modules (.so, .cubin) by path; Triton keeps a cubin's PTX in a file beside it (.ptx).
         job: the build that they are of.
-        profile: the slot's.
-        settings: the slot's.
 
     Raises:
-        BuildCancelled: `job.cancelled()` became true.
+        Cancelled: `job.cancelled()` became true.
     """
     found = tool()
     deadline, room = time.monotonic() + job.deadlines.step(_LONGEST_S), _MOST_BYTES
@@ -105,8 +87,6 @@ def listings(
                     Module(path=path, content=content, private=Path(name)),
                     [_EXECUTE, found],
                     job=job,
-                    profile=profile,
-                    settings=settings,
                     seconds=deadline - time.monotonic(),
                     most_bytes=room,
                 )
@@ -131,8 +111,6 @@ def output_of(
     arguments: Sequence[str] = (),
     *,
     job: BuildJob,
-    profile: Profile,
-    settings: JudgeSettings,
     seconds: float,
     most_bytes: int,
 ) -> str | None:
@@ -141,8 +119,8 @@ def output_of(
     None where it fails, or exceeds its time or size.
 
     Raises:
-        BuildCancelled: `job.cancelled()` became true.
-        EvaluatorError: it does not end.
+        Cancelled: `job.cancelled()` became true.
+        EvaluatorError: it does not start, or does not end.
     """
     if seconds <= 0 or most_bytes <= 0:
         return None
@@ -153,62 +131,19 @@ def output_of(
         job.confinement,
         ["-c", *program, inside, *arguments],
         private=module.private,
-        profile=profile,
-        settings=settings,
+        profile=job.profile,
+        settings=job.settings,
     )
-    variables = environment(profile, home=str(module.private)) if bare else {}
-    return _listing(line, private=module.private, variables=variables, seconds=seconds, most_bytes=most_bytes, job=job)
-
-
-def _listing(
-    line: Sequence[str],
-    *,
-    private: Path,
-    variables: Mapping[str, str],
-    seconds: float,
-    most_bytes: int,
-    job: BuildJob,
-) -> str | None:
-    """What the command prints; None where it fails or exceeds its time, size or memory."""
-    with tempfile.TemporaryFile(dir=private) as output:
-        process = subprocess.Popen(  # noqa: S603 - our own command, no shell
-            ["prlimit", f"--fsize={most_bytes}", f"--as={_MOST_MEMORY_BYTES}", "--core=0", *line],  # noqa: S607
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.DEVNULL,
-            env=dict(variables),
-            start_new_session=True,
-        )
-        try:
-            code = _code(process, deadline=time.monotonic() + seconds, cancelled=job.cancelled)
-        finally:
-            # Kill its whole session: a first process may have started others.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            _wait_for_the_end(process, job.deadlines)
-        if code != 0:
-            return None
-        output.seek(0)
-        return output.read(most_bytes).decode(errors="replace")
-
-
-def _code(process: subprocess.Popen[bytes], *, deadline: float, cancelled: Callable[[], bool]) -> int | None:
-    """What the process ends with; None where it goes on beyond the deadline. Raises BuildCancelled."""
-    while True:
-        if cancelled():
-            raise BuildCancelled("the build was cancelled")
-        left = deadline - time.monotonic()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(timeout=max(0.0, min(left, _POLL_S)))
-        if left <= 0:
-            return None
-
-
-def _wait_for_the_end(process: subprocess.Popen[bytes], deadlines: Deadlines) -> None:
-    try:
-        process.wait(timeout=deadlines.killing(_END_S))
-    except subprocess.TimeoutExpired as error:
-        raise EvaluatorError("a program that reads machine code still runs after it was killed") from error
+    code, printed = limited.run(
+        line,
+        environment=environment(job.profile, home=str(module.private)) if bare else {},
+        seconds=seconds,
+        output_bytes=most_bytes,
+        memory_bytes=_MOST_MEMORY_BYTES,
+        deadlines=job.deadlines,
+        cancelled=job.cancelled,
+    )
+    return printed.decode(errors="replace") if code == 0 else None
 
 
 def tool() -> str | None:

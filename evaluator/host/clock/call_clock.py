@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -128,6 +128,21 @@ class GateClock:
     def processes(self) -> list[int]:
         """The gatekeeper's process."""
         return [self._process.pid]
+
+    @contextlib.contextmanager
+    def timing(
+        self, page: ClockPage, opening: Opening, *, number: int, limit_s: float
+    ) -> Iterator[Callable[[], CallTime]]:
+        """Have call `number` timed, which ranks begin inside; gives what says its time, once all have answered.
+
+        Raises:
+            EvaluatorError: the gatekeeper has gone.
+        """
+        self.begin(page, opening, number=number, limit_s=limit_s)
+        try:
+            yield self.finish
+        finally:
+            self.abandon()
 
     def begin(self, page: ClockPage, opening: Opening, *, number: int, limit_s: float) -> None:
         """Have call `number` timed, which the ranks are about to begin; raises EvaluatorError."""

@@ -2,108 +2,87 @@
 
 import hashlib
 import itertools
+import logging
 import secrets
 import time
-from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
-from evaluator.contract import EvaluationReport, EvaluationRequest, Stage
-from evaluator.errors import NodeTrouble, SubmissionFault
-from evaluator.host.building.builder import Builder
+import msgspec
+
+from evaluator.contract import EvaluationReport, Mode, Stage, Verdict
+from evaluator.errors import EvaluatorError, LimitExceeded, NodeTrouble, SubmissionFault
 from evaluator.host.building.what_to_build import is_needed
-from evaluator.host.evaluation import conclusion, recorded_reference, reference_alone, report, reveal, source
+from evaluator.host.evaluation import before_reveal, findings, report
 from evaluator.host.evaluation.findings import Findings
 from evaluator.host.evaluation.held_ranks import HeldRanks
-from evaluator.host.evaluation.job import Job
 from evaluator.host.evaluation.outcomes import Outcomes
-from evaluator.host.evaluation.reference_alone import ReferenceAlone
-from evaluator.host.evaluation.report import Circumstances
-from evaluator.host.evaluation.reveal import BeforeReveal
-from evaluator.host.evaluation.sizes import SizeRuns, drawn_regimes
-from evaluator.host.evaluation.stage_times import StageTimes
 from evaluator.host.evaluation.trouble import TroubleWatch, without_the_submission
 from evaluator.host.hangs.diagnosis import rank_states
 from evaluator.host.hangs.incidents import RanksLost
+from evaluator.host.job import Job
+from evaluator.host.machine import backends
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.evidence import Ended
-from evaluator.host.measure.group_setup import GroupSetup
-from evaluator.host.measure.references import RecordedReferences
-from evaluator.host.process.deadlines import Deadlines
-from evaluator.host.process.helper_process import HelperProcess
-from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.measure.group_run import BareCallTimes, GroupRun
+from evaluator.host.measure.schedule import drawn_regimes
+from evaluator.host.measure.size_run import SizeRun
+from evaluator.host.process import limited
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
-from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.slot import Slot
+from evaluator.judging import source_rules, timing
+from evaluator.judging.reading import READ_SOURCE, SourceReading
+
+logger = logging.getLogger(__name__)
 
 
 class Evaluation:
     """Runs the stages of one evaluation, and keeps what they return for the report.
 
     Attributes:
+        job: what is judged, on which slot.
         is_in_play: whether the judge already handles bytes of the submission, so that they may cause an error of the
             judge.
         findings: what it has found so far. The judge of the slot adds its own errors.
+        has_stuck_ranks: whether trusted ranks did not finish the recorded call of the reference.
     """
 
-    def __init__(
-        self,
-        request: EvaluationRequest,
-        *,
-        plan: SlotPlan,
-        builder: Builder,
-        helper: HelperProcess,
-        references: RecordedReferences,
-        work_dir: Path,
-        deadlines: Deadlines,
-        progress: Callable[[Stage, str, float | None], None],
-        cancelled: Callable[[], bool],
-    ) -> None:
-        self._job = Job(request=request, plan=plan, deadlines=deadlines, cancelled=cancelled)
-        self._builder = builder
-        self._helper = helper
-        self._references = references
-        self._work_dir = work_dir
-        self._progress = progress
-        self._stages = StageTimes(request.evaluation_id, progress=progress)
-        self.findings = Findings(request.problem)
+    def __init__(self, job: Job, slot: Slot) -> None:
+        self.job = job
+        self._slot = slot
+        self.findings = Findings(job.request.problem)
         self._outcomes = Outcomes()
-        self._ranks = HeldRanks(self._job)
-        self._trouble = TroubleWatch(plan.confinement.level)
-        self._watch = SlotWatch(plan.gpus)
-        self._alone = ReferenceAlone(self._job, watch=self._watch, stages=self._stages)
+        self._ranks = HeldRanks(job, slot)
+        self._trouble = TroubleWatch(job.plan.confinement.level)
+        self._watch = SlotWatch(job.plan.gpus)
         self._key = secrets.token_bytes(32)
         self._draws = itertools.count()
         self._numbers = itertools.count(1)
         self.is_in_play = False
+        self.has_stuck_ranks = False
 
     # ---- the stages, in their order ---------------------------------------------------------------------------
 
-    def run(
-        self,
-        *,
-        take_trusted: Callable[[], TrustedRanks],
-        waiting: WaitingGroups,
-        prepare_next: Callable[[], None],
-    ) -> None:
-        """Judge, stage by stage, with worker groups taken from `waiting`.
-
-        `prepare_next` is called once this evaluation has its groups.
+    def run(self) -> None:
+        """Judge, stage by stage.
 
         Raises:
-            EvaluationCancelled: `cancelled()` became true.
+            Cancelled: the job was cancelled.
             EvaluatorError: the judge or its node failed.
         """
         try:
-            self._job.check()
+            self.job.check()
             self.is_in_play = True
             self._read_source()
             self._compile()
-            self._take_ranks(take_trusted, waiting)
-            self._alone.open(self._ranks.trusted)
-            self._wait_for_ranks(waiting)
-            prepare_next()
-            self._outcomes.alone = self._alone.time(self._ranks.trusted)
-            self._run_group(1, key=self._key, share=1 - self._job.second_share)
+            self._take_ranks()
+            opened = before_reveal.first_calls(self.job, self._ranks.trusted)
+            self._wait_for_ranks()
+            self._slot.prepare_next()
+            self._outcomes.alone = before_reveal.times_alone(
+                self.job, self._ranks.trusted, watch=self._watch, opened=opened
+            )
+            self._run_group(1, key=self._key, share=1 - self.job.second_share)
             self._run_second_group()
             self._record_reference()
             self._conclude()
@@ -114,42 +93,101 @@ class Evaluation:
             self.findings.add_fault(fault)
 
     def _read_source(self) -> None:
-        with self._stages.enter(Stage.PREPARING, "reading the source"):
-            reading = self._outcomes.reading = source.read(self._job, self._helper)
+        """Read it in a process that can be ended, and note what this node lacks for it."""
+        with self.job.stage(Stage.PREPARING, "reading the source"):
+            reading = self._outcomes.reading = self._reading()
         self.findings.add_before_ranks(reading.findings)
 
+    def _reading(self) -> SourceReading:
+        job, seconds = self.job, self.job.within(self.job.plan.settings.reading_s)
+        try:
+            text = limited.call(
+                READ_SOURCE, job.request.to_json(), seconds=seconds, deadlines=job.deadlines, cancelled=job.cancelled
+            )
+        except LimitExceeded as exceeded:
+            raise SubmissionFault(Verdict.LIMIT_EXCEEDED, f"the source could not be read: {exceeded}") from exceeded
+        reading = SourceReading.from_json(text)
+        if job.plan.profile.gpu is None:
+            return reading
+        missing = backends.missing(job.request.source, backend=job.request.backend, node=backends.Node.this())
+        return msgspec.structs.replace(reading, findings=(*reading.findings, *missing))
+
     def _compile(self) -> None:
-        if not is_needed(self._job.request):
+        """Compile what the submission will ask for, before it occupies ranks."""
+        job = self.job
+        if not is_needed(job.request):
             return
-        with self._stages.enter(Stage.BUILDING, "compiling"):
-            built = self._outcomes.built = source.compile_ahead(self._job, self._builder, work_dir=self._work_dir)
-        self.findings.add_before_ranks(built.findings)
+        with job.stage(Stage.BUILDING, "compiling"):
+            built = self._slot.builder.build(
+                job.request,
+                workdir=self._slot.work_dir,
+                sandbox=job.plan.confinement,
+                deadlines=job.deadlines,
+                cancelled=job.cancelled,
+            )
+            found = source_rules.check_machine_code(built.primitives, profile=job.plan.profile)
+            self._outcomes.built = replace(built, findings=(*built.findings, *found))
+        self.findings.add_before_ranks(self._outcomes.built.findings)
 
-    def _take_ranks(self, take_trusted: Callable[[], TrustedRanks], waiting: WaitingGroups) -> None:
-        with self._stages.enter(Stage.STARTING, "taking the ranks"), without_the_submission():
-            self._ranks.take(take_trusted, waiting)
+    def _take_ranks(self) -> None:
+        with self.job.stage(Stage.STARTING, "taking the ranks"), without_the_submission():
+            self._ranks.take()
 
-    def _wait_for_ranks(self, waiting: WaitingGroups) -> None:
+    def _wait_for_ranks(self) -> None:
         begun = time.monotonic()
-        with self._stages.enter(Stage.STARTING, "waiting for the ranks"), without_the_submission():
-            self._ranks.wait_until_ready(waiting)
+        with self.job.stage(Stage.STARTING, "waiting for the ranks"), without_the_submission():
+            self._ranks.wait_until_ready()
         self._outcomes.ranks_wait_s = time.monotonic() - begun
 
     def _run_group(self, number: int, *, key: bytes, share: float) -> None:
         """Give the submission to the present group and make its calls at all sizes, within a `share` of the budget."""
-        before = self._reveal(is_first=number == 1)
-        SizeRuns(
-            job=self._job,
-            setup=self._setup(number, before, key=key, share=share),
-            trouble=self._trouble,
-            known=self._outcomes.by_size,
-            before_timing=self._ranks.wait_for_second,
-            keep=self._outcomes.sizes.append,
-        ).run()
+        job, bare, known = self.job, self._reveal(is_first=number == 1), self._outcomes.by_size
+        assert self._trouble.memory is not None
+        run = GroupRun(
+            job=job,
+            number=number,
+            key=key,
+            trusted=self._ranks.trusted,
+            group=self._ranks.group,
+            bare=bare,
+            memory=self._trouble.memory,
+            watch=self._watch,
+            draws=self._draws,
+            numbers=self._numbers,
+            first_call_s=job.first_call_s(self._outcomes.built),
+            regimes=drawn_regimes(job),
+            budget_s=job.budget_s(share),
+        )
+        for size in job.sizes:
+            with self._trouble.over(run.group, size=size):
+                at_size = SizeRun(run, size, known=known.get(size))
+            try:
+                with self._trouble.over(run.group, size=size, regime=at_size.last_regime):
+                    self._make_calls(at_size, is_first=number == 1, is_last=size == job.sizes[-1])
+            finally:
+                # A record that ended early is evidence too.
+                self._outcomes.sizes.append(at_size.outcome())
 
-    def _reveal(self, *, is_first: bool) -> BeforeReveal:
+    def _make_calls(self, at_size: SizeRun, *, is_first: bool, is_last: bool) -> None:
+        """All calls at one size; some only in the first group, after everything that is timed."""
+        at_size.verify()
+        if self.job.mode.is_timed:
+            self._ranks.wait_for_second()  # no process may start during a measurement
+            at_size.warm_up()
+            at_size.time()
+        elif self.job.mode is Mode.PROFILE:
+            at_size.warm_up()
+        if is_first and self.job.mode.is_timed:
+            at_size.loop()
+        if is_first and self.job.plan.settings.records_work:
+            at_size.count_links()
+            if is_last:
+                # Last, because a profiler may slow everything that runs after it.
+                at_size.record_work()
+
+    def _reveal(self, *, is_first: bool) -> BareCallTimes:
         """Give the submission to the present group; raises NodeTrouble where no group lives until it can read it."""
-        with self._stages.enter(Stage.STARTING, "importing solution.py"):
+        with self.job.stage(Stage.STARTING, "importing solution.py"):
             try:
                 return self._ranks.reveal_to_present(lambda group: self._reveal_to(group, is_first=is_first))
             except RanksLost as lost:
@@ -157,40 +195,20 @@ class Evaluation:
                     raise NodeTrouble(str(lost)) from lost
                 raise  # a second group may have been disturbed while the first ran the submission
 
-    def _reveal_to(self, group: WorkerGroup, *, is_first: bool) -> BeforeReveal:
-        job = self._job
+    def _reveal_to(self, group: WorkerGroup, *, is_first: bool) -> BareCallTimes:
+        """Measure what a submission could disturb later, then let every rank import it."""
+        job = self.job
         with self._trouble.over(group, size=None):
-            before = reveal.measure(
+            bare = before_reveal.bare_calls(
                 job, group=group, trusted=self._ranks.trusted, trouble=self._trouble, is_first=is_first
             )
             if is_first:
                 alone = (reading for at_size in self._outcomes.alone.values() for reading in at_size.gpus)
-                self._outcomes.revealing = reveal.refuse_slow_gpus(job, self._watch, alone=tuple(alone))
-            reveal.reveal(job, group, built=self._outcomes.built)
-        return before
-
-    def _setup(self, number: int, before: BeforeReveal, *, key: bytes, share: float) -> GroupSetup:
-        job = self._job
-        return GroupSetup(
-            problem=job.problem,
-            dtype=job.dtype,
-            key=key,
-            plan=job.plan,
-            trusted=self._ranks.trusted,
-            group=self._ranks.group,
-            group_number=number,
-            bare=before.bare,
-            memory=before.memory,
-            watch=self._watch,
-            policy=job.policy,
-            draws=self._draws,
-            numbers=self._numbers,
-            first_call_s=job.first_call_s(self._outcomes.built),
-            regimes=drawn_regimes(job),
-            only=job.only_regime,
-            budget_s=job.series_s * share / len(job.sizes),
-            stages=self._stages.enter,
-        )
+                self._outcomes.revealing = before_reveal.refuse_slow_gpus(job, self._watch, alone=tuple(alone))
+            group.reveal(job.request.source, built=self._outcomes.built)
+            seconds = job.within(job.plan.settings.import_s)
+            group.import_submission(seconds=seconds, cancelled=job.cancelled)
+        return bare
 
     def _run_second_group(self) -> None:
         """Run part of a ranked series again in a new group with other secrets. Its times count like the first's."""
@@ -200,32 +218,45 @@ class Evaluation:
         self._ranks.change_group()
         key = hashlib.sha256(self._key + b"second worker group").digest()
         try:
-            self._run_group(2, key=key, share=self._job.second_share)
+            self._run_group(2, key=key, share=self.job.second_share)
         except Ended as ended:
-            found = (*ended.findings, conclusion.disagreement(ended.findings))
-            raise Ended(found, ranks=ended.ranks) from ended
+            raise Ended((*ended.findings, findings.disagreement(ended.findings)), ranks=ended.ranks) from ended
 
     def _record_reference(self) -> None:
-        """It comes after everything that is timed, which another process on the GPUs could slow."""
-        timeline = self._outcomes.timeline
-        if timeline is None or not self._job.mode.records_reference:
+        """Record a call of the reference for the timeline; no verdict uses it, so a failure fails nothing.
+
+        It comes after everything that is timed, which another process on the GPUs could slow.
+        """
+        job, outcomes = self.job, self._outcomes
+        if outcomes.timeline is None or not job.mode.records_reference:
             return
-        with self._stages.enter(Stage.COMPARING, f"{timeline.size}: recording the reference"):
-            self._outcomes.reference = recorded_reference.record(
-                self._job, self._references, self._ranks.trusted, size=timeline.size
-            )
+        size = outcomes.timeline.size
+        with job.stage(Stage.COMPARING, f"{size}: recording the reference"):
+            try:
+                outcomes.reference = self._slot.references.take(
+                    self._ranks.trusted, problem=job.request.problem, size=size, dtype=job.dtype
+                )
+            except EvaluatorError as error:
+                logger.warning("evaluation %s: the reference was not recorded: %s", job.request.evaluation_id, error)
+                self.has_stuck_ranks = True
 
     def _conclude(self) -> None:
         """All evidence is complete: compute the timing and note the pass."""
-        job, outcomes = self._job, self._outcomes
+        job, outcomes = self.job, self._outcomes
+        profile = job.plan.profile
         if job.mode.is_timed:
-            with self._stages.enter(Stage.COMPARING, "comparing with the reference"):
-                timed = conclusion.compare(job, outcomes.records)
-            outcomes.timing = timed.timing
-            self.findings.add(timed.findings)
+            with job.stage(Stage.COMPARING, "comparing with the reference"):
+                outcomes.timing, against = timing.conclude(
+                    outcomes.records, profile.timing_rules(), without=job.plan.settings.without
+                )
+            self.findings.add(against)
         self._see_ranks()
         self.findings.add(
-            [conclusion.passed(job, results=outcomes.results, records=outcomes.records, timed=outcomes.timing)]
+            [
+                findings.passed(
+                    profile.world_size, results=outcomes.results, records=outcomes.records, timed=outcomes.timing
+                )
+            ]
         )
 
     def _see_ranks(self) -> None:
@@ -234,23 +265,13 @@ class Evaluation:
     # ---- what the judge of the slot asks ----------------------------------------------------------------------
 
     @property
-    def evaluation_id(self) -> str:
-        """The identifier of this evaluation."""
-        return self._job.request.evaluation_id
-
-    @property
     def has_held_ranks(self) -> bool:
         """Whether a worker group was taken for this evaluation."""
         return self._ranks.are_taken
 
-    @property
-    def has_stuck_ranks(self) -> bool:
-        """Whether ranks did not finish the recorded call of the reference."""
-        return self._outcomes.reference.has_stuck_ranks
-
     def rehearse(self, trusted: TrustedRanks) -> None:
         """A few calls of the reference at every size, without the submission; raises EvaluatorError."""
-        reference_alone.rehearse(self._job, trusted)
+        before_reveal.rehearse(self.job, trusted)
 
     def stop(self) -> None:
         """Let the processes of the worker groups end, without waiting for that."""
@@ -261,14 +282,16 @@ class Evaluation:
         self._watch.close()
         self._ranks.close()
 
-    def report(self, circumstances: Circumstances) -> EvaluationReport:
+    def report(self, *, started_at: str, finished_at: str) -> EvaluationReport:
         """The report of everything so far."""
-        self._progress(Stage.REPORTING, "writing the report", None)
+        self.job.progress(Stage.REPORTING, "writing the report", None)
         return report.written(
-            self._job,
+            self.job,
             self._outcomes,
             self.findings,
-            circumstances,
-            stages=self._stages.all(),
             commitment=hashlib.sha256(self._key).hexdigest(),
+            canaries=tuple(self._slot.trusted.canaries),
+            driver_faults=self._slot.health.driver_faults,
+            started_at=started_at,
+            finished_at=finished_at,
         )

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from evaluator.contract import MOST_ERROR_MAPS, Finding, Verdict
+from evaluator.contract import (
+    MOST_ERROR_MAPS,
+    Finding,
+    SizeRecord,
+    SizeResult,
+    Timing,
+    Verdict,
+    is_informative,
+)
 from evaluator.errors import SubmissionFault
 from evaluator.host.evaluation.trouble import JudgeOutOfMemory
 from evaluator.host.measure import gpu_memory
@@ -121,3 +129,25 @@ def _first_line(error: Exception) -> str:
     """The first line of an error. Tracebacks of trusted processes go only to the operator's log."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0][:_MESSAGE_CHARACTERS]
+
+
+def passed(
+    world_size: int, *, results: Sequence[SizeResult], records: Sequence[SizeRecord], timed: Timing | None
+) -> Finding:
+    """The pass, in words."""
+    checked = sum(result.checked_calls for result in results)
+    message = f"correct on {world_size} ranks in all {checked} checked calls"
+    if drawn := {call.regime for record in records for call in record.calls if call.regime}:
+        message += f", also in {len(drawn)} {'regimes that are' if len(drawn) > 1 else 'regime that is'} not timed"
+    if timed is not None and is_informative(timed.low, timed.high):
+        message += f"; {timed.score:.2f} times as fast as the reference"
+    elif timed is not None:
+        message += "; its times were too noisy to tell how fast it is"
+    return Finding(verdict=Verdict.PASSED, message=message)
+
+
+def disagreement(findings: Sequence[Finding]) -> Finding:
+    """The finding where the first worker group was correct and the second ended with `findings`."""
+    last = findings[-1]
+    message = f"correct in one worker group, not in a second one: {last.message}"
+    return Finding(verdict=Verdict.NONDETERMINISTIC, message=message, size=last.size)

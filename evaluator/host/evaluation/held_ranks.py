@@ -6,12 +6,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TypeVar
 
-from evaluator.errors import EvaluatorError
-from evaluator.host.evaluation.job import Job
-from evaluator.host.hangs.incidents import EvaluationCancelled, RanksLost
+from evaluator.errors import Cancelled, EvaluatorError
+from evaluator.host.hangs.incidents import RanksLost
+from evaluator.host.job import Job
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
-from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.slot import Slot
 
 logger = logging.getLogger(__name__)
 
@@ -21,10 +21,10 @@ _Revealed = TypeVar("_Revealed")
 class HeldRanks:
     """Takes ranks for an evaluation, and ends its worker groups. `close` may be called at any time."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, slot: Slot) -> None:
         self._job = job
+        self._slot = slot
         self._trusted: TrustedRanks | None = None
-        self._start_new: Callable[[], WorkerGroup] | None = None
         self._groups: list[WorkerGroup] = []
         self._has_waited = False
 
@@ -52,10 +52,9 @@ class HeldRanks:
         """Whether a second worker group is to come."""
         return len(self._groups) > 1
 
-    def take(self, take_trusted: Callable[[], TrustedRanks], waiting: WaitingGroups) -> None:
+    def take(self) -> None:
         """Take all ranks that the job needs, and let them start; raises EvaluatorError."""
-        self._trusted = take_trusted()
-        self._start_new = waiting.start_new
+        waiting, self._trusted = self._slot.waiting, self._slot.trusted.take()
         self._groups.append(waiting.take())
         self.group.start_ranks()
         if self._job.second_share:
@@ -64,7 +63,7 @@ class HeldRanks:
             self._has_waited = second.has_ranks
             second.start_ranks()
 
-    def wait_until_ready(self, waiting: WaitingGroups) -> None:
+    def wait_until_ready(self) -> None:
         """Return once the ranks are ready, as none may start during a measurement; raises EvaluatorError.
 
         Only a second group that had to be started just now starts while the first one imports and is verified.
@@ -73,7 +72,7 @@ class HeldRanks:
         if self._has_waited:
             self.wait_for_second()
         if self._job.mode.is_timed:
-            waiting.wait_until_ready(within=self._job.deadlines.answer)
+            self._slot.waiting.wait_until_ready(within=self._job.deadlines.answer)
 
     def wait_for_second(self) -> None:
         """Return once the second worker group is ready, or at once where none is to come; raises EvaluatorError."""
@@ -129,15 +128,14 @@ class HeldRanks:
         Raises:
             RanksLost: there is no time for another, or it does not start.
         """
-        assert self._start_new is not None
         if time.monotonic() >= self._job.deadlines.evaluation:
             raise lost
         logger.warning("a worker group is replaced: %s", lost)
         try:
             self._groups.pop(number).close(within=self._job.deadlines.killing)
-            self._groups.insert(number, self._start_new())
+            self._groups.insert(number, self._slot.waiting.start_new())
             self._wait_for(self._groups[number])
-        except EvaluationCancelled:
+        except Cancelled:
             raise
         except (EvaluatorError, OSError) as error:
             raise RanksLost(str(error)) from error

@@ -8,6 +8,7 @@ import msgspec
 
 from evaluator.contract import (
     BufferKind,
+    CallTimeline,
     Detection,
     Finding,
     GpuReading,
@@ -19,8 +20,7 @@ from evaluator.contract import (
     Timing,
 )
 from evaluator.host.building.builder import Built
-from evaluator.host.evaluation.recorded_reference import RecordedReference
-from evaluator.host.evaluation.reference_alone import TimesAlone
+from evaluator.host.evaluation.before_reveal import TimesAlone
 from evaluator.host.measure.evidence import joined, warn_once
 from evaluator.host.measure.size_run import SizeOutcome
 from evaluator.judging import recorded_work
@@ -51,7 +51,7 @@ class Outcomes:
     alone: Mapping[str, TimesAlone] = field(default_factory=dict)
     revealing: tuple[GpuReading, ...] = ()
     sizes: list[SizeOutcome] = field(default_factory=list)
-    reference: RecordedReference = field(default_factory=RecordedReference)
+    reference: CallTimeline | None = None
     ranks: tuple[RankState, ...] = ()
     timing: Timing | None = None
 
@@ -103,9 +103,7 @@ class Outcomes:
         """The recorded calls of submission and reference."""
         for outcome in self.sizes:
             if outcome.timeline is not None:
-                return Timeline(
-                    size=outcome.record.size, submission=outcome.timeline, reference=self.reference.timeline
-                )
+                return Timeline(size=outcome.record.size, submission=outcome.timeline, reference=self.reference)
         return None
 
     def primitives(self, *, is_on_gpus: bool) -> tuple[Detection, ...]:

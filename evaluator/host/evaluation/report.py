@@ -1,7 +1,6 @@
 """The report of one evaluation, from what its stages returned."""
 
 import logging
-from dataclasses import dataclass
 
 from evaluator.contract import (
     Canary,
@@ -9,27 +8,16 @@ from evaluator.contract import (
     EvaluationReport,
     MachineCode,
     Record,
-    StageTime,
     Verdict,
     request_fields,
 )
 from evaluator.host.evaluation.findings import Findings
-from evaluator.host.evaluation.job import Job
 from evaluator.host.evaluation.outcomes import Outcomes
+from evaluator.host.job import Job
 from evaluator.host.machine import facts
 from evaluator.judging import kernel_code, reference_drift, throttling
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Circumstances:
-    """What the judge of the slot knows of an evaluation: when it ran, and how well the node was."""
-
-    started_at: str
-    finished_at: str
-    canaries: tuple[Canary, ...]
-    driver_faults: tuple[DriverFault, ...] | None
 
 
 _MOST = 500
@@ -40,10 +28,12 @@ def written(
     job: Job,
     outcomes: Outcomes,
     findings: Findings,
-    circumstances: Circumstances,
     *,
-    stages: tuple[StageTime, ...],
     commitment: str,
+    canaries: tuple[Canary, ...],
+    driver_faults: tuple[DriverFault, ...] | None,
+    started_at: str,
+    finished_at: str,
 ) -> EvaluationReport:
     """The report. A pass needs its finding; without any finding the verdict is JUDGE_ERROR."""
     profile, decided = job.plan.profile, findings.decided
@@ -53,7 +43,7 @@ def written(
         verdict=decided.verdict,
         message=decided.message,
         findings=findings.all,
-        stages=stages,
+        stages=job.stages,
         sizes=outcomes.results,
         timing=outcomes.timing if decided.verdict is Verdict.PASSED else None,
         record=Record(rules=profile.timing_rules(), sizes=records) if records else None,
@@ -65,15 +55,15 @@ def written(
         timeline=outcomes.timeline,
         machine_code=_machine_code(outcomes),
         alarms=_alarms(job, outcomes)[:_MOST],
-        canaries=circumstances.canaries,
-        driver_faults=circumstances.driver_faults,
+        canaries=canaries,
+        driver_faults=driver_faults,
         sandbox=job.plan.confinement.level,
         buffers=outcomes.buffers,
         commitment=commitment,
         ranks_wait_s=outcomes.ranks_wait_s,
         environment=_environment(job),
-        started_at=circumstances.started_at,
-        finished_at=circumstances.finished_at,
+        started_at=started_at,
+        finished_at=finished_at,
     )
 
 

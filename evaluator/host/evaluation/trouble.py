@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import msgspec
 
 from evaluator.contract import Finding, SandboxLevel, SizeMemory, Verdict
-from evaluator.errors import EvaluatorError, NodeTrouble
+from evaluator.errors import Cancelled, EvaluatorError, NodeTrouble
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
-from evaluator.host.hangs.incidents import EvaluationCancelled, GroupTrouble, IncidentKind
+from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.evidence import Ended, in_words
 from evaluator.host.measure.gpu_memory import GpuMemory
@@ -28,7 +28,7 @@ class JudgeOutOfMemory(OutOfDeviceMemory):
 @contextmanager
 def without_the_submission(*, but: tuple[type[EvaluatorError], ...] = ()) -> Iterator[None]:
     """Errors inside are the node's: no process involved holds anything of the submission. Those of `but` pass."""
-    passing: tuple[type[EvaluatorError], ...] = (EvaluationCancelled, NodeTrouble, *but)
+    passing: tuple[type[EvaluatorError], ...] = (Cancelled, NodeTrouble, *but)
     try:
         yield
     except passing:

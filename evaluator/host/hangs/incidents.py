@@ -80,7 +80,3 @@ class GroupTrouble(Exception):
 
 class RanksLost(EvaluatorError):
     """Ranks of a worker group did not start, or ended before one of them could read the submission."""
-
-
-class EvaluationCancelled(EvaluatorError):
-    """The site no longer wants this evaluation."""

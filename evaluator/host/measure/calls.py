@@ -1,48 +1,76 @@
-"""One call of a submission: fresh inputs in, outputs out, checked by the oracle ranks."""
+"""One call of a submission: fresh inputs in, the gates open, outputs out, checked by the oracle ranks."""
 
 import secrets
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from statistics import median
 
-from evaluator.contract import CallKind, CallRecord, Finding, Verdict
-from evaluator.host.hangs.incidents import EvaluationCancelled
-from evaluator.host.measure import outputs
-from evaluator.host.measure.call_checks import Exchange, Outcome
-from evaluator.host.measure.call_outputs import CallOutputs
-from evaluator.host.measure.call_setup import CallSetup
-from evaluator.host.measure.evidence import Ended
-from evaluator.host.measure.exchange import KEY_BYTES, Exchanges, Manner
-from evaluator.host.measure.wrong_outputs import WhyWrong, wrong_values
-from evaluator.host.ranks.oracle_group import Comparison, Draw
+from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
+from evaluator.contract import BufferKind, CallKind, CallRecord, Finding, Verdict
+from evaluator.errors import Cancelled
+from evaluator.host.clock.call_clock import Opening, UnseenEnd
+from evaluator.host.measure import checks, outputs
+from evaluator.host.measure.evidence import Call, Ended, SizeEvidence
+from evaluator.host.measure.group_run import GroupRun
+from evaluator.host.measure.head_start import HeadStart, MetLayouts
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Comparison, Draw, OpenedSize, RankCheck
 from evaluator.judging.checks import Check
 from evaluator.oracle.messages import Reader
 from problems.spec.schema import Regime
+
+_KEY_BYTES = 32
+"""The length of the key that seals a call's inputs."""
+
+_REMEMBERED = 3
+_REPLAYS = 2
+_LATE_S = 0.1
+"""How long after a wrong output the judge waits for late writes before it reads the output again."""
 
 
 class Caller:
     """Makes calls at one size. Ranks see a call's number; which draw it uses is secret.
 
+    Args:
+        run: the worker group, and what all its sizes have in common.
+        opened: the size as the oracle ranks have opened it.
+        at_size: takes what the calls show.
+        head_start: learns from the calls how long ranks may queue work.
+        reference_s: the time of a call of the reference.
+
     Attributes:
         regime: of the call that is being made, or was made last; None for the inputs of timed calls.
     """
 
-    def __init__(self, setup: CallSetup) -> None:
-        self._oracle = setup.group_setup.trusted.oracle
-        self._draws = setup.group_setup.draws
-        self._policy = setup.group_setup.policy
-        self._opened = setup.opened
-        self._at_size = setup.at_size
-        self._checks = setup.checks
+    def __init__(
+        self,
+        run: GroupRun,
+        *,
+        opened: OpenedSize,
+        at_size: SizeEvidence,
+        head_start: HeadStart,
+        reference_s: float,
+    ) -> None:
+        self._run, self._job = run, run.job
+        self._oracle, self._ranks = run.trusted.oracle, run.group
+        self._opened = opened
+        self._at_size = at_size
+        self._head_start = head_start
+        self._layouts = MetLayouts()
+        settings = run.job.plan.settings
+        self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
+        self._is_on_device = opened.buffers is BufferKind.DEVICE_MEMORY
+        # By rank, the number of the device memory that it has mapped.
+        self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
+        self._earlier: list[Draw] = []
+        self._comparisons_s: list[float] = []
         self.regime: Regime | None = None
-        self._exchanges = Exchanges(setup)
-        self._outputs = CallOutputs(setup)
-        self._why_wrong = WhyWrong(self._exchanges, self._outputs, checks=setup.checks, again=self._repeat)
 
     @property
     def comparing_s(self) -> float:
         """Median seconds of a full comparison so far; 0 before the first."""
-        return self._outputs.comparing_s
+        return median(self._comparisons_s) if self._comparisons_s else 0.0
 
     def call(
         self,
@@ -69,133 +97,250 @@ class Caller:
         self._check_whether_to_go_on()
         draw = self._draw(kind, regime)
         self.regime = draw.regime
-        outcome = self._run(draw, self._manner(kind, around=around, recordings=recordings), verify=verify)
-        if found := self._against(draw, outcome, kind=kind, regime=regime):
+        call = self._make(draw, kind, verify=verify, around=around or nullcontext(), recordings=recordings)
+        if found := self._against(call):
             raise Ended(found)
-        self._outputs.remember(draw)
-        return outcome.record
+        # Stale outputs are compared with the latest ones, and the first.
+        self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], draw]
+        return self._at_size.records[-1]
 
     def loop(self, times: int) -> int:
         """Nanoseconds of `times` calls back to back on the last inputs; raises GroupTrouble."""
         self._check_whether_to_go_on()
         self.regime = None
-        return self._exchanges.loop(times)
+        limit_s = self._job.within(self._limit_s * max(1, times // 10))
+        number = next(self._run.numbers)
+        return self._ranks.loop(number, times=times, seconds=limit_s, cancelled=self._job.cancelled)
 
     def _check_whether_to_go_on(self) -> None:
-        if self._policy.cancelled():
-            raise EvaluationCancelled("the evaluation was cancelled")
-        if time.monotonic() > self._policy.deadlines.evaluation:
-            message = f"the evaluation took longer than {self._policy.settings.evaluation_s:g} s"
-            raise Ended([self._checks.finding(Verdict.TIMEOUT, message)])
+        job = self._job
+        if job.cancelled():
+            raise Cancelled("the evaluation was cancelled")
+        if time.monotonic() > job.deadlines.evaluation:
+            message = f"the evaluation took longer than {job.plan.settings.evaluation_s:g} s"
+            raise Ended([self._finding(Verdict.TIMEOUT, message)])
 
     def _draw(self, kind: CallKind, regime: Regime | None) -> Draw:
-        if not self._policy.does(Check.FRESH_INPUTS):
+        if not self._job.does(Check.FRESH_INPUTS):
             return Draw(index=0, regime=regime)
-        index = next(self._draws)
+        index = next(self._run.draws)
         if kind is CallKind.NEAR:
-            usual = [earlier for earlier in self._outputs.earlier if earlier.near is None and earlier.regime is None]
+            usual = [earlier for earlier in self._earlier if earlier.near is None and earlier.regime is None]
             if usual:
                 return Draw(index=index, near=usual[-1].index)
         return Draw(index=index, regime=regime)
 
-    def _manner(
-        self, kind: CallKind, *, around: AbstractContextManager[None] | None = None, recordings: Sequence[int] = ()
-    ) -> Manner:
-        return Manner(
-            kind=kind,
-            key=secrets.token_bytes(KEY_BYTES),
-            # Sometimes at the address of the call before, sometimes at a new one; the submission cannot know which.
-            reuse=self._exchanges.has_called and (kind is CallKind.NEAR or secrets.randbelow(2) == 1),
-            around=around or nullcontext(),
-            recordings=recordings,
-        )
+    # ---- one call, from its inputs to its comparison ----------------------------------------------------------
 
-    def _against(self, draw: Draw, outcome: Outcome, *, kind: CallKind, regime: Regime | None) -> list[Finding]:
-        """What speaks against a call, with the reasons."""
-        found = list(outcome.findings)
-        if not outcome.is_right:
-            number = outcome.record.number
-            found += wrong_values(outcome.checks, size=self._at_size.size, call=number, kind=kind, regime=regime)
-            found += self._why_wrong.explain(draw, outcome)
-        elif any(finding.verdict is Verdict.INCOMPLETE_OUTPUT for finding in found):
-            # Storing again exposes a forged record: the rank's own answer comes too late.
-            self._why_wrong.is_correct_by_now(draw, outcome)
-        return found
-
-    def _repeat(self, draw: Draw) -> Outcome:
-        return self._run(draw, self._manner(CallKind.REPEATED), verify=True)
-
-    def _run(self, draw: Draw, manner: Manner, *, verify: bool) -> Outcome:
+    def _make(
+        self,
+        draw: Draw,
+        kind: CallKind,
+        *,
+        verify: bool,
+        around: AbstractContextManager[None],
+        recordings: Sequence[int] = (),
+    ) -> Call:
         """Make one call and check it."""
-        poison, poison_number = self._new_poison()
-        inputs = self._oracle.prepare(
+        call = Call(
+            number=next(self._run.numbers),
+            draw=draw,
+            kind=kind,
+            key=secrets.token_bytes(_KEY_BYTES),
+            poison=outputs.new_poison() if self._job.does(Check.POISON) else b"",
+            # Sometimes at the address of the call before, sometimes at a new one; the submission cannot know which.
+            is_reused=self._at_size.calls > 0 and (kind is CallKind.NEAR or secrets.randbelow(2) == 1),
+            delays_us=self._delays_us(kind),
+        )
+        call.inputs = self._oracle.prepare(
             draw,
             groups=self._opened.groups,
-            key=manner.key,
-            reuse=manner.reuse,
-            poison=poison_number,
+            key=call.key,
+            reuse=call.is_reused,
+            poison=call.poison_number,
             reader=Reader.SANDBOX,
-            mapped=self._exchanges.mapped,
+            mapped=self._mapped,
         )
         with ExitStack() as held:
-            held.callback(outputs.close_all, [one for item in inputs for one in item.descriptors])
-            targets = self._outputs.new_files(poison)
+            held.callback(outputs.close_all, [one for item in call.inputs for one in item.descriptors])
+            targets = self._new_files(call.poison)
             held.callback(outputs.close_all, targets)
-            self._at_size.note_payload(inputs, self._opened.output_bytes)
-            exchange = self._exchanges.make(inputs, targets, manner)
+            self._at_size.note_payload(call.inputs, self._opened.output_bytes)
+            self._exchange(call, targets, around=around, recordings=recordings)
             self._at_size.calls += 1
-            files = [self._outputs.take(target) for target in targets]
+            # With device memory the file holds only the description; the oracle copies the elements.
+            leading = OUTPUT_HEADER_BYTES if self._is_on_device else None
+            files = [outputs.take(target, leading=leading) for target in targets]
             held.callback(outputs.close_all, files)
-            findings = self._checks.claimed(exchange, inputs)
-            compared, late = self._compared(draw, exchange, files, manner, poison=poison_number, verify=verify)
-        outcome = _outcome(draw, exchange, compared, kind=manner.kind, findings=(*findings, *late))
-        self._at_size.records.append(outcome.record)
-        return outcome
+            self._check(call, files, verify=verify)
+        self._at_size.records.append(call.record())
+        return call
 
-    def _compared(
-        self, draw: Draw, exchange: Exchange, files: list[int], manner: Manner, *, poison: int | None, verify: bool
-    ) -> tuple[Comparison | None, list[Finding]]:
-        """The comparison of the outputs in `files`, where they are to be compared; and what they show in any case."""
-        taken, compared, found = self._outputs.read(files), None, []
+    def _exchange(
+        self, call: Call, targets: list[int], *, around: AbstractContextManager[None], recordings: Sequence[int]
+    ) -> None:
+        """Send a call's inputs, open the gates, and await the answers.
+
+        Raises:
+            GroupTrouble: not every rank answered.
+            Ended: a rank answered, but its device has not posted the end of the call.
+        """
+        job, inputs = self._job, call.inputs
+        limit_s = job.within(self._limit_s + (0.0 if self._at_size.calls else self._run.first_call_s))
+        files = [
+            (item.file, target, *item.areas) if self._is_on_device else (target,)
+            for item, target in zip(inputs, targets, strict=True)
+        ]
+        self._ranks.load(call.number, files, seconds=limit_s, cancelled=job.cancelled)
+        self._mapped = [item.areas_number for item in inputs]
+        if recordings:
+            self._ranks.record(call.number, recordings, seconds=limit_s, cancelled=job.cancelled)
+        is_early = self._layouts.is_new(tuple(item.layout for item in inputs))
+        opening = Opening(
+            key=call.key,
+            head_s=0.0 if is_early else self._head_start.seconds,
+            waits_for_queue=self._head_start.waits_for_queue and not is_early,
+            delays_us=call.delays_us,
+            is_early=is_early,
+        )
+        try:
+            with self._oracle.watching(limit_s=limit_s) if self._is_on_device else nullcontext(), around:
+                call.reports, call.time = self._ranks.go(
+                    call.number,
+                    opening=opening,
+                    inputs=() if self._is_on_device else [item.file for item in inputs],
+                    reuse=call.is_reused,
+                    count=call.kind is not CallKind.PLAIN and job.counts_collectives,
+                    seconds=limit_s,
+                    cancelled=job.cancelled,
+                )
+        except UnseenEnd as unseen:
+            rank = unseen.ranks[0]
+            message = f"rank {rank} answered call {call.number}, but its device never posted the end of the call"
+            raise Ended([self._finding(Verdict.TAMPERED, message, rank=rank)]) from unseen
+        # Of the calls before which nothing could be queued only the first counts: libraries are loaded then.
+        if not (is_early and self._at_size.calls):
+            self._head_start.note(call.time)
+
+    def _check(self, call: Call, files: list[int], *, verify: bool) -> None:
+        """Check what the ranks say and what is in the outputs taken, and compare these where `verify` says so."""
+        size = self._at_size.size
+        call.findings += checks.claimed(self._job, call, self._at_size)
+        headers = [self._header(rank, file) for rank, file in enumerate(files)]
         if verify:
-            compared = self._outputs.compare(draw, taken, key=manner.key, poison=poison)
-            found = self._checks.changed(compared)
-            traces = compared.traces
+            call.compared = self._compare(call.draw, headers, files, key=call.key, poison=call.poison_number)
+            call.findings += checks.changed(self._job, call.compared.changed, size)
+            traces = call.compared.traces
         else:
-            traces = self._oracle.take_marks(taken.headers, taken.files, key=manner.key)
-        if self._policy.does(Check.FINGERPRINT):
-            found += self._checks.altered(exchange, traces)
-        return compared, found
+            traces = self._oracle.take_marks(headers, files, key=call.key)
+        if self._job.does(Check.FINGERPRINT):
+            call.findings += checks.altered(call, traces, size)
 
-    def _new_poison(self) -> tuple[bytes, int | None]:
-        """What fills outputs before a call, as bytes and as a number; nothing where the check is off."""
-        if not self._policy.does(Check.POISON):
-            return b"", None
-        poison = outputs.new_poison()
-        return poison, int.from_bytes(poison, "little")
+    def _delays_us(self, kind: CallKind) -> tuple[int, ...]:
+        """In a skewed call a secret delay for some ranks, at least one and not all; else none."""
+        world_size = len(self._opened.output_bytes)
+        if kind is not CallKind.SKEWED:
+            return (0,) * world_size
+        least, most = self._job.plan.profile.timing_policy.skew_us
+        late = set(secrets.SystemRandom().sample(range(world_size), 1 + secrets.randbelow(max(1, world_size - 1))))
+        return tuple(least + secrets.randbelow(most - least) if rank in late else 0 for rank in range(world_size))
 
+    def _new_files(self, poison: bytes) -> list[int]:
+        """An output file per rank. With device memory the oracle poisons it, and the file holds only descriptions."""
+        return outputs.create_all(self._opened.output_bytes, poison=b"" if self._is_on_device else poison)
 
-def _outcome(
-    draw: Draw, exchange: Exchange, compared: Comparison | None, *, kind: CallKind, findings: tuple[Finding, ...]
-) -> Outcome:
-    """What was sent, observed and found in one call."""
-    checks = () if compared is None else tuple(compared.checks)
-    record = CallRecord(
-        number=exchange.number,
-        kind=kind,
-        draw=draw.index,
-        near=draw.near,
-        is_reused=exchange.is_reused,
-        is_checked=compared is not None,
-        delays_us=exchange.delays_us,
-        done_ns=exchange.time.done_ns,
-        head_ns=exchange.time.head_ns,
-        has_queued=exchange.time.has_queued,
-        claimed_ns=tuple(report.claimed_ns for report in exchange.reports),
-        marks=exchange.time.marks,
-        max_error=max((item.check.max_error for item in checks), default=None),
-        rms_error=max((item.check.rms_error for item in checks), default=None),
-        digests=() if compared is None else compared.digests,
-        regime="" if draw.regime is None else draw.regime.name,
-    )
-    return Outcome(record=record, checks=checks, findings=findings)
+    def _header(self, rank: int, file: int) -> list[dict[str, object]]:
+        try:
+            return outputs.read_header(file)
+        except outputs.HeaderError as error:
+            message = f"rank {rank}: something other than the judge's shim wrote the output file ({error})"
+            raise Ended([self._finding(Verdict.TAMPERED, message, rank=rank)]) from error
+
+    def _compare(
+        self,
+        draw: Draw,
+        headers: Sequence[list[dict[str, object]]],
+        files: list[int],
+        *,
+        key: bytes,
+        poison: int | None,
+    ) -> Comparison:
+        """The outputs against the expected ones of `draw`; checks that are switched off are left out."""
+        start = time.monotonic()
+        compared = self._oracle.compare(draw, headers, files, key=key, earlier=self._earlier, poison=poison)
+        self._comparisons_s.append(time.monotonic() - start)
+        counted = [item for item in compared.checks if self._counts(item)]
+        self._at_size.add(counted)
+        return replace(compared, checks=counted)
+
+    def _counts(self, item: RankCheck) -> bool:
+        is_value = item.verdict in checks.VALUE_VERDICTS
+        return (not is_value or self._job.does(Check.VALUES)) and (item.rank == 0 or self._job.does(Check.EVERY_RANK))
+
+    # ---- why values are wrong: written too late, never written, or correct by chance ---------------------------
+
+    def _against(self, call: Call) -> list[Finding]:
+        """What speaks against a call, with the reasons."""
+        found = list(call.findings)
+        if not call.is_right:
+            found += [*checks.wrong_values(call, self._at_size.size), *self._explained(call)]
+        elif any(finding.verdict is Verdict.INCOMPLETE_OUTPUT for finding in found):
+            # Storing again exposes a forged record: the rank's own answer comes too late.
+            self._is_correct_by_now(call)
+        return found
+
+    def _explained(self, call: Call) -> list[Finding]:
+        """The reasons that can be shown; none where the values are just wrong."""
+        wrong = [item for item in call.checks if item.verdict in checks.VALUE_VERDICTS and item.stale is None]
+        if not wrong:
+            return []
+        unwritten = [
+            self._finding(
+                Verdict.INCOMPLETE_OUTPUT,
+                f"rank {item.rank}: {item.unwritten:.1%} of output {item.output!r} was never written",
+                rank=item.rank,
+                output=item.output,
+            )
+            for item in wrong
+            if item.unwritten
+        ]
+        first = wrong[0]
+        if self._is_correct_by_now(call):
+            message = (
+                f"rank {first.rank}, call {call.number}: output {first.output!r} was wrong when the call "
+                "ended and correct a little later, so something was still writing to it"
+            )
+            late = self._finding(Verdict.INCOMPLETE_OUTPUT, message, rank=first.rank, output=first.output)
+            return [*unwritten, late]
+        return unwritten or self._replayed(call.draw, first)
+
+    def _is_correct_by_now(self, call: Call) -> bool:
+        """Whether the returned outputs are correct when the ranks store them once more; raises GroupTrouble."""
+        time.sleep(_LATE_S)
+        targets = self._new_files(b"")
+        try:
+            limit_s = self._job.within(self._limit_s)
+            self._ranks.store(call.number, targets, seconds=limit_s, cancelled=self._job.cancelled)
+            headers = [outputs.read_header(target) for target in targets]
+            compared = self._compare(call.draw, headers, targets, key=bytes(_KEY_BYTES), poison=None)
+        except outputs.HeaderError:
+            return False
+        finally:
+            outputs.close_all(targets)
+        return all(item.verdict is None for item in compared.checks)
+
+    def _replayed(self, draw: Draw, first: RankCheck) -> list[Finding]:
+        """Call again on inputs with a wrong output: a correct one now means that chance decides."""
+        again = [self._make(draw, CallKind.REPEATED, verify=True, around=nullcontext()) for _ in range(_REPLAYS)]
+        right = sum(call.is_right for call in again)
+        if not right:
+            return []
+        message = (
+            f"rank {first.rank}: wrong at first, and correct in {right} of {_REPLAYS} repetitions on the same inputs"
+        )
+        return [self._finding(Verdict.NONDETERMINISTIC, message, rank=first.rank, output=first.output)]
+
+    def _finding(
+        self, verdict: Verdict, message: str, *, rank: int | None = None, output: str | None = None
+    ) -> Finding:
+        return Finding(verdict=verdict, message=message, rank=rank, size=self._at_size.size, output=output)

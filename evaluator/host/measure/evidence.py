@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from evaluator.arena.protocol import Report
 from evaluator.contract import (
+    CallKind,
     CallRecord,
     Finding,
     OutputCheck,
@@ -13,8 +15,9 @@ from evaluator.contract import (
     SizeMemory,
     SizeResult,
 )
+from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.measure import gpu_memory
-from evaluator.host.ranks.oracle_group import PreparedInputs, RankCheck
+from evaluator.host.ranks.oracle_group import Comparison, Draw, PreparedInputs, RankCheck
 from problems.spec.schema import Regime
 
 
@@ -30,6 +33,77 @@ class Ended(Exception):
         super().__init__("; ".join(finding.message for finding in findings))
         self.findings = tuple(findings)
         self.ranks = ranks
+
+
+_NOT_YET = CallTime(done_ns=())
+
+
+@dataclass(kw_only=True)
+class Call:
+    """One call: how it is made, of which a submission learns only the number, and what was seen of it.
+
+    Attributes:
+        number: the ranks know the call by it.
+        draw: what was drawn for it.
+        kind: what is special about it.
+        key: seals its inputs.
+        poison: fills its outputs before; empty where that check is off.
+        is_reused: whether the inputs lie at the addresses of the call before.
+        delays_us: how much later each rank starts.
+        inputs, reports: of every rank.
+        time: on the host's clock.
+        compared: the comparison of the outputs; None where they are not compared.
+        findings: what speaks against it beside wrong values.
+    """
+
+    number: int
+    draw: Draw
+    kind: CallKind
+    key: bytes
+    poison: bytes
+    is_reused: bool
+    delays_us: tuple[int, ...]
+    inputs: Sequence[PreparedInputs] = ()
+    reports: Sequence[Report] = ()
+    time: CallTime = _NOT_YET
+    compared: Comparison | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def poison_number(self) -> int | None:
+        """The poison as a number; None where there is none."""
+        return int.from_bytes(self.poison, "little") if self.poison else None
+
+    @property
+    def checks(self) -> Sequence[RankCheck]:
+        """The comparison of every output; none where they are not compared."""
+        return self.compared.checks if self.compared is not None else ()
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every compared output is correct."""
+        return all(item.verdict is None for item in self.checks)
+
+    def record(self) -> CallRecord:
+        """What was sent and observed, for the record."""
+        return CallRecord(
+            number=self.number,
+            kind=self.kind,
+            draw=self.draw.index,
+            near=self.draw.near,
+            is_reused=self.is_reused,
+            is_checked=self.compared is not None,
+            delays_us=self.delays_us,
+            done_ns=self.time.done_ns,
+            head_ns=self.time.head_ns,
+            has_queued=self.time.has_queued,
+            claimed_ns=tuple(report.claimed_ns for report in self.reports),
+            marks=self.time.marks,
+            max_error=max((item.check.max_error for item in self.checks), default=None),
+            rms_error=max((item.check.rms_error for item in self.checks), default=None),
+            digests=() if self.compared is None else self.compared.digests,
+            regime="" if self.draw.regime is None else self.draw.regime.name,
+        )
 
 
 @dataclass

@@ -6,75 +6,116 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Annotated
 
-from evaluator.arena import recorded_spans
-from evaluator.arena.profile_rows import ROWS_BYTES, Row, RowKind, RowsError, unpack
-from evaluator.arena.recorded_spans import RECORDING_BYTES, SPANS_BYTES, Recording, RecordingError
+import msgspec
+from msgspec import Meta
+
+from evaluator.arena.recording import FILE_BYTES, MOST_LANES, MOST_NAMES, MOST_ROWS, MOST_SPANS
 from evaluator.contract import (
     CallTimeline,
+    ContractError,
+    Message,
     RankTimeline,
     RecordedWork,
     Span,
-    SpanKind,
     WorkKind,
     WorkName,
     WorkTotal,
 )
+from evaluator.contract.ranges import Count, Name
 from evaluator.host.process.logs import clean
 
 MOST_WORKS = 48
 """How many names go into a report: those that took longest."""
 
-MOST_SPANS = 1500
+MOST_SHOWN = 1500
 """How many spans of a rank go into a report: the longest."""
 
-_SPAN_KINDS = {kind: SpanKind[kind.name] for kind in recorded_spans.SpanKind}
-_KINDS = {
-    RowKind.KERNEL: WorkKind.KERNEL,
-    RowKind.COPY: WorkKind.COPY,
-    RowKind.FILL: WorkKind.FILL,
-    RowKind.OPERATOR: WorkKind.OPERATOR,
-}
+_MOST_BYTES = 2**53
+"""JSON numbers beyond this are not exact everywhere, and no device has as much memory."""
+
+_Note = Annotated[str, Meta(max_length=200)]
+_Dropped = Annotated[int, Meta(ge=0, le=2**32)]
+"""What a report joins or adds up of all ranks stays within its own bounds."""
+
+
+class Row(Message, frozen=True, array_like=True):
+    """All work of one name, as `evaluator.arena.recording.Row`."""
+
+    kind: WorkKind
+    name: Name
+    times: Count
+    nanoseconds: Count
+    bytes: Count = 0
+
+
+class Recording(Message, frozen=True, array_like=True):
+    """One rank's call, as `evaluator.arena.recording.Recording`."""
+
+    names: Annotated[tuple[WorkName, ...], Meta(max_length=MOST_NAMES)]
+    lanes: Annotated[tuple[Name, ...], Meta(max_length=MOST_LANES)]
+    spans: Annotated[tuple[Span, ...], Meta(max_length=MOST_SPANS)]
+    begin_ns: Count
+    end_ns: Count
+    uncertainty_ns: Count
+    dropped: _Dropped = 0
+    opened_ns: Count = 0
+
+    def __post_init__(self) -> None:
+        if any(span.name >= len(self.names) or span.lane >= len(self.lanes) for span in self.spans):
+            raise ValueError("a span has a name or lane that is not listed")
+
+
+class RankFile(Message, frozen=True):
+    """What one rank's file holds; the note says what is missing."""
+
+    rows: Annotated[tuple[Row, ...], Meta(max_length=MOST_ROWS)]
+    dropped: _Dropped
+    recording: Recording | None
+    note: _Note
 
 
 def create() -> int:
     """A memory file for one rank's recording that nobody can resize; returns its descriptor."""
     descriptor = os.memfd_create("recording", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-    os.ftruncate(descriptor, RECORDING_BYTES)
+    os.ftruncate(descriptor, FILE_BYTES)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return descriptor
 
 
+def read(descriptor: int) -> RankFile:
+    """What a rank wrote into its file; a note where it is not what a rank writes."""
+    try:
+        return RankFile.from_json(os.pread(descriptor, FILE_BYTES, 0).rstrip(b"\0"))
+    except (ContractError, UnicodeDecodeError) as error:
+        return RankFile(rows=(), dropped=0, recording=None, note=f"a rank left no records: {error}"[:200])
+
+
 def read_rows(descriptors: Sequence[int], *, size: str) -> RecordedWork:
     """The work in the ranks' files, summed by name; the note says what could not be read."""
+    files = [read(descriptor) for descriptor in descriptors]
     found: dict[tuple[WorkKind, str], list[Row]] = {}
-    notes: dict[str, None] = {}
-    dropped = 0
-    for descriptor in descriptors:
-        try:
-            rows, cut, note = unpack(os.pread(descriptor, ROWS_BYTES, 0))
-        except RowsError as error:
-            rows, cut, note = [], 0, f"a rank left no records: {error}"
-        dropped = max(dropped, cut)
-        if note:
-            notes[clean(note)] = None
-        for row in rows:
-            found.setdefault((_KINDS[row.kind], clean(row.name)), []).append(row)
+    for row in (row for file in files for row in file.rows):
+        found.setdefault((row.kind, clean(row.name)), []).append(row)
     works = sorted(
         (_work(kind, name, rows) for (kind, name), rows in found.items()), key=lambda work: work.us, reverse=True
     )
-    dropped += max(0, len(works) - MOST_WORKS)
-    return RecordedWork(size=size, works=tuple(works[:MOST_WORKS]), dropped=dropped, note="; ".join(notes))
+    return RecordedWork(
+        size=size,
+        works=tuple(works[:MOST_WORKS]),
+        dropped=max((file.dropped for file in files), default=0) + max(0, len(works) - MOST_WORKS),
+        note="; ".join(dict.fromkeys(clean(file.note) for file in files if file.note)),
+    )
 
 
 def _work(kind: WorkKind, name: str, rows: Sequence[Row]) -> WorkTotal:
     return WorkTotal(
         kind=kind,
         name=name,
-        count=max(row.count for row in rows),
+        count=max(row.times for row in rows),
         us=max(row.nanoseconds for row in rows) * 1e-3,
-        # A rank writes any 64 bits.
-        bytes=min(max(row.bytes for row in rows), 2**53),
+        bytes=min(max(row.bytes for row in rows), _MOST_BYTES),
         ranks=len(rows),
     )
 
@@ -100,22 +141,21 @@ def window() -> Iterator[Callable[[], Window]]:
 
 def read_timeline(descriptors: Sequence[int], *, window: Window) -> CallTimeline:
     """The timeline of every rank; a note says why a rank has none."""
-    read = [_recording(descriptor, window) for descriptor in descriptors]
-    begins = [one.begin_ns for one in read if isinstance(one, Recording)]
+    found = [_recording(read(descriptor), window) for descriptor in descriptors]
+    begins = [one.begin_ns for one in found if isinstance(one, Recording)]
     first_ns = min(begins, default=window.opens_ns)
     names: dict[WorkName, int] = {}
     ranks = tuple(
         RankTimeline(rank=rank, note=one) if isinstance(one, str) else _rank(rank, one, window, first_ns, names)
-        for rank, one in enumerate(read)
+        for rank, one in enumerate(found)
     )
     return CallTimeline(names=tuple(names), ranks=ranks)
 
 
-def _recording(descriptor: int, window: Window) -> Recording | str:
-    try:
-        found = recorded_spans.unpack(os.pread(descriptor, SPANS_BYTES, ROWS_BYTES))
-    except RecordingError as error:
-        return f"the rank left no timeline: {error}"
+def _recording(file: RankFile, window: Window) -> Recording | str:
+    found = file.recording
+    if found is None:
+        return f"the rank left no timeline: {clean(file.note)}"
     if not (window.opens_ns <= found.begin_ns <= found.end_ns <= window.closes_ns):
         return "the rank's call lies outside the host's window"
     return found
@@ -124,17 +164,13 @@ def _recording(descriptor: int, window: Window) -> Recording | str:
 def _rank(rank: int, found: Recording, window: Window, first_ns: int, names: dict[WorkName, int]) -> RankTimeline:
     """One rank's spans after `first_ns`, with `names` shared by all."""
     usable = [span for span in found.spans if span.start_ns >= first_ns and window.holds(span.start_ns, span.ns)]
-    longest = sorted(usable, key=lambda span: span.ns, reverse=True)[:MOST_SPANS]
+    longest = sorted(usable, key=lambda span: span.ns, reverse=True)[:MOST_SHOWN]
     spans = tuple(
-        Span(
-            kind=_SPAN_KINDS[span.kind],
-            lane=span.lane,
-            name=names.setdefault(_work_name(found.names[span.name]), len(names)),
+        msgspec.structs.replace(
+            span,
+            name=names.setdefault(_clean(found.names[span.name]), len(names)),
             start_ns=span.start_ns - first_ns,
-            ns=span.ns,
-            # JSON numbers beyond this are not exact everywhere, and no device has as much memory.
-            bytes=min(span.bytes, 2**53),
-            flow=span.flow,
+            bytes=min(span.bytes, _MOST_BYTES),
         )
         for span in sorted(longest, key=lambda span: span.start_ns)
     )
@@ -150,14 +186,5 @@ def _rank(rank: int, found: Recording, window: Window, first_ns: int, names: dic
     )
 
 
-def _work_name(found: recorded_spans.WorkName) -> WorkName:
-    return WorkName(
-        name=clean(found.name),
-        grid=found.grid,
-        block=found.block,
-        registers=found.registers,
-        shared_bytes=found.shared_bytes,
-        occupancy=found.occupancy_percent / 100 if 0 <= found.occupancy_percent <= 100 else None,
-        source=found.source if found.source >= 0 else None,
-        target=found.target if found.target >= 0 else None,
-    )
+def _clean(name: WorkName) -> WorkName:
+    return msgspec.structs.replace(name, name=clean(name.name))

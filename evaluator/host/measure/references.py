@@ -111,10 +111,6 @@ class ReferenceClock:
         with self._loaded(self._fresh(), opening) as inputs:
             return self._reference.empty_call(opening=opening, inputs=self._late(inputs))
 
-    def bare(self) -> CallTime:
-        """One bare call: no bytes, no work."""
-        return self._reference.bare(opening=self._opening())
-
     def _fresh(self) -> Draw:
         return Draw(index=next(self._draws))
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from evaluator.contract import CallKind
-from evaluator.host.measure.call_checks import CallPolicy
+from evaluator.host.job import Job
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
-from problems.spec.schema import Regime
+from problems.spec.schema import Regime, SizeName
 
 _PLANNED_BLOCKS = 12
 """The number of blocks in one secret plan; a longer series draws further plans."""
@@ -20,21 +20,33 @@ _SOON_BLOCKS = 3
 """Three of four regimes are drawn in the first blocks, which every series has; the fourth in any block."""
 
 
-def check_kinds(count: int, *, policy: CallPolicy) -> list[CallKind]:
+def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
+    """Regimes of checked calls by size: all at the first size, a few secret ones at every further size."""
+    if job.request.regime or not job.does(Check.REGIMES):
+        return {}
+    found: dict[str, tuple[Regime, ...]] = {}
+    for size in job.sizes:
+        regimes = job.problem.regimes_at(SizeName(size), job.plan.profile.world_size, job.dtype)
+        count = job.plan.settings.further_regimes if found else len(regimes)
+        found[size] = tuple(secrets.SystemRandom().sample(regimes, min(count, len(regimes))))
+    return found
+
+
+def check_kinds(count: int, *, job: Job) -> list[CallKind]:
     """The kinds of `count` calls that are not timed: the first is plain, the special ones lie in secret order."""
-    special = _special_kinds(policy)[: max(0, count - 1)]
+    special = _special_kinds(job)[: max(0, count - 1)]
     rest = [*special, *[CallKind.PLAIN] * (count - 1 - len(special))]
     secrets.SystemRandom().shuffle(rest)
     return [CallKind.PLAIN, *rest][:count]
 
 
-def check_calls(count: int, *, regimes: Sequence[Regime], policy: CallPolicy) -> list[tuple[CallKind, Regime | None]]:
+def check_calls(count: int, *, regimes: Sequence[Regime], job: Job) -> list[tuple[CallKind, Regime | None]]:
     """The calls of a size without timing: `count` as `check_kinds` gives them, and one in every regime.
 
     A near call never follows one in a regime: where a regime makes all values equal, a near call would change nothing,
     and stale output would be correct.
     """
-    first, *rest = [(kind, None) for kind in check_kinds(count, policy=policy)]
+    first, *rest = [(kind, None) for kind in check_kinds(count, job=job)]
     mixed = [*rest, *((CallKind.REGIME, regime) for regime in regimes)]
     while True:
         secrets.SystemRandom().shuffle(mixed)
@@ -54,18 +66,16 @@ class TimedCall:
     regimes: tuple[Regime, ...] = ()
 
 
-def timed_calls(
-    *, block_calls: int, checks: int, policy: CallPolicy, regimes: Sequence[Regime] = ()
-) -> Iterator[TimedCall]:
+def timed_calls(*, block_calls: int, checks: int, job: Job, regimes: Sequence[Regime] = ()) -> Iterator[TimedCall]:
     """The timed calls of an endless series: `block_calls` per block, `checks` compared in every 12 blocks.
 
     Special calls, and one call in each of `regimes`, come between them at secret indices, never before a block's first.
     """
     indices = _regime_indices(block_calls, regimes)
-    for index, call in enumerate(_planned(block_calls=block_calls, checks=checks, policy=policy)):
+    for index, call in enumerate(_planned(block_calls=block_calls, checks=checks, job=job)):
         yield replace(call, regimes=tuple(indices.get(index, ())))
     while True:
-        yield from _planned(block_calls=block_calls, checks=checks, policy=policy)
+        yield from _planned(block_calls=block_calls, checks=checks, job=job)
 
 
 def _regime_indices(block_calls: int, regimes: Sequence[Regime]) -> dict[int, list[Regime]]:
@@ -77,19 +87,19 @@ def _regime_indices(block_calls: int, regimes: Sequence[Regime]) -> dict[int, li
     return indices
 
 
-def _planned(*, block_calls: int, checks: int, policy: CallPolicy) -> list[TimedCall]:
+def _planned(*, block_calls: int, checks: int, job: Job) -> list[TimedCall]:
     total = _PLANNED_BLOCKS * block_calls
-    is_checked = policy.does(Check.TIMED_CALLS)
+    is_checked = job.does(Check.TIMED_CALLS)
     checked = frozenset(secrets.SystemRandom().sample(range(total), min(total, checks))) if is_checked else frozenset()
-    special = _special_indices(block_calls, policy=policy) if is_checked else {}
+    special = _special_indices(block_calls, job=job) if is_checked else {}
     return [TimedCall(is_checked=index in checked, special=special.get(index)) for index in range(total)]
 
 
-def _special_indices(block_calls: int, *, policy: CallPolicy) -> dict[int, CallKind]:
-    kinds = _special_kinds(policy)
+def _special_indices(block_calls: int, *, job: Job) -> dict[int, CallKind]:
+    kinds = _special_kinds(job)
     if not kinds:
         return {}
-    count = min(_PLANNED_BLOCKS, policy.timing_policy.special_calls)
+    count = min(_PLANNED_BLOCKS, job.plan.profile.timing_policy.special_calls)
     order = [kinds[index % len(kinds)] for index in range(count)]
     secrets.SystemRandom().shuffle(order)
     blocks = sorted(secrets.SystemRandom().sample(range(_PLANNED_BLOCKS), count))
@@ -106,9 +116,9 @@ def full_checks(total: int, *, comparing_s: float, settings: JudgeSettings) -> i
     return min(total, max(settings.least_checks, min(wanted, affordable)))
 
 
-def _special_kinds(policy: CallPolicy) -> list[CallKind]:
+def _special_kinds(job: Job) -> list[CallKind]:
     needs = {CallKind.SKEWED: Check.SKEWED_STARTS, CallKind.NEAR: Check.NEAR_INPUTS}
-    return [kind for kind, check in needs.items() if policy.does(check)]
+    return [kind for kind, check in needs.items() if job.does(check)]
 
 
 @dataclass(frozen=True, kw_only=True)

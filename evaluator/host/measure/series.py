@@ -1,20 +1,41 @@
-"""The timed calls of one size, for the record."""
+"""The timed series of one size: blocks of reference and submission, with checked calls in secret positions."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from evaluator.contract import MOMENT_LEG, CallRecord, GpuReading, LinkTraffic, ReferenceCall, SizeRecord
+from evaluator.contract import (
+    MOMENT_LEG,
+    CallKind,
+    CallRecord,
+    GpuReading,
+    LinkTraffic,
+    ReferenceCall,
+    SizeRecord,
+    Stage,
+)
 from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import CallTime
-from evaluator.host.machine.slot_watch import SlotWatch
+from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import SizeEvidence
+from evaluator.host.measure.group_run import GroupRun
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
-from evaluator.host.measure.schedule import Legs
+from evaluator.host.measure.schedule import Legs, TimedCall, full_checks, legs, timed_calls
 from evaluator.host.ranks.reference_group import ReferenceTime
+from evaluator.judging import timing
+from evaluator.judging.checks import Check
 from evaluator.judging.floors import floor
-from problems.spec.schema import Problem
+from problems.spec.schema import Problem, Regime
+
+_LEAST_BLOCKS = 3
+"""The least blocks of a series whose budget is spent: fewer in a second group would show no difference."""
+
+_WATCHED_EVERY = 2
+"""Reading every process and GPU takes milliseconds, so it is done in one block of so many."""
+
+_RECENT_CALLS = 5
+"""How many calls before the first leg give the time of one call."""
 
 _ELEMENT_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
@@ -24,74 +45,143 @@ def element_bytes(dtype: str) -> int:
     return _ELEMENT_BYTES.get(dtype, 2)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Series:
-    """The timed calls of one size and group: per block, the calls of both sides, and the empty calls between them."""
+    """The timed calls of one size and group: per block, the calls of both sides, and the empty calls between them.
 
+    It holds what was timed at any moment, however it ends.
+
+    Attributes:
+        run: the worker group, and how long the series may take.
+        at_size: the evidence, with the calls before the first leg.
+        speed: the reference's.
+        clock: times the reference.
+        caller: calls the submission.
+        regimes: in each of them one call is made, between timed ones.
+        known: the calls of an earlier group at this size.
+    """
+
+    run: GroupRun
+    at_size: SizeEvidence
     speed: SteadySpeed
+    clock: ReferenceClock
+    caller: Caller
+    regimes: list[Regime]
+    known: SizeRecord | None
     queues: bool = False
     candidate: list[list[CallRecord]] = field(default_factory=list)
     reference: list[list[ReferenceTime]] = field(default_factory=list)
     empty: list[CallTime] = field(default_factory=list)
-    bare_ns: tuple[int, ...] = ()
-    reference_bare_ns: tuple[int, ...] = ()
     looped_ns: int | None = None
     reference_looped_ns: int | None = None
     watched_ns: int = 0
     busy_ns: int = 0
     gpus: list[GpuReading] = field(default_factory=list)
     processes: int = 0
+    links: LinkTraffic | None = None
 
-    def run_block(
-        self,
-        legs: Legs,
-        *,
-        time_candidate: Callable[[], CallRecord],
-        clock: ReferenceClock,
-        busy_ns: Callable[[], int] | None,
-        watch: SlotWatch | None,
-    ) -> None:
+    def time(self) -> None:
+        """Run blocks until the interval is narrow or the budget is spent, then the calls in regimes that are left.
+
+        Raises:
+            Ended: a check ended the evaluation.
+        """
+        begun = time.monotonic()
+        counts = self._legs()
+        upcoming = self._upcoming(counts)
+        while not self._may_stop(spent_s=time.monotonic() - begun):
+            share = min(1.0, (time.monotonic() - begun) / self.run.budget_s)
+            with self.run.job.stage(Stage.TIMING, f"{self.at_size.size}: block {len(self.candidate) + 1}", share):
+                self._run_block(counts, upcoming, is_watched=len(self.candidate) % _WATCHED_EVERY == 0)
+        self._call_in(self.regimes)
+
+    def _run_block(self, counts: Legs, upcoming: Iterator[TimedCall], *, is_watched: bool) -> None:
         """One block A B B A with an empty call at either end.
 
-        With `busy_ns`, the submission's processor time is read around each A; with `watch`, the GPUs are.
+        In one that `is_watched` the GPUs and the submission's processor time are read around each A.
         """
-        self.empty.append(clock.empty())
-        ours = self._leg(legs.reference, clock, busy_ns, watch)
-        theirs = [time_candidate() for _ in range(legs.candidate)]
-        self.reference.append(ours + self._leg(legs.reference, clock, busy_ns, watch))
+        self.empty.append(self.clock.empty())
+        ours = self._leg(counts.reference, is_watched=is_watched)
+        theirs = [self._time_candidate(next(upcoming)) for _ in range(counts.candidate)]
+        self.reference.append(ours + self._leg(counts.reference, is_watched=is_watched))
         self.candidate.append(theirs)
-        self.empty.append(clock.empty())
+        self.empty.append(self.clock.empty())
 
-    def _leg(
-        self, calls: int, clock: ReferenceClock, busy_ns: Callable[[], int] | None, watch: SlotWatch | None
-    ) -> list[ReferenceTime]:
-        seen: AbstractContextManager[None] = nullcontext()
-        if watch is not None:
-            seen = watch.around(f"{MOMENT_LEG} {len(self.candidate) + 1}", calls=calls, into=self.gpus)
-        with seen, self._busy(busy_ns) if busy_ns is not None else nullcontext():
-            return [clock.time() for _ in range(calls)]
+    def _leg(self, calls: int, *, is_watched: bool) -> list[ReferenceTime]:
+        gpus: AbstractContextManager[None] = nullcontext()
+        busy: AbstractContextManager[None] = nullcontext()
+        if is_watched:
+            gpus = self.run.watch.around(f"{MOMENT_LEG} {len(self.candidate) + 1}", calls=calls, into=self.gpus)
+            busy = self._busy() if self.run.job.does(Check.IDLE) else busy
+        with gpus, busy:
+            return [self.clock.time() for _ in range(calls)]
 
     @contextmanager
-    def _busy(self, busy_ns: Callable[[], int]) -> Iterator[None]:
+    def _busy(self) -> Iterator[None]:
         """Add up the time inside, and the processor time that the submission uses in it."""
-        start, used = time.monotonic_ns(), busy_ns()
+        start, used = time.monotonic_ns(), self.run.group.busy_ns()
         yield
-        self.busy_ns += busy_ns() - used
+        self.busy_ns += self.run.group.busy_ns() - used
         self.watched_ns += time.monotonic_ns() - start
 
-    def record(
-        self, at_size: SizeEvidence, *, floor_us: float | None, group_number: int = 1, links: LinkTraffic | None = None
-    ) -> SizeRecord:
-        """Every call at this size, and which calls are timed."""
-        reference = [call for block in self.reference for call in block]
+    def _legs(self) -> Legs:
+        plan, speed = self.run.job.plan, self.speed
+        settings = plan.settings
+        if not plan.profile.is_ranked_by_speed:
+            settings = replace(
+                settings, min_leg_calls=settings.practice_min_leg_calls, max_leg_calls=settings.practice_max_leg_calls
+            )
+        # The fastest call: a few slow ones, by chance or on purpose, must not decide how many are timed.
+        fastest_ns = min(call.time_ns for call in self.at_size.records[-_RECENT_CALLS:])
+        return legs(speed.call_s, speed.turn_s, fastest_ns * 1e-9, budget_s=self.run.budget_s, settings=settings)
+
+    def _upcoming(self, counts: Legs) -> Iterator[TimedCall]:
+        plan = self.run.job.plan
+        total = 12 * counts.candidate
+        # A practice board ranks by correctness, and comparing is cheap: there every call is checked.
+        checks = (
+            full_checks(total, comparing_s=self.caller.comparing_s, settings=plan.settings)
+            if plan.profile.is_ranked_by_speed
+            else total
+        )
+        return timed_calls(block_calls=counts.candidate, checks=checks, job=self.run.job, regimes=tuple(self.regimes))
+
+    def _time_candidate(self, call: TimedCall) -> CallRecord:
+        """The next timed call, after the special call before it."""
+        # Before the regimes: a near call changes a few elements of the usual call that was made last.
+        if call.special is not None:
+            self.caller.call(verify=True, kind=call.special)
+        self._call_in(call.regimes)
+        return self.caller.call(verify=call.is_checked)
+
+    def _call_in(self, regimes: Sequence[Regime]) -> None:
+        """Make a checked call in each of `regimes`, and drop them from the list."""
+        for regime in tuple(regimes):
+            self.regimes.remove(regime)
+            self.caller.call(verify=True, kind=CallKind.REGIME, regime=regime)
+
+    def _may_stop(self, *, spent_s: float) -> bool:
+        blocks, plan = len(self.candidate), self.run.job.plan
+        if plan.settings.blocks is not None:
+            return blocks >= plan.settings.blocks
+        if blocks < _LEAST_BLOCKS:
+            return False
+        if spent_s > self.run.budget_s:
+            return True
+        known = [] if self.known is None else [self.known]
+        return timing.may_stop([*known, self.record()], plan.profile.timing_rules())
+
+    def record(self) -> SizeRecord:
+        """Every call at this size so far, and which calls are timed."""
+        run, reference = self.run, [call for block in self.reference for call in block]
         return SizeRecord(
-            size=at_size.size,
-            group_number=group_number,
-            payload_bytes=at_size.payload_bytes,
+            size=self.at_size.size,
+            group_number=run.number,
+            payload_bytes=self.at_size.payload_bytes,
             sealed_bytes=max((call.input_bytes for call in reference), default=0),
             marked_bytes=max((call.output_bytes for call in reference), default=0),
-            floor_us=floor_us,
-            calls=tuple(at_size.records),
+            floor_us=floor_us(run.job.problem, self.at_size.dims, run.job.plan.profile, run.job.dtype),
+            calls=tuple(self.at_size.records),
             blocks=tuple(tuple(call.number for call in block) for block in self.candidate),
             reference=tuple(
                 tuple(ReferenceCall(time_ns=call.time.longest_ns, claimed_ns=max(call.claims_ns)) for call in block)
@@ -100,15 +190,15 @@ class Series:
             queues=self.queues,
             reference_queues=self.speed.waits_for_queue,
             empty_ns=tuple(call.longest_ns for call in self.empty),
-            bare_ns=self.bare_ns,
-            reference_bare_ns=self.reference_bare_ns,
+            bare_ns=run.bare.sandbox_ns,
+            reference_bare_ns=run.bare.reference_ns,
             looped_ns=self.looped_ns,
             reference_looped_ns=self.reference_looped_ns,
             watched_ns=self.watched_ns,
             busy_ns=self.busy_ns,
             gpus=tuple(self.gpus),
             processes=self.processes,
-            links=links,
+            links=self.links,
         )
 
 

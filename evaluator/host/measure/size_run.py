@@ -10,7 +10,6 @@ from evaluator.contract import (
     CallKind,
     CallTimeline,
     Finding,
-    LinkTraffic,
     RecordedWork,
     SizeRecord,
     SizeResult,
@@ -18,17 +17,14 @@ from evaluator.contract import (
 )
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.machine import nvlink
-from evaluator.host.measure import gpu_memory, recorded_call
-from evaluator.host.measure.call_checks import CallChecks
-from evaluator.host.measure.call_setup import CallSetup
+from evaluator.host.measure import checks, gpu_memory, recorded_call
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Ended, SizeEvidence
-from evaluator.host.measure.group_setup import GroupSetup
+from evaluator.host.measure.group_run import GroupRun
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
 from evaluator.host.measure.schedule import check_calls
-from evaluator.host.measure.series import Series, element_bytes, floor_us
-from evaluator.host.measure.series_run import SeriesRun
+from evaluator.host.measure.series import Series, element_bytes
 from evaluator.host.sandbox import cpu_sets
 from problems.spec.schema import Regime
 
@@ -74,41 +70,39 @@ class SizeOutcome:
 class SizeRun:
     """One size, run by one worker group; `outcome` holds all calls so far, however the run ends."""
 
-    def __init__(self, setup: GroupSetup, size: str, *, known: SizeOutcome | None = None) -> None:
+    def __init__(self, run: GroupRun, size: str, *, known: SizeOutcome | None = None) -> None:
         """Open the size and call the reference; few calls are enough where it is `known` from an earlier group."""
-        self._setup = setup
+        self._run, self._job = run, run.job
         self._size = size
         self._known = known
-        with setup.stages(Stage.PREPARING, f"{size}: reference and first inputs", None):
-            self._opened = setup.trusted.open_size(
-                problem=setup.problem.slug, size=size, dtype=setup.dtype, key=setup.key
-            )
-            self._clock = ReferenceClock(setup.trusted, self._opened, setup.draws)
+        job = run.job
+        with job.stage(Stage.PREPARING, f"{size}: reference and first inputs"):
+            self._opened = run.trusted.open_size(problem=job.problem.slug, size=size, dtype=job.dtype, key=run.key)
+            self._clock = ReferenceClock(run.trusted, self._opened, run.draws)
             self._speed = self._open_reference()
         payload_bytes = 0 if known is None else known.record.payload_bytes
         self._at_size = SizeEvidence(size=size, dims=self._opened.dims, payload_bytes=payload_bytes)
-        self._checks = CallChecks(setup.policy, size=size, warn=self._at_size.warn)
         self._head_start = HeadStart() if known is None else HeadStart(waits_for_queue=known.queues, is_fixed=True)
         self._caller = Caller(
-            CallSetup(
-                group_setup=setup,
-                opened=self._opened,
-                at_size=self._at_size,
-                checks=self._checks,
-                head_start=self._head_start,
-                reference_s=self._speed.call_s,
-            )
+            run,
+            opened=self._opened,
+            at_size=self._at_size,
+            head_start=self._head_start,
+            reference_s=self._speed.call_s,
         )
+        # The first group has made the calls in regimes.
+        self._regimes = tuple(run.regimes.get(size, ())) if known is None else ()
         self._series = Series(
+            run=run,
+            at_size=self._at_size,
             speed=self._speed,
-            bare_ns=setup.bare.sandbox_ns,
-            reference_bare_ns=setup.bare.reference_ns,
+            clock=self._clock,
+            caller=self._caller,
+            regimes=list(self._regimes),
+            known=None if known is None else known.record,
         )
-        self._links: LinkTraffic | None = None
         self._work: RecordedWork | None = None
         self._timeline: CallTimeline | None = None
-        # The first group has made the calls in regimes.
-        self._regimes = tuple(setup.regimes.get(size, ())) if known is None else ()
 
     def last_regime(self) -> Regime | None:
         """The regime of the last call; None for the inputs of timed calls."""
@@ -117,7 +111,7 @@ class SizeRun:
     def outcome(self) -> SizeOutcome:
         """Everything so far."""
         return SizeOutcome(
-            record=self._record(),
+            record=self._series.record(),
             result=self._at_size.result(),
             warnings=tuple(self._at_size.warnings),
             buffers=self._opened.buffers,
@@ -129,20 +123,19 @@ class SizeRun:
 
     def verify(self) -> None:
         """The calls before any leg, every one compared; raises Ended and GroupTrouble."""
-        settings, is_timed = self._setup.plan.settings, self._setup.policy.mode.is_timed
+        settings, is_timed = self._job.plan.settings, self._job.mode.is_timed
         count = settings.check_calls if not is_timed else _OPENING_CALLS if self._known is None else 1
         # In a timed mode the regimes lie among the timed calls.
-        calls = check_calls(count, regimes=() if is_timed else self._regimes, policy=self._setup.policy)
+        calls = check_calls(count, regimes=() if is_timed else self._regimes, job=self._job)
         for number, (kind, regime) in enumerate(calls):
-            with self._setup.stages(
-                Stage.VERIFYING, f"{self._size}: call {number + 1} of {len(calls)}", number / len(calls)
-            ):
-                self._caller.call(verify=True, kind=kind, regime=regime or self._setup.only)
+            words = f"{self._size}: call {number + 1} of {len(calls)}"
+            with self._job.stage(Stage.VERIFYING, words, number / len(calls)):
+                self._caller.call(verify=True, kind=kind, regime=regime or self._job.only_regime)
         self.look_at_memory()
 
     def look_at_memory(self) -> None:
         """Note how much memory judge and submission hold; raises EvaluatorError."""
-        self._at_size.memory = gpu_memory.most(self._at_size.memory, self._setup.memory.look())
+        self._at_size.memory = gpu_memory.most(self._at_size.memory, self._run.memory.look())
 
     def warm_up(self) -> None:
         """Calls that only bring the program to its steady speed, as the reference had; raises Ended.
@@ -150,46 +143,38 @@ class SizeRun:
         Where calls had new layouts, it is known only here whether the program queues all its work.
         """
         begun, done = time.monotonic(), 0
-        with self._setup.stages(Stage.VERIFYING, f"{self._size}: reaching a steady speed", None):
+        with self._job.stage(Stage.VERIFYING, f"{self._size}: reaching a steady speed"):
             while not self._head_start.is_fixed or (done < _WARM_CALLS and time.monotonic() - begun < _WARM_S):
                 self._caller.call(verify=False)
                 done += 1
 
     def time(self) -> None:
         """Time both programs side by side; raises Ended."""
-        setup, series = self._setup, self._series
+        run, series = self._run, self._series
         series.queues = self._head_start.waits_for_queue
-        series.gpus += setup.watch.read("before")
-        with cpu_sets.host_on(setup.plan.shares):
-            SeriesRun(
-                setup,
-                self._at_size,
-                series=series,
-                clock=self._clock,
-                caller=self._caller,
-                regimes=self._regimes,
-                records=self._records,
-            ).run()
-        series.gpus += setup.watch.read("after")
+        series.gpus += run.watch.read("before")
+        with cpu_sets.host_on(self._job.plan.shares):
+            series.time()
+        series.gpus += run.watch.read("after")
         self.look_at_memory()
-        series.processes = setup.group.count_processes()
+        series.processes = run.group.count_processes()
 
     def loop(self) -> None:
         """Run both programs back to back on unchanging inputs, as the published harness does. Not part of the score."""
-        if any(argument.mutable or argument.scratch for argument in self._setup.problem.arguments):
+        if any(argument.mutable or argument.scratch for argument in self._job.problem.arguments):
             return
         times = max(2, min(_MOST_LOOPED, int(_LOOPED_S / max(self._speed.call_s, 1e-9))))
-        with self._setup.stages(Stage.TIMING, f"{self._size}: calls back to back", None):
+        with self._job.stage(Stage.TIMING, f"{self._size}: calls back to back"):
             self._series.looped_ns = _per_call(self._caller.loop, times)
-            self._series.reference_looped_ns = _per_call(self._setup.trusted.reference.loop, times)
+            self._series.reference_looped_ns = _per_call(self._run.trusted.reference.loop, times)
 
     def count_links(self) -> None:
         """A few ordinary calls, around which the host reads the counters of the links."""
-        setup = self._setup
-        with setup.stages(Stage.VERIFYING, f"{self._size}: bytes on the links", None):
-            cost = setup.problem.cost(self._opened.dims, setup.plan.profile.world_size, element_bytes(setup.dtype))
-            self._links = nvlink.count(
-                setup.plan.gpus,
+        job = self._job
+        with job.stage(Stage.VERIFYING, f"{self._size}: bytes on the links"):
+            cost = job.problem.cost(self._opened.dims, job.plan.profile.world_size, element_bytes(job.dtype))
+            self._series.links = nvlink.count(
+                job.plan.gpus,
                 least_bytes=cost.wire_bytes,
                 call=lambda around: self._caller.call(verify=False, around=around),
             )
@@ -201,15 +186,15 @@ class SizeRun:
             Ended: an output is wrong; or library collectives moved the data, where that counts.
         """
         self._work, self._timeline = self._recorded()
-        if found := self._checks.hidden(self._work):
+        if found := checks.hidden(self._job, self._work, self._at_size):
             raise Ended(found)
 
     def _recorded(self) -> tuple[RecordedWork, CallTimeline | None]:
         """The recorded call, summed up and as a timeline."""
-        files = [recorded_call.create() for _ in range(self._setup.plan.profile.world_size)]
+        files = [recorded_call.create() for _ in range(self._job.plan.profile.world_size)]
         try:
             with (
-                self._setup.stages(Stage.VERIFYING, f"{self._size}: recording kernels and copies", None),
+                self._job.stage(Stage.VERIFYING, f"{self._size}: recording kernels and copies"),
                 recorded_call.window() as seen,
             ):
                 self._caller.call(verify=True, kind=CallKind.RECORDED, recordings=files)
@@ -227,25 +212,14 @@ class SizeRun:
             for descriptor in files:
                 os.close(descriptor)
 
-    def _record(self) -> SizeRecord:
-        """Every call so far."""
-        setup = self._setup
-        floor = floor_us(setup.problem, self._opened.dims, setup.plan.profile, setup.dtype)
-        return self._series.record(self._at_size, floor_us=floor, group_number=setup.group_number, links=self._links)
-
     def _open_reference(self) -> SteadySpeed:
         """The reference's calls before the first leg: many in the first group, a few in a later one."""
         if self._known is not None:
             self._clock.reopen(self._known.speed, calls=_OPENING_CALLS)
             return self._known.speed
-        if self._setup.plan.profile.is_ranked_by_speed and self._setup.policy.mode.is_timed:
+        if self._job.plan.profile.is_ranked_by_speed and self._job.mode.is_timed:
             return self._clock.open(calls=_STEADY_CALLS, seconds=_STEADY_S)
         return self._clock.open(calls=2, seconds=0.0)
-
-    def _records(self) -> list[SizeRecord]:
-        """Every call at this size so far, those of an earlier group first."""
-        known = [] if self._known is None else [self._known.record]
-        return [*known, self._record()]
 
 
 def _per_call(loop: Callable[[int], int], times: int) -> int:

@@ -5,13 +5,13 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from evaluator.arena import protocol
 from evaluator.host.hangs import flight_recorder, stacks
 from evaluator.host.hangs.incidents import Observation
 from evaluator.host.machine import nvml
-from evaluator.host.process.logs import Keeper
+from evaluator.host.ranks.rank_sandbox import RankSandbox
 from evaluator.host.ranks.worker import WATCH_S, Worker
 
 logger = logging.getLogger(__name__)
@@ -24,32 +24,18 @@ _PRINTED_S = 0.1
 class Observer:
     """Observes the workers of one sandbox.
 
-    Args:
+    Attributes:
         workers: all of them, in order.
-        keepers: the logs of each of them.
-        source: the folder of the submission as the ranks see it.
-        have_ended: whether the sandbox has ended.
-        gpus: the GPU of each rank; empty on CPU profiles.
     """
 
-    def __init__(
-        self,
-        workers: Sequence[Worker],
-        *,
-        keepers: Sequence[Keeper],
-        source: str,
-        have_ended: Callable[[], bool],
-        gpus: Sequence[int] = (),
-    ) -> None:
-        self._workers = workers
-        self._keepers = keepers
-        self._source = source
-        self._have_ended = have_ended
-        self._gpus = gpus
+    def __init__(self, workers: Sequence[Worker], sandbox: RankSandbox) -> None:
+        self.workers = workers
+        self._sandbox = sandbox
+        self._keepers = sandbox.logs.keepers
 
     def silent(self, answered: frozenset[int]) -> list[Worker]:
         """The workers that live and have not `answered`."""
-        return [worker for worker in self._workers if worker.number not in answered and self._is_alive(worker)]
+        return [worker for worker in self.workers if worker.number not in answered and self._is_alive(worker)]
 
     def observe(self, *, answered: frozenset[int] = frozenset()) -> tuple[Observation, ...]:
         """Every rank's state now, with stacks of the ranks that have not `answered`."""
@@ -59,7 +45,7 @@ class Observer:
         self.dump_stacks([worker for worker in silent if worker.failure is None], asked=asked)
         return tuple(
             self._observe_rank(worker, is_answered=worker.number in answered, ticks=before.get(worker.number))
-            for worker in self._workers
+            for worker in self.workers
         )
 
     def observe_hang(self, *, answered: frozenset[int]) -> tuple[Observation, ...]:
@@ -68,7 +54,7 @@ class Observer:
 
     def observe_finished(self) -> tuple[Observation, ...]:
         """Every rank's state after a series in which all calls were answered."""
-        return self.observe(answered=frozenset(worker.number for worker in self._workers))
+        return self.observe(answered=frozenset(worker.number for worker in self.workers))
 
     def dump_stacks(self, workers: Sequence[Worker], *, asked: Sequence[Worker] = ()) -> None:
         """Signal the ranks and wait until their stacks have arrived, or for a moment at most.
@@ -89,7 +75,7 @@ class Observer:
             time.sleep(0.02)
 
     def _is_alive(self, worker: Worker) -> bool:
-        return worker.pid is not None and worker.status is None and not self._have_ended()
+        return worker.pid is not None and worker.status is None and not self._sandbox.processes.have_ended
 
     def _ask_for_collectives(self) -> list[Worker]:
         """Ask every rank to note its collectives; returns those asked. They answer while the host waits for stacks."""
@@ -100,11 +86,11 @@ class Observer:
         return asked
 
     def _observe_rank(self, worker: Worker, *, is_answered: bool, ticks: int | None) -> Observation:
-        standing, location = worker.location(is_answered=is_answered, source=self._source, ticks_before=ticks)
+        standing, location = worker.location(is_answered=is_answered, source=self._sandbox.source, ticks_before=ticks)
         error = worker.text if worker.failure is not None else None
         frames = stacks.main_thread(worker.stack) if error is None else stacks.traced(error)
         collectives = worker.collectives
-        if said := flight_recorder.words(collectives, world_size=len(self._workers)):
+        if said := flight_recorder.words(collectives, world_size=len(self.workers)):
             location = f"{location} ({said})"
         return Observation(
             rank=worker.number,
@@ -116,13 +102,14 @@ class Observer:
             stack=worker.stack or None,
             log=self._keepers[worker.number].text(),
             collectives=collectives,
-            place=stacks.own_frame(frames, source=self._source),
+            place=stacks.own_frame(frames, source=self._sandbox.source),
         )
 
     def _with_gpus(self, observations: tuple[Observation, ...]) -> tuple[Observation, ...]:
         """Add how busy each rank's GPU is: one that spin-waits on a flag shows 100 %, one that waits for data 0."""
-        busy = {state.index: state.busy_percent for state in nvml.read(self._gpus)}
-        by_rank = {rank: busy[gpu] for rank, gpu in enumerate(self._gpus) if gpu in busy}
+        gpus = self._sandbox.plan.gpus
+        busy = {state.index: state.busy_percent for state in nvml.read(gpus)}
+        by_rank = {rank: busy[gpu] for rank, gpu in enumerate(gpus) if gpu in busy}
         return tuple(
             dataclasses.replace(seen, location=f"{seen.location} (its GPU {by_rank[seen.rank]} % busy)")
             if seen.rank in by_rank

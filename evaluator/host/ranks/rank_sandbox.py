@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from evaluator.arena import protocol
@@ -31,19 +31,13 @@ _PROCESSES_OF_A_CPU_RANK = 256
 22 November 2026)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostEnds:
-    """The host's ends of one rank: the socket of its channel, and the descriptor of its status page."""
-
-    channel: socket.socket
-    status_page: int
-
-
 class RankSandbox:
     """Starts one sandbox with the launcher of its ranks, and holds the host's resources for it.
 
     Attributes:
-        ends: the host's ends, one per rank in order; the creator of a channel closes its socket.
+        plan: the slot's.
+        ends: the host's ends, per rank in order: the socket of its channel, which the creator of the channel closes,
+            and the descriptor of its status page.
         exits: the socket on which the launcher reports how ranks ended.
         clock_page: through it the calls of the ranks are timed on GPUs.
         logs: what the ranks print, one keeper per rank.
@@ -52,7 +46,7 @@ class RankSandbox:
 
     def __init__(self, plan: SlotPlan, *, spawner: Spawner, work_dir: Path) -> None:
         """Start it; the launcher gets ready in the background. Raises EvaluatorError where it cannot be started."""
-        self._plan = plan
+        self.plan = plan
         self._private = Path(tempfile.mkdtemp(prefix="group-", dir=work_dir))
         # Ranks run as nobody inside; the directory's own mode must let them pass.
         self._private.chmod(0o755)
@@ -86,18 +80,18 @@ class RankSandbox:
         if call_filter is not None:
             inherited.append(call_filter)
         command = bubblewrap.command(
-            self._plan.confinement,
+            self.plan.confinement,
             [self._layout.launcher, json.dumps(self._orders(described, exits=exits))],
             private=self._private,
-            profile=self._plan.profile,
-            settings=self._plan.settings,
-            gpus=self._plan.gpus,
+            profile=self.plan.profile,
+            settings=self.plan.settings,
+            gpus=self.plan.gpus,
             call_filter=call_filter,
             group=self._group,
         )
         first: subprocess.Popen[bytes] = spawner.start(
             command,
-            descriptors=[*inherited, self.clock_page.descriptor, *(ends.status_page for ends in self.ends)],
+            descriptors=[*inherited, self.clock_page.descriptor, *(status_page for _, status_page in self.ends)],
             environment=self._environment(),
             error_output=self._launcher_log,
         )
@@ -107,23 +101,23 @@ class RankSandbox:
     def _open_ends(self, inherited: list[int], *, barrier: int) -> list[dict[str, int]]:
         """Make channel, status page and log of every rank, and return the launcher's ends by name."""
         pipes, described = [], []
-        ends: list[HostEnds] = []
-        for number in range(self._plan.profile.world_size):
+        ends: list[tuple[socket.socket, int]] = []
+        for number in range(self.plan.profile.world_size):
             host_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             status_page = _memory_file("status_page", protocol.STATUS_BYTES)
             log_read, log_write = os.pipe()
             pipes.append(log_read)
-            ends.append(HostEnds(channel=host_end, status_page=status_page))
+            ends.append((host_end, status_page))
             child = child_end.detach()
             inherited += [child, log_write]
             own = {"rank": number, "channel": child, "status_page": status_page, "log": log_write}
             described.append({**own, "barrier": barrier, "clock": self.clock_page.descriptor})
         self.ends = tuple(ends)
-        self.logs = LogDrain(pipes, limit=self._plan.settings.log_bytes)
+        self.logs = LogDrain(pipes, limit=self.plan.settings.log_bytes)
         return described
 
     def _orders(self, described: list[dict[str, int]], *, exits: int) -> dict[str, object]:
-        profile, settings, shares = self._plan.profile, self._plan.settings, self._plan.shares
+        profile, settings, shares = self.plan.profile, self.plan.settings, self.plan.shares
         return {
             "ranks": described,
             "exits": exits,
@@ -148,10 +142,10 @@ class RankSandbox:
     def _environment(self) -> dict[str, str]:
         if self._is_confined:
             return {}
-        home = bubblewrap.home_without_sandbox(self._private, self._plan.confinement)
+        home = bubblewrap.home_without_sandbox(self._private, self.plan.confinement)
         name, _, value = self._marker.partition("=")
         own = {name: value, "PKB_BUILT": str(self._private / "built"), "PKB_EXTENSION_CACHE": str(home / "extensions")}
-        return bubblewrap.environment(self._plan.profile, home=str(home)) | own
+        return bubblewrap.environment(self.plan.profile, home=str(home)) | own
 
     @property
     def folder(self) -> str:
@@ -166,7 +160,7 @@ class RankSandbox:
     @property
     def memory_limit(self) -> int:
         """The memory limit of all its processes together, in bytes."""
-        return bubblewrap.memory_limit(self._plan.settings)
+        return bubblewrap.memory_limit(self.plan.settings)
 
     @property
     def launcher_text(self) -> str:
@@ -193,8 +187,8 @@ class RankSandbox:
         """Free the host's resources; its processes have ended before."""
         self.exits.close()
         self.logs.close()
-        for ends in self.ends:
-            os.close(ends.status_page)
+        for _, status_page in self.ends:
+            os.close(status_page)
         os.close(self._launcher_log)
         self.clock_page.close()
         self.processes.close()

@@ -2,7 +2,8 @@
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from evaluator.errors import EvaluatorError
@@ -84,15 +85,15 @@ class ReferenceGroup:
     ) -> tuple[CallTime, Replies]:
         # The page keeps the numbers of ended calls, so none may be used again.
         commands = [command | {"number": next(self._numbers)}] * self._line.ranks
-        begun = time.monotonic_ns()
-        if self._clock is None:
-            replies = self._line.ask_each(commands, files)
-            return CallTime(done_ns=tuple(at - begun for at in self._line.answered_at_ns)), replies
-        self._clock.begin(self._page, opening, number=commands[0]["number"], limit_s=self._limit_s)
+        timing: AbstractContextManager[Callable[[], CallTime] | None] = nullcontext()
+        if self._clock is not None:
+            timing = self._clock.timing(self._page, opening, number=commands[0]["number"], limit_s=self._limit_s)
         try:
-            replies = self._line.ask_each(commands, files)
-            return self._clock.finish(), replies
+            with timing as finish:
+                begun = time.monotonic_ns()
+                replies = self._line.ask_each(commands, files)
+                if finish is not None:
+                    return finish(), replies
         except UnseenEnd as unseen:
             raise EvaluatorError(f"the reference's ranks: {unseen}") from unseen
-        finally:
-            self._clock.abandon()
+        return CallTime(done_ns=tuple(at - begun for at in self._line.answered_at_ns)), replies

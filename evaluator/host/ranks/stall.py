@@ -9,11 +9,14 @@ row:
 - the stack of every late rank ends inside torch.distributed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from evaluator.host.hangs import stacks
 from evaluator.host.process import procfs
+from evaluator.host.ranks.observer import Observer
+from evaluator.host.ranks.rank_sandbox import RankSandbox
 from evaluator.host.ranks.worker import Worker
 
 LOOK_S = 1.0
@@ -30,32 +33,34 @@ class StallWatch:
     """Looks at a worker group once a second after `patience_s`; a new one is made for every wait.
 
     Attributes:
-        members: lists every process of the worker group.
-        dump: asks ranks for their stacks.
-        ranks: the processes of all ranks.
-        source: the folder of the submission as the ranks see it.
+        sandbox: of the worker group.
+        observer: asks ranks for their stacks.
+        start: since when they are waited for.
     """
 
-    members: Callable[[], list[int]]
-    dump: Callable[[Sequence[Worker]], None]
-    ranks: Callable[[], set[int]]
-    source: str
+    sandbox: RankSandbox
+    observer: Observer
     start: float
-    patience_s: float
     _seen: dict[int, int] = field(default_factory=dict)
     _looked_at: float = 0.0
     _locations: list[tuple[str, ...]] = field(default_factory=list)
 
-    def stands_still(self, now: float, silent: Sequence[Worker]) -> bool:
-        """Whether the late ranks wait for each other, or for ranks that have answered."""
-        if now < self.start + self.patience_s or now < self._looked_at + LOOK_S or not silent:
+    @classmethod
+    def of(cls, sandbox: RankSandbox, observer: Observer, *, start: float) -> Self | None:
+        """Only of CPU ranks: one that waits for a GPU keeps its processor busy, so its hang meets the deadline."""
+        return cls(sandbox, observer, start) if sandbox.plan.profile.device == "cpu" else None
+
+    def stands_still(self, now: float, *, answered: frozenset[int]) -> bool:
+        """Whether the late ranks wait for each other, or for ranks that have `answered`."""
+        patience_s, silent = self.sandbox.plan.settings.stall_s, self.observer.silent(answered)
+        if now < self.start + patience_s or now < self._looked_at + LOOK_S or not silent:
             return False
         self._looked_at = now
-        before, self._seen = self._seen, {pid: procfs.cpu_ticks(pid) for pid in self.members()}
+        before, self._seen = self._seen, {pid: procfs.cpu_ticks(pid) for pid in self.sandbox.processes.members()}
         if not before or not self._is_quiet(before) or self._have_others(silent):
             self._locations.clear()
             return False
-        self.dump(silent)
+        self.observer.dump_stacks(silent)
         locations = tuple(self._waits(rank) for rank in silent)
         if not all(locations) or (self._locations and self._locations[-1] != locations):
             self._locations.clear()
@@ -75,14 +80,14 @@ class StallWatch:
         while pid is not None and pid in self._seen:
             above.add(pid)
             pid = procfs.parent_of(pid)
-        return bool(set(self._seen) - above - self.ranks())
+        return bool(set(self._seen) - above - {worker.pid for worker in self.observer.workers})
 
     def _waits(self, rank: Worker) -> str:
         """The collective in which a rank's main thread waits; empty where another thread may still act."""
         dump = rank.stack
         frames = stacks.main_thread(dump)
-        waiting = stacks.waits_in(frames, source=self.source)
-        own = stacks.own_frame(frames, source=self.source)
+        waiting = stacks.waits_in(frames, source=self.sandbox.source)
+        own = stacks.own_frame(frames, source=self.sandbox.source)
         if waiting is None or own is None or stacks.has_threads_that_may_act(dump):
             return ""
         return f"{waiting} at {stacks.words(own)}"

@@ -1,18 +1,20 @@
 """The host's side of the ranks of one submission, from their start to their end."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+from evaluator.arena import protocol
+from evaluator.arena.protocol import Command, CommandKind, Report
 from evaluator.contract import SourceBundle
 from evaluator.host.building.builder import Built
+from evaluator.host.clock.call_clock import CallTime, Opening, UnseenEnd
 from evaluator.host.hangs.incidents import GroupTrouble, Observation, RanksLost
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.answer_collector import AnswerCollector
+from evaluator.host.ranks.answers import Answers
 from evaluator.host.ranks.channel import Channel
-from evaluator.host.ranks.conversation import Conversation
 from evaluator.host.ranks.observer import Observer
-from evaluator.host.ranks.rank_commands import RankCommands
 from evaluator.host.ranks.rank_sandbox import RankSandbox
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.worker import Worker
@@ -21,58 +23,36 @@ from evaluator.host.ranks.worker import Worker
 class WorkerGroup:
     """The sandbox ranks of one submission; used once, then ended. Not thread-safe.
 
+    A command goes to all ranks at the same time, once they are ready, and each gives one answer. `seconds` is the
+    deadline of the answers, and `cancelled` is asked often.
+
     Attributes:
         started_at: when, on the monotonic clock.
-        commands: what its ranks do, once they are ready.
+        has_ranks: whether its ranks were allowed to start.
+        is_ready: whether its ranks have joined their process group.
     """
 
     def __init__(self, plan: SlotPlan, *, spawner: Spawner, work_dir: Path) -> None:
         """Start the sandbox; in the background it does everything that needs no GPU. Raises EvaluatorError."""
         self.started_at = time.monotonic()
         self._plan = plan
-        self._has_ranks = False
-        self._is_ready = False
+        self.has_ranks = False
+        self.is_ready = False
         self._sandbox = RankSandbox(plan, spawner=spawner, work_dir=work_dir)
         self._workers = [
-            Worker(number=number, channel=Channel(ends.channel), status_page=ends.status_page)
-            for number, ends in enumerate(self._sandbox.ends)
+            Worker(number=number, channel=Channel(channel), status_page=status_page)
+            for number, (channel, status_page) in enumerate(self._sandbox.ends)
         ]
-        self._conversation = Conversation(
-            self._workers,
-            self._sandbox.exits,
-            have_ended=self._has_ended,
-            launcher_text=lambda: self._sandbox.launcher_text,
-            grace_s=plan.settings.grace_s,
-        )
-        self._observer = Observer(
-            self._workers,
-            keepers=self._sandbox.logs.keepers,
-            source=self._sandbox.source,
-            have_ended=self._has_ended,
-            gpus=plan.gpus,
-        )
-        self._collector = AnswerCollector(
-            plan,
-            workers=self._workers,
-            conversation=self._conversation,
-            observer=self._observer,
-            sandbox=self._sandbox,
-        )
-        self.commands = RankCommands(
-            plan,
-            workers=self._workers,
-            conversation=self._conversation,
-            collector=self._collector,
-            clock_page=self._sandbox.clock_page,
-        )
+        self._observer = Observer(self._workers, self._sandbox)
+        self._answers = Answers(self._workers, self._sandbox, self._observer)
 
     # ---- from start to end ------------------------------------------------------------------------------------
 
     def start_ranks(self) -> None:
         """Let the ranks start, which uses the GPUs. In the background, and only once."""
-        if not self._has_ranks:
+        if not self.has_ranks:
             self._sandbox.fork_ranks()
-            self._has_ranks = True
+            self.has_ranks = True
 
     def wait_until_ready(
         self, *, within: Callable[[float], float] = lambda seconds: seconds, cancelled: Callable[[], bool]
@@ -86,7 +66,7 @@ class WorkerGroup:
         Raises:
             RanksLost: a rank did not join, or has ended since; no submission was involved.
         """
-        if not self._is_ready:
+        if not self.is_ready:
             self._join(within=within, cancelled=cancelled)
         # A rank may have joined and ended before the host reads that it joined.
         if not self.is_alive:
@@ -97,14 +77,14 @@ class WorkerGroup:
         """Let the ranks start, and wait until all have joined; raises EvaluatorError."""
         self.start_ranks()
         try:
-            self._collector.collect("starting", seconds=within(self._plan.settings.start_s), cancelled=cancelled)
+            self._answers.collect("starting", seconds=within(self._plan.settings.start_s), cancelled=cancelled)
         except GroupTrouble as trouble:
             texts = [text for seen in trouble.observations for text in (seen.error, seen.log) if text]
             said = self._sandbox.launcher_text
             raise RanksLost(f"the sandbox ranks did not start: {trouble} {said} {texts}") from trouble
         if (pid := self._workers[0].pid) is not None:
             self._sandbox.processes.hold_namespace(pid)
-        self._is_ready = True
+        self.is_ready = True
 
     def reveal(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
         """Put the submission and its built modules where the ranks can read them; the folder was empty before."""
@@ -126,8 +106,149 @@ class WorkerGroup:
         try:
             self._sandbox.processes.kill(within=within)
         finally:
-            self._conversation.close()
+            self._answers.close()
             self._sandbox.close()
+
+    # ---- commands ---------------------------------------------------------------------------------------------
+
+    def import_submission(self, *, seconds: float, cancelled: Callable[[], bool]) -> None:
+        """Let every rank import solution.py. None begins before all have read the command.
+
+        Raises:
+            GroupTrouble: not every rank has imported it.
+            RanksLost: a rank ended before it read the command, so none has read the submission.
+        """
+        try:
+            self._ask("importing solution.py", Command(kind=CommandKind.IMPORT), seconds=seconds, cancelled=cancelled)
+        except GroupTrouble as trouble:
+            if any(worker.channel.left_unread for worker in self._workers):
+                raise RanksLost(f"a sandbox rank ended before it could read the submission: {trouble}") from trouble
+            raise
+
+    def load(self, call: int, files: Sequence[Sequence[int]], *, seconds: float, cancelled: Callable[[], bool]) -> None:
+        """Hand every rank the files (and new device memory) of `call`; raises GroupTrouble."""
+        command = Command(kind=CommandKind.LOAD, call=call)
+        self._ask(f"loading call {call}", command, files=files, seconds=seconds, cancelled=cancelled)
+
+    def record(self, call: int, files: Sequence[int], *, seconds: float, cancelled: Callable[[], bool]) -> None:
+        """Have every rank record into its file what runs, from now to the end of `call`; raises GroupTrouble."""
+        command = Command(kind=CommandKind.RECORD, call=call)
+        each = [(file,) for file in files]
+        self._ask(f"starting to record call {call}", command, files=each, seconds=seconds, cancelled=cancelled)
+
+    def go(
+        self,
+        call: int,
+        *,
+        opening: Opening,
+        inputs: Sequence[int] = (),
+        reuse: bool = False,
+        count: bool = False,
+        seconds: float,
+        cancelled: Callable[[], bool],
+    ) -> tuple[list[Report], CallTime]:
+        """Run `call` on every rank.
+
+        Args:
+            call: its number.
+            opening: how its gates open.
+            inputs: CPU ranks get theirs now, one file per rank.
+            reuse: whether CPU ranks write them into the tensors of the call before.
+            count: whether library collectives in the call are counted.
+            seconds: the deadline of the answers.
+            cancelled: asked often.
+
+        Returns:
+            What the ranks report, and the call on the host's clock.
+
+        Raises:
+            GroupTrouble: not every rank answered.
+            UnseenEnd: a rank answered, but its device has not posted the end of the call.
+        """
+        delays = (0,) * len(self._workers) if self._plan.clock is not None else opening.delays_us
+        commands = [
+            Command(kind=CommandKind.GO, call=call, reuse=reuse, delay_us=delay, count=count, is_open=opening.is_early)
+            for delay in delays
+        ]
+        files = [inputs[rank : rank + 1] for rank in range(len(self._workers))]
+        reports, taken = self._timed(commands, files, opening, seconds=seconds, cancelled=cancelled)
+        for worker in self._workers:
+            worker.calls_done += 1
+        return reports, taken
+
+    def bare(self, call: int, *, opening: Opening, seconds: float, cancelled: Callable[[], bool]) -> CallTime:
+        """One bare call, while there is no submission: the overhead of a call.
+
+        Raises:
+            RanksLost: a rank did not answer, or a device did not post the end; no submission was involved.
+        """
+        commands = [Command(kind=CommandKind.BARE, call=call)] * len(self._workers)
+        files = [()] * len(self._workers)
+        try:
+            return self._timed(commands, files, opening, seconds=seconds, cancelled=cancelled)[1]
+        except (UnseenEnd, GroupTrouble) as trouble:
+            raise RanksLost(f"sandbox ranks without a submission: {trouble}") from trouble
+
+    def loop(self, call: int, *, times: int, seconds: float, cancelled: Callable[[], bool]) -> int:
+        """Run the submission `times` times back to back on the inputs of the last call.
+
+        Returns:
+            Nanoseconds from the command to the last answer, on the host's clock.
+
+        Raises:
+            GroupTrouble: not every rank answered.
+        """
+        command = Command(kind=CommandKind.LOOP, call=call, times=times)
+        begun = time.monotonic_ns()
+        self._ask(f"{times} calls back to back", command, seconds=seconds, cancelled=cancelled)
+        return max(worker.answered_at_ns for worker in self._workers) - begun
+
+    def store(self, call: int, files: Sequence[int], *, seconds: float, cancelled: Callable[[], bool]) -> None:
+        """Have every rank store again what it returned in `call`, as it is now; raises GroupTrouble."""
+        command, doing = Command(kind=CommandKind.STORE, call=call), f"call {call} (storing its outputs again)"
+        self._ask(doing, command, files=[(file,) for file in files], seconds=seconds, cancelled=cancelled)
+
+    def _ask(
+        self,
+        doing: str,
+        command: Command,
+        *,
+        files: Sequence[Sequence[int]] = (),
+        seconds: float,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        ranks = len(self._workers)
+        self._answers.ask([command] * ranks, files or [()] * ranks)
+        self._collect(doing, seconds=seconds, cancelled=cancelled)
+
+    def _timed(
+        self,
+        commands: Sequence[Command],
+        files: Sequence[Sequence[int]],
+        opening: Opening,
+        *,
+        seconds: float,
+        cancelled: Callable[[], bool],
+    ) -> tuple[list[Report], CallTime]:
+        """Time a call on the host's clock: by the gatekeeper on GPUs, by commands and answers on CPU ranks."""
+        call, clock = commands[0].call, self._plan.clock
+        timing: AbstractContextManager[Callable[[], CallTime] | None] = nullcontext()
+        if clock is not None:
+            timing = clock.timing(self._sandbox.clock_page, opening, number=call, limit_s=seconds)
+        with timing as finish:
+            begun = time.monotonic_ns()
+            self._answers.ask(commands, files)
+            reports = self._collect(f"call {call}", seconds=seconds, cancelled=cancelled)
+            if finish is not None:
+                return reports, finish()
+        return reports, CallTime(
+            done_ns=tuple(worker.answered_at_ns - begun for worker in self._workers),
+            marks=tuple(protocol.fingerprint_text(report.fingerprint) for report in reports),
+        )
+
+    def _collect(self, doing: str, *, seconds: float, cancelled: Callable[[], bool]) -> list[Report]:
+        busy_poll_s = self._plan.shares.busy_poll_s
+        return self._answers.collect(doing, seconds=seconds, busy_poll_s=busy_poll_s, cancelled=cancelled)
 
     # ---- its state --------------------------------------------------------------------------------------------
 
@@ -152,23 +273,10 @@ class WorkerGroup:
     @property
     def is_alive(self) -> bool:
         """Whether the sandbox still runs, with every rank."""
-        self._conversation.hear_exits()
-        return not self._has_ended() and not any(
+        self._answers.hear_exits()
+        return not self._sandbox.processes.have_ended and not any(
             worker.status is not None or worker.channel.has_hung_up for worker in self._workers
         )
-
-    @property
-    def has_ranks(self) -> bool:
-        """Whether its ranks were allowed to start."""
-        return self._has_ranks
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether its ranks have joined their process group."""
-        return self._is_ready
-
-    def _has_ended(self) -> bool:
-        return self._sandbox.processes.have_ended
 
     def observe_finished(self) -> tuple[Observation, ...]:
         """Every rank's state after a series in which all calls were answered."""

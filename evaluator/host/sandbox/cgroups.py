@@ -122,12 +122,6 @@ class Group:
         return int(text) if text.isdigit() else 0
 
     @property
-    def refused_processes(self) -> int:
-        """How often a new process was refused because there were too many."""
-        pairs = (line.split() for line in self._read("pids", "pids.events").splitlines())
-        return next((int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] == "max"), 0)
-
-    @property
     def used_ns(self) -> int | None:
         """Processor time of all processes that ever ran inside, also those never waited for; None without version 2."""
         if self._hierarchy.core is None:

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import platform
 import shutil
 import subprocess
 import tempfile
@@ -185,7 +184,7 @@ def _judge_limits(
     yield Probe(
         name="system call filter",
         holds=bool(seen["seccomp"]),
-        detail="" if seen["seccomp"] else f"there is no filter for {platform.machine()}",
+        detail="" if seen["seccomp"] else "libseccomp (Debian: libseccomp2) is not installed",
     )
     yield Probe(
         name="own host user per slot",

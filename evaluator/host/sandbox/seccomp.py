@@ -1,150 +1,98 @@
-"""The system call filter of a sandbox, as a classic BPF program for bubblewrap's `--seccomp`.
+"""The system call filter of a sandbox, made by libseccomp for bubblewrap's `--seccomp`.
 
 It is a list of refused calls, not full protection: calls that no submission needs and that exploits use. It cannot
-filter requests to a GPU driver. Numbers are those of x86-64 (Linux `arch/x86/entry/syscalls/syscall_64.tbl`).
+filter requests to a GPU driver.
 """
 
+import contextlib
+import ctypes
 import errno
+import functools
 import os
-import platform
-import struct
 
-_AUDIT_ARCH_X86_64 = 0xC000003E
-_X32_BIT = 0x40000000
+from evaluator.errors import EvaluatorError
 
-_ALLOW = 0x7FFF0000
-_KILL_PROCESS = 0x80000000
-_ERRNO = 0x00050000
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_NOT_EQUAL, _MASKED_EQUAL = 1, 7
+_FOR_OTHER_ARCHITECTURES = 2
+"""SCMP_FLTATR_ACT_BADARCH: what calls by another table of calls get, as those of 32-bit programs."""
 
-_LOAD = 0x20
-_IF_EQUAL = 0x15
-_IF_AT_LEAST = 0x35
-_IF_ANY_BIT = 0x45
-_RETURN = 0x06
+_INT = 2**32 - 1
+"""The kernel reads an int from the low half of a register, whatever the other half holds."""
 
-_OFFSET_NUMBER = 0
-_OFFSET_ARCH = 4
-_OFFSET_ARGUMENTS = 16
-
-_NEW_NAMESPACES = 0x7E020080
-"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET and NEWTIME."""
-
-_CLONE, _CLONE3, _SOCKET, _PRLIMIT = 56, 435, 41, 302
 _AF_NETLINK, _AF_PACKET, _AF_VSOCK = 16, 17, 40
+_NEW_NAMESPACES = (0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
+"""CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
 
-REFUSED = {
-    "ptrace": 101,
-    "syslog": 103,
-    "personality": 135,
-    "pivot_root": 155,
-    "chroot": 161,
-    "acct": 163,
-    "mount": 165,
-    "umount2": 166,
-    "reboot": 169,
-    "init_module": 175,
-    "delete_module": 176,
-    "quotactl": 179,
-    "kexec_load": 246,
-    "add_key": 248,
-    "request_key": 249,
-    "keyctl": 250,
-    "unshare": 272,
-    "perf_event_open": 298,
-    "name_to_handle_at": 303,
-    "open_by_handle_at": 304,
-    "setns": 308,
-    "process_vm_readv": 310,
-    "process_vm_writev": 311,
-    "finit_module": 313,
-    "kexec_file_load": 320,
-    "bpf": 321,
-    "userfaultfd": 323,
-    "io_uring_setup": 425,
-    "io_uring_enter": 426,
-    "io_uring_register": 427,
-    "open_tree": 428,
-    "move_mount": 429,
-    "fsopen": 430,
-    "fsconfig": 431,
-    "fsmount": 432,
-    "fspick": 433,
-    "pidfd_getfd": 438,
-    "mount_setattr": 442,
-}
+REFUSED = (
+    "ptrace", "syslog", "personality", "pivot_root", "chroot", "acct", "mount", "umount2", "reboot", "init_module",
+    "delete_module", "quotactl", "kexec_load", "add_key", "request_key", "keyctl", "unshare", "perf_event_open",
+    "name_to_handle_at", "open_by_handle_at", "setns", "process_vm_readv", "process_vm_writev", "finit_module",
+    "kexec_file_load", "bpf", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register", "open_tree",
+    "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "pidfd_getfd", "mount_setattr",
+)  # fmt: skip
+
+
+class _Argument(ctypes.Structure):
+    """A condition on an argument of a call: its number, how it is compared, and with what (`scmp_arg_cmp`)."""
+
+    _fields_ = (("number", ctypes.c_uint), ("how", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
 
 
 def is_available() -> bool:
-    """Whether there is a filter for this machine's processor."""
-    return platform.machine() == "x86_64"
+    """Whether this machine has libseccomp."""
+    with contextlib.suppress(OSError):
+        return _library() is not None
+    return False
 
 
-def program() -> bytes:
-    """The filter. Refused calls fail with EPERM; clone3 with ENOSYS, so that the C library falls back to clone."""
-    lines = [
-        _line(_LOAD, _OFFSET_ARCH),
-        _line(_IF_EQUAL, _AUDIT_ARCH_X86_64, 1, 0),
-        _line(_RETURN, _KILL_PROCESS),
-        _line(_LOAD, _OFFSET_NUMBER),
-        _line(_IF_AT_LEAST, _X32_BIT, 0, 1),
-        _refuse(errno.ENOSYS),
-    ]
-    for number in REFUSED.values():
-        lines += [_line(_IF_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
-    lines += [_line(_IF_EQUAL, _CLONE3, 0, 1), _refuse(errno.ENOSYS)]
-    lines += _clone() + _prlimit() + _socket() + [_line(_RETURN, _ALLOW)]
-    return b"".join(lines)
-
-
-def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    return struct.pack("<HBBI", code, if_true, if_false, value)
-
-
-def _refuse(error: int) -> bytes:
-    return _line(_RETURN, _ERRNO | error)
-
-
-def _clone() -> list[bytes]:
-    """clone, unless it asks for a new namespace."""
-    return [
-        _line(_IF_EQUAL, _CLONE, 0, 4),
-        _line(_LOAD, _OFFSET_ARGUMENTS),
-        _line(_IF_ANY_BIT, _NEW_NAMESPACES, 0, 1),
-        _refuse(errno.EPERM),
-        _line(_RETURN, _ALLOW),
-    ]
-
-
-def _prlimit() -> list[bytes]:
-    """prlimit, unless it names another process: the launcher has the user of its ranks."""
-    return [
-        _line(_IF_EQUAL, _PRLIMIT, 0, 4),
-        _line(_LOAD, _OFFSET_ARGUMENTS),
-        _line(_IF_EQUAL, 0, 1, 0),
-        _refuse(errno.EPERM),
-        _line(_RETURN, _ALLOW),
-    ]
-
-
-def _socket() -> list[bytes]:
-    """socket, except for packet and vsock families, and for netlink other than routing (protocol 0)."""
-    body = [
-        _line(_LOAD, _OFFSET_ARGUMENTS),
-        _line(_IF_EQUAL, _AF_PACKET, 0, 1),
-        _refuse(errno.EAFNOSUPPORT),
-        _line(_IF_EQUAL, _AF_VSOCK, 0, 1),
-        _refuse(errno.EAFNOSUPPORT),
-        _line(_IF_EQUAL, _AF_NETLINK, 0, 3),
-        _line(_LOAD, _OFFSET_ARGUMENTS + 16),
-        _line(_IF_EQUAL, 0, 1, 0),
-        _refuse(errno.EAFNOSUPPORT),
-        _line(_RETURN, _ALLOW),
-    ]
-    return [_line(_IF_EQUAL, _SOCKET, 0, len(body)), *body]
+@functools.cache
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL("libseccomp.so.2")
+    library.seccomp_init.restype = ctypes.c_void_p
+    return library
 
 
 def open_program() -> int:
-    """The filter as a descriptor at its start; bubblewrap reads it to the end, so each start needs its own."""
+    """The filter as a descriptor at its start; bubblewrap reads it to the end, so each start needs its own.
+
+    Refused calls fail with EPERM; clone3 with ENOSYS, so that the C library falls back to clone.
+
+    Raises:
+        EvaluatorError: libseccomp is too old to know one of the calls.
+    """
+    context = ctypes.c_void_p(_library().seccomp_init(_ALLOW))
     descriptor = os.memfd_create("filter", os.MFD_CLOEXEC)
-    os.pwrite(descriptor, program(), 0)
+    try:
+        _done(_library().seccomp_attr_set(context, _FOR_OTHER_ARCHITECTURES, _ERRNO | errno.ENOSYS), "the architecture")
+        for name in REFUSED:
+            _refuse(context, name, errno.EPERM)
+        _refuse(context, "clone3", errno.ENOSYS)
+        for flag in _NEW_NAMESPACES:
+            _refuse(context, "clone", errno.EPERM, _Argument(0, _MASKED_EQUAL, flag, flag))
+        # Of another process: the launcher has the user of its ranks.
+        _refuse(context, "prlimit64", errno.EPERM, _Argument(0, _NOT_EQUAL, 0, 0))
+        for family in (_AF_PACKET, _AF_VSOCK):
+            _refuse(context, "socket", errno.EAFNOSUPPORT, _Argument(0, _MASKED_EQUAL, _INT, family))
+        # Netlink for other things than routes, which is protocol 0.
+        netlink, other = _Argument(0, _MASKED_EQUAL, _INT, _AF_NETLINK), _Argument(2, _NOT_EQUAL, 0, 0)
+        _refuse(context, "socket", errno.EAFNOSUPPORT, netlink, other)
+        _done(_library().seccomp_export_bpf(context, descriptor), "the filter")
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    finally:
+        _library().seccomp_release(context)
     return descriptor
+
+
+def _refuse(context: ctypes.c_void_p, name: str, error: int, *where: _Argument) -> None:
+    number = _library().seccomp_syscall_resolve_name(name.encode())
+    arguments = (_Argument * len(where))(*where)
+    _done(_library().seccomp_rule_add_array(context, _ERRNO | error, number, len(where), arguments), name)
+
+
+def _done(result: int, what: str) -> None:
+    if result:
+        raise EvaluatorError(f"libseccomp cannot refuse {what} here: {os.strerror(-result)}")

@@ -1,20 +1,14 @@
-"""What all sizes of one worker group have in common."""
+"""One worker group that runs the submission at every size, and what measures it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluator.contract import Stage
+from evaluator.host.job import Job
 from evaluator.host.machine.slot_watch import SlotWatch
-from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.measure.gpu_memory import GpuMemory
-from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
-from problems.spec.schema import Problem, Regime
-
-Stages = Callable[[Stage, str, float | None], AbstractContextManager[None]]
-"""Enters a stage of the evaluation: which stage, a description, and the fraction done."""
+from problems.spec.schema import Regime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,36 +20,31 @@ class BareCallTimes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupSetup:
+class GroupRun:
     """What all sizes of one worker group have in common.
 
     Attributes:
-        group_number: which group of the evaluation this is, from 1.
+        number: which group of the evaluation this is, from 1.
+        key: from which its inputs are drawn.
         bare: its times of bare calls.
         memory: reads the GPUs' memory since before the group had a submission.
         watch: reads the GPUs around legs of the reference.
+        draws, numbers: numbers of inputs, which are secret, and of calls.
         first_call_s: extra time for the first call at a size.
         regimes: by size, the regimes that calls are drawn in.
-        only: the one regime of all checked calls, where the author asked for one.
         budget_s: how long the timed series of one size may take.
-        stages: enters a stage of the evaluation.
     """
 
-    problem: Problem
-    dtype: str
+    job: Job
+    number: int
     key: bytes
-    plan: SlotPlan
     trusted: TrustedRanks
     group: WorkerGroup
-    group_number: int
     bare: BareCallTimes
     memory: GpuMemory
     watch: SlotWatch
-    policy: CallPolicy
     draws: Iterator[int]
     numbers: Iterator[int]
     first_call_s: float
     regimes: Mapping[str, Sequence[Regime]]
-    only: Regime | None
     budget_s: float
-    stages: Stages

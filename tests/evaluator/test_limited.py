@@ -9,26 +9,23 @@ import msgspec
 import pytest
 
 from evaluator.contract import SourceBundle, SourceFile, Verdict
-from evaluator.errors import EvaluatorError, NodeTrouble
+from evaluator.errors import Cancelled, EvaluatorError, LimitExceeded, NodeTrouble
 from evaluator.host import Judge
-from evaluator.host.hangs.incidents import EvaluationCancelled
-from evaluator.host.process import procfs
-from evaluator.host.process.helper_process import HelperCancelled, HelperLimitExceeded, HelperProcess
-from evaluator.host.process.spawner import Spawner
-from evaluator.judging.reading import READ_SOURCE, SourceReading
+from evaluator.host.process import limited, procfs
+from evaluator.host.process.deadlines import NO_DEADLINES
 from tests.evaluator.judging_help import request_for, request_for_text
 
 
-@pytest.fixture
-def helper():
-    with Spawner() as spawner:
-        started = HelperProcess(spawner, memory_bytes=1024**3)
-        yield started
-        started.close()
-
-
-def read(helper: HelperProcess) -> SourceReading:
-    return SourceReading.from_json(helper.call(READ_SOURCE, request_for("correct").to_json(), seconds=60))
+def call(function: str, text: object, *, seconds: float = 30, **keywords: object) -> str:
+    """A call in a process of its own, with a gigabyte of memory."""
+    return limited.call(
+        function,
+        text,
+        seconds=seconds,
+        deadlines=NO_DEADLINES,
+        memory_bytes=1024**3,
+        **keywords,  # type: ignore[arg-type]
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,26 +37,23 @@ def read(helper: HelperProcess) -> SourceReading:
         ("builtins:eval", "'x' * 70_000_000", "answer"),
     ],
 )
-def test_what_goes_over_a_limit_is_ended_and_the_next_reading_works(helper, function, text, words):
-    assert read(helper).findings == ()
-    seconds = 0.5 if function == "time:sleep" else 30
-    with pytest.raises(HelperLimitExceeded, match=words):
-        helper.call(function, text, seconds=seconds)
-    assert read(helper).findings == ()
+def test_what_goes_over_a_limit_is_ended(function, text, words):
+    with pytest.raises(LimitExceeded, match=words):
+        call(function, text, seconds=0.5 if function == "time:sleep" else 30)
 
 
-def test_what_nobody_wants_any_more_is_ended_and_the_next_reading_works(helper):
-    assert read(helper).findings == ()
+def test_what_nobody_wants_any_more_is_ended():
+    before = set(procfs.descendants(os.getpid()))
     wanted = iter([True, True])  # for two polls
-    with pytest.raises(HelperCancelled):
-        helper.call("time:sleep", 1000.0, seconds=120, cancelled=lambda: not next(wanted, False))
-    assert read(helper).findings == ()
+    with pytest.raises(Cancelled):
+        call("time:sleep", 1000.0, seconds=120, cancelled=lambda: not next(wanted, False))
+    assert set(procfs.descendants(os.getpid())) == before
 
 
 def test_a_cancelled_evaluation_does_not_wait_for_its_source_to_be_read(judge: Judge):
     """It is cancelled once the reading has begun."""
     has_begun = threading.Event()
-    with pytest.raises(EvaluationCancelled, match="reading"):
+    with pytest.raises(Cancelled, match="reading"):
         judge.evaluate(
             request_for("correct"),
             progress=lambda _stage, words, _fraction: has_begun.set() if words == "reading the source" else None,
@@ -68,34 +62,34 @@ def test_a_cancelled_evaluation_does_not_wait_for_its_source_to_be_read(judge: J
     assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 
-def test_while_it_works_this_process_goes_on(helper):
+def test_while_it_works_this_process_goes_on():
     """A regular expression that goes back and forth holds its interpreter's lock for as long as it runs."""
-    read(helper)
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(helper.call, "builtins:eval", "__import__('re').match('(a*)*b', 'a' * 40)", seconds=3)
+        reading = pool.submit(call, "builtins:eval", "__import__('re').match('(a*)*b', 'a' * 40)", seconds=3)
         beats = 0
         while not reading.done():
             beats += 1
             time.sleep(0.01)
         assert beats > 10
-        with pytest.raises(HelperLimitExceeded):
+        with pytest.raises(LimitExceeded):
             reading.result()
 
 
-def test_what_it_raises_is_our_error(helper):
+def test_what_it_raises_is_our_error():
     with pytest.raises(EvaluatorError, match="ZeroDivisionError"):
-        helper.call("builtins:eval", "1 / 0", seconds=30)
+        call("builtins:eval", "1 / 0")
 
 
-def test_one_that_does_not_start_is_the_nodes_trouble_and_is_not_asked_later():
-    """Its first word would be taken for an answer, and the next submission for too large."""
+def test_one_that_starts_late_is_the_nodes_trouble_and_does_not_stay():
+    """However long the reading itself may take: an author has no part in it."""
     before = set(procfs.descendants(os.getpid()))
-    with Spawner() as spawner:
-        slow = HelperProcess(spawner, start_s=0.0)
-        for _ in range(2):
-            with pytest.raises(NodeTrouble, match="does not start"):
-                slow.call("builtins:eval", "1", seconds=30)
-        assert set(procfs.descendants(os.getpid())) == before
+    with pytest.raises(NodeTrouble, match="does not start"):
+        call("builtins:eval", "1", start_s=0.0)
+    assert set(procfs.descendants(os.getpid())) == before
+
+
+def test_what_it_prints_is_not_its_answer():
+    assert call("builtins:eval", "print('PASSED') or 'no'") == "no"
 
 
 def test_a_source_that_takes_too_much_to_read_is_over_a_limit_and_the_next_is_judged(judge: Judge):

@@ -1,35 +1,48 @@
 """What one evaluation judges, on which slot, and until when."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from evaluator.contract import Backend, EvaluationRequest, Mode
+from evaluator.contract import Backend, EvaluationRequest, Mode, Stage, StageTime
 from evaluator.errors import NodeTrouble
 from evaluator.host.building.builder import Built
-from evaluator.host.measure.call_checks import CallPolicy
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.judging.checks import Check
 from problems import registry
 from problems.spec.schema import Problem, Regime
 
+logger = logging.getLogger(__name__)
+
+ReportProgress = Callable[[Stage, str, float | None], None]
+"""Takes the stage of an evaluation, a description, and the fraction done."""
+
+
+def no_progress(_stage: Stage, _detail: str, _fraction: float | None) -> None:
+    """Report progress to nobody."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One request on one slot. Nothing in it changes, and every stage may read it.
+    """One request on one slot. Every stage may read it, and only the seconds of stages change in it.
 
     Attributes:
         request: what to judge.
         plan: the slot's profile, settings and confinement.
         deadlines: until when it may take its time, and until when it must be over.
         cancelled: asked often; once true, the evaluation ends.
+        progress: learns of every stage that is entered.
     """
 
     request: EvaluationRequest
     plan: SlotPlan
     deadlines: Deadlines
     cancelled: Callable[[], bool]
+    progress: ReportProgress = no_progress
+    _seconds: dict[Stage, float] = field(default_factory=dict, init=False, repr=False)
 
     def check(self) -> None:
         """Check that this slot can judge the request. Reads nothing of the submission.
@@ -64,33 +77,51 @@ class Job:
         """The sizes, in their order."""
         return self.request.sizes or self.plan.profile.sizes[self.mode]
 
-    @cached_property
-    def policy(self) -> CallPolicy:
-        """How calls are made."""
-        return CallPolicy(
-            timing_policy=self.plan.profile.timing_policy,
-            settings=self.plan.settings,
-            backend=self.request.backend,
-            mode=self.mode,
-            deadlines=self.deadlines,
-            cancelled=self.cancelled,
-        )
+    def does(self, check: Check) -> bool:
+        """Whether `check` is not switched off."""
+        return check not in self.plan.settings.without
+
+    def within(self, seconds: float) -> float:
+        """`seconds`, or less where the evaluation's deadline comes sooner."""
+        return self.deadlines.step(seconds)
+
+    @contextmanager
+    def stage(self, stage: Stage, detail: str, fraction: float | None = None) -> Iterator[None]:
+        """Report `stage` with a description and the fraction done, and add the time inside to it."""
+        self.progress(stage, detail, fraction)
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = time.monotonic() - begun
+            self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
+            logger.debug("evaluation %s: %s, %s: %.2f s", self.request.evaluation_id, stage, detail, seconds)
+
+    @property
+    def stages(self) -> tuple[StageTime, ...]:
+        """The stages that were entered, in their order."""
+        return tuple(StageTime(stage=stage, seconds=self._seconds[stage]) for stage in Stage if stage in self._seconds)
+
+    @property
+    def counts_collectives(self) -> bool:
+        """Whether library collectives must not move this submission's data."""
+        return self.request.backend is not Backend.PYTORCH and self.does(Check.COLLECTIVES)
 
     @property
     def only_regime(self) -> Regime | None:
         """The regime of all checked calls, where the author asked for one."""
         return self.problem.regime(self.request.regime) if self.request.regime else None
 
-    @property
-    def series_s(self) -> float:
-        """How many seconds the timed series of all sizes and groups may take."""
+    def budget_s(self, share: float) -> float:
+        """How many seconds the timed series of one size may take that a group runs with this `share` of all."""
         settings = self.plan.settings
-        return settings.series_s if self.plan.profile.is_ranked_by_speed else settings.practice_series_s
+        series_s = settings.series_s if self.plan.profile.is_ranked_by_speed else settings.practice_series_s
+        return series_s * share / len(self.sizes)
 
     @property
     def second_share(self) -> float:
         """The share of the series that a second worker group runs; 0 where there is none."""
-        if self.mode is not Mode.RANKED or not self.policy.does(Check.SECOND_GROUP):
+        if self.mode is not Mode.RANKED or not self.does(Check.SECOND_GROUP):
             return 0.0
         share = self.plan.settings.second_group_share
         return self.plan.profile.timing_policy.second_group_share if share is None else share

@@ -1,0 +1,170 @@
+"""What one slot of a node keeps between evaluations: its folder and user, and the ranks that wait for the next one."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+
+from evaluator.errors import EvaluatorError
+from evaluator.hardware import profiles
+from evaluator.host.building.builder import Builder
+from evaluator.host.clock.call_clock import GateClock
+from evaluator.host.machine import nvml
+from evaluator.host.machine.gpus import gpus_for
+from evaluator.host.machine.health import Health
+from evaluator.host.measure.references import RecordedReferences
+from evaluator.host.process.deadlines import Deadlines
+from evaluator.host.process.spawner import Spawner
+from evaluator.host.ranks.kept_ranks import KeptRanks
+from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
+from evaluator.host.ranks.waiting_groups import WaitingGroups
+from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.sandbox import doctor
+from evaluator.host.sandbox.cpu_sets import shares_for
+from evaluator.host.sandbox.host_users import SlotUser
+from evaluator.host.sandbox.work_directory import WorkDirectory
+from evaluator.host.settings import JudgeSettings
+
+logger = logging.getLogger(__name__)
+
+_ROOM_BYTES = 4 * 1024**3
+"""Free memory of every GPU with which the next ranks start while others end. Contexts and communicators of two groups
+take up to 2 GB."""
+
+
+class Slot:
+    """The parts of one slot; `close` ends every process that it started.
+
+    Attributes:
+        settings: its limits and choices.
+        plan: how it runs submissions.
+        work_dir: its private folder.
+        spawner: starts its processes.
+        builder: compiles submissions.
+        references: those that were recorded.
+        trusted: the trusted ranks.
+        waiting: worker groups without a submission.
+        health: looks for leftovers and for faults of the driver.
+    """
+
+    def __init__(self, settings: JudgeSettings) -> None:
+        """Examine what this machine can enforce, and start trusted ranks and a worker group in the background.
+
+        Raises:
+            EvaluatorError: the machine cannot judge for the profile under these settings.
+            UnknownProfile: the settings name a profile that does not exist.
+        """
+        self.settings = settings
+        self.profile = profiles.get(settings.profile)
+        self._work_directory = WorkDirectory(settings.work_dir)
+        self.work_dir = self._work_directory.path
+        self._user = SlotUser.take(settings.users)
+        self.spawner = Spawner()
+        self.builder = Builder(settings)
+        self.references = RecordedReferences()
+        self._clock: GateClock | None = None
+        self.trusted = KeptRanks(self._start_trusted)
+        self.waiting = WaitingGroups(self.start_group, wanted=self._wanted_groups(), age_s=settings.group_age_s)
+        try:
+            shares = shares_for(self.profile)
+            if self.profile.device == "cuda":
+                self._clock = GateClock(spawner=self.spawner, cores=shares.gatekeeper)
+            self.plan = SlotPlan(
+                profile=self.profile,
+                settings=settings,
+                confinement=doctor.resolve_in(self.work_dir, profile=self.profile, settings=settings, user=self._user),
+                shares=shares,
+                gpus=gpus_for(self.profile),
+                clock=self._clock,
+            )
+            self.health = Health(
+                user=self.plan.confinement.user,
+                gpus=self.plan.gpus,
+                work_dir=self.work_dir,
+                # Between evaluations: trusted ranks, and worker groups without a submission.
+                ours=lambda: [*self.waiting.processes, *self.trusted.processes],
+                kept=lambda: self.waiting.folders,
+                seconds=settings.clean_s,
+            )
+            self.trusted.start()
+            self.waiting.refill()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the trusted ranks and any waiting worker group, and remove this slot's files."""
+        self.waiting.close()
+        self.trusted.close()
+        if self._clock is not None:
+            self._clock.close()
+        self.spawner.close()
+        self._work_directory.close()
+        if self._user is not None:
+            self._user.close()
+
+    def start_group(self) -> WorkerGroup:
+        """Start a worker group in the background; raises EvaluatorError."""
+        return WorkerGroup(self.plan, spawner=self.spawner, work_dir=self.work_dir)
+
+    def _start_trusted(self) -> TrustedRanks:
+        return TrustedRanks(
+            self.profile, self.settings, spawner=self.spawner, work_dir=self.work_dir, clock=self._clock
+        )
+
+    def _wanted_groups(self) -> int:
+        """How many groups wait for the next evaluation: two where a ranked series uses two."""
+        share = self.settings.second_group_share
+        is_second = self.profile.timing_policy.second_group_share if share is None else share
+        return 2 if is_second else 1
+
+    @contextlib.contextmanager
+    def held(self, deadlines: Deadlines) -> Iterator[None]:
+        """Listen for faults of the driver, and have trusted ranks answer in time, whatever an evaluation does inside.
+
+        Afterwards they may take their time again.
+        """
+        with self.health.watching():
+            self.trusted.limit(deadlines.answer)
+            try:
+                yield
+            finally:
+                self.trusted.limit(None)
+
+    def prepare_next(self) -> None:
+        """Let the next evaluation's groups import, on processors that the present one does not use.
+
+        All ranks of the present one are ready, and none of them has read the submission.
+        Also new trusted ranks, where the present ones serve their last evaluation.
+        """
+        if not self.waiting.are_starting:
+            self.health.note_usual()
+        if self.settings.warm and self.plan.shares.sandbox:
+            self._keep_waiting(self.waiting.prepare)
+            if self.trusted.are_spent:
+                self._keep_waiting(self.trusted.prepare)
+
+    def start_prepared(self) -> None:
+        """Let groups that have imported start their ranks, where these fit in beside those that are ending.
+
+        Those allocate nothing any more.
+        """
+        gpus = self.plan.gpus
+        if self.health.knows_usual and nvml.have_room(nvml.read(gpus), gpus=gpus, least_bytes=_ROOM_BYTES):
+            self.waiting.start_prepared()
+
+    def start_trusted(self) -> None:
+        """Start trusted ranks in place of those that were dropped."""
+        self._keep_waiting(self.trusted.start)
+
+    def refill(self) -> None:
+        """Let as many groups start their ranks as are to wait for the next evaluation."""
+        if self.settings.warm:
+            self._keep_waiting(self.waiting.refill)
+
+    def _keep_waiting(self, step: Callable[[], object]) -> None:
+        """A failure here does not change the present verdict; the next evaluation raises it if it fails again."""
+        try:
+            step()
+        except EvaluatorError as error:
+            logger.warning("ranks for the next evaluation could not be started: %s", error)
