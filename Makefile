@@ -98,7 +98,7 @@ chaos: setup-tests ## does anything get lost while everything dies? 16 nodes, MI
 
 demo-data: setup ## a million invented submissions into the configured database (ARGS="--submissions 1000", "--remove")
 	@$(VENV)/python manage.py migrate --verbosity 0
-	@$(VENV)/python manage.py demo_data $(ARGS)
+	@$(VENV)/python -m tests.bench.demo_data $(ARGS)
 
 gate: setup-tests ## the long tests: the whole matrix of problems, fuzz, chaos; renews tests/problems/matrix_passed_at
 	@$(VENV)/python -m pytest --tier gate $(ARGS)

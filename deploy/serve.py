@@ -163,8 +163,6 @@ def prepare(data_dir: Path) -> None:
         collect_assets(data_dir)
         call_command("bootstrap")
         call_command("recorded")
-        call_command("recorded_runs")
-        call_command("season", "example")
     except (CommandError, DatabaseError) as error:
         raise StartFailure(f"the site's data cannot be prepared in {data_dir}: {error}") from error
     check_node()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evaluator.contract import SCORE_RULE, EvaluationReport, RankState, SizeTiming, Timing, is_informative
+from evaluator.contract import EvaluationReport, RankState, SizeTiming, Timing, is_informative
 from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.profiles import Profile
 from evaluator.host.sandbox.bubblewrap import Confinement
@@ -54,21 +54,17 @@ def _timing_lines(timing: Timing) -> Iterator[str]:
         yield f"speedup {timing.score:.3f} ({interval})"
     else:
         yield "times too noisy to tell a speedup; the report holds every call"
-    if timing.rule != SCORE_RULE:
-        yield f"  scored by rule {timing.rule}, which cannot be compared with rule {SCORE_RULE}"
     for item in timing.sizes:
         yield f"  {item.size}: {', '.join(_size_words(item))}"
 
 
 def _size_words(item: SizeTiming) -> Iterator[str]:
     yield f"{item.candidate.median_us:.1f} us against {item.baseline.median_us:.1f} us"
-    if item.score is not None and item.low is not None and item.high is not None:
-        is_telling = is_informative(item.low, item.high)
-        yield f"speedup {item.score:.3f} ({item.low:.3f} to {item.high:.3f})" if is_telling else "too noisy to tell"
+    is_telling = is_informative(item.low, item.high)
+    yield f"speedup {item.score:.3f} ({item.low:.3f} to {item.high:.3f})" if is_telling else "too noisy to tell"
     if item.floor_us is not None:
         yield f"floor {item.floor_us:.1f} us"
-    if item.candidate_empty_us is not None:
-        yield f"without the {item.candidate_empty_us:.1f} us of an empty call"
+    yield f"without the {item.candidate_empty_us:.1f} us of an empty call"
     if item.forgeable_us:
         yield f"at most {item.forgeable_us:.1f} us of it forgeable"
     if item.looped_us is not None and item.baseline_looped_us is not None:
@@ -101,8 +97,6 @@ def recomputed_text(report: EvaluationReport, found: Recomputed) -> str:
         timing = found.timing
         lines.append(f"speedup {timing.score:.6f}, interval {timing.low:.6f} to {timing.high:.6f}")
         lines.append(f"ranked by {timing.low:.6f}; verdict on the times: {found.verdict}")
-    elif found.note:
-        return f"nothing to compute again: {found.note}\n"
     elif found.agrees:
         lines.append(f"nothing to compute again: {report.verdict} in mode {report.mode} uses no times")
     lines += [f"DIFFERS  {difference}" for difference in found.differences]

@@ -68,6 +68,7 @@ INSTALLED_APPS = [
     "portal.exports",
     "portal.dispatcher",
     "portal.audit",
+    "portal.recorded",
     "portal.monitoring",
 ]
 MIDDLEWARE = [

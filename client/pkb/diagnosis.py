@@ -4,9 +4,6 @@ from collections.abc import Iterator
 
 from .results import Evaluation, Finding, OutputCheck, RankState, Report, SizeTiming, Splits, is_informative
 
-_HOSTS_CLOCK = 2
-"""From this rule on the judge's clock takes the times; before, the ranks' own did."""
-
 MOST_CHARACTERS = 12_000
 """A compiler's output can be longer than a model can use; the middle of a longer text is left out."""
 
@@ -125,9 +122,7 @@ def _rank(rank: RankState) -> Iterator[str]:
 def _times(report: Report) -> Iterator[str]:
     if report.timing is None:
         return
-    by_earlier_rule = report.timing.rule < _HOSTS_CLOCK
-    about = ", by the ranks' own clocks: not comparable with times by the current rule" if by_earlier_rule else ""
-    yield f"\nMedian time of a call on its slowest rank{about}:"
+    yield "\nMedian time of a call on its slowest rank:"
     for size in report.timing.sizes:
         floor = f", roofline floor {size.floor_us:.1f} us" if size.floor_us is not None else ""
         mine, reference = size.candidate.median_us, size.baseline.median_us

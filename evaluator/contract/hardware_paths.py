@@ -3,7 +3,6 @@
 from enum import StrEnum
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from evaluator.contract.message import Message
@@ -37,7 +36,7 @@ class Detection(Message, frozen=True, kw_only=True):
     """
 
     primitive: Primitive
-    evidence: EvidenceSource = msgspec.field(name="witness")
+    evidence: EvidenceSource
     detail: Sentence
     file: Name | None = None
     line: Line | None = None

@@ -9,7 +9,6 @@ from typing import Annotated, Self
 
 from msgspec import Meta
 
-from evaluator.contract import earlier
 from evaluator.contract.message import ContractError, Message
 from evaluator.contract.ranges import MOST_BUILDERS, MOST_REPORT_BYTES, MOST_SLOTS, Name
 from evaluator.contract.report import EvaluationReport, SandboxLevel, Stage
@@ -106,10 +105,10 @@ class Delivery(Message, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The delivery that `text` holds, its report in the present schema or an earlier one; raises ContractError."""
+        """The delivery that `text` holds; raises ContractError."""
         if len(text) > MOST_REPORT_BYTES:
             raise ContractError(f"{cls.__name__}: it has {len(text):,} characters, more than {MOST_REPORT_BYTES:,}")
-        return super().from_json(earlier.present_delivery(text))
+        return super().from_json(text)
 
 
 class SlotState(StrEnum):

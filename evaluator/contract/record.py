@@ -3,7 +3,6 @@
 from enum import StrEnum
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from evaluator.contract.message import Message
@@ -190,7 +189,7 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     payload_bytes: Count
     floor_us: Amount | None
     calls: tuple[CallRecord, ...]
-    group_number: Count = msgspec.field(default=1, name="gang")
+    group_number: Count = 1
     sealed_bytes: Count = 0
     marked_bytes: Count = 0
     blocks: Annotated[tuple[tuple[Count, ...], ...], Meta(max_length=MOST_BLOCKS)] = ()
@@ -208,7 +207,7 @@ class SizeRecord(Message, frozen=True, kw_only=True):
     gpus: Annotated[tuple[GpuReading, ...], Meta(max_length=MOST_BLOCKS)] = ()
     processes: Count = 0
     is_primed: bool = False
-    links: LinkTraffic | None = msgspec.field(default=None, name="wire")
+    links: LinkTraffic | None = None
 
 
 SCORE_RULE = 2
@@ -281,4 +280,4 @@ class BaselineTable(Message, frozen=True, kw_only=True):
     measured_at: str
     environment: dict[str, str]
     baselines: dict[str, dict[str, Baseline]]
-    rule: int = 1
+    rule: int

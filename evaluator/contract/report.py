@@ -1,12 +1,10 @@
 """What a judge says of an evaluation."""
 
 from enum import StrEnum
-from typing import Annotated, Self, TypedDict
+from typing import Annotated, TypedDict
 
-import msgspec
 from msgspec import Meta
 
-from evaluator.contract import earlier
 from evaluator.contract.findings import Finding, SizeResult, Verdict
 from evaluator.contract.hardware_paths import Detection, RecordedWork
 from evaluator.contract.machine_code import MachineCode
@@ -31,7 +29,7 @@ from evaluator.contract.score import Timing
 from evaluator.contract.timeline import Timeline
 
 SCHEMA_VERSION = 2
-"""Of a report's JSON; those of the first are read as well (`evaluator.contract.earlier`)."""
+"""Of a report's JSON; only this one is read."""
 
 
 _FEW, _MANY = Meta(max_length=16), Meta(max_length=512)
@@ -201,7 +199,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
         world_sizes: the numbers of ranks on which it was correct, where more than one was tried.
     """
 
-    schema_version: Annotated[int, Meta(ge=1, le=SCHEMA_VERSION)] = SCHEMA_VERSION
+    schema_version: Annotated[int, Meta(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)] = SCHEMA_VERSION
     evaluation_id: Name
     problem: Name
     revision: Name
@@ -222,7 +220,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     ranks: Annotated[tuple[RankState, ...], Meta(max_length=MOST_RANKS)] = ()
     build: BuildResult | None = None
     primitives: Annotated[tuple[Detection, ...], _MANY] = ()
-    recorded_work: RecordedWork | None = msgspec.field(default=None, name="audit")
+    recorded_work: RecordedWork | None = None
     timeline: Timeline | None = None
     machine_code: MachineCode | None = None
     canaries: Annotated[tuple[Canary, ...], _FEW] = ()
@@ -230,18 +228,13 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     alarms: Annotated[tuple[Sentence, ...], _MANY] = ()
     earlier: Annotated[tuple[EarlierTry, ...], _FEW] = ()
     sandbox: SandboxLevel = SandboxLevel.NONE
-    buffers: BufferKind = msgspec.field(default=BufferKind.HOST_MEMORY, name="slots")
+    buffers: BufferKind = BufferKind.HOST_MEMORY
     commitment: Name = ""
     ranks_wait_s: Amount | None = None
     environment: Annotated[dict[Name, Sentence], _MANY] = {}
     started_at: Name = ""
     finished_at: Name = ""
     world_sizes: Annotated[tuple[WorldSize, ...], Meta(max_length=8)] = ()
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """The report that `text` holds, in the present schema or an earlier one; raises ContractError."""
-        return super().from_json(earlier.present_report(text))
 
     def __post_init__(self) -> None:
         is_timed = self.timing is not None

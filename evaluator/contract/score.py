@@ -31,11 +31,7 @@ def is_informative(low: float | None, high: float | None) -> bool:
 
 
 class TimeSummary(Message, frozen=True, kw_only=True):
-    """Times of a series of calls in microseconds; each is the maximum over ranks.
-
-    `calls` is 0 where a record does not say how many there were; where it kept no spread either, p10 and p90 repeat the
-    median.
-    """
+    """Times of a series of calls in microseconds; each is the maximum over ranks."""
 
     median_us: Positive
     p10_us: Positive
@@ -47,7 +43,7 @@ class SizeTiming(Message, frozen=True, kw_only=True):
     """Candidate and reference side by side at one size, in times less those of an empty call.
 
     `ratios` holds one reference / candidate value per block A B B A. `score` is their trimmed mean (of logarithms) and
-    `low` to `high` its interval. There are no ratios where a record kept only those of all sizes together. `floor_us`
+    `low` to `high` its interval. `floor_us`
     is None where no floor applies. `rank_medians_us` is the candidate's median per rank. `empty_us` was taken off the
     reference's times and `candidate_empty_us` off the candidate's: what an empty call takes from its beginning to its
     end. Of that, `forgeable_us` grows with the bytes that are unsealed and fingerprinted: so much could a program gain
@@ -61,13 +57,13 @@ class SizeTiming(Message, frozen=True, kw_only=True):
     baseline: TimeSummary
     ratios: Annotated[tuple[Positive, ...], Meta(max_length=MOST_BLOCKS)]
     rank_medians_us: Annotated[tuple[Positive, ...], Meta(max_length=MOST_RANKS)]
-    score: Positive | None = None
-    low: Positive | None = None
-    high: Positive | None = None
+    score: Positive
+    low: Positive
+    high: Positive
     floor_us: Amount | None = None
-    empty_us: Amount | None = None
-    candidate_empty_us: Real | None = None
-    forgeable_us: Amount | None = None
+    empty_us: Amount
+    candidate_empty_us: Real
+    forgeable_us: Amount
     claimed_us: Amount | None = None
     looped_us: Amount | None = None
     baseline_looped_us: Amount | None = None
@@ -86,7 +82,7 @@ class Timing(Message, frozen=True, kw_only=True):
     blocks: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=MOST_BLOCKS)]
     sizes: Annotated[tuple[SizeTiming, ...], Meta(max_length=MOST_SIZES)]
     coverage: Annotated[float, Meta(gt=0, lt=1)] = 0.95
-    rule: Annotated[int, Meta(ge=1, le=1000)] = 1
+    rule: Annotated[int, Meta(ge=1, le=1000)]
 
     def __post_init__(self) -> None:
         if not self.low <= self.score <= self.high:

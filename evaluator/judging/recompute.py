@@ -5,27 +5,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evaluator.contract import EvaluationReport, SizeTiming, Timing, Verdict
-from evaluator.contract.earlier import FIRST_SCHEMA
 from evaluator.judging.timing import conclude
 from evaluator.judging.verdicts import decide
 from problems.outputs.extremes import furthest
 
 TIMING_VERDICTS = frozenset({Verdict.TIMING_INCONSISTENT, Verdict.BELOW_FLOOR})
 _CLOSE = 1e-9
-_EARLIER = "timed by an earlier rule, from the ranks' own clocks; its score stands and cannot be computed again"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputed:
-    """What a report's own record gives: the timing, the verdict on it, and the differences from the report.
-
-    `note` says why nothing was computed, where something could be expected.
-    """
+    """What a report's own record gives: the timing, the verdict on it, and the differences from the report."""
 
     timing: Timing | None
     verdict: Verdict | None
     differences: tuple[str, ...]
-    note: str = ""
 
     @property
     def agrees(self) -> bool:
@@ -37,8 +31,6 @@ def recompute(report: EvaluationReport) -> Recomputed:
     """Score, interval, ranked value and verdict on the times of `report`, from its recorded calls."""
     if not report.mode.is_timed or report.verdict not in TIMING_VERDICTS | {Verdict.PASSED}:
         return Recomputed(timing=None, verdict=None, differences=())
-    if report.schema_version == FIRST_SCHEMA:
-        return Recomputed(timing=None, verdict=None, differences=(), note=_EARLIER)
     record = report.record
     if record is None or not record.sizes:
         return Recomputed(timing=None, verdict=None, differences=("the report has no record of its calls",))
@@ -111,8 +103,6 @@ def _unlike_all(name: str, said: tuple[float, ...], found: tuple[float, ...]) ->
         yield from _unlike(f"{name} {index + 1}", left, right)
 
 
-def _unlike(name: str, said: float | None, found: float) -> Iterator[str]:
-    if said is None:
-        yield f"{name}: the report says nothing, its calls give {found:.6g}"
-    elif not math.isclose(said, found, rel_tol=_CLOSE):
+def _unlike(name: str, said: float, found: float) -> Iterator[str]:
+    if not math.isclose(said, found, rel_tol=_CLOSE):
         yield f"{name}: the report says {said:.6g}, its calls give {found:.6g}"

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from evaluator.contract import Backend, Primitive, SandboxLevel, SlotState
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import TokenScope
-from portal.api.fields import SCORE_RULE_HELP, AddressField, values_of
+from portal.api.fields import AddressField, values_of
 from portal.catalog.costs import SizeRow, judging_profiles, size_rows
 from portal.submissions.starters import starters
 from problems import registry
@@ -210,25 +210,6 @@ class BoardRowOutput(serializers.Serializer[Any]):
     )
 
 
-class EarlierEntryOutput(serializers.Serializer[Any]):
-    """An entry scored by an earlier rule: it has no place and is not comparable with entries by the current rule."""
-
-    author = serializers.CharField()
-    backend = serializers.ChoiceField(choices=values_of(Backend))
-    score = serializers.FloatField()
-    low = serializers.FloatField()
-    high = serializers.FloatField()
-    score_rule = serializers.IntegerField(source="rule", help_text=SCORE_RULE_HELP)
-    submitted_at = serializers.DateTimeField()
-    judged_at = serializers.DateTimeField()
-    submission_id = serializers.UUIDField()
-    is_source_public = serializers.BooleanField()
-    recorded = serializers.CharField(
-        allow_blank=True,
-        help_text="Set where it was judged elsewhere: when and on what. Empty for what this site judged.",
-    )
-
-
 class QuarantinedEntryOutput(serializers.Serializer[Any]):
     """An entry that operators removed from the board: it has no place, and its page stays."""
 
@@ -255,10 +236,6 @@ class BoardOutput(serializers.Serializer[Any]):
     next = serializers.URLField(allow_null=True, help_text="The next page.")
     previous = serializers.URLField(allow_null=True, help_text="The previous page.")
     entries = BoardRowOutput(many=True)
-    earlier = EarlierEntryOutput(
-        many=True,
-        help_text="Entries timed by earlier rules, at most 50, the last judged first. They are not ordered by speed.",
-    )
     quarantined = QuarantinedEntryOutput(
         many=True, help_text="Entries that operators removed from the board, at most 50, the last first."
     )

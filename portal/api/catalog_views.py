@@ -8,6 +8,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.utils.urls import remove_query_param, replace_query_param
 
+from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import ApiToken, TokenScope
 from portal.api.catalog_outputs import (
@@ -26,7 +27,7 @@ from portal.api.operations import Listed, One, operation
 from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem
 from portal.nodes.queries import NodeView, node_views, online_slots
-from portal.ranking.queries import BoardKey, board_page, boards_of, earlier_entries, quarantined_entries
+from portal.ranking.queries import BoardKey, board_page, boards_of, quarantined_entries
 from portal.refusals import Refusal
 from portal.submissions.allowances import Forecast, allowances_of, forecasts, payer_of_author
 from portal.submissions.use import Use, use_of_nodes
@@ -90,12 +91,11 @@ class Leaderboard(Endpoint):
             "backend": key.backend,
             "primitive": key.primitive,
             "is_ranked_by_speed": profile.is_ranked_by_speed,
-            "score_rule": key.rule,
+            "score_rule": SCORE_RULE,
             "total": boards_of(problem.slug).get(profile.name, 0),
             "next": _part(request, after=page.after),
             "previous": _part(request, before=page.before),
             "entries": page.rows,
-            "earlier": earlier_entries(key),
             "quarantined": quarantined_entries(key),
         }
 

@@ -101,7 +101,6 @@ class FiguresOutput(serializers.Serializer[RunFigures]):
             "The timing rule of the speedups: the earliest rule among all scores, until every score is by a later one."
         )
     )
-    other_scores = serializers.IntegerField(help_text="Number of scores by other rules. The speedups leave them out.")
     verdicts = serializers.DictField(child=serializers.IntegerField(), help_text="Samples by verdict.")
     pending = serializers.IntegerField(source="without_verdict.pending", help_text="Samples that wait for a verdict.")
     unranked = serializers.IntegerField(

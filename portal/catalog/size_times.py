@@ -7,22 +7,18 @@ from typing import Any
 import msgspec
 
 from evaluator.contract import SizeTiming, Timing
-from evaluator.judging.statistics import median_interval
 
 
 class SizeTime(msgspec.Struct, frozen=True, kw_only=True):
-    """One size of an accepted evaluation: median times in microseconds, and the speedup with its interval.
-
-    `low` and `high` are None where the record kept the medians of this size alone.
-    """
+    """One size of an accepted evaluation: median times in microseconds, and the speedup with its interval."""
 
     size: str
     time_us: float
     baseline_us: float
     floor_us: float | None
     score: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
 
     @property
     def utilisation(self) -> float | None:
@@ -44,26 +40,15 @@ def size_times(timing: Timing) -> tuple[SizeTime, ...]:
 
 
 def _size_time(size: SizeTiming) -> SizeTime:
-    score, low, high = _speedup(size)
     return SizeTime(
         size=size.size,
         time_us=size.candidate.median_us,
         baseline_us=size.baseline.median_us,
         floor_us=size.floor_us,
-        score=score,
-        low=low,
-        high=high,
+        score=size.score,
+        low=size.low,
+        high=size.high,
     )
-
-
-def _speedup(size: SizeTiming) -> tuple[float, float | None, float | None]:
-    """As the report has it; reports of the first rule leave it to the blocks, or to the medians."""
-    if size.score is not None:
-        return size.score, size.low, size.high
-    if size.ratios:
-        found = median_interval(size.ratios)
-        return found.score, found.low, found.high
-    return size.baseline.median_us / size.candidate.median_us, None, None
 
 
 def to_stored(times: Iterable[SizeTime]) -> list[Any]:

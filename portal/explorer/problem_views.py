@@ -20,7 +20,7 @@ from portal.catalog.measurements import (
 )
 from portal.catalog.queries import get_problem, switch
 from portal.ranking import queries as ranking
-from portal.ranking.leaders import board_counts, earlier_leaders, leaders, most_used, profiles_by_speed
+from portal.ranking.leaders import board_counts, leaders, most_used, profiles_by_speed
 from portal.ranking.queries import BoardRow
 from portal.refusals import Refusal
 from problems import registry
@@ -43,7 +43,6 @@ def problem_list(request: HttpRequest) -> HttpResponse:
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
     context = {
         "problems": [(problem, best.get(problem.slug)) for problem in facets.find(every, chosen=chosen, search=search)],
-        "earlier": {} if best else earlier_leaders(profile.name),
         "profile": profile,
         "choices": [(choice, counts.get(choice.name, 0)) for choice in profiles_by_speed()],
         "solved": len(best),
@@ -94,7 +93,6 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "judging_profiles": costs.judging_profiles(problem),
         "board_profile": profiles.get(shown) if shown else None,
         "board": board[:BOARD_PREVIEW],
-        "earlier": () if board else ranking.earlier_entries_of(slug)[:BOARD_PREVIEW],
         **_roofline(request, problem, boards, shown=board),
     }
     return render(request, "problems/detail.html", context)

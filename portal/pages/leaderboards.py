@@ -9,7 +9,7 @@ from evaluator.hardware import profiles
 from portal.ranking import published
 from portal.ranking.leaders import board_counts, leaders, most_used, reached
 from portal.ranking.people import people_page
-from portal.ranking.queries import latest_earlier_entries, records_page
+from portal.ranking.queries import records_page
 from portal.runs.queries import board_profiles, model_board
 from problems import registry
 
@@ -27,7 +27,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     found = sorted(leaders(profile=profile.name).values(), key=lambda leader: leader.score, reverse=True)
     so_far = reached()
     board = model_board(model_profile.name) if runs else []
-    ranked = [row for row in board if row.figures.is_ranked]
+    ranked = [row for row in board if row.figures.is_complete]
     context = {
         "profile": profile,
         "total": len(registry.problems()),
@@ -39,7 +39,6 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         "published_total": published.PROBLEMS,
         "published_setting": published.SETTING,
         "leaders": found[:HEAD_ROWS],
-        "earlier": () if found else latest_earlier_entries(HEAD_ROWS),
         "people": people_page(profile=profile.name, rows=HEAD_ROWS).rows,
         "records": records_page(rows=HEAD_ROWS).rows,
         "titles": {problem.slug: problem.title for problem in registry.problems()},

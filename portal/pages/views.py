@@ -25,7 +25,7 @@ from portal.nodes.queries import online_slots
 from portal.pages.search import MAX_TEXT, search
 from portal.ranking.leaders import Leader, board_counts, leaders, most_used, reached
 from portal.ranking.models import Standing
-from portal.ranking.queries import latest_earlier_entries, latest_entries
+from portal.ranking.queries import latest_entries
 from problems import registry
 
 HEAD_ROWS = 6
@@ -58,7 +58,6 @@ def home(request: HttpRequest) -> HttpResponse:
         "beaten": so_far.beaten,
         "fastest": sorted(best.values(), key=lambda leader: leader.score, reverse=True)[:HEAD_ROWS],
         "latest": _newest(titles, has_gpus=profile.is_ranked_by_speed),
-        "earlier": () if best else latest_earlier_entries(HEAD_ROWS),
         "slot_count": online_slots().count(),
         "profiles": profiles(),
         **_small_roofline(profile, best),

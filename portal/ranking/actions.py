@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -13,9 +13,9 @@ from django.db.models import Count, F, Max, QuerySet
 from evaluator.contract import SCORE_RULE, EvaluationReport, is_faster
 from evaluator.hardware import profiles
 from portal.accounts.models import User
-from portal.catalog.size_times import size_times, to_stored
+from portal.catalog.size_times import SizeTime, size_times, to_stored
 from portal.ranking.hooks import StandingRaised, standing_raised
-from portal.ranking.models import Board, PersonStanding, Record, SizeStanding, Standing
+from portal.ranking.models import BOARD_SIZES, Board, PersonStanding, Record, Standing
 from portal.ranking.order import is_better
 from portal.submissions import queries as submissions
 from portal.submissions.hooks import EvaluationEnded, QuarantineChanged
@@ -37,7 +37,7 @@ def update_standing(evaluation: Evaluation) -> bool:
     """Let a finished evaluation become its author's standing if it is their best; returns whether it did.
 
     Runs inside the transaction that ends the evaluation. Only ranked evaluations that PASSED count. Renews, in this
-    order, the standing, its rows per size, the board with its record, and the author's row among the people.
+    order, the standing, the board with its record, and the author's row among the people.
     """
     return _raise_standing(evaluation) is not None
 
@@ -56,7 +56,6 @@ def _raise_standing(evaluation: Evaluation) -> StandingRaised | None:
         standing, previous_low = _renewed(evaluation)
         if standing is None:
             return None
-        _renew_sizes(standing)
         beaten = _renew_board(standing, is_new=previous_low is None)
         renew_person(standing.author_id, profile=standing.profile)
     return StandingRaised(standing=standing, previous_low=previous_low, beaten=beaten)
@@ -80,7 +79,7 @@ def _renewed(evaluation: Evaluation) -> tuple[Standing | None, float | None]:
         "score_low": low,
         "score_high": evaluation.score_high,
         "submitted_at": submission.created_at,
-        "sizes": _sizes(submissions.latest_report(evaluation)),
+        **_sizes(submissions.latest_report(evaluation)),
         "primitives": evaluation.primitives,
     }
     # get_or_create and the row lock decide between two evaluations of one author that end at the same moment.
@@ -95,31 +94,15 @@ def _renewed(evaluation: Evaluation) -> tuple[Standing | None, float | None]:
     return standing, previous_low
 
 
-def _sizes(report: EvaluationReport | None) -> list[Any]:
+def _sizes(report: EvaluationReport | None) -> dict[str, Any]:
     """What a standing keeps of its report's times."""
-    return to_stored(size_times(report.timing)) if report is not None and report.timing is not None else []
+    return columns_of(size_times(report.timing) if report is not None and report.timing is not None else ())
 
 
-def _renew_sizes(standing: Standing) -> None:
-    SizeStanding.objects.filter(standing=standing).delete()
-    SizeStanding.objects.bulk_create(
-        SizeStanding(
-            standing=standing,
-            author_id=standing.author_id,
-            problem=standing.problem,
-            problem_revision=standing.problem_revision,
-            profile=standing.profile,
-            backend=standing.backend,
-            score_rule=standing.score_rule,
-            size=time.size,
-            score=time.score,
-            score_low=time.low,
-            score_high=time.high,
-            submitted_at=standing.submitted_at,
-        )
-        for time in standing.size_times
-        if time.low is not None and time.high is not None
-    )
+def columns_of(times: Sequence[SizeTime]) -> dict[str, Any]:
+    """The columns of a standing with these times."""
+    lows = {time.size: time.low for time in times}
+    return {"sizes": to_stored(times), **{f"low_{size}": lows.get(size) for size in BOARD_SIZES}}
 
 
 def _renew_board(standing: Standing, *, is_new: bool) -> Record | None:
@@ -327,7 +310,7 @@ def rebuild_standings() -> int:
     Needed after an evaluation was withdrawn, and after problems got a new revision: people count current ones only.
     """
     with transaction.atomic():
-        for derived in (PersonStanding, Record, Board, SizeStanding, Standing):
+        for derived in (PersonStanding, Record, Board, Standing):
             derived.objects.all().delete()
         passed = _passed().exclude(submission__in=submissions.quarantined().values("submission"))
         for evaluation in passed.select_related("submission").order_by("finished_at", "id").iterator():

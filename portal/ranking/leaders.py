@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Case, OuterRef, QuerySet, Subquery, Sum, When
+from django.db.models import Case, OuterRef, QuerySet, Subquery, When
 
 from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware.profiles import Profile, profiles
@@ -75,41 +75,11 @@ def board_counts() -> dict[str, int]:
     return {name: counted[name] for name in profiles() if counted[name]}
 
 
-def earlier_leaders(profile: str) -> dict[str, Leader]:
-    """By problem the best entry of earlier rules on a profile: shown if the board has no entry by the current rule.
-
-    That of the latest rule, if there are entries of several. By way of the boards, which are few: no index leads to the
-    standings of a profile by earlier rules.
-    """
-    boards = Board.objects.filter(
-        profile=profile,
-        problem_revision__in=list(_current().values()),
-        score_rule__lt=SCORE_RULE,
-        entries__gt=0,
-    )
-    latest = {problem: pk for pk, problem in boards.order_by("score_rule").values_list("pk", "problem")}
-    if not latest:
-        return {}
-    found = _leaders_of(Board.objects.filter(pk__in=list(latest.values())))
-    return {slug: replace(leader, entries=0) for (slug, _), leader in found.items()}
-
-
 def most_used(counts: Mapping[str, int]) -> str:
-    """The profile that most boards are of, one that is ranked by speed where there is any entry on such.
-
-    If no board has an entry by the current rule: the one of most entries by earlier ones, and of no entry at all the
-    first.
-    """
+    """The profile that most boards are of, one ranked by speed where there is any entry on such; the first of none."""
     by_speed = {name: count for name, count in counts.items() if profiles()[name].is_ranked_by_speed}
-    chosen = by_speed or counts or _earlier_counts()
+    chosen = by_speed or counts
     return max(chosen, key=lambda name: chosen[name]) if chosen else next(iter(profiles()))
-
-
-def _earlier_counts() -> dict[str, int]:
-    """How many entries of earlier rules each profile has; profiles without any left out, the last of equals first."""
-    boards = Board.objects.filter(problem_revision__in=list(_current().values()), entries__gt=0)
-    counted = dict(boards.order_by().values_list("profile").annotate(Sum("entries")))
-    return {name: counted[name] for name in reversed(profiles()) if name in counted}
 
 
 def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[tuple[str, str], Leader]:

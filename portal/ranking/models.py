@@ -6,6 +6,10 @@ from django.db import models
 from portal.catalog.size_times import SizeTime, from_stored
 from portal.submissions.models import Evaluation
 
+_BOARD = ("problem", "problem_revision", "profile", "score_rule")
+BOARD_SIZES = ("base", "large")
+"""The sizes by which a board can be ordered: those of profiles that time more than one."""
+
 
 class Standing(models.Model):
     """An author's best accepted ranked evaluation per problem, problem revision, profile, backend and rule of scoring.
@@ -26,6 +30,8 @@ class Standing(models.Model):
     score_high = models.FloatField()
     submitted_at = models.DateTimeField()
     sizes = models.JSONField(default=list, help_text="portal.catalog.size_times.SizeTime, one per size.")
+    low_base = models.FloatField(null=True, blank=True, help_text="Lower end of the interval at size base.")
+    low_large = models.FloatField(null=True, blank=True, help_text="Lower end of the interval at size large.")
     primitives = models.JSONField(default=list, help_text="The primitives that the judge detected.")
 
     class Meta:
@@ -36,13 +42,15 @@ class Standing(models.Model):
             ),
         )
         indexes = (
-            models.Index(
-                fields=("problem", "problem_revision", "profile", "score_rule", "-score_low", "submitted_at", "id"),
-                name="board_by_speed",
-            ),
-            models.Index(
-                fields=("problem", "problem_revision", "profile", "score_rule", "submitted_at", "id"),
-                name="board_by_time",
+            models.Index(fields=(*_BOARD, "-score_low", "submitted_at", "id"), name="board_by_speed"),
+            models.Index(fields=(*_BOARD, "submitted_at", "id"), name="board_by_time"),
+            *(
+                models.Index(
+                    fields=(*_BOARD, f"-low_{size}", "submitted_at", "id"),
+                    name=f"board_at_{size}",
+                    condition=models.Q(**{f"low_{size}__isnull": False}),
+                )
+                for size in BOARD_SIZES
             ),
             models.Index(fields=("-submitted_at", "-id"), name="standings_newest_first"),
             models.Index(fields=("author", "-submitted_at", "-id"), name="entries_of_an_author"),
@@ -57,44 +65,6 @@ class Standing(models.Model):
         return from_stored(self.sizes)
 
 
-class SizeStanding(models.Model):
-    """A standing at one size: the rows of its board again, in the order of that size's speedup."""
-
-    standing = models.ForeignKey(Standing, on_delete=models.CASCADE, related_name="by_size")
-    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="standings_by_size")
-    problem = models.SlugField(max_length=100)
-    problem_revision = models.CharField(max_length=16)
-    profile = models.CharField(max_length=40)
-    score_rule = models.PositiveSmallIntegerField(help_text="The rule that computed the scores.")
-    backend = models.CharField(max_length=20)
-    size = models.CharField(max_length=20)
-    score = models.FloatField()
-    score_low = models.FloatField()
-    score_high = models.FloatField()
-    submitted_at = models.DateTimeField()
-
-    class Meta:
-        constraints = (models.UniqueConstraint(fields=("standing", "size"), name="one_row_per_standing_and_size"),)
-        indexes = (
-            models.Index(
-                fields=(
-                    "problem",
-                    "problem_revision",
-                    "profile",
-                    "score_rule",
-                    "size",
-                    "-score_low",
-                    "submitted_at",
-                    "id",
-                ),
-                name="board_by_size",
-            ),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.standing_id} at {self.size}"
-
-
 class Board(models.Model):
     """A board of one rule that has or had entries: how many, and the score that a record has to beat."""
 
@@ -106,11 +76,7 @@ class Board(models.Model):
     record_low = models.FloatField(null=True, blank=True, help_text="Lower end of the record's interval.")
 
     class Meta:
-        constraints = (
-            models.UniqueConstraint(
-                fields=("problem", "problem_revision", "profile", "score_rule"), name="one_row_per_board"
-            ),
-        )
+        constraints = (models.UniqueConstraint(fields=_BOARD, name="one_row_per_board"),)
 
     def __str__(self) -> str:
         return f"{self.problem} on {self.profile}"

@@ -22,9 +22,10 @@ def is_better(score_low: float, submitted_at: datetime, *, than: tuple[float, da
     return (-score_low, submitted_at) < (-held_low, held_at)
 
 
-def board_order(*, is_ranked_by_speed: bool) -> tuple[str, ...]:
-    """The columns of `Standing` by which a board is ordered."""
-    return ("-score_low", "submitted_at", "id") if is_ranked_by_speed else ("submitted_at", "id")
+def board_order(*, is_ranked_by_speed: bool, size: str | None = None) -> tuple[str, ...]:
+    """The columns of `Standing` by which a board is ordered, at one size or at all together."""
+    low = "score_low" if size is None else f"low_{size}"
+    return (f"-{low}", "submitted_at", "id") if is_ranked_by_speed else ("submitted_at", "id")
 
 
 PEOPLE_ORDER = ("-faster", "-solved", "reached_at", "id")

@@ -11,7 +11,6 @@ from portal.accounts.models import User
 from portal.ranking.models import PersonStanding, Standing
 from portal.ranking.order import PEOPLE_ORDER
 from portal.ranking.paging import Order, Part, part
-from portal.ranking.queries import EarlierEntry, read_earlier
 from portal.refusals import Refusal
 from problems import registry
 
@@ -52,11 +51,6 @@ def people_page(*, profile: str, after: str = "", before: str = "", rows: int = 
     )
 
 
-def profiles_with_people() -> frozenset[str]:
-    """The profiles on which somebody has solved something."""
-    return frozenset(PersonStanding.objects.order_by().values_list("profile", flat=True).distinct())
-
-
 def get_person(username: str) -> User:
     """The author called `username`; raises Refusal (404) where there is none or the account is closed."""
     person = User.objects.filter(username=username, is_active=True).first()
@@ -83,18 +77,9 @@ def entries_page(person: User, *, after: str = "", before: str = "", rows: int =
     Raises:
         Refusal: a cursor is not one of ours (404).
     """
-    found = _present_standings(person).filter(score_rule=SCORE_RULE)
-    return part(found, _ENTRIES, after=after, before=before, rows=rows, counts=False)
-
-
-def earlier_entries_of(person: User) -> tuple[EarlierEntry, ...]:
-    """The entries of `person` by earlier rules, at the problems' current revisions."""
-    return read_earlier(_present_standings(person))
-
-
-def _present_standings(person: User) -> QuerySet[Standing]:
     current = [registry.revision(problem.slug) for problem in registry.problems()]
-    return Standing.objects.filter(author=person, problem_revision__in=current)
+    found = Standing.objects.filter(author=person, problem_revision__in=current, score_rule=SCORE_RULE)
+    return part(found, _ENTRIES, after=after, before=before, rows=rows, counts=False)
 
 
 def _row(person: PersonStanding, place: int) -> PersonRow:

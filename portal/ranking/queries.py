@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import CharField, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import CharField, OuterRef, Q, QuerySet, Subquery
 
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.kept_statements import Given, KeptStatement
-from portal.ranking.models import Board, Record, SizeStanding, Standing
+from portal.ranking.models import Board, Record, Standing
 from portal.ranking.order import beyond, board_order, reverse_of
 from portal.ranking.paging import Order, Part, part
 from portal.submissions.models import Evaluation, Visibility, recorded_mark
@@ -71,7 +71,7 @@ class BoardPage:
 class BoardKey:
     """Which board, and which of its entries: None means all backends, all sizes together, any primitives.
 
-    A board is of one scoring rule: entries of two rules are never in one order.
+    A board is of the current scoring rule: entries of two rules are never in one order.
     """
 
     problem: str
@@ -80,7 +80,6 @@ class BoardKey:
     backend: str | None = None
     size: str | None = None
     primitive: str | None = None
-    rule: int = SCORE_RULE
 
     @property
     def is_narrowed(self) -> bool:
@@ -95,7 +94,7 @@ class BoardKey:
     @property
     def order(self) -> tuple[str, ...]:
         """The columns by which it is ordered."""
-        return board_order(is_ranked_by_speed=self.is_ranked_by_speed)
+        return board_order(is_ranked_by_speed=self.is_ranked_by_speed, size=self.size)
 
 
 def board(
@@ -162,26 +161,7 @@ def _order(key: BoardKey) -> Order[Mapping[str, Any]]:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class EarlierEntry:
-    """An entry scored by an earlier rule: it has no place, and is not comparable with entries by the current rule."""
-
-    author: str
-    backend: str
-    profile: str
-    problem: str
-    score: float
-    low: float
-    high: float
-    rule: int
-    submitted_at: datetime
-    judged_at: datetime
-    submission_id: uuid.UUID
-    is_source_public: bool
-    recorded: str = ""
-
-
-EARLIER_SHOWN = 50
+QUARANTINED_SHOWN = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +178,7 @@ class QuarantinedEntry:
 
 
 def quarantined_entries(key: BoardKey) -> tuple[QuarantinedEntry, ...]:
-    """What operators took off a board and its earlier ones, the last first, up to `EARLIER_SHOWN`."""
+    """What operators took off a board, the last first, up to `QUARANTINED_SHOWN`."""
     return _quarantined(
         Q(submission__problem=key.problem),
         {"problem_revision": key.revision, "profile": key.profile},
@@ -206,7 +186,7 @@ def quarantined_entries(key: BoardKey) -> tuple[QuarantinedEntry, ...]:
 
 
 def quarantined_entries_of(person: User) -> tuple[QuarantinedEntry, ...]:
-    """What operators took off boards of `person`'s, the last first, up to `EARLIER_SHOWN`."""
+    """What operators took off boards of `person`'s, the last first, up to `QUARANTINED_SHOWN`."""
     return _quarantined(Q(submission__author=person), {})
 
 
@@ -231,97 +211,24 @@ def _quarantined(about: Q, judged: dict[str, str]) -> tuple[QuarantinedEntry, ..
         )
         for row in found.exclude(profile=None)
         .select_related("submission__author")
-        .order_by("-at", "-id")[:EARLIER_SHOWN]
+        .order_by("-at", "-id")[:QUARANTINED_SHOWN]
     )
-
-
-def earlier_entries(key: BoardKey) -> tuple[EarlierEntry, ...]:
-    """The entries of a board that earlier rules scored, the last judged first, up to `EARLIER_SHOWN`."""
-    chosen = Standing.objects.filter(problem=key.problem, problem_revision=key.revision, profile=key.profile)
-    if key.backend is not None:
-        chosen = chosen.filter(backend=key.backend)
-    return read_earlier(chosen)
-
-
-def read_earlier(standings: QuerySet[Standing]) -> tuple[EarlierEntry, ...]:
-    """Entries by earlier rules, of open accounts, the last judged first, up to `EARLIER_SHOWN`."""
-    found = standings.filter(score_rule__lt=SCORE_RULE, author__is_active=True)
-    ordered = found.select_related("author", "evaluation__submission").order_by("-evaluation__finished_at", "-id")
-    return tuple(_earlier(standing) for standing in ordered[:EARLIER_SHOWN])
-
-
-def earlier_entries_of(problem_slug: str) -> tuple[EarlierEntry, ...]:
-    """The entries by earlier rules at the problem's current revision, on all profiles, the last judged first."""
-    revision = registry.revision(problem_slug)
-    # Few problems have any: whether this one has costs no more than an index's page.
-    if not any(rule < SCORE_RULE for _, rule, _ in _BOARDS.rows(problem=problem_slug, revision=revision)):
-        return ()
-    return read_earlier(Standing.objects.filter(problem=problem_slug, problem_revision=revision))
 
 
 _BOARDS = KeptStatement(
     lambda: Board.objects.filter(
-        problem=Given("problem", CharField()), problem_revision=Given("revision", CharField()), entries__gt=0
-    ).values_list("profile", "score_rule", "entries")
+        problem=Given("problem", CharField()),
+        problem_revision=Given("revision", CharField()),
+        score_rule=SCORE_RULE,
+        entries__gt=0,
+    ).values_list("profile", "entries")
 )
-
-
-def earlier_records_of(problem_slug: str, *, profile: str) -> tuple[EarlierEntry, ...]:
-    """The records of a board under earlier rules, the last one first, up to `EARLIER_SHOWN`."""
-    found = Record.objects.filter(
-        problem=problem_slug,
-        problem_revision=registry.revision(problem_slug),
-        profile=profile,
-        score_rule__lt=SCORE_RULE,
-        author__is_active=True,
-    )
-    ordered = found.select_related("author", "evaluation__submission").order_by("-reached_at", "-id")
-    return tuple(_earlier(record) for record in ordered[:EARLIER_SHOWN])
-
-
-def _earlier(row: Standing | Record) -> EarlierEntry:
-    submission = row.evaluation.submission
-    return EarlierEntry(
-        author=row.author.username,
-        backend=row.backend,
-        profile=row.profile,
-        problem=row.problem,
-        score=row.score,
-        low=row.score_low,
-        high=row.score_high,
-        rule=row.score_rule,
-        submitted_at=submission.created_at,
-        judged_at=row.evaluation.finished_at or submission.created_at,
-        submission_id=submission.pk,
-        is_source_public=submission.visibility == Visibility.PUBLIC,
-        recorded=row.evaluation.recorded,
-    )
-
-
-def latest_earlier_entries(count: int) -> tuple[EarlierEntry, ...]:
-    """The entries by earlier rules at the problems' current revisions, the last judged first."""
-    current = [registry.revision(problem.slug) for problem in registry.problems()]
-    boards = Board.objects.filter(problem_revision__in=current, score_rule__lt=SCORE_RULE, entries__gt=0)
-    # By way of the boards, which are few: no index leads to standings by rule or revision alone.
-    held = set(boards.values_list("problem", "problem_revision"))
-    if not held:
-        return ()
-    slugs, revisions = zip(*held, strict=True)
-    return read_earlier(Standing.objects.filter(problem__in=slugs, problem_revision__in=revisions))[:count]
 
 
 def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, int]:
     """How many entries the problem's boards have, by profile, in the order of the profiles; empty ones left out."""
-    rows = _BOARDS.rows(problem=problem_slug, revision=revision or registry.revision(problem_slug))
-    found = {profile: entries for profile, rule, entries in rows if rule == SCORE_RULE}
+    found = dict(_BOARDS.rows(problem=problem_slug, revision=revision or registry.revision(problem_slug)))
     return {name: found[name] for name in profiles.profiles() if name in found}
-
-
-def earlier_boards_of(problem_slug: str) -> tuple[str, ...]:
-    """The profiles with entries by earlier rules at the problem's current revision, in the order of the profiles."""
-    rows = Standing.objects.filter(problem=problem_slug, problem_revision=registry.revision(problem_slug))
-    found = set(rows.filter(score_rule__lt=SCORE_RULE, author__is_active=True).values_list("profile", flat=True))
-    return tuple(name for name in profiles.profiles() if name in found)
 
 
 def profiles_with_entries(problem_slug: str, *, revision: str | None = None) -> tuple[str, ...]:
@@ -364,9 +271,14 @@ def records_page(*, profile: str | None = None, after: str = "", before: str = "
     return part(latest_records(profile=profile), order, after=after, before=before, rows=rows, counts=False)
 
 
-# What a line of a board is made of: its own columns, and those of its standing.
-_OWN = ("id", "backend", "score", "score_low", "score_high", "submitted_at")
-_OF_STANDING = (
+# What a line of a board is made of.
+_COLUMNS = (
+    "id",
+    "backend",
+    "score",
+    "score_low",
+    "score_high",
+    "submitted_at",
     "author__username",
     "evaluation_id",
     "evaluation__submission_id",
@@ -385,35 +297,37 @@ def latest_entries(count: int, *, is_ranked_by_speed: bool) -> list[Standing]:
     return list(found.select_related("author", "evaluation").order_by("-submitted_at", "-id")[:count])
 
 
-def _entries(key: BoardKey) -> QuerySet[Any, Any]:
-    """The rows of a board in its order: standings, or their rows at one size."""
-    chosen = {"problem": key.problem, "problem_revision": key.revision, "profile": key.profile, "score_rule": key.rule}
+def _entries(key: BoardKey) -> QuerySet[Standing]:
+    """The standings of a board in its order; at one size those that were timed at it."""
+    chosen: dict[str, Any] = {
+        "problem": key.problem,
+        "problem_revision": key.revision,
+        "profile": key.profile,
+        "score_rule": SCORE_RULE,
+    }
     if key.backend is not None:
         chosen["backend"] = key.backend
-    # Closed accounts are few: leaving them out is much cheaper than asking for every entry whether its account is open.
-    closed = User.objects.filter(is_active=False).values("pk")
     if key.size is not None:
-        chosen["size"] = key.size
+        chosen[f"low_{key.size}__isnull"] = False
     if key.primitive is not None:
         # A list of names as the database writes it; both databases find a quoted name in its text.
-        held = "primitives" if key.size is None else "standing__primitives"
-        chosen[f"{held}__icontains"] = f'"{key.primitive}"'
-    model = Standing if key.size is None else SizeStanding
-    return model.objects.filter(**chosen).exclude(author__in=closed).order_by(*key.order)
+        chosen["primitives__icontains"] = f'"{key.primitive}"'
+    # Closed accounts are few: leaving them out is much cheaper than asking for every entry whether its account is open.
+    closed = User.objects.filter(is_active=False).values("pk")
+    return Standing.objects.filter(**chosen).exclude(author__in=closed).order_by(*key.order)
 
 
 def _read(
-    entries: QuerySet[Any, Any], key: BoardKey, *, columns: tuple[str, ...], limit: int | None
+    entries: QuerySet[Standing], key: BoardKey, *, columns: tuple[str, ...], limit: int | None
 ) -> list[Mapping[str, Any]]:
     """The first `limit` entries with all that a line shows.
 
     Which rows they are is found first, by the index of the order alone: joining before would read the whole board.
     """
     if limit is not None:
-        first = entries.values("pk")[:limit]
-        entries = entries.model.objects.filter(pk__in=first).order_by(*columns)
-    prefix = "" if key.size is None else "standing__"
-    return list(entries.values(*_OWN, **{f"of_{name}": F(f"{prefix}{name}") for name in _OF_STANDING}))
+        entries = Standing.objects.filter(pk__in=entries.values("pk")[:limit]).order_by(*columns)
+    shown = _COLUMNS if key.size is None else (*_COLUMNS, f"low_{key.size}")
+    return list(entries.values(*shown))
 
 
 def _rows(
@@ -421,26 +335,31 @@ def _rows(
 ) -> Iterable[BoardRow]:
     by_speed = key.is_ranked_by_speed
     for place, entry in enumerate(entries, start=ahead + 1):
-        overlaps = by_speed and low_above is not None and entry["score_high"] >= low_above
-        yield _row(entry, key=key, place=place if by_speed else None, overlaps_above=overlaps)
-        low_above = entry["score_low"]
+        row = _row(entry, key=key, place=place if by_speed else None, low_above=low_above)
+        yield row
+        low_above = row.low
 
 
-def _row(entry: Mapping[str, Any], *, key: BoardKey, place: int | None, overlaps_above: bool) -> BoardRow:
+def _row(entry: Mapping[str, Any], *, key: BoardKey, place: int | None, low_above: float | None) -> BoardRow:
+    score, low, high = entry["score"], entry["score_low"], entry["score_high"]
+    sizes = from_stored(entry["sizes"])
+    for size in sizes:
+        if size.size == key.size:
+            score, low, high = size.score, size.low, size.high
     return BoardRow(
         place=place,
-        author=entry["of_author__username"],
+        author=entry["author__username"],
         backend=entry["backend"],
-        score=entry["score"],
-        low=entry["score_low"],
-        high=entry["score_high"],
-        overlaps_above=overlaps_above,
+        score=score,
+        low=low,
+        high=high,
+        overlaps_above=place is not None and low_above is not None and high >= low_above,
         submitted_at=entry["submitted_at"],
-        submission_id=entry["of_evaluation__submission_id"],
-        evaluation_id=entry["of_evaluation_id"],
-        is_source_public=entry["of_evaluation__submission__visibility"] == Visibility.PUBLIC,
-        sizes=from_stored(entry["of_sizes"]),
-        primitives=tuple(entry["of_primitives"]),
+        submission_id=entry["evaluation__submission_id"],
+        evaluation_id=entry["evaluation_id"],
+        is_source_public=entry["evaluation__submission__visibility"] == Visibility.PUBLIC,
+        sizes=sizes,
+        primitives=tuple(entry["primitives"]),
         size=key.size,
-        recorded=recorded_mark(entry["of_evaluation__recorded_on"], entry["of_evaluation__recorded_where"]),
+        recorded=recorded_mark(entry["evaluation__recorded_on"], entry["evaluation__recorded_where"]),
     )

@@ -21,7 +21,7 @@ from portal.charts.chart import Chart
 from portal.charts.history import Curve, record_line, times_over_ranks
 from portal.nodes.queries import guest_owner
 from portal.ranking import guests, people, published, queries
-from portal.ranking.leaders import board_counts, earlier_leaders, leaders, most_used, open_problems, profiles_by_speed
+from portal.ranking.leaders import board_counts, leaders, most_used, open_problems, profiles_by_speed
 from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
 from portal.refusals import Refusal
@@ -45,7 +45,6 @@ def problems_board(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "solved": sum(leader is not None for _, leader in rows),
         "beaten": sum(leader is not None and leader.is_faster for _, leader in rows),
-        "earlier": earlier_leaders(profile.name),
     }
     return render(request, "ranking/problems.html", context)
 
@@ -56,8 +55,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     choices = judging_profiles(problem)
     entries = queries.boards_of(slug)
-    earlier = () if entries else queries.earlier_boards_of(slug)
-    profile = _chosen_of(request, choices, entries=entries or dict.fromkeys(earlier, 1))
+    profile = _chosen_of(request, choices, entries=entries)
     key = _board_key(request, slug, profile)
     page = queries.board_page(key, **_cursors(request), rows=PAGE_ROWS)
     context = {
@@ -67,7 +65,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "key": key,
         "page": page,
         "rows": page.rows,
-        "choices": _with_entries(choices, entries or dict.fromkeys(earlier, "earlier rule")),
+        "choices": _with_entries(choices, entries),
         **_narrowings(profile),
         "entries": entries.get(profile.name, 0),
         "edges": _edges(page.rows),
@@ -75,7 +73,6 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "primitive_notes": Counter(primitive for row in page.rows for primitive in row.primitives),
         "has_floors": profile.peaks is not None,
         "own_name": request.user.get_username(),
-        "earlier": queries.earlier_entries(key),
         "quarantined": queries.quarantined_entries(key),
         "reference": _reference(problem, key),
     }
@@ -104,10 +101,8 @@ def _use(profile: Profile, entries: Mapping[str, int]) -> tuple[bool, bool, int]
     return count > 0, profile.is_ranked_by_speed, count
 
 
-def _with_entries(
-    choices: Sequence[Profile], entries: Mapping[str, int] | Mapping[str, str]
-) -> list[tuple[Profile, int | str | None]]:
-    """The profiles with their number of entries or another note, practice boards last."""
+def _with_entries(choices: Sequence[Profile], entries: Mapping[str, int]) -> list[tuple[Profile, int]]:
+    """The profiles with their number of entries, practice boards last."""
     ordered = sorted(choices, key=lambda choice: not choice.is_ranked_by_speed)
     return [(choice, entries.get(choice.name, 0)) for choice in ordered]
 
@@ -156,7 +151,6 @@ def person(request: HttpRequest, username: str) -> HttpResponse:
         "totals": people.totals_of(found),
         "practice": _practice(),
         "page": people.entries_page(found, **_cursors(request)),
-        "earlier": people.earlier_entries_of(found),
         "quarantined": queries.quarantined_entries_of(found),
         "own_name": request.user.get_username(),
         "titles": _titles(),
@@ -197,7 +191,6 @@ def problem_records(request: HttpRequest, slug: str) -> HttpResponse:
         "profile": profiles.get(name),
         "choices": _with_entries(choices, entries),
         "records": list(reversed(found)),
-        "earlier": queries.earlier_records_of(slug, profile=name),
         "own_name": request.user.get_username(),
         "figure": _record_figure(found) if found else None,
     }

@@ -36,23 +36,14 @@ def take_end(ended: EvaluationEnded) -> None:
         if attempt is None or not _counts(evaluation, attempt):
             return
         Run.objects.select_for_update().get(pk=attempt.run_id)
-        message = evaluation.message or ("Cancelled." if evaluation.state == State.CANCELLED else "")
-        Attempt.objects.filter(pk=attempt.pk).update(
-            evaluation=evaluation,
-            state=AttemptState.ENDED,
-            verdict=evaluation.verdict,
-            message=message,
-            score=evaluation.score,
-            score_low=evaluation.score_low,
-            score_high=evaluation.score_high,
-            ended_at=evaluation.finished_at,
-        )
+        result = Attempt.result_of(evaluation)
+        Attempt.objects.filter(pk=attempt.pk).update(**result)
         event = RunEvent(
             run_id=attempt.run_id,
             kind=EventKind.ATTEMPT_ENDED,
             attempt=attempt,
             verdict=evaluation.verdict,
-            message=message,
+            message=result["message"],
             score=evaluation.score,
         )
         record(attempt.run, [event])

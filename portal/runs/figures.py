@@ -21,9 +21,9 @@ samples.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from evaluator.contract import SCORE_RULE, Verdict, is_faster
+from evaluator.contract import Verdict, is_faster
 
 _Z = 1.959963984540054
 """The 97.5 % point of the normal distribution."""
@@ -43,15 +43,14 @@ _NOT_OF_THE_PROGRAM = frozenset(
 class Sample:
     """The outcome of one sample of one problem.
 
-    `score` is the speedup of a correct one and `low` the lower end of its interval, `rule` how it came about,
-    `primitives` what the sample used. `verdict` is empty while it is pending, and where no ranked attempt ended.
+    `score` is the speedup of a correct one and `low` the lower end of its interval, `primitives` what
+    the sample used. `verdict` is empty while it is pending, and where no ranked attempt ended.
     """
 
     verdict: str
     is_pending: bool = False
     score: float | None = None
     low: float | None = None
-    rule: int = SCORE_RULE
     primitives: tuple[str, ...] = ()
 
     @property
@@ -128,25 +127,6 @@ def estimate(successes: Sequence[tuple[int, int]], *, k: int, problems: int) -> 
 
 Samples = Mapping[str, Sequence[Sample]]
 """The samples of each problem, by slug."""
-
-
-def rule_of(samples: Samples) -> int:
-    """The earliest rule of any score; the current rule if there is no score."""
-    rules = [sample.rule for found in samples.values() for sample in found if sample.score is not None]
-    return min([SCORE_RULE, *rules])
-
-
-def scores(samples: Samples) -> int:
-    """How many samples have a score."""
-    return sum(sample.score is not None for found in samples.values() for sample in found)
-
-
-def scored_by(samples: Samples, rule: int) -> dict[str, tuple[Sample, ...]]:
-    """The samples without the scores of other rules: speedups of two rules are never put together."""
-    return {
-        slug: tuple(sample if sample.rule == rule else replace(sample, score=None, low=None) for sample in found)
-        for slug, found in samples.items()
-    }
 
 
 def correct_at(samples: Samples, *, k: int, problems: int) -> Estimate:

@@ -5,6 +5,7 @@ result fields follow the attempt's newest finished evaluation.
 """
 
 import uuid
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -12,7 +13,7 @@ from django.utils import timezone
 
 from evaluator.contract import Backend, Mode, Verdict
 from portal.accounts.models import Organisation
-from portal.submissions.models import Evaluation, Submission, recorded_mark
+from portal.submissions.models import Evaluation, State, Submission, recorded_mark
 
 
 class LanguageModel(models.Model):
@@ -172,6 +173,20 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.problem}/{self.sample}/{self.step}"
+
+    @staticmethod
+    def result_of(evaluation: Evaluation) -> dict[str, Any]:
+        """The columns by which an attempt shows an evaluation that has ended."""
+        return {
+            "evaluation": evaluation,
+            "state": AttemptState.ENDED,
+            "verdict": evaluation.verdict,
+            "message": evaluation.message or ("Cancelled." if evaluation.state == State.CANCELLED else ""),
+            "score": evaluation.score,
+            "score_low": evaluation.score_low,
+            "score_high": evaluation.score_high,
+            "ended_at": evaluation.finished_at,
+        }
 
 
 class Trajectory(models.Model):

@@ -16,8 +16,8 @@ class Progress:
     is faster than the reference (`evaluator.contract.is_faster`), ranked or not.
     `speedup_solved` is the geometric mean over the solved problems whose programs were timed, as on the boards.
     `speedup_all` is that over all problems of the benchmark. There one without a faster program counts as 1: its user
-    keeps the reference. Both are None until a program was timed. Speedups are by one rule: the earliest that any of the
-    run's came by. `cost_usd` is what all attempts so far had cost.
+    keeps the reference. Both are None until a program was timed. Speedups are by the current rule. `cost_usd` is what
+    all attempts so far had cost.
     """
 
     step: int
@@ -36,7 +36,6 @@ def progress(run: Run) -> list[Progress]:
             "step", "problem", "verdict", "score", "score_low", "cost_usd", "evaluation__score_rule"
         )
     )
-    earliest = min((rule for *_, rule in rows if rule is not None), default=SCORE_RULE)
     problems = len(registry.problems())
     solved: set[str] = set()
     best: dict[str, float] = {}
@@ -46,7 +45,7 @@ def progress(run: Run) -> list[Progress]:
     for count, (step, problem, verdict, score, low, spent, rule) in enumerate(rows, start=1):
         if verdict == Verdict.PASSED:
             solved.add(problem)
-            if score is not None and score > 0 and rule == earliest:
+            if score is not None and score > 0 and rule == SCORE_RULE:
                 best[problem] = max(score, best.get(problem, score))
                 if is_faster(low):
                     faster.add(problem)

@@ -27,9 +27,6 @@ VERSION = "pkb-prompt-3"
 WITH_HINTS = "pkb-prompt-3-hints"
 VERSIONS = (VERSION, WITH_HINTS)
 
-_EARLIER = ("pkb-prompt-1", "pkb-prompt-2")
-"""Versions that runs may have been made with; both had the hints."""
-
 _TASK_SECTIONS = frozenset(
     {
         "The chunks",
@@ -110,7 +107,7 @@ class Prompt:
 
 def name_of(declared: str) -> str:
     """The version of the site's prompts that a run declares; empty where it declares another prompt, or none."""
-    return declared if declared in {*VERSIONS, *_EARLIER} else ""
+    return declared if declared in VERSIONS else ""
 
 
 def prompt_for(slug: str, *, backend: str, profile: str, version: str = VERSION) -> Prompt:

@@ -117,9 +117,8 @@ class RunFigures:
     never made among them. The geometric mean is over solved problems, each with its best sample. Costs are the sum over
     all attempts, whatever their mode and whether they held a program, or what the run declared.
 
-    Speedups are those of one rule, `score_rule`: the earliest that any of the run's scores came by, until all have been
-    judged again. `other_scores` counts the scores of other rules, which are left out. `answered` says what the attempts
-    are written in ("54 cuda, 15 triton"); empty where all are written in what the model was asked for.
+    Speedups are those of the current rule, `score_rule`. `answered` says what the attempts are written in ("54 cuda, 15
+    triton"); empty where all are written in what the model was asked for.
     """
 
     problems: int
@@ -141,8 +140,7 @@ class RunFigures:
     cost_usd: float | None
     tokens: int | None
     samples: Mapping[str, tuple[Sample, ...]]
-    score_rule: int
-    other_scores: int
+    score_rule: int = SCORE_RULE
     answered: str = ""
 
     @property
@@ -159,16 +157,6 @@ class RunFigures:
     def unable(self) -> int:
         """How many problems the profile cannot judge, whatever the program."""
         return self.problems - len(self.able.union(self.samples))
-
-    @property
-    def is_of_the_current_rule(self) -> bool:
-        """Whether its speedups are by the current rule."""
-        return self.score_rule == SCORE_RULE
-
-    @property
-    def is_ranked(self) -> bool:
-        """Whether it may be ranked with others."""
-        return self.is_complete and self.is_of_the_current_rule
 
     def fast_at(self, p: float, *, k: int = 1) -> Estimate | None:
         """fast_p@k at any p; None until the run is complete."""
@@ -299,9 +287,8 @@ def _outcomes(
         sample = Sample(verdict="", is_pending=last is not None and not is_known)
         if last and is_known:
             verdict, score, low, primitives, rule = last[5:-1]
-            sample = Sample(
-                verdict=verdict, score=score, low=low, primitives=tuple(primitives or ()), rule=rule or SCORE_RULE
-            )
+            score, low = (score, low) if rule == SCORE_RULE else (None, None)
+            sample = Sample(verdict=verdict, score=score, low=low, primitives=tuple(primitives or ()))
         of_run = found.setdefault(run, {})
         of_run[problem] = (*of_run.get(problem, ()), sample)
     return found, written
@@ -309,9 +296,7 @@ def _outcomes(
 
 def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[str, Any]) -> RunFigures:
     slugs = {problem.slug for problem in registry.problems()}
-    of_problems = {slug: found for slug, found in samples.items() if slug in slugs}
-    rule = figures.rule_of(of_problems)
-    counted = figures.scored_by(of_problems, rule)
+    counted = {slug: found for slug, found in samples.items() if slug in slugs}
     total = len(slugs)
     able = supported_problems(run.profile)
     unable = total - len(able.union(counted))
@@ -340,8 +325,6 @@ def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[
         cost_usd=run.cost_usd if sums.get("cost") is None else sums["cost"],
         tokens=_tokens(sums),
         samples=counted,
-        score_rule=rule,
-        other_scores=figures.scores(of_problems) - figures.scores(counted),
     )
 
 
@@ -377,7 +360,7 @@ def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
     """The published runs on `profile` without quarantined ones: for each prompt, the best first.
 
     They are ordered by the lower bound of correct@1 over all problems, so that what is not measured gains nothing. Then
-    fast_p@1 decides, then the earlier one. Runs that are not complete, or timed by an earlier rule, come last.
+    fast_p@1 decides, then the earlier one. Runs that are not complete come last.
     """
     runs = list(
         Run.objects.filter(profile=profile, state=RunState.PUBLISHED, is_quarantined=False).select_related(
@@ -393,7 +376,7 @@ def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
     ]
     rows.sort(
         key=lambda row: (
-            not row.figures.is_ranked,
+            not row.figures.is_complete,
             row.prompt != prompts.VERSION,
             not row.prompt,
             row.prompt,
@@ -408,7 +391,7 @@ def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
 
 
 def _placed(row: ModelRow, places: Counter[str]) -> ModelRow:
-    if not row.figures.is_ranked:
+    if not row.figures.is_complete:
         return row
     places[row.prompt] += 1
     return replace(row, place=places[row.prompt])

@@ -49,8 +49,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     profile = _known(request.GET.get("profile") or opening, list(profiles()), "profile")
     p = _speedup(request.GET.get("p", ""))
     rows = queries.model_board(profile, p=p)
-    ranked = [row for row in rows if row.figures.is_ranked]
-    named = [(_name(row), row.figures) for row in rows if row.figures.is_of_the_current_rule]
+    ranked = [row for row in rows if row.figures.is_complete]
+    named = [(_name(row), row.figures) for row in rows]
     context = {
         "profile": profiles()[profile],
         "choices": [(choice, used.get(choice.name, 0)) for choice in profiles().values()],
@@ -60,7 +60,6 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "rows": ranked,
         "incomplete": [row for row in rows if not row.figures.is_complete],
         "has_k": any(row.run.k > 1 for row in ranked),
-        "earlier": [row for row in rows if row.figures.is_complete and not row.figures.is_ranked],
         **_figures(named, chosen=p, address=f"?{urlencode({'profile': profile})}&p="),
         "published": published.RESULTS,
         "published_total": published.PROBLEMS,
@@ -284,15 +283,13 @@ def compare(request: HttpRequest) -> HttpResponse:
     """Two runs side by side: figures, curves, failure modes, and every problem."""
     chosen = [queries.get_run(request.user, request.GET.get(name, "")) for name in ("a", "b")]
     figures = queries.figures_of(chosen)
-    left, right = (figures[run.pk] for run in chosen)
-    rows = pages.differences(left, right)
+    rows = pages.differences(*(figures[run.pk] for run in chosen))
     words = ("both", "only A", "only B", "neither")
     context = {
         "runs": chosen,
         "pairs": [(name, run, figures[run.pk]) for name, run in zip("AB", chosen, strict=True)],
         "has_k": any(run.k > 1 for run in chosen),
         "rows": rows,
-        "are_of_one_rule": left.score_rule == right.score_rule,
         "are_of_one_prompt": len({run.prompt_version for run in chosen}) == 1,
         "counts": [(word, sum(row.word == word for row in rows)) for word in words],
         **_figures([(f"{name}: {run.model}", figures[run.pk]) for name, run in zip("AB", chosen, strict=True)]),

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from django.db.models import Q, QuerySet, UUIDField
+from django.db.models import QuerySet, UUIDField
 
 from evaluator.contract import Mode, Verdict
 from portal.accounts.models import User
@@ -244,8 +244,3 @@ def seasons_for(user: User, *, problem: str, now: datetime) -> list[TeamMember]:
     parts = TeamMember.objects.filter(user=user, season__opens_at__lte=now, season__closes_at__gt=now)
     chosen = parts.filter(season__final_at=None).select_related("season", "team")
     return [part for part in chosen if problem in part.season.problems]
-
-
-def open_now(now: datetime) -> QuerySet[Season]:
-    """The seasons that take entries, or soon will."""
-    return Season.objects.filter(Q(closes_at__gt=now), final_at=None)

@@ -343,7 +343,6 @@ class GpuUse(models.Model):
     at = models.DateTimeField(default=timezone.now)
 
     class Meta:
-        db_table = "runs_gpuuse"  # as it was called when runs held it
         verbose_name = "GPU use"
         verbose_name_plural = "GPU use"
         indexes = (

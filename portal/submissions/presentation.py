@@ -11,7 +11,6 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from evaluator.contract import (
-    SCORE_RULE,
     ClockKind,
     EvaluationReport,
     Mode,
@@ -205,8 +204,6 @@ def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> 
     calls = timed_calls(report.record)
     return {
         "timing": timing,
-        "size_rows": list(zip(timing.sizes, size_times(timing), strict=True)),
-        "is_timed_by_host": timing.rule == SCORE_RULE,
         "is_gated": report.record is not None and report.record.rules.clock is ClockKind.GATE,
         "queued": _queued(report.record, timing),
         "has_looped": any(size.looped_us is not None for size in timing.sizes),

@@ -466,7 +466,7 @@ def rejudged_pairs() -> QuerySet[Evaluation]:
     """Finished evaluations before which the same submission was judged in the same mode on the same profile.
 
     Only `REJUDGED_AMONG` are looked at: where nobody has judged again, a million would be searched in vain.
-    Each carries `old_verdict`, `old_score`, `old_rule`, `old_revision` of the one before; the newest first.
+    Each carries `old_verdict`, `old_score`, `old_revision` of the one before; the newest first.
     """
     earlier = (
         Evaluation.objects.filter(
@@ -477,7 +477,7 @@ def rejudged_pairs() -> QuerySet[Evaluation]:
             queued_at__lt=OuterRef("queued_at"),
         )
         .order_by("-queued_at")
-        .values("verdict", "score", "score_rule", "problem_revision")
+        .values("verdict", "score", "problem_revision")
     )
     newest = Evaluation.objects.filter(state=State.FINISHED).order_by("-queued_at").values("pk")[:REJUDGED_AMONG]
     return (
@@ -485,7 +485,6 @@ def rejudged_pairs() -> QuerySet[Evaluation]:
         .annotate(
             old_verdict=Subquery(earlier.values("verdict")[:1]),
             old_score=Subquery(earlier.values("score")[:1]),
-            old_rule=Subquery(earlier.values("score_rule")[:1]),
             old_revision=Subquery(earlier.values("problem_revision")[:1]),
         )
         .exclude(old_verdict=None)

@@ -1,7 +1,7 @@
 """How long the boards' pages take with a million submissions in PostgreSQL.
 
 `python -m tests.bench.boards [--submissions 1000000] [--requests 200]` starts a PostgreSQL of its own and fills it by
-`manage.py demo_data`. It serves the database with gunicorn as in production, and requests every kind of page, one
+`tests.bench.demo_data`. It serves the database with gunicorn as in production, and requests every kind of page, one
 request after the other over loopback. Times are those that the client sees, from opening the connection to the last
 byte. Beside them it prints the processor time per request of web server and database, which other work on the machine
 hardly changes. `--database-url` measures a database that `demo_data` has filled before.
@@ -91,6 +91,12 @@ def manage(environment: Mapping[str, str], *arguments: str) -> str:
     command = [sys.executable, str(ROOT / "manage.py"), *arguments]
     done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.strip()
+
+
+def add_demo_data(environment: Mapping[str, str], *arguments: str) -> str:
+    """Fill the configured database with invented submissions; how many there are."""
+    command = [sys.executable, "-m", "tests.bench.demo_data", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 @contextmanager
@@ -271,7 +277,7 @@ def run(url: str, *, requests: int, fill: Sequence[str]) -> None:
         manage(environment, "migrate", "--verbosity", "0")
         manage(environment, "collectstatic", "--noinput", "--verbosity", "0")
         if fill:
-            print(manage(environment, "demo_data", *fill))
+            print(add_demo_data(environment, *fill))
         boards = boards_in(url)
         print(f"{len(boards)} boards, the largest with {boards[0][2]} entries; load {os.getloadavg()[0]:.1f}")
         with served(environment) as (port, process):

@@ -1,9 +1,10 @@
 """Does the site hold with a million submissions? Every page, list and search, the intake, exports, live pages.
 
-`make bench WHAT=million ARGS="--database-url postgres://..."` measures a PostgreSQL on this machine that `manage.py
-demo_data` has filled; without the address it makes one and fills it. Times are taken in the server, from a request's
-first work to its last byte, for one client over loopback. Beside them it prints the processor time of web and database
-together. It also prints how many statements a page sent to the database, the least and the most of all its requests.
+`make bench WHAT=million ARGS="--database-url postgres://..."` measures a PostgreSQL on this machine that
+`tests.bench.demo_data` has filled; without the address it makes one and fills it. Times are taken in the server, from a
+request's first work to its last byte, for one client over loopback. Beside them it prints the processor time of web and
+database together. It also prints how many statements a page sent to the database, the least and the most of
+all its requests.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from evaluator.hardware import profiles
 from evaluator.judging.statistics import quantile
 from portal.tabular.formats import MEDIA_TYPES
 from problems import registry
-from tests.bench.boards import ROOT, boards_in, manage, postmaster, wait_until_ready
+from tests.bench.boards import ROOT, add_demo_data, boards_in, manage, postmaster, wait_until_ready
 from tests.bench.intake import Load, processor_seconds
 from tests.servers import free_ports, postgresql
 
@@ -586,7 +587,7 @@ def run(url: str, chosen: argparse.Namespace, *, fill: Sequence[str] = ()) -> No
         manage(environment, "migrate", "--verbosity", "0")
         manage(environment, "collectstatic", "--noinput", "--verbosity", "0")
         if fill:
-            print(manage(environment, "demo_data", *fill))
+            print(add_demo_data(environment, *fill))
         print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors, {server_version(url)}")
         parts = chosen.parts.split(",")
         if "pages" in parts:

@@ -1,7 +1,7 @@
 """What the pages weigh and how soon they are there, in Chromium, and how many queries each takes.
 
 `python -m tests.bench.pages [--submissions 20000] [--loads 5] [--network desktop|mobile]` fills a database by
-`manage.py demo_data`, and serves it with gunicorn as in production. It opens every kind of page in a browser whose
+`tests.bench.demo_data`, and serves it with gunicorn as in production. It opens every kind of page in a browser whose
 cache is empty. Network and processor are slowed down as Lighthouse does for desktops (40 ms, 10 Mbit/s) or phones (150
 ms, 1.6 Mbit/s, a fourth of the processor). It prints per page the queries, the requests, and the bytes sent. Medians
 over the loads are first and largest contentful paint, blocking time (what tasks take beyond 50 ms after the first
@@ -23,7 +23,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.bench.boards import manage, served
+from tests.bench.boards import add_demo_data, manage, served
 
 PROMISE_KIB = 150
 PAGES = {
@@ -154,7 +154,7 @@ def prepared(data_dir: Path, *, submissions: int) -> Mapping[str, str]:
     }
     manage(environment, "migrate", "--verbosity", "0")
     manage(environment, "collectstatic", "--noinput", "--verbosity", "0")
-    print(manage(environment, "demo_data", "--submissions", str(submissions)))
+    print(add_demo_data(environment, "--submissions", str(submissions)))
     return environment
 
 

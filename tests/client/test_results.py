@@ -35,15 +35,15 @@ BY_THE_HOST = {
 }
 
 
-def judged(rule: int, **size) -> Evaluation:
+def judged() -> Evaluation:
     """A passed evaluation as the client holds it, its report as a judge writes it."""
     timing = Timing(
         score=1.25,
         low=1.21,
         high=1.29,
         blocks=(1.25,),
-        sizes=(SizeTiming(size="base", candidate=TIMES, baseline=TIMES, ratios=(), rank_medians_us=(), **size),),
-        rule=rule,
+        sizes=(SizeTiming(size="base", candidate=TIMES, baseline=TIMES, ratios=(), rank_medians_us=(), **BY_THE_HOST),),
+        rule=SCORE_RULE,
     )
     report = EvaluationReport(
         evaluation_id="1",
@@ -70,7 +70,7 @@ def judged(rule: int, **size) -> Evaluation:
             "score": 1.25,
             "score_low": 1.21,
             "score_high": 1.29,
-            "score_rule": rule,
+            "score_rule": SCORE_RULE,
             "queued_at": "2026-11-22T12:00:00Z",
             "started_at": None,
             "finished_at": None,
@@ -81,7 +81,7 @@ def judged(rule: int, **size) -> Evaluation:
 
 
 def test_a_judges_report_is_read_whole():
-    report = judged(SCORE_RULE, **BY_THE_HOST).report
+    report = judged().report
     assert isinstance(report, Report)
     assert report.primitives[0].primitive == "tma"
     [size] = report.timing.sizes
@@ -97,17 +97,11 @@ def test_a_judges_report_is_read_whole():
     ],
 )
 def test_times_are_shown_with_what_was_subtracted(words):
-    assert words in diagnosis(judged(SCORE_RULE, **BY_THE_HOST))
+    assert words in diagnosis(judged())
 
 
 def test_no_time_that_a_submissions_own_process_reported_is_shown():
-    assert "4321" not in diagnosis(judged(SCORE_RULE, **BY_THE_HOST))
-
-
-def test_times_of_the_earlier_rule_are_called_so():
-    told = diagnosis(judged(SCORE_RULE - 1))
-    assert "by the ranks' own clocks: not comparable with times by the current rule" in told
-    assert "empty call" not in told
+    assert "4321" not in diagnosis(judged())
 
 
 def test_samples_without_a_verdict_are_named_by_what_they_wait_for():
@@ -151,7 +145,7 @@ def test_the_model_that_revises_reads_where_a_recorded_calls_time_went():
     rank |= {"call_us": 105.0, "compute_us": 35.0, "wait_us": 70.0}
     split = {"advice": "Rank 1 waits.", "largest_gap": "wait", "ranks": [rank]}
     splits = {"size": "base", "trace_url": "x", "submission": split, "reference": None}
-    evaluation = msgspec.structs.replace(judged(SCORE_RULE), split=msgspec.convert(splits, Splits))
+    evaluation = msgspec.structs.replace(judged(), split=msgspec.convert(splits, Splits))
     told = diagnosis(evaluation)
     assert "Inside one recorded call at size base" in told
     assert "Rank 1 waits." in told

@@ -8,12 +8,10 @@ from evaluator.contract import SCORE_RULE
 from portal.accounts.models import User
 from portal.dispatcher.dispatching import dispatch_once
 from portal.ranking import actions as ranking
-from portal.ranking.leaders import earlier_leaders
 from portal.ranking.models import Board, PersonStanding, Standing
-from portal.ranking.queries import BoardKey, board, earlier_entries, latest_records, profiles_with_entries
+from portal.ranking.queries import board, latest_records, profiles_with_entries
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Submission
-from problems import registry
 from tests.portal.factories import delivery_of, evaluation_of, submit
 
 pytestmark = pytest.mark.django_db
@@ -113,56 +111,20 @@ def test_an_older_revision_is_an_archive_of_its_own(alice, node, now):
 EARLIER = SCORE_RULE - 1
 
 
-def earlier(profile="h200x8-nomc"):
-    key = BoardKey(problem="allreduce", profile=profile, revision=registry.revision("allreduce"))
-    return [(entry.author, entry.low) for entry in earlier_entries(key)]
-
-
-def test_entries_of_two_rules_never_stand_in_one_order(alice, bob, node, now):
-    enter(alice, node, now, low=5.0, rule=EARLIER)
-    enter(bob, node, now, low=1.0)
-    [row] = board("allreduce", profile="h200x8-nomc")
-    assert (row.place, row.author, row.overlaps_above) == (1, "bob", False)
-    assert earlier() == [("alice", 5.0)]
-
-
-def test_without_entries_by_the_present_rule_the_best_of_the_latest_earlier_one_is_shown(alice, bob, node, now):
-    enter(alice, node, now, low=5.0, rule=EARLIER)
-    enter(bob, node, now, low=6.0, rule=EARLIER)
-    shown = earlier_leaders("h200x8-nomc")["allreduce"]
-    assert (shown.author, shown.low, shown.entries) == ("bob", 6.0, 0)
-    assert earlier_leaders("h200x8") == {}
-
-
-def test_a_worse_score_by_the_present_rule_stands_beside_a_better_one_by_the_earlier(alice, node, now):
+def test_a_score_by_another_rule_is_on_no_board_and_no_record(alice, bob, node, now):
     enter(alice, node, now, low=5.0, rule=EARLIER)
     enter(alice, node, now, low=1.0)
-    assert [row.low for row in board("allreduce", profile="h200x8-nomc")] == [1.0]
-    assert earlier() == [("alice", 5.0)]
-
-
-def test_a_late_report_by_the_earlier_rule_moves_nobody(alice, bob, node, now):
-    enter(bob, node, now, low=1.0)
-    enter(alice, node, now, low=5.0, rule=EARLIER)
-    assert names() == ["bob"]
-    assert [record.author for record in latest_records()] == [bob]
-    assert not PersonStanding.objects.filter(author=alice).exists()
-
-
-def test_the_first_entry_by_a_new_rule_is_a_first_entry(alice, bob, node, now):
-    enter(alice, node, now, low=5.0, rule=EARLIER)
-    enter(bob, node, now, low=1.0)
-    [record] = latest_records()
-    assert (record.author, record.previous_low, record.score_rule) == (bob, None, SCORE_RULE)
-    assert Board.objects.get(score_rule=SCORE_RULE).record_low == 1.0
-
-
-def test_what_is_derived_anew_keeps_rules_apart(alice, bob, node, now):
-    enter(alice, node, now, low=5.0, rule=EARLIER)
-    enter(bob, node, now, low=1.0)
-    assert ranking.rebuild_standings() == 2
-    assert (names(), earlier()) == (["bob"], [("alice", 5.0)])
-    assert [person.author for person in PersonStanding.objects.all()] == [bob]
+    enter(bob, node, now, low=5.0, rule=EARLIER)
+    for _ in range(2):
+        assert [(row.place, row.author, row.low) for row in board("allreduce", profile="h200x8-nomc")] == [
+            (1, "alice", 1.0)
+        ]
+        [record] = latest_records()
+        assert (record.author, record.previous_low, record.score_rule) == (alice, None, SCORE_RULE)
+        assert Board.objects.get(score_rule=SCORE_RULE).record_low == 1.0
+        assert [person.author for person in PersonStanding.objects.all()] == [alice]
+        assert profiles_with_entries("allreduce") == ("h200x8-nomc",)
+        ranking.rebuild_standings()
 
 
 def test_people_counted_under_another_rule_are_counted_anew(alice, node, now, monkeypatch):

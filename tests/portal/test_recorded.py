@@ -1,38 +1,41 @@
 """Day one: the kernels and reports that ship with the problems stand on the boards, marked, and go without a trace."""
 
-import gzip
 import json
-from dataclasses import replace
-from datetime import UTC, datetime
+import shutil
 
 import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from evaluator.contract import SCORE_RULE, Backend, EvaluationReport
+from evaluator.contract import Backend
 from portal.accounts.models import User
 from portal.catalog import measurements
 from portal.catalog.references import reference_row
 from portal.exports import tables
-from portal.ranking import queries, recorded
+from portal.ranking import queries
 from portal.ranking.models import Board, PersonStanding, Record, Standing
+from portal.recorded import kernels, runs, season
+from portal.recorded.reports import Outcome, read_reports, read_source, write_reports
+from portal.runs.models import Run
+from portal.seasons.models import Season
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Report, Submission
 from problems import registry
 from tests.evaluator.timed_records import report_of, series
-from tests.portal.factories import delivery_of, evaluation_of, report_on, submit
+from tests.portal.factories import delivery_of, evaluation_of, submit
 
 pytestmark = pytest.mark.django_db
-FOUR = {
+SIX = {
+    "fused_moe_fwd",
     "gemm_allreduce",
     "hyena_forward_cp",
+    "ring_attention",
     "sam3_allgather_iou_suppression",
     "vocab_parallel_log_prob_topk",
 }
-"""Those whose texts have been judged by the earlier rule too."""
-SIX = FOUR | {"fused_moe_fwd", "ring_attention"}
-MARK = "recorded on 21 November 2026, 4 H200"
+MARK = "recorded on 23 November 2026, 2 H200"
+PROFILE = "h200x2-nomc"
 
 
 @pytest.fixture(autouse=True)
@@ -41,179 +44,179 @@ def _plain_assets(settings):
     settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
 
 
-SHIPPED = recorded.FOLDER
+SHIPPED = kernels.FOLDER
 """The folder itself; the fixture `folder` stands in for it."""
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A copy of what ships, judged at the present revisions, to be changed; the site's own folder in these tests."""
-    for path in [*recorded.FOLDER.glob("*.py"), *recorded.FOLDER.glob("*.json")]:
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    summary = tmp_path / "judgements_2026-11-21.json"
-    held = json.loads(summary.read_text())
-    for judgement in held["judgements"]:
-        judgement["revision"] = registry.revision(judgement["problem"])
-    summary.write_text(json.dumps(held))
-    monkeypatch.setattr(recorded, "FOLDER", tmp_path)
+    """A copy of the kernels that ship, judged at the present revisions, to be changed; the site's own folder here."""
+    for path in SHIPPED.glob("*.py"):
+        shutil.copy(path, tmp_path)
+    monkeypatch.setattr(kernels, "FOLDER", tmp_path)
+    reports = read_reports(SHIPPED / kernels.REPORTS).values()
+    rewrite(reports, lambda report: {"revision": registry.revision(report.problem)})
     return tmp_path
 
 
-def key_of(problem, profile="h200x4-nomc"):
-    return queries.BoardKey(problem=problem, profile=profile, revision=registry.revision(problem))
+def rewrite(reports, change):
+    """Let these reports ship instead, each with what `change` says of it."""
+    changed = [msgspec.structs.replace(report, **change(report)) for report in reports]
+    write_reports(kernels.FOLDER / kernels.REPORTS, changed)
 
 
-def test_kernels_are_taken_as_judged_and_marked():
-    taken = recorded.add()
-    assert (taken.added, taken.refused) == (8, ())
-    assert set(Submission.objects.values_list("problem", flat=True)) == FOUR
-    (entry,) = queries.earlier_entries(key_of("hyena_forward_cp"))
-    assert (entry.author, entry.score, entry.low, entry.high) == ("pkb", 4.53, 4.2982, 4.6991)
-    assert (entry.rule, entry.recorded, entry.is_source_public) == (1, MARK, True)
-    assert entry.judged_at.date().isoformat() == "2026-11-21"
+def shipped():
+    return list(read_reports(kernels.FOLDER / kernels.REPORTS).values())
 
 
-def test_they_stand_in_no_order_with_what_is_timed_by_the_present_rule():
-    recorded.add()
-    assert SCORE_RULE != 1
-    assert queries.board("hyena_forward_cp", profile="h200x4-nomc") == ()
-    assert not PersonStanding.objects.exists()
+def test_everything_that_ships_is_of_the_kernel_that_ships(monkeypatch):
+    monkeypatch.setattr(kernels, "FOLDER", SHIPPED)
+    added = kernels.add()
+    assert (added.added, added.refused) == (len(shipped()), ())
 
 
-def test_taking_them_twice_changes_nothing():
-    recorded.add()
-    before = set(Report.objects.values_list("pk", flat=True))
-    taken = recorded.add()
-    assert (taken.added, taken.kept) == (0, 8)
-    assert set(Report.objects.values_list("pk", flat=True)) == before
-
-
-def test_an_update_that_ships_them_at_new_revisions_replaces_them(folder):
-    summary = folder / "judgements_2026-11-21.json"
-    present = summary.read_text()
-    held = json.loads(present)
-    for judgement in held["judgements"]:
-        judgement["revision"] = "0123456789abcdef"
-    summary.write_text(json.dumps(held))
-    before = recorded.add(folder)
-    summary.write_text(present)
-    assert recorded.add(folder) == replace(before, older=0)
-    assert recorded.add(folder).kept == before.added
-    revisions = Evaluation.objects.values_list("submission__problem", "problem_revision")
-    assert all(revision == registry.revision(problem) for problem, revision in revisions)
+@pytest.mark.parametrize("problem", sorted(SIX))
+def test_a_fresh_site_ranks_what_two_gpus_were_judged_on_and_marks_it(client, problem):
+    assert kernels.add() == Outcome(added=6)
+    (row,) = queries.board(problem, profile=PROFILE)
+    assert (row.place, row.author, row.recorded, row.is_source_public) == (1, "pkb", MARK, True)
+    [report] = [report for report in shipped() if report.problem == problem]
+    assert (row.score, row.low, row.high) == (report.timing.score, report.timing.low, report.timing.high)
+    assert str(row.evaluation_id) == report.evaluation_id
+    for address in ("/", f"/problems/{problem}/leaderboard/?profile={PROFILE}"):
+        assert MARK in client.get(address).content.decode(), address
 
 
 def test_every_page_that_shows_one_shows_the_mark(client):
-    recorded.add()
-    evaluation = Evaluation.objects.get(profile="h200x4-nomc", submission__problem="hyena_forward_cp")
+    kernels.add()
+    evaluation = Evaluation.objects.get(submission__problem="gemm_allreduce")
     for address in (
         "/",
         "/leaderboards/",
-        "/leaderboards/problems/?profile=h200x4-nomc",
+        "/leaderboards/problems/",
+        "/leaderboards/records/",
         "/leaderboards/people/pkb/",
-        "/problems/hyena_forward_cp/leaderboard/",
+        "/problems/gemm_allreduce/leaderboard/",
+        "/problems/gemm_allreduce/records/",
+        "/problems/gemm_allreduce/scaling/",
         f"/submissions/{evaluation.submission_id}/?evaluation={evaluation.pk}",
     ):
         response = client.get(address)
         assert response.status_code == 200, address
-        page = response.content.decode()
-        assert "recorded on 21 November 2026" in page, address
-        assert "timed by the earlier rule" in page.lower(), address
+        assert "ecorded on 23 November 2026, 2 H200" in response.content.decode(), address
 
 
 def test_the_api_and_the_exports_carry_the_mark(client):
-    recorded.add()
-    (entry,) = client.get("/api/v1/problems/hyena_forward_cp/leaderboard/?profile=h200x4-nomc").json()["earlier"]
+    kernels.add()
+    (entry,) = client.get(f"/api/v1/problems/hyena_forward_cp/leaderboard/?profile={PROFILE}").json()["entries"]
     assert entry["recorded"] == MARK
     for name in ("leaderboards", "evaluations"):
         table = tables.get_table(name)
         rows = [dict(zip([column.name for column in table.columns], row, strict=True)) for row in table.rows()]
-        assert {row["recorded_on"] for row in rows} == {"2026-11-21"}
+        assert {row["recorded_on"] for row in rows} == {"2026-11-23"}
 
 
-def test_the_page_of_one_says_what_was_kept_of_each_size(client):
-    recorded.add()
-    evaluation = Evaluation.objects.get(profile="h200x4-nomc", submission__problem="hyena_forward_cp")
-    page = client.get(f"/submissions/{evaluation.submission_id}/?evaluation={evaluation.pk}").content.decode()
-    timing = page.split('id="timing"')[1].split("</section>")[0]
-    assert "4.808" in timing  # 774.6 over 161.1 at base
-    assert "no interval stored" in timing
-    assert "0 calls" not in timing
+def test_boards_open_where_something_stands(client):
+    kernels.add()
+    for address in ("/problems/gemm_allreduce/leaderboard/", "/leaderboards/problems/"):
+        response = client.get(address)
+        assert response.context["profile"].name == PROFILE
+        assert MARK in response.content.decode()
 
 
-def test_what_was_judged_at_an_older_revision_stands_on_no_present_board_and_is_counted(folder):
-    path = folder / "judgements_2026-11-21.json"
-    summary = json.loads(path.read_text())
-    summary["judgements"][0]["revision"] = "0" * 16
-    path.write_text(json.dumps(summary))
-    taken = recorded.add()
-    assert (taken.added, taken.older) == (8, 1)
-    assert queries.earlier_entries(key_of("gemm_allreduce")) == ()
+def test_adding_them_twice_changes_nothing():
+    kernels.add()
+    before = set(Report.objects.values_list("pk", flat=True))
+    assert kernels.add() == Outcome(added=0)
+    assert set(Report.objects.values_list("pk", flat=True)) == before
 
 
-def test_a_report_that_says_more_than_its_blocks_give_is_left_out(folder):
-    path = folder / "judgements_2026-11-21.json"
-    summary = json.loads(path.read_text())
-    summary["judgements"][0]["score"] = 1.88
-    path.write_text(json.dumps(summary))
-    taken = recorded.add(folder)
-    assert taken.added == 7
-    (refusal,) = taken.refused
-    assert "gemm_allreduce on h200x4-nomc" in refusal
-    assert "says score 1.88, its blocks give 1.8715" in refusal
+def test_an_update_that_ships_them_at_new_revisions_replaces_them():
+    present = shipped()
+    rewrite(present, lambda _: {"revision": "0123456789abcdef"})
+    assert kernels.add() == Outcome(added=6, older=6)
+    assert queries.board("gemm_allreduce", profile=PROFILE) == ()
+    rewrite(present, lambda _: {})
+    assert kernels.add() == Outcome(added=6)
+    assert kernels.add() == Outcome(added=0)
+    revisions = Evaluation.objects.values_list("submission__problem", "problem_revision")
+    assert len(revisions) == 6
+    assert all(revision == registry.revision(problem) for problem, revision in revisions)
+
+
+def test_a_report_that_says_more_than_its_calls_give_is_left_out():
+    def raised(report):
+        more = msgspec.structs.replace(report.timing, score=report.timing.high)
+        return {"timing": more if report.problem == "gemm_allreduce" else report.timing}
+
+    rewrite(shipped(), raised)
+    added = kernels.add()
+    assert added.added == 5
+    (refusal,) = added.refused
+    assert f"gemm_allreduce on {PROFILE}: score: the report says" in refusal
+
+
+def test_a_report_without_a_record_of_its_calls_is_left_out():
+    rewrite(shipped()[:1], lambda _: {"record": None})
+    added = kernels.add()
+    assert added.added == 0
+    assert "the report has no record of its calls" in added.refused[0]
 
 
 def test_a_report_on_another_source_is_left_out(folder):
     (folder / "gemm_allreduce.py").write_text("def solution():\n    pass\n")
-    taken = recorded.add(folder)
-    assert taken.added == 6
-    assert all("the source has changed since the evaluation" in refusal for refusal in taken.refused)
+    (folder / "ring_attention.py").unlink()
+    added = kernels.add()
+    assert added.added == 4
+    assert sorted(refusal.split(": ")[1].split(" /")[0] for refusal in added.refused) == [
+        "the source has changed since the evaluation",
+        "there is no source",
+    ]
 
 
-def test_whole_reports_are_taken_too_and_computed_again_from_their_calls(folder, alice):
-    # A report by the present rule without a record of its calls is none that could be checked.
-    evaluation = evaluation_of(submit(alice))
-    report = json.loads(report_on(evaluation, low=1.2).to_json())
-    source = recorded.SourceBundle(
-        files=(recorded.SourceFile(path="solution.py", text=(folder / "gemm_allreduce.py").read_text()),)
-    )
-    report |= {
-        "problem": "gemm_allreduce",
-        "revision": registry.revision("gemm_allreduce"),
-        "source_digest": source.digest,
-        "backend": "cuda",
-        "profile": "h200x4-nomc",
-        "finished_at": datetime(2026, 11, 23, 12, tzinfo=UTC).isoformat(),
-    }
-    (folder / "reports").mkdir()
-    (folder / "reports" / "gemm_allreduce.json").write_text(json.dumps(report))
-    taken = recorded.add(folder)
-    assert taken.added == 8
-    (refusal,) = taken.refused
-    assert "the report has no record of its calls" in refusal
-    # One of the first schema holds its blocks, which give its score.
-    report["schema_version"] = 1
-    report["timing"] |= {"blocks": [1.2] * 3 + [1.3] * 6 + [1.4] * 3, "score": 1.3, "low": 1.2, "high": 1.4}
-    assert EvaluationReport.from_json(json.dumps(report)).timing.rule == 1
-    (folder / "reports" / "gemm_allreduce.json").write_text(json.dumps(report))
-    assert recorded.add(folder).added == 1
+@pytest.mark.parametrize("data", [b"", b"no archive", b"{}"])
+def test_a_file_that_holds_no_reports_is_named(folder, data):
+    (folder / kernels.REPORTS).write_bytes(data)
+    with pytest.raises(CommandError, match=r"kernels\.reports\.xz holds no reports"):
+        call_command("recorded", "--add")
 
 
-def test_removing_them_leaves_what_this_site_judged(alice, node):
+def test_removing_them_leaves_what_this_site_judged(alice):
     mine = submit(alice)
-    recorded.add()
-    assert recorded.remove() == 8
+    kernels.add()
+    assert kernels.remove() == 6
     assert list(Submission.objects.all()) == [mine]
     assert Evaluation.objects.get() == evaluation_of(mine)
     assert not Standing.objects.exists()
     assert not Record.objects.exists()
     assert not Board.objects.filter(entries__gt=0).exists()
-    assert recorded.remove() == 0
+    assert kernels.remove() == 0
 
 
-@pytest.mark.parametrize(("setting", "there"), [(True, 8), (False, 0), (None, 3)])
+def test_removing_one_lets_what_this_site_judged_of_it_take_its_place(node):
+    kernels.add()
+    submission = Submission.objects.get(problem="gemm_allreduce")
+    again = actions.queue_evaluation(submission, profile=PROFILE, mode="ranked")
+    Evaluation.objects.filter(pk=again.pk).update(state="running", lease="a", node=node, slot_index=0)
+    assert actions.record_delivery(delivery_of(again, node=node.name, low=1.1), timezone.now())
+    assert Standing.objects.get(problem="gemm_allreduce").evaluation_id != again.pk  # the recorded one is faster
+    kernels.remove()
+    (row,) = queries.board("gemm_allreduce", profile=PROFILE)
+    assert (row.evaluation_id, row.low, row.recorded) == (again.pk, 1.1, "")
+    assert Board.objects.get(entries__gt=0).record_low == 1.1
+    assert PersonStanding.objects.get(profile=PROFILE).solved == 1
+
+
+@pytest.fixture
+def _without_runs(monkeypatch, tmp_path):
+    """No run ships: checking the reports of those that do takes seconds."""
+    monkeypatch.setattr(runs, "FOLDER", tmp_path / "runs")
+
+
+@pytest.mark.usefixtures("_without_runs")
+@pytest.mark.parametrize(("setting", "there"), [(True, 22), (False, 0), (None, 3)])
 def test_the_switch_adds_removes_or_leaves_alone(settings, setting, there):
-    recorded.add()
+    kernels.add()
     keep = list(Evaluation.objects.values_list("pk", flat=True)[:3])
     Report.objects.exclude(evaluation__in=keep).delete()
     Evaluation.objects.exclude(pk__in=keep).delete()
@@ -222,14 +225,21 @@ def test_the_switch_adds_removes_or_leaves_alone(settings, setting, there):
     assert Evaluation.objects.count() == there
 
 
-def test_an_option_goes_before_the_switch(settings):
+def test_an_option_goes_before_the_switch_and_means_all_that_ships(settings, capsys):
     settings.RECORDED = False
     call_command("recorded", "--add")
-    assert Evaluation.objects.count() == 8
+    assert (Season.objects.count(), Run.objects.count()) == (1, len(list(runs.shipped())))
+    assert "6 recorded entries added" in capsys.readouterr().out
+    # The entries are not those of the season, whichever goes first.
+    assert kernels.remove() == 6
+    assert season.remove() == 1
     call_command("recorded", "--remove")
-    assert Evaluation.objects.count() == 0
+    assert capsys.readouterr().out == "1 recorded runs of models removed\n"
+    assert not Evaluation.objects.exists()
+    assert not Submission.objects.exists()
 
 
+@pytest.mark.usefixtures("_without_runs")
 def test_somebody_elses_account_of_that_name_gets_nothing(settings):
     User.objects.create_user("pkb", password="a long pass phrase")
     with pytest.raises(CommandError, match="belongs to somebody"):
@@ -258,131 +268,43 @@ def test_the_reference_is_a_row_of_every_board_with_its_share_of_the_floor(clien
     assert "not measured" in page.split('<tr class="is-reference">')[1].split("</tr>")[0]
 
 
-def test_boards_open_where_something_stands(client):
-    recorded.add()
-    board = client.get("/problems/gemm_allreduce/leaderboard/")
-    assert board.context["profile"].name in ("h200x2-nomc", "h200x4-nomc")
-    overview = client.get("/leaderboards/problems/")
-    assert overview.context["profile"].name in ("h200x2-nomc", "h200x4-nomc")
-    for response in (board, overview):
-        assert "recorded on 21 November 2026" in response.content.decode()
-
-
 @pytest.fixture
-def judged_anew(folder):
-    """A whole report by the present rule on one of the kernels, beside the others."""
-    source = recorded.SourceBundle(
-        files=(recorded.SourceFile(path="solution.py", text=(folder / "gemm_allreduce.py").read_text()),)
-    )
+def given(folder, tmp_path):
+    """A whole report on one of the kernels, as a judge writes it, beside those that ship."""
     report = msgspec.structs.replace(
         report_of(series(size="base", candidate_us=100.0, reference_us=(200.0,) * 12)),
+        evaluation_id="local",
         problem="gemm_allreduce",
         revision=registry.revision("gemm_allreduce"),
-        source_digest=source.digest,
+        source_digest=read_source(folder / "gemm_allreduce.py").digest,
         backend=Backend.CUDA,
         profile="h200x4-nomc",
         world_size=4,
         started_at="2026-11-23T12:00:00+00:00",
         finished_at="2026-11-23T12:00:09+00:00",
     )
-    (folder / "reports").mkdir()
-    path = folder / "reports" / "gemm_allreduce_h200x4-nomc.json.gz"
-    path.write_bytes(gzip.compress(report.to_json().encode()))
-    return report
+    path = tmp_path / "given.json"
+    path.write_text(report.to_json())
+    return path
 
 
-def test_a_report_by_the_present_rule_ranks_and_is_marked(client, folder, judged_anew):
-    assert recorded.add(folder).added == 9
+def test_a_report_on_a_kernel_that_ships_can_be_shipped_beside_it(folder, given, capsys):
+    for _ in range(2):
+        call_command("recorded", "--ship", str(given))
+        assert str(folder / kernels.REPORTS) in capsys.readouterr().out
+    assert len(shipped()) == 7
+    assert kernels.add().added == 7
     (row,) = queries.board("gemm_allreduce", profile="h200x4-nomc")
-    assert (row.place, row.recorded) == (1, "recorded on 23 November 2026, 4 H200")
-    assert row.score == pytest.approx(judged_anew.timing.score)
-    # The one by the earlier rule stays apart.
-    (earlier,) = queries.earlier_entries(key_of("gemm_allreduce"))
-    assert earlier.recorded == MARK
-    mark = "recorded on 23 November 2026, 4 H200"
-    for address in (
-        "/",
-        "/leaderboards/",
-        "/leaderboards/problems/",
-        "/leaderboards/records/",
-        "/leaderboards/people/pkb/",
-        "/problems/gemm_allreduce/leaderboard/",
-        "/problems/gemm_allreduce/records/",
-        "/problems/gemm_allreduce/scaling/",
-    ):
-        assert mark in client.get(address).content.decode(), address
-    (entry,) = client.get("/api/v1/problems/gemm_allreduce/leaderboard/?profile=h200x4-nomc").json()["entries"]
-    assert entry["recorded"] == mark
+    assert row.score == pytest.approx(json.loads(given.read_text())["timing"]["score"])
+    assert row.recorded == "recorded on 23 November 2026, 4 H200"
     assert PersonStanding.objects.get(profile="h200x4-nomc").faster == 1
 
 
-def test_removing_one_lets_what_this_site_judged_of_it_take_its_place(folder, judged_anew, node):
-    recorded.add(folder)
-    submission = Evaluation.objects.get(recorded_on="2026-11-23").submission
-    again = actions.queue_evaluation(submission, profile="h200x4-nomc", mode="ranked")
-    Evaluation.objects.filter(pk=again.pk).update(state="running", lease="a", node=node, slot_index=0)
-    assert actions.record_delivery(delivery_of(again, node=node.name, low=1.1), timezone.now())
-    assert Standing.objects.get(score_rule=SCORE_RULE).evaluation_id != again.pk  # the recorded one is faster
-    recorded.remove()
-    (row,) = queries.board("gemm_allreduce", profile="h200x4-nomc")
-    assert (row.evaluation_id, row.low, row.recorded) == (again.pk, 1.1, "")
-    assert Board.objects.get(entries__gt=0).record_low == 1.1
-    assert PersonStanding.objects.get(profile="h200x4-nomc").solved == 1
-
-
-def test_a_problems_page_shows_what_was_recorded_by_the_earlier_rule_instead_of_nothing(client):
-    recorded.add()
-    board = client.get("/problems/hyena_forward_cp/").content.decode().split('id="board"')[1].split("</section>")[0]
-    assert "No entry has been timed by the current rule yet" in board
-    assert "pkb, h200x4-nomc" in board
-
-
-@pytest.fixture
-def with_reports(folder):
-    """The whole reports that ship too, at the present revisions."""
-    (folder / "reports").mkdir()
-    for path in (SHIPPED / "reports").glob("*.json.gz"):
-        report = json.loads(gzip.decompress(path.read_bytes()))
-        report["revision"] = registry.revision(report["problem"])
-        (folder / "reports" / path.name).write_bytes(gzip.compress(json.dumps(report).encode()))
-    return folder
-
-
-def test_everything_that_ships_is_of_the_kernel_that_ships():
-    taken = recorded.add(SHIPPED)
-    assert taken.refused == ()
-    assert taken.added == len(list(recorded.shipped(SHIPPED)))
-
-
-@pytest.mark.parametrize("problem", sorted(SIX))
-def test_a_fresh_site_ranks_what_two_gpus_were_judged_on_by_the_present_rule(client, with_reports, problem):
-    recorded.add()
-    (row,) = queries.board(problem, profile="h200x2-nomc")
-    assert (row.place, row.author, row.recorded) == (1, "pkb", "recorded on 23 November 2026, 2 H200")
-    for address in ("/", f"/problems/{problem}/leaderboard/?profile=h200x2-nomc"):
-        assert row.recorded in client.get(address).content.decode(), address
-    # One by the earlier rule stands beside it where the text is the same.
-    earlier = [entry.recorded for entry in queries.earlier_entries(key_of(problem, profile="h200x2-nomc"))]
-    assert earlier == ["recorded on 21 November 2026, 2 H200"] * (problem in FOUR)
-
-
-def test_a_report_on_a_kernel_that_ships_can_be_shipped_beside_it(folder, judged_anew, capsys):
-    (given,) = (folder / "reports").iterdir()
-    call_command("recorded", "--ship", str(given))
-    target = folder / "reports" / "gemm_allreduce_h200x4-nomc_2026-11-23.json.gz"
-    assert str(target) in capsys.readouterr().out
-    given.unlink()
-    assert recorded.add(folder).added == 9
-    assert queries.board("gemm_allreduce", profile="h200x4-nomc")[0].score == pytest.approx(judged_anew.timing.score)
-
-
-def test_a_report_on_another_text_is_not_shipped(folder, judged_anew, capsys):
-    (given,) = (folder / "reports").iterdir()
-    given.rename(folder / "given.json.gz")
+def test_a_report_on_another_text_is_not_shipped(folder, given, capsys):
     (folder / "gemm_allreduce.py").write_text("def solution():\n    pass\n")
     with pytest.raises(CommandError, match="2 of 2 reports refused"):
-        call_command("recorded", "--ship", str(folder / "given.json.gz"), str(folder / "missing.json"))
+        call_command("recorded", "--ship", str(given), str(folder / "missing.json"))
     said = capsys.readouterr().err
     assert "the source has changed since the evaluation" in said
     assert "missing.json is no report" in said
-    assert not list((folder / "reports").iterdir())
+    assert len(shipped()) == 6

@@ -35,6 +35,7 @@ from evaluator.contract import (
 from evaluator.contract.machine_code import pack
 from portal.exports.tables import get_table
 from portal.nodes.models import Slot
+from portal.recorded.reports import read_reports
 from portal.submissions.models import Evaluation, State
 from portal.tabular import formats
 from problems import registry
@@ -44,15 +45,14 @@ from tests.portal.telling import post
 
 pytestmark = pytest.mark.django_db
 
-
-_ON_CPU = registry.DATA / "example_season" / "reports" / "library-allreduce-final.json.gz"
-_ON_GPUS = registry.DATA / "entries" / "reports" / "gemm_allreduce_h200x2-nomc_2026-11-23.json.gz"
+_ON_CPU = (registry.DATA / "example_season" / "season.reports.xz", "allreduce")
+_ON_GPUS = (registry.DATA / "entries" / "kernels.reports.xz", "gemm_allreduce")
 _MOST_BYTES = 12 * 1024**2
 """No answer is longer, whatever a report holds."""
 
 
-def _read(path: Path) -> EvaluationReport:
-    return EvaluationReport.from_json(gzip.decompress(path.read_bytes()))
+def _read(path: Path, problem: str) -> EvaluationReport:
+    return next(report for report in read_reports(path).values() if report.problem == problem)
 
 
 def _wrong(report: EvaluationReport) -> EvaluationReport:
@@ -103,10 +103,10 @@ def _profiled(report: EvaluationReport) -> EvaluationReport:
 
 
 BASES = {
-    "timed on CPUs": _read(_ON_CPU),
-    "timed on GPUs": _read(_ON_GPUS),
-    "wrong": _wrong(_read(_ON_GPUS)),
-    "profiled": _profiled(_read(_ON_GPUS)),
+    "timed on CPUs": _read(*_ON_CPU),
+    "timed on GPUs": _read(*_ON_GPUS),
+    "wrong": _wrong(_read(*_ON_GPUS)),
+    "profiled": _profiled(_read(*_ON_GPUS)),
 }
 
 

@@ -15,7 +15,6 @@ problems/data/entries/README.md (decision 0061).
 """
 
 import argparse
-import gzip
 import hashlib
 import json
 import lzma
@@ -31,8 +30,8 @@ from problems.spec.judged_data import judged_data
 from problems.spec.schema import Problem, SizeName
 from tests.problems.memory import held_bytes
 
-RECORDED = ("baselines/h200x2-nomc.json", "baselines/h200x4-nomc.json", "entries/judgements_2026-11-21.json")
-COMPRESSED = ("entries/reports/*.json.gz", "example_season/reports/*.json.gz", "entries/runs/*.reports.xz")
+RECORDED = ("baselines/h200x2-nomc.json", "baselines/h200x4-nomc.json")
+COMPRESSED = ("entries/*.reports.xz", "example_season/*.reports.xz", "entries/runs/*.reports.xz")
 WORLD_SIZES, CALLS = (2, 4), 2
 MOST_DRAWN_BYTES = 5e8
 """Of sizes where a rank holds more, inputs are not drawn: generators do not ask which size it is."""
@@ -97,11 +96,9 @@ def stamp(old: str, new: str) -> list[Path]:
             stamped.append(path)
     for pattern in COMPRESSED:
         for path in registry.DATA.glob(pattern):
-            is_gzip = path.suffix == ".gz"
-            text = (gzip if is_gzip else lzma).decompress(path.read_bytes())
+            text = lzma.decompress(path.read_bytes())
             if old.encode() in text:
-                text = text.replace(old.encode(), new.encode())
-                path.write_bytes(gzip.compress(text, mtime=0) if is_gzip else lzma.compress(text))
+                path.write_bytes(lzma.compress(text.replace(old.encode(), new.encode())))
                 stamped.append(path)
     return stamped
 

@@ -69,7 +69,7 @@ class SizeTiming(Result, frozen=True, kw_only=True):
 
     Times are less what an empty call takes: `candidate_empty_us` and `empty_us`. A program that forges the work around
     a call could gain `forgeable_us` at most. `looped_us` and `baseline_looped_us` are calls back to back on unchanging
-    inputs, as the published harness times them; they rank nothing. What was timed by rule 1 has none of these.
+    inputs, as the published harness times them; they rank nothing.
     """
 
     size: str
@@ -131,7 +131,7 @@ class Detection(Result, frozen=True, kw_only=True):
     """A hardware path that a submission uses, and the evidence for it."""
 
     primitive: str
-    witness: str
+    evidence: str
     detail: str
 
 

@@ -39,10 +39,10 @@ _ICONS = {
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """A decorative icon; the text next to it carries the meaning."""
+    """A decorative icon as high as its text, which carries the meaning; style sheets may give it another size."""
     return mark_safe(  # noqa: S308 - a constant of this module
-        '<svg viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round" '
-        f'stroke-linejoin="round" aria-hidden="true" focusable="false">{_ICONS[name]}</svg>'
+        '<svg viewBox="0 0 16 16" width="1em" height="1em" fill="none" stroke="currentColor" stroke-width="1.5" '
+        f'stroke-linecap="round" stroke-linejoin="round" aria-hidden="true" focusable="false">{_ICONS[name]}</svg>'
     )
 
 

@@ -114,14 +114,6 @@ def timing(
     median = (ordered[5] + ordered[6]) / 2
     candidate = TimeSummary(median_us=80.0, p10_us=75.0, p90_us=92.0, calls=240)
     baseline = TimeSummary(median_us=100.0, p10_us=95.0, p90_us=110.0, calls=240)
-    by_the_host = {
-        "score": median,
-        "low": ordered[2],
-        "high": ordered[9],
-        "empty_us": 20.0,
-        "candidate_empty_us": 21.0,
-        "forgeable_us": 5.0,
-    }
     timings = tuple(
         SizeTiming(
             size=size,
@@ -129,7 +121,12 @@ def timing(
             baseline=baseline,
             ratios=blocks,
             rank_medians_us=(79.0, *[80.0] * (ranks - 1)),
-            **(by_the_host if rule == SCORE_RULE else {}),
+            score=median,
+            low=ordered[2],
+            high=ordered[9],
+            empty_us=20.0,
+            candidate_empty_us=21.0,
+            forgeable_us=5.0,
         )
         for size in sizes
     )
@@ -186,7 +183,10 @@ def report(
         message=message,
         findings=(Finding(verdict=verdict, message=message, rank=0, size="tiny", file="solution.py", line=7),),
         stages=tuple(StageTime(stage=stage, seconds=0.5) for stage in Stage),
-        sizes=(SizeResult(size="tiny", dims={"M": 64, "N": 96}, calls=8, checked_calls=8, outputs=checks),),
+        sizes=tuple(
+            SizeResult(size=size, dims={"M": 64, "N": 96}, calls=8, checked_calls=8, outputs=checks)
+            for size in profile.sizes[Mode(evaluation.mode)][:1]
+        ),
         timing=timing(score, sizes=profile.sizes[Mode.RANKED], ranks=profile.world_size, rule=rule)
         if is_timed
         else None,

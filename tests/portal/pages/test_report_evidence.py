@@ -110,7 +110,6 @@ def test_what_was_taken_off_and_how_calls_began_stand_beside_the_times(as_alice,
     ]
     assert cells(page, "Back to back") == ["Submission 71.0 µs not run", "Reference 95.0 µs not run"]
     assert cells(page, "Times per size")[0].startswith("tiny 240 calls 1.250 1.210 to 1.290 80.0 µs")
-    assert "earlier rule" not in page
 
 
 def test_no_page_shows_a_time_that_a_submissions_own_process_reported(as_alice, alice, local):
@@ -132,14 +131,6 @@ def test_ranks_on_processors_have_no_gate(as_alice, alice, local):
     page = page_of(as_alice, submission)
     assert len(cells(page, "Overhead subtracted, and how calls started")) == 2
     assert "fully queued" not in page
-
-
-def test_a_score_by_the_earlier_rule_is_said_to_be_one(as_alice, alice, local):
-    submission = scenes.submit(alice)
-    deliver(submission, local, timing=scenes.timing(rule=SCORE_RULE - 1))
-    page = page_of(as_alice, submission)
-    assert "Timed by the earlier rule" in page
-    assert "Overhead subtracted" not in page
 
 
 def test_times_that_are_too_noisy_are_shown_as_words_and_never_as_an_interval(as_alice, alice, local):

@@ -2,20 +2,23 @@
 
 import json
 import lzma
+import uuid
 
 import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from evaluator.contract import BuildResult, EvaluationReport, Verdict
+from evaluator.contract import BuildResult, EvaluationReport, SourceBundle, SourceFile, Verdict
 from portal.audit.auditing import audit
 from portal.dispatcher import offline
 from portal.exports import tables
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node
-from portal.ranking import recorded as entries
-from portal.runs import queries, recorded
+from portal.recorded import kernels
+from portal.recorded import runs as recorded
+from portal.recorded.reports import NotRecorded, Outcome
+from portal.runs import queries
 from portal.runs.actions import decide
 from portal.runs.models import Attempt, LanguageModel, Run, RunEvent
 from portal.submissions import actions as submissions
@@ -65,12 +68,13 @@ def broken(attempt):
 
 
 @pytest.fixture
-def shipped(alice, tmp_path):
+def shipped(alice, tmp_path, monkeypatch):
     """The files of a run, which is no longer on the site that judged it; its programs' text by digest."""
     run = judged_run(alice, tmp_path)
     texts = {source.digest: source.files.entry for source in Source.objects.all()}
     folder = tmp_path / "runs"
-    assert recorded.export(run, name="writer-triton", published_by=WHO, folder=folder) == (2, 4)
+    monkeypatch.setattr(recorded, "FOLDER", folder)
+    assert recorded.export(run, name="writer-triton", published_by=WHO) == (2, 4)
     forget(run)
     return folder, texts
 
@@ -87,8 +91,8 @@ def forget(run):
     Source.objects.all().delete()
 
 
-def loaded(shipped):
-    assert recorded.add(shipped[0]) == recorded.ImportOutcome(added=1, refused=())
+def loaded():
+    assert recorded.add() == Outcome(added=1, refused=())
     return Run.objects.get()
 
 
@@ -104,7 +108,7 @@ def test_nothing_that_ships_holds_a_line_of_a_program(shipped):
 
 
 def test_a_run_comes_back_as_it_was_judged(shipped):
-    run = loaded(shipped)
+    run = loaded()
     verdicts = {attempt.problem: (attempt.state, attempt.verdict) for attempt in run.attempts.all()}
     assert verdicts == {
         "allreduce": ("ended", "PASSED"),
@@ -114,7 +118,7 @@ def test_a_run_comes_back_as_it_was_judged(shipped):
     }
     assert run.recorded == "recorded on 23 November 2026, 2 H200"
     figures = queries.run_figures(run)
-    assert (figures.solved, figures.without_verdict.pending, figures.is_ranked) == (1, 1, False)
+    assert (figures.solved, figures.without_verdict.pending, figures.is_complete) == (1, 1, False)
     assert figures.answered == "2 cuda, 2 triton"
     attempt = run.attempts.get(problem="allreduce")
     report = EvaluationReport.from_json(json.dumps(attempt.evaluation.reports.get().content))
@@ -125,7 +129,7 @@ def test_a_run_comes_back_as_it_was_judged(shipped):
 
 
 def test_pages_say_where_it_was_judged_what_is_missing_and_who_published_it(shipped, client):
-    run = loaded(shipped)
+    run = loaded()
     mark, submission = "ecorded on 23 November 2026, 2 H200", run.attempts.get(problem="allreduce").submission_id
     # One passed, one waits, one cannot be judged on two ranks, and the others failed or have no program.
     bounds, apart = "1.1 % to 3.4 %", ("Incomplete: not ranked", "3 of 4", "1.1 % to 3.4 %", "82 problems")
@@ -152,7 +156,7 @@ def test_pages_say_where_it_was_judged_what_is_missing_and_who_published_it(ship
 
 
 def test_the_api_and_the_exports_carry_the_mark(shipped, client):
-    run = loaded(shipped)
+    run = loaded()
     told = client.get(f"/api/v1/runs/{run.pk}/").json()
     assert (told["recorded_on"], told["recorded_where"]) == ("2026-11-23", "2 H200")
     found = told["figures"]
@@ -168,7 +172,7 @@ def test_the_api_and_the_exports_carry_the_mark(shipped, client):
 
 
 def test_nobody_reads_or_judges_again_what_is_not_kept(shipped, client, admin_client):
-    run = loaded(shipped)
+    run = loaded()
     submission = run.attempts.get(problem="allreduce").submission
     for reader in (client, admin_client):
         assert reader.get(f"/submissions/{submission.pk}/source/?file=solution.py").status_code == 404
@@ -176,10 +180,10 @@ def test_nobody_reads_or_judges_again_what_is_not_kept(shipped, client, admin_cl
 
 
 def test_whoever_submits_the_same_program_is_judged_by_its_text(shipped, bob):
-    run = loaded(shipped)
+    run = loaded()
     digest = run.attempts.get(problem="allreduce").source_digest
     text = shipped[1][digest]
-    mine = submit(bob, files=entries.SourceBundle(files=(entries.SourceFile(path="solution.py", text=text),)))
+    mine = submit(bob, files=SourceBundle(files=(SourceFile(path="solution.py", text=text),)))
     assert mine.source.digest == digest
     mine.source.refresh_from_db()
     assert mine.source.files.entry == text
@@ -187,9 +191,9 @@ def test_whoever_submits_the_same_program_is_judged_by_its_text(shipped, bob):
 
 def test_taking_it_twice_changes_nothing_and_removing_it_leaves_no_trace(shipped, alice):
     mine = submit(alice)
-    loaded(shipped)
-    assert recorded.add(shipped[0]).added == 0
-    entries.remove()
+    loaded()
+    assert recorded.add().added == 0
+    kernels.remove()
     assert Run.objects.count() == 1
     assert recorded.remove() == 1
     assert [model.objects.count() for model in (Run, Attempt, RunEvent, Report, LanguageModel)] == [0] * 5
@@ -212,25 +216,25 @@ def ships_without(folder, problem):
 def test_an_update_that_ships_more_judgements_replaces_the_run(shipped):
     folder, _ = shipped
     today = ships_without(folder, "allgather")
-    earlier = loaded(shipped)
+    earlier = loaded()
     assert earlier.attempts.get(problem="allgather").state == "pending"
-    assert recorded.add(folder).added == 0
+    assert recorded.add().added == 0
     (folder / "writer-triton.json").write_text(today)
-    assert recorded.add(folder) == recorded.ImportOutcome(added=1, refused=())
+    assert recorded.add() == Outcome(added=1, refused=())
     run = Run.objects.get()
     assert (run.pk, run.model) == (earlier.pk, earlier.model)
     assert run.attempts.get(problem="allgather").verdict == "COMPILE_ERROR"
     assert (run.attempts.count(), Submission.objects.count(), Report.objects.count()) == (4, 2, 2)
-    assert recorded.add(folder).added == 0
+    assert recorded.add().added == 0
 
 
 def test_a_run_that_an_operator_has_decided_on_is_not_replaced(shipped, admin_user):
     folder, _ = shipped
     today = ships_without(folder, "allgather")
-    run = loaded(shipped)
+    run = loaded()
     decide(run, kind="quarantined", reason="Its programs are another model's.", by=admin_user)
     (folder / "writer-triton.json").write_text(today)
-    assert recorded.add(folder).added == 0
+    assert recorded.add().added == 0
     assert Run.objects.get().is_quarantined
     assert recorded.remove() == 1
 
@@ -243,28 +247,30 @@ def test_a_report_that_contradicts_its_calls_is_named_and_counts_as_not_judged(s
         if report["timing"]:
             report["timing"]["score"] *= 1.01
     path.write_bytes(lzma.compress("".join(f"{json.dumps(each)}\n" for each in reports).encode()))
-    taken = recorded.add(folder)
+    taken = recorded.add()
     assert taken.added == 1
     assert "writer-triton: allreduce: score: the report says" in taken.refused[0]
     assert Run.objects.get().attempts.get(problem="allreduce").state == "pending"
-    assert recorded.add(folder).added == 0
+    assert recorded.add().added == 0
 
 
-def test_the_command_exports_adds_and_says_what_is_wrong(alice, tmp_path, capsys):
+def test_the_command_exports_and_says_what_is_wrong(alice, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path / "runs")
     run = judged_run(alice, tmp_path)
-    with pytest.raises(CommandError, match="Nobody is named"):
-        call_command("recorded_runs", "--export", str(run.pk), "writer", "--folder", str(tmp_path / "runs"))
-    with pytest.raises(CommandError, match="no name of a recorded run"):
-        call_command("recorded_runs", "--export", str(run.pk), "../writer", "--published-by", WHO)
-    call_command(
-        "recorded_runs", "--export", str(run.pk), "writer", "--published-by", WHO, "--folder", str(tmp_path / "runs")
-    )
+    for key, name, who, words in (
+        (run.pk, "writer", "", "Nobody is named"),
+        (run.pk, "../writer", WHO, "no name of a recorded run"),
+        (uuid.uuid4(), "writer", WHO, "there is no run"),
+        ("writer", "writer", WHO, "there is no run writer"),
+    ):
+        with pytest.raises(CommandError, match=words):
+            call_command("recorded", "--export", str(key), name, "--published-by", who)
+    call_command("recorded", "--export", str(run.pk), "writer", "--published-by", WHO)
     assert "writer: 2 reports of 4 programs" in capsys.readouterr().out
-    call_command("recorded_runs", "--add", "--folder", str(tmp_path / "runs"))
-    assert Run.objects.count() == 1
+    assert recorded.add().added == 0  # it was judged here
     (tmp_path / "runs" / "writer.json").write_text("{}")
-    with pytest.raises(CommandError, match="is no recorded run"):
-        call_command("recorded_runs", "--add", "--folder", str(tmp_path / "runs"))
+    with pytest.raises(NotRecorded, match="is no recorded run"):
+        recorded.add()
 
 
 def test_what_ships_agrees_with_its_own_calls():

@@ -15,8 +15,9 @@ from portal.accounts.organisations import create_organisation
 from portal.ranking.actions import rebuild_standings
 from portal.ranking.models import Record
 from portal.ranking.queries import board
+from portal.recorded import season as example
 from portal.refusals import Refusal
-from portal.seasons import actions, entering, example, queries
+from portal.seasons import actions, entering, queries
 from portal.seasons.definition import made, read
 from portal.seasons.models import Entry, Phase, Season, Team
 from portal.submissions import actions as submissions
@@ -476,8 +477,8 @@ def test_the_number_of_queries_does_not_grow_with_entries(  # noqa: PLR0917 - fi
 
 
 def test_the_example_is_judged_for_real_and_marked(client):
-    season = example.add()
-    assert example.add() is None
+    assert (example.add().added, example.add().added) == (1, 0)
+    season = Season.objects.get()
     assert teams(season) == [("gathering", 3), ("library", 3), ("blocks", 2)]
     assert all(result.is_rejudged for row in queries.standings(season) for result in row.line.results if result)
     page = client.get("/seasons/example-2026/").content.decode()
@@ -490,7 +491,7 @@ def test_the_example_is_judged_for_real_and_marked(client):
     assert dict(Record.objects.values_list("problem", "evaluation")) == first
     rebuild_standings()
     assert dict(Record.objects.values_list("problem", "evaluation")) == first
-    assert example.remove()
+    assert (example.remove(), example.remove()) == (1, 0)
     assert not Season.objects.exists()
     assert not Evaluation.objects.exists()
     assert not Submission.objects.exists()

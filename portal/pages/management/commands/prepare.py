@@ -25,6 +25,5 @@ class Command(BaseCommand):
         call_command("migrate", interactive=False, verbosity=options["verbosity"])
         call_command("rebuild_standings", if_needed=True)
         call_command("recorded")
-        call_command("season", "example")
         if options["static"]:
             call_command("collectstatic", interactive=False, verbosity=0)

@@ -4,17 +4,15 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from portal.ranking.recorded import NotRecorded
 from portal.refusals import Refusal
-from portal.seasons import actions, definition, example, queries
+from portal.seasons import actions, definition, queries
 
 
 class Command(BaseCommand):
-    """`manage.py season load FILE`, `status`, `retry`, `rejudge`, `finish SLUG`, and `example`."""
+    """`manage.py season load FILE`, `status`, `retry`, `rejudge`, and `finish SLUG`."""
 
     help = "Define a season with a YAML or JSON file, judge its leaders again after its end, make its standings final."
 
@@ -29,12 +27,6 @@ class Command(BaseCommand):
             ("finish", "make the standings final and publish the sources that the rules name"),
         ):
             todo.add_parser(name, help=text).add_argument("slug")
-        shipped = todo.add_parser(
-            "example", help="put the shipped example season on the site or remove it: by PKB_RECORDED, or by option"
-        )
-        wanted = shipped.add_mutually_exclusive_group()
-        wanted.add_argument("--add", action="store_const", const=True, dest="wanted")
-        wanted.add_argument("--remove", action="store_const", const=False, dest="wanted")
         todo.choices["finish"].add_argument(
             "--despite-failures",
             action="store_true",
@@ -44,8 +36,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         """Do it, say what was done."""
         try:
-            if said := getattr(self, f"_{options['todo']}")(options):
-                self.stdout.write(said)
+            self.stdout.write(getattr(self, f"_{options['todo']}")(options))
         except Refusal as refusal:
             raise CommandError(f"{refusal.field} {refusal.value}: {refusal.message} {refusal.remedy}") from refusal
 
@@ -66,20 +57,6 @@ class Command(BaseCommand):
             f"judged again: {found.rejudged}, {found.rejudge_pending} of them not judged yet, "
             f"{found.rejudge_failed} lost by us"
         )
-
-    def _example(self, options: dict[str, Any]) -> str:
-        wanted = settings.RECORDED if options["wanted"] is None else options["wanted"]
-        if wanted is None:
-            return ""
-        if not wanted:
-            return "the example was removed" if example.remove() else ""
-        try:
-            return "the example is listed among the seasons" if example.add() else ""
-        except (NotRecorded, Refusal) as reason:
-            if options["wanted"] is not None:
-                raise CommandError(str(reason)) from reason
-            # Asked for by the setting alone, as when the site starts: it can do without.
-            return f"no example season: {reason}"
 
     def _retry(self, options: dict[str, Any]) -> str:
         queued = actions.judge_failed_again(queries.get_season(options["slug"]), now=timezone.now())

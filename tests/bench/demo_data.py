@@ -1,38 +1,51 @@
-"""Invented submissions for load tests, marked as such: authors called `demo-...`, notes and sources that say so.
+"""Writes invented submissions for load tests, marked as such: authors called `demo-...`, notes and sources say so.
+
+    python -m tests.bench.demo_data --submissions 1000000 --authors 20000    # into the site's configured database
+    python -m tests.bench.demo_data --remove
 
 Everything is written as the tables would hold it after real judging, standings and records included, but without
 reports. Rows go in by COPY on PostgreSQL and by `executemany` on SQLite.
 """
 
+import argparse
 import csv
 import io
 import json
 import math
+import os
 import random
+import sys
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import django
 from django.core.management.color import no_style
 from django.db import connection, models, transaction
 from django.db.models import Max
+from django.utils import timezone
+
+if __name__ == "__main__":  # the models below need the site's settings
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+    django.setup()
 
 from evaluator.contract import SCORE_RULE, Backend, Mode, SourceBundle, SourceFile, Verdict, is_faster
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User, look_of
+from portal.audit.outcomes import NOTE
 from portal.catalog.costs import judging_profiles
-from portal.catalog.size_times import SizeTime, to_stored
-from portal.ranking.actions import catalog_digest
-from portal.ranking.models import Board, PersonStanding, Record, SizeStanding, Standing
+from portal.catalog.size_times import SizeTime
+from portal.ranking.actions import catalog_digest, columns_of
+from portal.ranking.models import Board, PersonStanding, Record, Standing
 from portal.ranking.order import is_better
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from problems import registry
 from problems.spec.schema import Problem
 
 NAME_PREFIX = "demo-"
-NOTE = "demo data, not judged"
 YEAR_S = 365 * 24 * 3600
 _CHUNK = 20_000
 _FAILURES = (Verdict.WRONG_RESULT, Verdict.DEADLOCK, Verdict.COMPILE_ERROR, Verdict.CRASHED, Verdict.TIMEOUT)
@@ -119,7 +132,7 @@ def seed(
     `slugs` are the problems that they are to; all where None.
     """
     problems = registry.problems() if slugs is None else tuple(registry.get(slug) for slug in slugs)
-    draw = random.Random(randomness)  # noqa: S311 - invented figures, not secrets
+    draw = random.Random(randomness)
     with transaction.atomic():
         people = _authors(authors, now=now)
         sources = _sources(problems, now=now)
@@ -175,17 +188,12 @@ def _authors(count: int, *, now: datetime) -> list[int]:
     first = (User.objects.aggregate(last=Max("pk"))["last"] or 0) + 1
     taken = User.objects.filter(username__startswith=NAME_PREFIX).count()
     joined = now - timedelta(seconds=YEAR_S)
+    names = [f"{NAME_PREFIX}{taken + index:06d}" for index in range(count)]
     _write(
         User,
         (
-            {
-                "id": first + index,
-                "username": f"{NAME_PREFIX}{taken + index:06d}",
-                "look": look_of(f"{NAME_PREFIX}{taken + index:06d}"),
-                "password": "!",
-                "date_joined": joined,
-            }
-            for index in range(count)
+            {"id": first + index, "username": name, "look": look_of(name), "password": "!", "date_joined": joined}
+            for index, name in enumerate(names)
         ),
     )
     return list(range(first, first + count))
@@ -287,7 +295,6 @@ def _write_ranking(ranking: _Ranking) -> None:
     first = (Standing.objects.aggregate(last=Max("pk"))["last"] or 0) + 1
     numbered = list(enumerate(ranking.standings.values(), start=first))
     _write(Standing, ({"id": number} | _standing(attempt) for number, attempt in numbered))
-    _write(SizeStanding, (row for number, attempt in numbered for row in _size_standings(attempt, standing=number)))
     _write(Board, _new_boards(ranking))
     _write(Record, (_record(attempt, previous) for attempt, previous in ranking.records))
     _write(PersonStanding, _people(ranking.standings))
@@ -350,7 +357,7 @@ def _standing(attempt: _Attempt) -> dict[str, Any]:
         "author_id": attempt.author,
         "evaluation_id": attempt.evaluation,
         "submitted_at": attempt.submitted_at,
-        "sizes": to_stored(_sizes(attempt)),
+        **columns_of(_sizes(attempt)),
         "primitives": _primitives(attempt),
     }
 
@@ -360,20 +367,6 @@ def _primitives(attempt: _Attempt) -> list[str]:
     if attempt.evaluation.int % 8 == 0:
         names.insert(0, "copy_engine")
     return names
-
-
-def _size_standings(attempt: _Attempt, *, standing: int) -> Iterator[dict[str, Any]]:
-    for time in _sizes(attempt):
-        yield {
-            **_board_key(attempt),
-            "standing_id": standing,
-            "author_id": attempt.author,
-            "size": time.size,
-            "score": time.score,
-            "score_low": time.low,
-            "score_high": time.high,
-            "submitted_at": attempt.submitted_at,
-        }
 
 
 def _record(attempt: _Attempt, previous: float | None) -> dict[str, Any]:
@@ -467,12 +460,43 @@ def _insert(model: type[models.Model], columns: list[str], rows: list[dict[str, 
     names = ", ".join(f'"{column.column}"' for column in chosen)
     marks = ", ".join(["%s"] * len(columns))
     with connection.cursor() as cursor:
-        cursor.executemany(f'INSERT INTO "{model._meta.db_table}" ({names}) VALUES ({marks})', values)  # noqa: S608, SLF001 - our own names
+        cursor.executemany(f'INSERT INTO "{model._meta.db_table}" ({names}) VALUES ({marks})', values)  # noqa: SLF001 - our own names
 
 
 def _reset_sequences() -> None:
     """Continue automatic numbers after those that were written."""
-    tables = [User, Standing, SizeStanding, Board, Record, PersonStanding]
+    tables = [User, Standing, Board, Record, PersonStanding]
     with connection.cursor() as cursor:
         for statement in connection.ops.sequence_reset_sql(no_style(), tables):
             cursor.execute(statement)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--submissions", type=int, default=1_000_000)
+    parser.add_argument("--authors", type=int, default=20_000)
+    parser.add_argument("--beside-real-data", action="store_true", help="write even where people have submitted")
+    parser.add_argument("--remove", action="store_true", help="delete all invented rows instead")
+    options = parser.parse_args()
+    if options.remove:
+        print(f"{remove()} invented submissions deleted")
+        return 0
+    for name in ("submissions", "authors"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} is {getattr(options, name)}; it has to be at least 1")
+    if has_real_submissions() and not options.beside_real_data:
+        parser.error(
+            "this database holds submissions of people; invented ones would be on the same boards. "
+            "Use another database, or pass --beside-real-data (and later --remove)"
+        )
+    start = time.monotonic()
+    written = seed(submissions=options.submissions, authors=options.authors, now=timezone.now())
+    print(
+        f"{written.submissions} invented submissions of {written.authors} authors, {written.standings} standings "
+        f"and {written.records} records in {time.monotonic() - start:.0f} s"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

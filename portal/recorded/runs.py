@@ -1,19 +1,16 @@
-"""Runs that were judged elsewhere and ship with the problems: what was judged, without the programs' text.
+"""Runs of models that ship with the problems: what was judged, without the programs' text.
 
 Each run is two files in `problems/data/entries/runs`: `NAME.json` says what the run is and lists its programs by
-digest, and `NAME.reports.xz` holds their reports, one per line. Reports are computed again on the way in, and every
-page that shows such a run says when and on what it was judged.
+digest, and `NAME.reports.xz` holds their reports. Reports are computed again on the way in, and every page that shows
+such a run says when and on what it was judged.
 """
 
 import json
-import lzma
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,15 +21,15 @@ from evaluator.contract import Backend, ContractError, EvaluationReport, Message
 from evaluator.judging.recompute import recompute
 from portal.accounts.actions import own_author
 from portal.accounts.models import Organisation
-from portal.ranking.recorded import FOLDER as ENTRIES
-from portal.ranking.recorded import NotRecorded, columns_of
+from portal.recorded.kernels import FOLDER as KERNELS
+from portal.recorded.reports import NotRecorded, Outcome, delete, hardware, read_reports, store, write_reports
 from portal.refusals import Refusal
 from portal.runs.actions.creating import RunDeclaration, check_declaration, model_of
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, RunMode, RunState
-from portal.submissions.models import Evaluation, Report, Source, Submission, Visibility
+from portal.submissions.models import Evaluation, Source, Submission, Visibility
 from portal.submissions.queries import latest_report
 
-FOLDER = ENTRIES / "runs"
+FOLDER = KERNELS / "runs"
 ORGANISATION = "recorded"
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,78}")
 _QUOTE = "(a line of the source)"
@@ -72,18 +69,10 @@ class RecordedRun(Message, frozen=True, kw_only=True):
     programs: tuple[RecordedProgram, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportOutcome:
-    """What an import came to: new and replaced runs, and why others, or reports of them, were refused."""
-
-    added: int
-    refused: tuple[str, ...]
-
-
 # ---- out of this site ----------------------------------------------------------------------------------------------
 
 
-def export(run: Run, *, name: str, published_by: str, folder: Path | None = None) -> tuple[int, int]:
+def export(run: Run, *, name: str, published_by: str) -> tuple[int, int]:
     """Write a run as a recorded run called `name`; returns how many reports, and of how many programs.
 
     Raises:
@@ -107,12 +96,11 @@ def export(run: Run, *, name: str, published_by: str, folder: Path | None = None
         created_at=run.created_at.isoformat(timespec="seconds"),
         programs=tuple(_program(attempt, reports.get(attempt.pk)) for attempt in attempts),
     )
-    target = folder or FOLDER
-    target.mkdir(parents=True, exist_ok=True)
-    lines = [report.to_json() for report in reports.values() if report is not None]
-    (target / f"{name}.reports.xz").write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode()))
-    (target / f"{name}.json").write_bytes(msgspec.json.format(recorded.to_json().encode(), indent=1) + b"\n")
-    return len(lines), len(attempts)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    judged = [report for report in reports.values() if report is not None]
+    write_reports(FOLDER / f"{name}.reports.xz", judged)
+    (FOLDER / f"{name}.json").write_bytes(msgspec.json.format(recorded.to_json().encode(), indent=1) + b"\n")
+    return len(judged), len(attempts)
 
 
 def _check_words(name: str, published_by: str) -> None:
@@ -194,20 +182,18 @@ def _is_quote(line: str, source: str) -> bool:
 # ---- into a site --------------------------------------------------------------------------------------------------
 
 
-def shipped(folder: Path) -> Iterator[tuple[str, RecordedRun, dict[str, EvaluationReport]]]:
-    """Every recorded run in `folder`: its name, what it is, and its reports by evaluation; raises NotRecorded."""
-    for path in sorted(folder.glob("*.json")):
+def shipped() -> Iterator[tuple[str, RecordedRun, dict[str, EvaluationReport]]]:
+    """Every run that ships: its name, what it is, and its reports by evaluation; raises NotRecorded."""
+    for path in sorted(FOLDER.glob("*.json")):
         try:
             run = RecordedRun.from_json(path.read_bytes())
-            lines = lzma.decompress(path.with_name(f"{path.stem}.reports.xz").read_bytes()).splitlines()
-            reports = [EvaluationReport.from_json(line) for line in lines]
-        except (ContractError, OSError, lzma.LZMAError) as error:
+        except (ContractError, OSError) as error:
             raise NotRecorded(f"{path} is no recorded run: {error}") from error
-        yield path.stem, run, {report.evaluation_id: report for report in reports}
+        yield path.stem, run, read_reports(path.with_name(f"{path.stem}.reports.xz"))
 
 
-def add(folder: Path | None = None) -> ImportOutcome:
-    """Put every recorded run in `folder` (the problems' own unless given) on the model board, once.
+def add() -> Outcome:
+    """Put every run that ships on the model board, once.
 
     A run that ships with other judgements since, as after an update of the site, is replaced. One that an operator has
     decided on stays as it is.
@@ -215,12 +201,12 @@ def add(folder: Path | None = None) -> ImportOutcome:
     A report that contradicts its run or its own calls is named and left out: its program counts as not judged yet.
     """
     added, refused = 0, []
-    for name, run, reports in shipped(folder or FOLDER):
+    for name, run, reports in shipped():
         if _stays(run, reports):
             continue
         refused += [f"{name}: {reason}" for reason in _add(run, reports)]
         added += 1
-    return ImportOutcome(added=added, refused=tuple(refused))
+    return Outcome(added=added, refused=tuple(refused))
 
 
 def _stays(recorded: RecordedRun, reports: Mapping[str, EvaluationReport]) -> bool:
@@ -289,7 +275,7 @@ def _run(recorded: RecordedRun, *, ended: datetime | None) -> Run:
         profile=recorded.profile,
         backend=recorded.backend,
     )
-    profile = check_declaration(declaration)
+    check_declaration(declaration)
     organisation, _ = Organisation.objects.get_or_create(slug=ORGANISATION, defaults={"name": "Recorded runs"})
     at = ended or datetime.fromisoformat(recorded.created_at)
     return Run.objects.create(
@@ -304,7 +290,7 @@ def _run(recorded: RecordedRun, *, ended: datetime | None) -> Run:
         notes="\n".join(filter(None, (recorded.published_by, recorded.notes))),
         state=RunState.PUBLISHED,
         recorded_on=at.date(),
-        recorded_where=f"{profile.world_size} {profile.gpu or 'CPU ranks'}",
+        recorded_where=hardware(recorded.profile),
         created_at=datetime.fromisoformat(recorded.created_at),
         published_at=at,
     )
@@ -312,7 +298,6 @@ def _run(recorded: RecordedRun, *, ended: datetime | None) -> Run:
 
 def _evaluation(run: Run, recorded: RecordedRun, program: RecordedProgram, report: EvaluationReport) -> Evaluation:
     """The submission, evaluation and report of one program, its source known by digest alone."""
-    ended = datetime.fromisoformat(report.finished_at)
     bare = json.loads(SourceBundle(files=()).to_json())
     source, _ = Source.objects.get_or_create(digest=program.digest, defaults={"bundle": bare, "size_bytes": 0})
     submission = Submission.objects.create(
@@ -323,19 +308,9 @@ def _evaluation(run: Run, recorded: RecordedRun, program: RecordedProgram, repor
         visibility=Visibility.PUBLIC,
         is_attempt=True,
         published_by=recorded.published_by,
-        created_at=ended,
+        created_at=datetime.fromisoformat(report.finished_at),
     )
-    evaluation = Evaluation.objects.create(
-        pk=uuid.UUID(report.evaluation_id), submission=submission, **columns_of(report, ended=ended)
-    )
-    Report.objects.create(
-        evaluation=evaluation,
-        attempt=1,
-        node_name=evaluation.recorded_where,
-        content=json.loads(report.to_json()),
-        received_at=ended,
-    )
-    return evaluation
+    return store(report, submission)
 
 
 def _attempt(run: Run, program: RecordedProgram, evaluation: Evaluation | None) -> Attempt:
@@ -351,17 +326,7 @@ def _attempt(run: Run, program: RecordedProgram, evaluation: Evaluation | None) 
         source_digest=program.digest,
     )
     if evaluation is not None:
-        return make(
-            submission=evaluation.submission,
-            evaluation=evaluation,
-            state=AttemptState.ENDED,
-            verdict=evaluation.verdict,
-            message=evaluation.message,
-            score=evaluation.score,
-            score_low=evaluation.score_low,
-            score_high=evaluation.score_high,
-            ended_at=evaluation.finished_at,
-        )
+        return make(submission=evaluation.submission, **Attempt.result_of(evaluation))
     if program.verdict is None:
         return make(state=AttemptState.PENDING)
     return make(
@@ -390,11 +355,8 @@ def remove() -> int:
 def _delete(runs: QuerySet[Run]) -> None:
     """Delete runs without decisions, with their attempts, reports and sources; their models stay."""
     attempts = Attempt.objects.filter(run__in=runs)
-    submissions = list(attempts.exclude(submission=None).values_list("submission", flat=True))
+    judged = list(attempts.exclude(evaluation=None).values_list("evaluation", flat=True))
     RunEvent.objects.filter(run__in=runs).delete()
     attempts.delete()
     runs.delete()
-    Report.objects.filter(evaluation__submission__in=submissions).delete()
-    Evaluation.objects.filter(submission__in=submissions).delete()
-    Submission.objects.filter(pk__in=submissions).delete()
-    Source.objects.filter(size_bytes=0, bundle__files=[], submissions__isnull=True).delete()
+    delete(Evaluation.objects.filter(pk__in=judged))
