@@ -12,7 +12,7 @@ from evaluator.contract import SourceBundle, SourceFile
 from evaluator.judging import source_paths
 from evaluator.judging.source_archives import ARCHIVE_ERRORS, can_stop_unpacking, is_folder, why_unreadable
 from evaluator.judging.source_paths import MAX_PATH_BYTES
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 EXTENSIONS = (".py", ".cu", ".cuh", ".cpp", ".h")
 """What a file of a submission may be."""

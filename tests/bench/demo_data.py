@@ -35,9 +35,9 @@ if __name__ == "__main__":  # the models below need the site's settings
 from evaluator.contract import SCORE_RULE, Backend, Mode, SourceBundle, SourceFile, Verdict, is_faster
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User, look_of
-from portal.audit.outcomes import NOTE
 from portal.catalog.costs import judging_profiles
 from portal.catalog.size_times import SizeTime
+from portal.operations.audit.outcomes import NOTE
 from portal.ranking.actions import catalog_digest, columns_of
 from portal.ranking.models import Board, PersonStanding, Record, Standing
 from portal.ranking.order import is_better

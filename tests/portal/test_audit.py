@@ -8,9 +8,9 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from evaluator.contract import Verdict
-from portal.audit.auditing import INVARIANTS, audit
 from portal.dispatcher.dispatching import dispatch_once
 from portal.nodes.models import Node, Slot
+from portal.operations.audit.auditing import INVARIANTS, audit
 from portal.ranking.models import Board, Standing
 from portal.runs.models import Attempt, AttemptState, RunEvent
 from portal.submissions import actions
