@@ -15,7 +15,7 @@ from portal.submissions.models import Evaluation, Report, State, Submission
 from portal.submissions.queries import HELD, WAITING
 
 NOTE = "demo data, not judged"
-"""The note of submissions that are invented for load tests (`tests.bench.demo_data`)."""
+"""The note of submissions that are invented for load tests (`tools.bench.demo_data`)."""
 _RETRIED = [verdict.value for verdict, facts in FACTS.items() if facts.is_retried]
 # What a report's JSON says, as text: a lookup on the key itself would compare JSON with JSON.
 _SAID = Cast(KT("content__verdict"), CharField())

@@ -1,0 +1,88 @@
+"""What the references move over the links, by the driver's counters, against the cost model: every problem, one size.
+
+    python -m tools.bench.links --profile h200x4-nomc [--size base] [--problem SLUG ...]
+
+One line per problem: bytes per call of the busiest rank one way, over the least that the model demands and over what it
+says that the reference sends. A share below 1 of the least means that the model demands too much.
+"""
+
+import argparse
+import itertools
+import secrets
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from evaluator.errors import EvaluatorError
+from evaluator.hardware import profiles
+from evaluator.host.clock.call_clock import GateClock
+from evaluator.host.machine.gpus import gpus_for
+from evaluator.host.machine.nvlink import Links
+from evaluator.host.measure.references import ReferenceClock
+from evaluator.host.measure.series import element_bytes
+from evaluator.host.process.spawner import Spawner
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
+from evaluator.host.sandbox.cpu_sets import shares_for
+from evaluator.host.settings import JudgeSettings
+from problems import registry
+
+CALLS = 2
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--profile", required=True)
+    parser.add_argument("--size", default="base")
+    parser.add_argument("--problem", nargs="*")
+    parser.add_argument("--seconds", type=float, default=600.0, help="start no further problem after so long")
+    arguments = parser.parse_args()
+    profile = profiles.get(arguments.profile)
+    started, spawner = time.monotonic(), Spawner()
+    with tempfile.TemporaryDirectory() as folder, Links(gpus_for(profile)) as links:
+        cores = shares_for(profile).gatekeeper
+        gatekeeper = GateClock(spawner=spawner, cores=cores) if profile.device == "cuda" else None
+        settings = JudgeSettings(profile=profile.name)
+        trusted = TrustedRanks(profile, settings, spawner=spawner, work_dir=Path(folder), clock=gatekeeper)
+        try:
+            trusted.wait_until_ready()
+            for slug in arguments.problem or [problem.slug for problem in registry.problems()]:
+                if time.monotonic() - started > arguments.seconds:
+                    print(f"stopped before {slug}")
+                    return 1
+                if registry.get(slug).refuses(profile.world_size, (arguments.size,)) is None:
+                    try:
+                        print(measure(trusted, links, slug, arguments.size, profile.world_size), flush=True)
+                    except EvaluatorError as error:
+                        print(f"{slug:<44} {str(error)[:200]}")
+                        return 1
+        finally:
+            trusted.close()
+            if gatekeeper is not None:
+                gatekeeper.close()
+            spawner.close()
+    return 0
+
+
+def measure(trusted: TrustedRanks, links: Links, slug: str, size: str, world_size: int) -> str:
+    """One line on one problem."""
+    opened = trusted.open_size(problem=slug, size=size, dtype="bfloat16", key=secrets.token_bytes(32))
+    clock = ReferenceClock(trusted, opened, itertools.count())
+    clock.time()
+    before = links.read()
+    for _ in range(CALLS):
+        clock.time()
+    moved = max(
+        max(new.sent - old.sent, new.received - old.received) / CALLS
+        for old, new in zip(before, links.read(), strict=True)
+    )
+    cost = registry.get(slug).cost(opened.dims, world_size, element_bytes("bfloat16"))
+    shares = [
+        f"{moved / least:8.3f}" if least else "    none" for least in (cost.wire_bytes, cost.reference_wire_bytes)
+    ]
+    return f"{slug:<44} {moved:>15,.0f} bytes  of least {shares[0]}  of the reference's {shares[1]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
