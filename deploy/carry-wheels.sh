@@ -1,5 +1,6 @@
 #!/bin/sh
-# Collect, here, what a GPU machine without a network needs: wheels for its Python and bubblewrap with its libraries.
+# Collect, here, what a GPU machine without a network needs: wheels for its Python, libseccomp, and bubblewrap with its
+# libraries.
 #   deploy/carry-wheels.sh FOLDER [PYTHON_VERSION]
 # There: deploy/install-carried.sh FOLDER
 set -eu
@@ -14,7 +15,7 @@ mkdir -p "$folder/wheels" "$folder/debs"
     --platform manylinux2014_x86_64 --platform any \
     --dest "$folder/wheels" --requirement "$here/requirements-node-gpu.txt"
 cd "$folder/debs"
-for package in bubblewrap libcap2 libselinux1 libpcre2-8-0; do
+for package in bubblewrap libseccomp2 libcap2 libselinux1 libpcre2-8-0; do
     apt-get download -qq "$package" 2>/dev/null
     mv "$package"_*.deb "$package.deb"
 done

@@ -2,7 +2,8 @@
 # Put in place, on a GPU machine without a network, what deploy/carry-wheels.sh collected.
 #   . deploy/install-carried.sh FOLDER [PREFIX]
 # Wheels go into the interpreter's own environment, where the judge's ranks look (their environment is cleared);
-# nothing that is there already is replaced. bubblewrap is unpacked to PREFIX and put on PATH.
+# nothing that is there already is replaced. bubblewrap is unpacked to PREFIX and put on PATH, libseccomp on
+# LD_LIBRARY_PATH.
 folder=${1:?usage: . deploy/install-carried.sh FOLDER [PREFIX]}
 prefix=${2:-/opt/pkb}
 mkdir -p "$prefix/debs" "$prefix/bin"
@@ -19,4 +20,12 @@ if ! command -v bwrap >/dev/null; then
     fi
 fi
 export PATH="$prefix/bin:$PATH"
+has_seccomp() { python3 -c 'import ctypes; ctypes.CDLL("libseccomp.so.2")'; }
+if ! has_seccomp 2>/dev/null; then
+    # Alone in its folder: other unpacked libraries would stand before the machine's own.
+    mkdir -p "$prefix/lib"
+    cp -P "$prefix"/debs/usr/lib/x86_64-linux-gnu/libseccomp.so.2* "$prefix/lib/"
+    export LD_LIBRARY_PATH="$prefix/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+fi
 bwrap --version
+has_seccomp || return 1 2>/dev/null || exit 1
