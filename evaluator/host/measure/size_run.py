@@ -163,10 +163,9 @@ class SizeRun:
         """Run both programs back to back on unchanging inputs, as the published harness does. Not part of the score."""
         if any(argument.mutable or argument.scratch for argument in self._job.problem.arguments):
             return
-        times = max(2, min(_MOST_LOOPED, int(_LOOPED_S / max(self._speed.call_s, 1e-9))))
         with self._job.stage(Stage.TIMING, f"{self._size}: calls back to back"):
-            self._series.looped_ns = _per_call(self._caller.loop, times)
-            self._series.reference_looped_ns = _per_call(self._run.trusted.reference.loop, times)
+            self._series.looped_ns = _per_call(self._caller.loop)
+            self._series.reference_looped_ns = _per_call(self._run.trusted.reference.loop)
 
     def count_links(self) -> None:
         """A few ordinary calls, around which the host reads the counters of the links."""
@@ -222,8 +221,10 @@ class SizeRun:
         return self._clock.open(calls=2, seconds=0.0)
 
 
-def _per_call(loop: Callable[[int], int], times: int) -> int:
+def _per_call(loop: Callable[[int], int]) -> int:
     """Nanoseconds of one call in a loop, without the time for request and answer."""
     loop(1)
     once = loop(1)
+    # By the program's own time: a slow one would not end as many calls as its reference does.
+    times = max(2, min(_MOST_LOOPED, int(_LOOPED_S * 1e9 / max(once, 1))))
     return max(0, loop(times) - once) // (times - 1)
