@@ -56,7 +56,7 @@ class Judge:
     @property
     def sandbox(self) -> SandboxLevel:
         """How well submissions are confined here."""
-        return self._slot.plan.confinement.level
+        return self._slot.resources.confinement.level
 
     @property
     def quarantine(self) -> str:
@@ -71,7 +71,7 @@ class Judge:
     @property
     def probes(self) -> tuple[Probe, ...]:
         """The probes of this machine's confinement."""
-        return self._slot.plan.confinement.probes
+        return self._slot.resources.confinement.probes
 
     def evaluate(
         self,
@@ -100,7 +100,7 @@ class Judge:
         with self._turn:
             job = Job(
                 request=request,
-                plan=self._slot.plan,
+                resources=self._slot.resources,
                 deadlines=deadlines or Deadlines(time.monotonic() + self.settings.evaluation_s),
                 cancelled=cancelled,
                 progress=progress,

@@ -15,10 +15,10 @@ from evaluator.host.measure.references import RecordedReferences
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.kept_ranks import KeptRanks
-from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.resources import Resources
 from evaluator.host.sandbox import doctor
 from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.sandbox.host_users import SlotUser
@@ -37,7 +37,7 @@ class Slot:
 
     Attributes:
         settings: its limits and choices.
-        plan: how it runs submissions.
+        resources: how it runs submissions.
         work_dir: its private folder.
         spawner: starts its processes.
         builder: compiles submissions.
@@ -69,7 +69,7 @@ class Slot:
             shares = shares_for(self.profile)
             if self.profile.device == "cuda":
                 self._clock = GateClock(spawner=self.spawner, cores=shares.gatekeeper)
-            self.plan = SlotPlan(
+            self.resources = Resources(
                 profile=self.profile,
                 settings=settings,
                 confinement=doctor.resolve_in(self.work_dir, profile=self.profile, settings=settings, user=self._user),
@@ -78,8 +78,8 @@ class Slot:
                 clock=self._clock,
             )
             self.health = Health(
-                user=self.plan.confinement.user,
-                gpus=self.plan.gpus,
+                user=self.resources.confinement.user,
+                gpus=self.resources.gpus,
                 work_dir=self.work_dir,
                 # Between evaluations: trusted ranks, and worker groups without a submission.
                 ours=lambda: [*self.waiting.processes, *self.trusted.processes],
@@ -105,7 +105,7 @@ class Slot:
 
     def start_group(self) -> WorkerGroup:
         """Start a worker group in the background; raises EvaluatorError."""
-        return WorkerGroup(self.plan, spawner=self.spawner, work_dir=self.work_dir)
+        return WorkerGroup(self.resources, spawner=self.spawner, work_dir=self.work_dir)
 
     def _start_trusted(self) -> TrustedRanks:
         return TrustedRanks(
@@ -139,7 +139,7 @@ class Slot:
         """
         if not self.waiting.are_starting:
             self.health.note_usual()
-        if self.settings.warm and self.plan.shares.sandbox:
+        if self.settings.warm and self.resources.shares.sandbox:
             self._keep_waiting(self.waiting.prepare)
             if self.trusted.are_spent:
                 self._keep_waiting(self.trusted.prepare)
@@ -149,7 +149,7 @@ class Slot:
 
         Those allocate nothing any more.
         """
-        gpus = self.plan.gpus
+        gpus = self.resources.gpus
         if self.health.knows_usual and nvml.have_room(nvml.read(gpus), gpus=gpus, least_bytes=_ROOM_BYTES):
             self.waiting.start_prepared()
 

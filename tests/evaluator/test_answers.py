@@ -29,7 +29,7 @@ class Ranks:
         # On GPUs, where nobody looks whether ranks stand still; deadlocks of real ranks are in other tests.
         profile, settings = profiles.get("h100x8"), JudgeSettings(profile="h100x8", grace_s=0.05)
         self.sandbox = SimpleNamespace(
-            plan=SimpleNamespace(profile=profile, settings=settings, gpus=()),
+            resources=SimpleNamespace(profile=profile, settings=settings, gpus=()),
             exits=exits_host,
             processes=SimpleNamespace(have_ended=False, memory_kills=0),
             logs=SimpleNamespace(keepers=()),

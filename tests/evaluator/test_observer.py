@@ -62,7 +62,7 @@ class Ranks:
             logs=self.logs,
             source="/source",
             processes=SimpleNamespace(have_ended=False),
-            plan=SimpleNamespace(gpus=()),
+            resources=SimpleNamespace(gpus=()),
         )
         self.observer = Observer(self.workers, self.sandbox)
         self._wait_for("started")

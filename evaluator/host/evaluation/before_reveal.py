@@ -106,7 +106,7 @@ def bare_calls(
     # A second group may have been disturbed while the first ran the submission.
     with without_the_submission(but=(RanksLost,)) if is_first else contextlib.nullcontext():
         bare = _bare_calls(job, group, trusted) if job.mode.is_timed else BareCallTimes()
-    trouble.memory = GpuMemory(job.plan.gpus, trusted)
+    trouble.memory = GpuMemory(job.resources.gpus, trusted)
     return bare
 
 
@@ -125,7 +125,7 @@ def refuse_slow_gpus(job: Job, watch: SlotWatch, *, alone: tuple[GpuReading, ...
     """
     seen = watch.read(MOMENT_REVEALING)
     if job.mode.is_timed and job.does(Check.THROTTLING):
-        found = throttling.before_the_submission((*alone, *seen), job.plan.profile.timing_rules())
+        found = throttling.before_the_submission((*alone, *seen), job.profile.timing_rules())
         if found is not None:
             raise Ended([found])
     return seen
@@ -133,7 +133,7 @@ def refuse_slow_gpus(job: Job, watch: SlotWatch, *, alone: tuple[GpuReading, ...
 
 def _bare_calls(job: Job, group: WorkerGroup, trusted: TrustedRanks) -> BareCallTimes:
     """Bare calls in sandbox and reference ranks, in turn."""
-    world_size = job.plan.profile.world_size
+    world_size = job.profile.world_size
     head = HeadStart(waits_for_queue=True, is_fixed=True)
     trusted.oracle.warm_up()
     pairs = [
@@ -141,7 +141,7 @@ def _bare_calls(job: Job, group: WorkerGroup, trusted: TrustedRanks) -> BareCall
             group.bare(
                 _BARE_NUMBERS + number,
                 opening=new_opening(head, ranks=world_size),
-                seconds=job.plan.settings.call_limit_s,
+                seconds=job.settings.call_limit_s,
                 cancelled=job.cancelled,
             ).longest_ns,
             trusted.reference.bare(opening=new_opening(head, ranks=world_size)).longest_ns,

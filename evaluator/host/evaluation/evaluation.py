@@ -53,8 +53,8 @@ class Evaluation:
         self.findings = Findings(job.request.problem)
         self._outcomes = Outcomes()
         self._ranks = HeldRanks(job, slot)
-        self._trouble = TroubleWatch(job.plan.confinement.level)
-        self._watch = SlotWatch(job.plan.gpus)
+        self._trouble = TroubleWatch(job.resources.confinement.level)
+        self._watch = SlotWatch(job.resources.gpus)
         self._key = secrets.token_bytes(32)
         self._draws = itertools.count()
         self._numbers = itertools.count(1)
@@ -99,7 +99,7 @@ class Evaluation:
         self.findings.add_before_ranks(reading.findings)
 
     def _reading(self) -> SourceReading:
-        job, seconds = self.job, self.job.within(self.job.plan.settings.reading_s)
+        job, seconds = self.job, self.job.within(self.job.settings.reading_s)
         try:
             text = limited.call(
                 READ_SOURCE, job.request.to_json(), seconds=seconds, deadlines=job.deadlines, cancelled=job.cancelled
@@ -107,7 +107,7 @@ class Evaluation:
         except LimitExceeded as exceeded:
             raise SubmissionFault(Verdict.LIMIT_EXCEEDED, f"the source could not be read: {exceeded}") from exceeded
         reading = SourceReading.from_json(text)
-        if job.plan.profile.gpu is None:
+        if job.profile.gpu is None:
             return reading
         missing = backends.missing(job.request.source, backend=job.request.backend, node=backends.Node.this())
         return msgspec.structs.replace(reading, findings=(*reading.findings, *missing))
@@ -121,11 +121,11 @@ class Evaluation:
             built = self._slot.builder.build(
                 job.request,
                 workdir=self._slot.work_dir,
-                sandbox=job.plan.confinement,
+                sandbox=job.resources.confinement,
                 deadlines=job.deadlines,
                 cancelled=job.cancelled,
             )
-            found = source_rules.check_machine_code(built.primitives, profile=job.plan.profile)
+            found = source_rules.check_machine_code(built.primitives, profile=job.profile)
             self._outcomes.built = replace(built, findings=(*built.findings, *found))
         self.findings.add_before_ranks(self._outcomes.built.findings)
 
@@ -179,7 +179,7 @@ class Evaluation:
             at_size.warm_up()
         if is_first and self.job.mode.is_timed:
             at_size.loop()
-        if is_first and self.job.plan.settings.records_work:
+        if is_first and self.job.settings.records_work:
             at_size.count_links()
             if is_last:
                 # Last, because a profiler may slow everything that runs after it.
@@ -206,7 +206,7 @@ class Evaluation:
                 alone = (reading for at_size in self._outcomes.alone.values() for reading in at_size.gpus)
                 self._outcomes.revealing = before_reveal.refuse_slow_gpus(job, self._watch, alone=tuple(alone))
             group.reveal(job.request.source, built=self._outcomes.built)
-            seconds = job.within(job.plan.settings.import_s)
+            seconds = job.within(job.settings.import_s)
             group.import_submission(seconds=seconds, cancelled=job.cancelled)
         return bare
 
@@ -243,11 +243,11 @@ class Evaluation:
     def _conclude(self) -> None:
         """All evidence is complete: compute the timing and note the pass."""
         job, outcomes = self.job, self._outcomes
-        profile = job.plan.profile
+        profile = job.profile
         if job.mode.is_timed:
             with job.stage(Stage.COMPARING, "comparing with the reference"):
                 outcomes.timing, against = timing.conclude(
-                    outcomes.records, profile.timing_rules(), without=job.plan.settings.without
+                    outcomes.records, profile.timing_rules(), without=job.settings.without
                 )
             self.findings.add(against)
         self._see_ranks()

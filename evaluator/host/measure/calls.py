@@ -58,7 +58,7 @@ class Caller:
         self._at_size = at_size
         self._head_start = head_start
         self._layouts = MetLayouts()
-        settings = run.job.plan.settings
+        settings = run.job.settings
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
         self._is_on_device = opened.buffers is BufferKind.DEVICE_MEMORY
         # By rank, the number of the device memory that it has mapped.
@@ -117,7 +117,7 @@ class Caller:
         if job.cancelled():
             raise Cancelled("the evaluation was cancelled")
         if time.monotonic() > job.deadlines.evaluation:
-            message = f"the evaluation took longer than {job.plan.settings.evaluation_s:g} s"
+            message = f"the evaluation took longer than {job.settings.evaluation_s:g} s"
             raise Ended([self._finding(Verdict.TIMEOUT, message)])
 
     def _draw(self, kind: CallKind, regime: Regime | None) -> Draw:
@@ -241,7 +241,7 @@ class Caller:
         world_size = len(self._opened.output_bytes)
         if kind is not CallKind.SKEWED:
             return (0,) * world_size
-        least, most = self._job.plan.profile.timing_policy.skew_us
+        least, most = self._job.profile.timing_policy.skew_us
         late = set(secrets.SystemRandom().sample(range(world_size), 1 + secrets.randbelow(max(1, world_size - 1))))
         return tuple(least + secrets.randbelow(most - least) if rank in late else 0 for rank in range(world_size))
 

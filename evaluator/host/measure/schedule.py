@@ -26,8 +26,8 @@ def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
         return {}
     found: dict[str, tuple[Regime, ...]] = {}
     for size in job.sizes:
-        regimes = job.problem.regimes_at(SizeName(size), job.plan.profile.world_size, job.dtype)
-        count = job.plan.settings.further_regimes if found else len(regimes)
+        regimes = job.problem.regimes_at(SizeName(size), job.profile.world_size, job.dtype)
+        count = job.settings.further_regimes if found else len(regimes)
         found[size] = tuple(secrets.SystemRandom().sample(regimes, min(count, len(regimes))))
     return found
 
@@ -99,7 +99,7 @@ def _special_indices(block_calls: int, *, job: Job) -> dict[int, CallKind]:
     kinds = _special_kinds(job)
     if not kinds:
         return {}
-    count = min(_PLANNED_BLOCKS, job.plan.profile.timing_policy.special_calls)
+    count = min(_PLANNED_BLOCKS, job.profile.timing_policy.special_calls)
     order = [kinds[index % len(kinds)] for index in range(count)]
     secrets.SystemRandom().shuffle(order)
     blocks = sorted(secrets.SystemRandom().sample(range(_PLANNED_BLOCKS), count))

@@ -125,9 +125,8 @@ class Series:
         self.watched_ns += time.monotonic_ns() - start
 
     def _legs(self) -> Legs:
-        plan, speed = self.run.job.plan, self.speed
-        settings = plan.settings
-        if not plan.profile.is_ranked_by_speed:
+        job, speed, settings = self.run.job, self.speed, self.run.job.settings
+        if not job.profile.is_ranked_by_speed:
             settings = replace(
                 settings, min_leg_calls=settings.practice_min_leg_calls, max_leg_calls=settings.practice_max_leg_calls
             )
@@ -136,15 +135,14 @@ class Series:
         return legs(speed.call_s, speed.turn_s, fastest_ns * 1e-9, budget_s=self.run.budget_s, settings=settings)
 
     def _upcoming(self, counts: Legs) -> Iterator[TimedCall]:
-        plan = self.run.job.plan
-        total = 12 * counts.candidate
+        job, total = self.run.job, 12 * counts.candidate
         # A practice board ranks by correctness, and comparing is cheap: there every call is checked.
         checks = (
-            full_checks(total, comparing_s=self.caller.comparing_s, settings=plan.settings)
-            if plan.profile.is_ranked_by_speed
+            full_checks(total, comparing_s=self.caller.comparing_s, settings=job.settings)
+            if job.profile.is_ranked_by_speed
             else total
         )
-        return timed_calls(block_calls=counts.candidate, checks=checks, job=self.run.job, regimes=tuple(self.regimes))
+        return timed_calls(block_calls=counts.candidate, checks=checks, job=job, regimes=tuple(self.regimes))
 
     def _time_candidate(self, call: TimedCall) -> CallRecord:
         """The next timed call, after the special call before it."""
@@ -161,15 +159,15 @@ class Series:
             self.caller.call(verify=True, kind=CallKind.REGIME, regime=regime)
 
     def _may_stop(self, *, spent_s: float) -> bool:
-        blocks, plan = len(self.candidate), self.run.job.plan
-        if plan.settings.blocks is not None:
-            return blocks >= plan.settings.blocks
+        blocks, job = len(self.candidate), self.run.job
+        if job.settings.blocks is not None:
+            return blocks >= job.settings.blocks
         if blocks < _LEAST_BLOCKS:
             return False
         if spent_s > self.run.budget_s:
             return True
         known = [] if self.known is None else [self.known]
-        return timing.may_stop([*known, self.record()], plan.profile.timing_rules())
+        return timing.may_stop([*known, self.record()], job.profile.timing_rules())
 
     def record(self) -> SizeRecord:
         """Every call at this size so far, and which calls are timed."""
@@ -180,7 +178,7 @@ class Series:
             payload_bytes=self.at_size.payload_bytes,
             sealed_bytes=max((call.input_bytes for call in reference), default=0),
             marked_bytes=max((call.output_bytes for call in reference), default=0),
-            floor_us=floor_us(run.job.problem, self.at_size.dims, run.job.plan.profile, run.job.dtype),
+            floor_us=floor_us(run.job.problem, self.at_size.dims, run.job.profile, run.job.dtype),
             calls=tuple(self.at_size.records),
             blocks=tuple(tuple(call.number for call in block) for block in self.candidate),
             reference=tuple(

@@ -123,7 +123,7 @@ class SizeRun:
 
     def verify(self) -> None:
         """The calls before any leg, every one compared; raises Ended and GroupTrouble."""
-        settings, is_timed = self._job.plan.settings, self._job.mode.is_timed
+        settings, is_timed = self._job.settings, self._job.mode.is_timed
         count = settings.check_calls if not is_timed else _OPENING_CALLS if self._known is None else 1
         # In a timed mode the regimes lie among the timed calls.
         calls = check_calls(count, regimes=() if is_timed else self._regimes, job=self._job)
@@ -153,7 +153,7 @@ class SizeRun:
         run, series = self._run, self._series
         series.queues = self._head_start.waits_for_queue
         series.gpus += run.watch.read("before")
-        with cpu_sets.host_on(self._job.plan.shares):
+        with cpu_sets.host_on(self._job.resources.shares):
             series.time()
         series.gpus += run.watch.read("after")
         self.look_at_memory()
@@ -172,9 +172,9 @@ class SizeRun:
         """A few ordinary calls, around which the host reads the counters of the links."""
         job = self._job
         with job.stage(Stage.VERIFYING, f"{self._size}: bytes on the links"):
-            cost = job.problem.cost(self._opened.dims, job.plan.profile.world_size, element_bytes(job.dtype))
+            cost = job.problem.cost(self._opened.dims, job.profile.world_size, element_bytes(job.dtype))
             self._series.links = nvlink.count(
-                job.plan.gpus,
+                job.resources.gpus,
                 least_bytes=cost.wire_bytes,
                 call=lambda around: self._caller.call(verify=False, around=around),
             )
@@ -191,7 +191,7 @@ class SizeRun:
 
     def _recorded(self) -> tuple[RecordedWork, CallTimeline | None]:
         """The recorded call, summed up and as a timeline."""
-        files = [recorded_call.create() for _ in range(self._job.plan.profile.world_size)]
+        files = [recorded_call.create() for _ in range(self._job.profile.world_size)]
         try:
             with (
                 self._job.stage(Stage.VERIFYING, f"{self._size}: recording kernels and copies"),
@@ -217,7 +217,7 @@ class SizeRun:
         if self._known is not None:
             self._clock.reopen(self._known.speed, calls=_OPENING_CALLS)
             return self._known.speed
-        if self._job.plan.profile.is_ranked_by_speed and self._job.mode.is_timed:
+        if self._job.profile.is_ranked_by_speed and self._job.mode.is_timed:
             return self._clock.open(calls=_STEADY_CALLS, seconds=_STEADY_S)
         return self._clock.open(calls=2, seconds=0.0)
 

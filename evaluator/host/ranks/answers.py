@@ -74,7 +74,7 @@ class Answers:
             self._listen(reports, wait_s=0 if now - start < busy_poll_s else min(_POLL_S, deadline - now))
             if self.incidents:
                 # Give the others a moment to report the same cause, or its consequences.
-                deadline = min(deadline, self.incidents[0].at + self._sandbox.plan.settings.grace_s)
+                deadline = min(deadline, self.incidents[0].at + self._sandbox.resources.settings.grace_s)
             elif stall is not None and stall.stands_still(time.monotonic(), answered=frozenset(reports)):
                 seconds = time.monotonic() - start
                 self._note(IncidentKind.STALLED)

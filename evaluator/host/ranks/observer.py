@@ -107,7 +107,7 @@ class Observer:
 
     def _with_gpus(self, observations: tuple[Observation, ...]) -> tuple[Observation, ...]:
         """Add how busy each rank's GPU is: one that spin-waits on a flag shows 100 %, one that waits for data 0."""
-        gpus = self._sandbox.plan.gpus
+        gpus = self._sandbox.resources.gpus
         busy = {state.index: state.busy_percent for state in nvml.read(gpus)}
         by_rank = {rank: busy[gpu] for rank, gpu in enumerate(gpus) if gpu in busy}
         return tuple(

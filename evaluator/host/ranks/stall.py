@@ -48,11 +48,11 @@ class StallWatch:
     @classmethod
     def of(cls, sandbox: RankSandbox, observer: Observer, *, start: float) -> Self | None:
         """Only of CPU ranks: one that waits for a GPU keeps its processor busy, so its hang meets the deadline."""
-        return cls(sandbox, observer, start) if sandbox.plan.profile.device == "cpu" else None
+        return cls(sandbox, observer, start) if sandbox.resources.profile.device == "cpu" else None
 
     def stands_still(self, now: float, *, answered: frozenset[int]) -> bool:
         """Whether the late ranks wait for each other, or for ranks that have `answered`."""
-        patience_s, silent = self.sandbox.plan.settings.stall_s, self.observer.silent(answered)
+        patience_s, silent = self.sandbox.resources.settings.stall_s, self.observer.silent(answered)
         if now < self.start + patience_s or now < self._looked_at + LOOK_S or not silent:
             return False
         self._looked_at = now

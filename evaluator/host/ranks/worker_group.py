@@ -16,8 +16,8 @@ from evaluator.host.ranks.answers import Answers
 from evaluator.host.ranks.channel import Channel
 from evaluator.host.ranks.observer import Observer
 from evaluator.host.ranks.rank_sandbox import RankSandbox
-from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.worker import Worker
+from evaluator.host.resources import Resources
 
 
 class WorkerGroup:
@@ -32,13 +32,13 @@ class WorkerGroup:
         is_ready: whether its ranks have joined their process group.
     """
 
-    def __init__(self, plan: SlotPlan, *, spawner: Spawner, work_dir: Path) -> None:
+    def __init__(self, resources: Resources, *, spawner: Spawner, work_dir: Path) -> None:
         """Start the sandbox; in the background it does everything that needs no GPU. Raises EvaluatorError."""
         self.started_at = time.monotonic()
-        self._plan = plan
+        self._resources = resources
         self.has_ranks = False
         self.is_ready = False
-        self._sandbox = RankSandbox(plan, spawner=spawner, work_dir=work_dir)
+        self._sandbox = RankSandbox(resources, spawner=spawner, work_dir=work_dir)
         self._workers = [
             Worker(number=number, channel=Channel(channel), status_page=status_page)
             for number, (channel, status_page) in enumerate(self._sandbox.ends)
@@ -77,7 +77,7 @@ class WorkerGroup:
         """Let the ranks start, and wait until all have joined; raises EvaluatorError."""
         self.start_ranks()
         try:
-            self._answers.collect("starting", seconds=within(self._plan.settings.start_s), cancelled=cancelled)
+            self._answers.collect("starting", seconds=within(self._resources.settings.start_s), cancelled=cancelled)
         except GroupTrouble as trouble:
             texts = [text for seen in trouble.observations for text in (seen.error, seen.log) if text]
             said = self._sandbox.launcher_text
@@ -165,7 +165,7 @@ class WorkerGroup:
             GroupTrouble: not every rank answered.
             UnseenEnd: a rank answered, but its device has not posted the end of the call.
         """
-        delays = (0,) * len(self._workers) if self._plan.clock is not None else opening.delays_us
+        delays = (0,) * len(self._workers) if self._resources.clock is not None else opening.delays_us
         commands = [
             Command(kind=CommandKind.GO, call=call, reuse=reuse, delay_us=delay, count=count, is_open=opening.is_early)
             for delay in delays
@@ -231,7 +231,7 @@ class WorkerGroup:
         cancelled: Callable[[], bool],
     ) -> tuple[list[Report], CallTime]:
         """Time a call on the host's clock: by the gatekeeper on GPUs, by commands and answers on CPU ranks."""
-        call, clock = commands[0].call, self._plan.clock
+        call, clock = commands[0].call, self._resources.clock
         timing: AbstractContextManager[Callable[[], CallTime] | None] = nullcontext()
         if clock is not None:
             timing = clock.timing(self._sandbox.clock_page, opening, number=call, limit_s=seconds)
@@ -247,7 +247,7 @@ class WorkerGroup:
         )
 
     def _collect(self, doing: str, *, seconds: float, cancelled: Callable[[], bool]) -> list[Report]:
-        busy_poll_s = self._plan.shares.busy_poll_s
+        busy_poll_s = self._resources.shares.busy_poll_s
         return self._answers.collect(doing, seconds=seconds, busy_poll_s=busy_poll_s, cancelled=cancelled)
 
     # ---- its state --------------------------------------------------------------------------------------------
