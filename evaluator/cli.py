@@ -36,12 +36,12 @@ from evaluator.host import Judge, JudgeSettings, SandboxChoice
 from evaluator.host.build_ahead import builders_here
 from evaluator.host.job import no_progress
 from evaluator.host.machine import facts
-from evaluator.host.measure import ceiling_run
-from evaluator.host.measure.baselines import BaselineRun
-from evaluator.host.measure.baselines import table as baseline_table
 from evaluator.host.sandbox import bubblewrap, cgroups, doctor
 from evaluator.host.sandbox.host_users import SlotUser
 from evaluator.judging.recompute import recompute
+from evaluator.measuring import ceiling_run
+from evaluator.measuring.baselines import BaselineRun
+from evaluator.measuring.baselines import table as baseline_table
 from evaluator.node import spool
 from evaluator.sources import SourceError, read_source
 from problems import registry

@@ -15,7 +15,6 @@ from evaluator.contract import (
     SizeRecord,
     Stage,
 )
-from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import SizeEvidence
@@ -25,8 +24,8 @@ from evaluator.host.measure.schedule import Legs, TimedCall, full_checks, legs, 
 from evaluator.host.ranks.reference_group import ReferenceTime
 from evaluator.judging import timing
 from evaluator.judging.checks import Check
-from evaluator.judging.floors import floor
-from problems.spec.schema import Problem, Regime
+from evaluator.judging.floors import floor_of
+from problems.spec.schema import Regime
 
 _LEAST_BLOCKS = 3
 """The least blocks of a series whose budget is spent: fewer in a second group would show no difference."""
@@ -36,13 +35,6 @@ _WATCHED_EVERY = 2
 
 _RECENT_CALLS = 5
 """How many calls before the first leg give the time of one call."""
-
-_ELEMENT_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
-
-
-def element_bytes(dtype: str) -> int:
-    """Bytes of one element of the run's dtype."""
-    return _ELEMENT_BYTES.get(dtype, 2)
 
 
 @dataclass(kw_only=True)
@@ -172,13 +164,14 @@ class Series:
     def record(self) -> SizeRecord:
         """Every call at this size so far, and which calls are timed."""
         run, reference = self.run, [call for block in self.reference for call in block]
+        floor = floor_of(run.job.problem, self.at_size.dims, run.job.profile, dtype=run.job.dtype)
         return SizeRecord(
             size=self.at_size.size,
             group_number=run.number,
             payload_bytes=self.at_size.payload_bytes,
             sealed_bytes=max((call.input_bytes for call in reference), default=0),
             marked_bytes=max((call.output_bytes for call in reference), default=0),
-            floor_us=floor_us(run.job.problem, self.at_size.dims, run.job.profile, run.job.dtype),
+            floor_us=None if floor is None else floor.us,
             calls=tuple(self.at_size.records),
             blocks=tuple(tuple(call.number for call in block) for block in self.candidate),
             reference=tuple(
@@ -198,11 +191,3 @@ class Series:
             processes=self.processes,
             links=self.links,
         )
-
-
-def floor_us(problem: Problem, dims: dict[str, int], profile: Profile, dtype: str) -> float | None:
-    """The roofline floor of one call; None on a practice board."""
-    if profile.peaks is None:
-        return None
-    cost = problem.cost(dims, profile.world_size, element_bytes(dtype))
-    return floor(cost, profile.peaks, dtype=dtype).us

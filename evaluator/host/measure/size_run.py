@@ -24,8 +24,9 @@ from evaluator.host.measure.group_run import GroupRun
 from evaluator.host.measure.head_start import HeadStart
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
 from evaluator.host.measure.schedule import check_calls
-from evaluator.host.measure.series import Series, element_bytes
+from evaluator.host.measure.series import Series
 from evaluator.host.sandbox import cpu_sets
+from evaluator.judging.floors import cost_of
 from problems.spec.schema import Regime
 
 _OPENING_CALLS = 3
@@ -172,7 +173,7 @@ class SizeRun:
         """A few ordinary calls, around which the host reads the counters of the links."""
         job = self._job
         with job.stage(Stage.VERIFYING, f"{self._size}: bytes on the links"):
-            cost = job.problem.cost(self._opened.dims, job.profile.world_size, element_bytes(job.dtype))
+            cost = cost_of(job.problem, self._opened.dims, world_size=job.profile.world_size, dtype=job.dtype)
             self._series.links = nvlink.count(
                 job.resources.gpus,
                 least_bytes=cost.wire_bytes,

@@ -16,14 +16,12 @@ from evaluator.hardware import profiles
 from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.machine import facts, gpus
 from evaluator.host.measure.references import ReferenceClock
-from evaluator.host.measure.series import element_bytes
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.oracle_group import OpenedSize
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import statistics
-from evaluator.judging.floors import floor
+from evaluator.judging.floors import floor_of
 from evaluator.judging.timing import net_us
 from problems import registry
 from problems.spec.schema import Problem
@@ -86,7 +84,7 @@ class BaselineRun:
         calls = [[net_us(done, empty_us=empty_us, rules=rules) for done in call.done_ns] for call in taken]
         times_us = [max(call) for call in calls]
         summary, interval = statistics.summarise(times_us), statistics.median_interval(times_us)
-        floor_us, bound = self._floor(problem, opened, dtype)
+        floor = floor_of(problem, opened.dims, self.profile, dtype=dtype)
         return Baseline(
             revision=registry.revision(problem.slug),
             dims=opened.dims,
@@ -98,17 +96,10 @@ class BaselineRun:
             p10_us=summary.p10_us,
             p90_us=summary.p90_us,
             rank_medians_us=tuple(median(ranks) for ranks in zip(*calls, strict=True)),
-            floor_us=floor_us,
-            bound=bound,
-            utilisation=None if floor_us is None else floor_us / summary.median_us,
+            floor_us=None if floor is None else floor.us,
+            bound=None if floor is None else floor.bound.value,
+            utilisation=None if floor is None else floor.us / summary.median_us,
         )
-
-    def _floor(self, problem: Problem, opened: OpenedSize, dtype: str) -> tuple[float | None, str | None]:
-        if self.profile.peaks is None:
-            return None, None
-        cost = problem.cost(opened.dims, self.profile.world_size, element_bytes(dtype))
-        found = floor(cost, self.profile.peaks, dtype=dtype)
-        return found.us, found.bound.value
 
 
 def table(profile: str, baselines: dict[str, dict[str, Baseline]]) -> BaselineTable:

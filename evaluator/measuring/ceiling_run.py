@@ -64,7 +64,7 @@ def measure(name: str) -> Ceilings:
 def _start(profile: str, rank: int, *, folder: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     with Path(folder, f"rank{rank}.log").open("wb") as log:
         return subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-m", "evaluator.oracle.ceiling_rank", profile, f"{folder}/store", str(rank)],
+            [sys.executable, "-m", "evaluator.measuring.ceiling_rank", profile, f"{folder}/store", str(rank)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
             stderr=log,
@@ -74,7 +74,7 @@ def _start(profile: str, rank: int, *, folder: str, environment: dict[str, str])
 
 
 def _root() -> Path:
-    return Path(__file__).parents[3]
+    return Path(__file__).parents[2]
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]], *, folder: Path) -> bytes:
