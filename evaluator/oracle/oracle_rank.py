@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import msgspec
 import torch
 
 from evaluator.arena.gate import Sealer
@@ -20,7 +21,7 @@ from evaluator.oracle import call_memory, canary, messages, traces
 from evaluator.oracle import ends as ends_page
 from evaluator.oracle.end_check import EndCheck, SamplePattern
 from evaluator.oracle.ends import Ends
-from evaluator.oracle.messages import Reader
+from evaluator.oracle.messages import CheckedOutput, Reader
 from evaluator.oracle.near_call import NearCall
 from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup
 from evaluator.oracle.verify import Examiner
@@ -225,19 +226,14 @@ class OracleRank(TrustedRank):
         call, header = opened.call(message["draw"]), message["header"]
         with mmap.mmap(descriptors[0], 0) as buffer:
             area = self._buffer.take(_end_of(header)) if self._buffers else buffer
-            checks = opened.examiner.examine(call, header, area)
-            stale, unwritten = None, []
-            if any(check.verdict is not None for check in checks):
-                earlier = [opened.call(draw) for draw in message["earlier"]]
-                stale = opened.examiner.stale_source(call, header, area, earlier=earlier)
-                if message["poison"] is not None:
-                    unwritten = traces.unwritten_shares(header, area, message["poison"])
-            answer = {"checks": [check.as_message() for check in checks], "stale": stale, "unwritten": unwritten}
+            checked = opened.examiner.examine(call, header, area)
+            if any(each.verdict is not None for each in checked):
+                checked = _with_reasons(checked, opened, call, message, area)
             taken = self._traces(message, area) | {"digest": traces.digest_of(header, area)}
             del area
         changed = self._changed_input(opened, call)
         self.free_idle_memory()
-        return answer | taken | {"changed": changed}, []
+        return taken | {"checks": checked, "changed": changed}, []
 
     def _mark(self, message: messages.Body, descriptors: list[int]) -> Reply:
         """The fingerprint of outputs that are not compared."""
@@ -288,6 +284,19 @@ class OracleRank(TrustedRank):
         if self._opened is None:
             raise RuntimeError("the host asked for a call before it opened a problem")
         return self._opened
+
+
+def _with_reasons(
+    checked: list[CheckedOutput], opened: Opened, call: Call, message: messages.Body, area: Area
+) -> list[CheckedOutput]:
+    """`checked` with the earlier call whose outputs these are, and with what was never written."""
+    header, earlier = message["header"], [opened.call(draw) for draw in message["earlier"]]
+    stale = opened.examiner.stale_source(call, header, area, earlier=earlier)
+    shares = [] if message["poison"] is None else traces.unwritten_shares(header, area, message["poison"])
+    if len(shares) != len(checked):  # with a wrong structure, checks and outputs do not correspond
+        shares = [0.0] * len(checked)
+    pairs = zip(checked, shares, strict=True)
+    return [msgspec.structs.replace(each, stale=stale, unwritten=share) for each, share in pairs]
 
 
 def _end_of(header: list[dict[str, Any]]) -> int:

@@ -15,9 +15,9 @@ from evaluator.host.measure import checks, outputs
 from evaluator.host.measure.evidence import Call, Ended, SizeEvidence
 from evaluator.host.measure.group_run import GroupRun
 from evaluator.host.measure.head_start import HeadStart, MetLayouts
-from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Comparison, Draw, OpenedSize, RankCheck
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Comparison, Draw, OpenedSize
 from evaluator.judging.checks import Check
-from evaluator.oracle.messages import Reader
+from evaluator.oracle.messages import CheckedOutput, Reader
 from problems.spec.schema import Regime
 
 _KEY_BYTES = 32
@@ -273,7 +273,7 @@ class Caller:
         self._at_size.add(counted)
         return replace(compared, checks=counted)
 
-    def _counts(self, item: RankCheck) -> bool:
+    def _counts(self, item: CheckedOutput) -> bool:
         is_value = item.verdict in checks.VALUE_VERDICTS
         return (not is_value or self._job.does(Check.VALUES)) and (item.rank == 0 or self._job.does(Check.EVERY_RANK))
 
@@ -329,7 +329,7 @@ class Caller:
             outputs.close_all(targets)
         return all(item.verdict is None for item in compared.checks)
 
-    def _replayed(self, draw: Draw, first: RankCheck) -> list[Finding]:
+    def _replayed(self, draw: Draw, first: CheckedOutput) -> list[Finding]:
         """Call again on inputs with a wrong output: a correct one now means that chance decides."""
         again = [self._make(draw, CallKind.REPEATED, verify=True, around=nullcontext()) for _ in range(_REPLAYS)]
         right = sum(call.is_right for call in again)

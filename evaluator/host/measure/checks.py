@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from evaluator.contract import CallKind, Finding, Mode, RecordedWork, Verdict
 from evaluator.host.job import Job
 from evaluator.host.measure.evidence import Call, SizeEvidence, in_words
-from evaluator.host.ranks.oracle_group import RankCheck, Traces
+from evaluator.host.ranks.oracle_group import Traces
 from evaluator.judging import recorded_work
 from evaluator.judging.checks import Check
+from evaluator.oracle.messages import CheckedOutput
 
 VALUE_VERDICTS = frozenset({Verdict.WRONG_RESULT, Verdict.NOT_FINITE})
 """The verdicts on an output's values."""
@@ -104,6 +105,6 @@ def wrong_values(call: Call, size: str) -> list[Finding]:
     return found
 
 
-def _of_output(item: RankCheck, verdict: Verdict, message: str, size: str) -> Finding:
+def _of_output(item: CheckedOutput, verdict: Verdict, message: str, size: str) -> Finding:
     drawn = item.error_map if verdict is item.verdict else None
     return Finding(verdict=verdict, message=message, rank=item.rank, size=size, output=item.output, error_map=drawn)

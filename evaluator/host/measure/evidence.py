@@ -17,7 +17,8 @@ from evaluator.contract import (
 )
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.measure import gpu_memory
-from evaluator.host.ranks.oracle_group import Comparison, Draw, PreparedInputs, RankCheck
+from evaluator.host.ranks.oracle_group import Comparison, Draw, PreparedInputs
+from evaluator.oracle.messages import CheckedOutput
 from problems.spec.schema import Regime
 
 
@@ -75,7 +76,7 @@ class Call:
         return int.from_bytes(self.poison, "little") if self.poison else None
 
     @property
-    def checks(self) -> Sequence[RankCheck]:
+    def checks(self) -> Sequence[CheckedOutput]:
         """The comparison of every output; none where they are not compared."""
         return self.compared.checks if self.compared is not None else ()
 
@@ -128,7 +129,7 @@ class SizeEvidence:
         sizes = [item.size + out for item, out in zip(inputs, output_bytes, strict=True)]
         self.payload_bytes = max(self.payload_bytes, *sizes)
 
-    def add(self, checks: list[RankCheck]) -> None:
+    def add(self, checks: list[CheckedOutput]) -> None:
         """Keep the worst check per rank and output."""
         self.checked_calls += 1
         _keep_worst(self.worst, (item.check for item in checks))

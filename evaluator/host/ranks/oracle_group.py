@@ -5,12 +5,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from evaluator.contract import BufferKind, ErrorMap, OutputCheck, Verdict
+import msgspec
+
+from evaluator.contract import BufferKind
 from evaluator.errors import EvaluatorError
 from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.ranks.trusted_line import TrustedLine
 from evaluator.oracle import messages
-from evaluator.oracle.messages import Reader
+from evaluator.oracle.messages import CheckedOutput, Reader
 from problems.spec.schema import Regime
 
 NOTHING_MAPPED = -1
@@ -66,21 +68,6 @@ class Draw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankCheck:
-    """What the oracle found in one rank's outputs of one call; `unwritten` is the share that was never written."""
-
-    rank: int
-    call: int
-    output: str
-    check: OutputCheck
-    verdict: Verdict | None
-    message: str
-    stale: int | None
-    unwritten: float
-    error_map: ErrorMap | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Traces:
     """What the outputs taken show beside their values.
 
@@ -100,7 +87,7 @@ class Comparison:
     `changed` names, per rank, an input in device memory that the call must not change and did change.
     """
 
-    checks: list[RankCheck]
+    checks: list[CheckedOutput]
     traces: Traces
     digests: tuple[str, ...]
     changed: tuple[str | None, ...]
@@ -149,7 +136,7 @@ class OracleGroup:
         base = {
             "command": "prepare",
             "draw": draw.as_message(),
-            "groups": _lists(groups),
+            "groups": groups,
             "key": key.hex(),
             "reuse": reuse,
             "poison": poison,
@@ -187,14 +174,9 @@ class OracleGroup:
             "poison": poison,
         }
         replies = [body for body, _ in self._line.ask_each([base | {"header": each} for each in headers], _each(files))]
-        checks = []
-        for rank, body in enumerate(replies):
-            # With a wrong structure, checks and outputs do not correspond, and nothing was looked for.
-            shares = body["unwritten"] if len(body["unwritten"]) == len(body["checks"]) else itertools.repeat(0.0)
-            for item, share in zip(body["checks"], shares, strict=False):
-                checks.append(_rank_check(rank, draw.index, item, body["stale"], share))
+        checks = [body["checks"] for body in replies]
         return Comparison(
-            checks=checks,
+            checks=msgspec.convert(list(itertools.chain.from_iterable(checks)), list[CheckedOutput]),
             traces=_traces(replies),
             digests=tuple(body["digest"] for body in replies),
             changed=tuple(body["changed"] for body in replies),
@@ -231,10 +213,6 @@ class OracleGroup:
         self._line.ask({"command": "warm"})
 
 
-def _lists(groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    return [list(ranks) for ranks in groups]
-
-
 def _traces(replies: Sequence[messages.Body]) -> Traces:
     return Traces(
         marks=tuple(body["mark"] for body in replies),
@@ -245,27 +223,3 @@ def _traces(replies: Sequence[messages.Body]) -> Traces:
 
 def _each(files: Sequence[int]) -> list[list[int]]:
     return [[file] for file in files]
-
-
-def _rank_check(rank: int, call: int, item: messages.Body, stale: int | None, unwritten: float) -> RankCheck:
-    first_wrong = item["first_wrong"]
-    return RankCheck(
-        rank=rank,
-        call=call,
-        output=item["output"],
-        check=OutputCheck(
-            rank=rank,
-            output=item["output"],
-            elements=item["elements"],
-            wrong_elements=item["wrong_elements"],
-            extreme_elements=item["extreme_elements"],
-            max_error=item["max_error"],
-            rms_error=item["rms_error"],
-            first_wrong=tuple(first_wrong) if first_wrong is not None else None,
-        ),
-        verdict=Verdict(item["verdict"]) if item["verdict"] is not None else None,
-        message=item["message"] or "",
-        stale=stale,
-        unwritten=unwritten,
-        error_map=ErrorMap.from_json(item["error_map"]) if item["error_map"] is not None else None,
-    )
