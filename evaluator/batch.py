@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -178,7 +179,6 @@ class Batch:
         self._busy_s = 0.0
         self._began: float | None = None
         self._ended = time.monotonic()
-        self._done = 0
 
     def stop(self) -> None:
         """End early, as at the limit."""
@@ -189,7 +189,9 @@ class Batch:
         self._first_line, outstanding = len(self.results.lines), list(self._known(requests))
         if not outstanding:
             return ""
-        with _Builders(self.settings, self.builders) as builders, Judge(self.settings) as judge:
+        ahead = Builders(self.builders, make=lambda: BuildAhead(self.settings))
+        with closing(ahead) as builders, Judge(self.settings) as judge:
+            builders.prepare()
             pool = ThreadPoolExecutor(max(1, self.builders), thread_name_prefix="builder")
             try:
                 pending = {pool.submit(self._build, builders, order, each) for order, each in enumerate(outstanding)}
@@ -295,23 +297,8 @@ class Batch:
             logger.error("%s: %s", built.request.problem, judge.error_log)
         line = _line(built, report, began=began, judged_s=judged_s, idle_s=began - free_since)
         self.results.add(line, report)
-        self._done += 1
         self.say(_shown(line, number=len(self.results.lines)))
         return True
-
-
-class _Builders:
-    """The node's builders, from their preparation to their end."""
-
-    def __init__(self, settings: JudgeSettings, number: int) -> None:
-        self._builders = Builders(number, make=lambda: BuildAhead(settings))
-
-    def __enter__(self) -> Builders:
-        self._builders.prepare()
-        return self._builders
-
-    def __exit__(self, *_: object) -> None:
-        self._builders.close()
 
 
 def _renewed(request: EvaluationRequest) -> EvaluationRequest:

@@ -427,12 +427,10 @@ def _refused_messages() -> list[str]:
 
 def _survey(profile: Profile) -> bubblewrap.Confinement:
     with tempfile.TemporaryDirectory(prefix="pkb-doctor-") as directory:
-        private = Path(directory)
-        bubblewrap.write_private(private)
         settings = JudgeSettings(profile=profile.name, allow_unsandboxed=True)
         user = SlotUser.take(settings.users)
         try:
-            return doctor.resolve(profile, settings, private=private, user=user.number if user is not None else None)
+            return doctor.resolve_in(Path(directory), profile=profile, settings=settings, user=user)
         finally:
             if user is not None:
                 user.close()
