@@ -3,6 +3,7 @@
 The slots of a node share the cache of builds. A slot that finds a build there compiles nothing.
 """
 
+import math
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from evaluator.host.building.builder import Builder, Built
 from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.machine import backends
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.sandbox import cgroups, doctor
 from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.sandbox.host_users import SlotUser
@@ -85,9 +87,9 @@ class BuildAhead:
             request.source, backend=request.backend, node=backends.Node.this()
         ):
             return None
-        started_at, began = _now(), time.monotonic()
+        started_at, began, deadlines = _now(), time.monotonic(), Deadlines(math.inf, cancelled)
         with tempfile.TemporaryDirectory(prefix="ahead-", dir=self._work_directory.path) as name:
-            built = self._builder.build(request, workdir=Path(name), sandbox=self._confinement, cancelled=cancelled)
+            built = self._builder.build(request, workdir=Path(name), sandbox=self._confinement, deadlines=deadlines)
         found = (*built.findings, *source_rules.check_machine_code(built.primitives, profile=self._profile))
         decided = verdicts.decide_before_ranks(found)
         if decided is None:

@@ -34,15 +34,13 @@ class Job:
     Attributes:
         request: what to judge.
         resources: the slot's profile, settings and confinement.
-        deadlines: until when it may take its time, and until when it must be over.
-        cancelled: asked often; once true, the evaluation ends.
+        deadlines: until when it may take its time, when it must be over, and whether it is still wanted.
         progress: learns of every stage that is entered.
     """
 
     request: EvaluationRequest
     resources: Resources
     deadlines: Deadlines
-    cancelled: Callable[[], bool]
     progress: ReportProgress = no_progress
     _seconds: dict[Stage, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -92,10 +90,6 @@ class Job:
     def does(self, check: Check) -> bool:
         """Whether `check` is not switched off."""
         return check not in self.settings.without
-
-    def within(self, seconds: float) -> float:
-        """`seconds`, or less where the evaluation's deadline comes sooner."""
-        return self.deadlines.step(seconds)
 
     @contextmanager
     def stage(self, stage: Stage, detail: str, fraction: float | None = None) -> Iterator[None]:

@@ -27,11 +27,6 @@ logger = logging.getLogger(__name__)
 _ERROR_LOG_CHARACTERS = 64 * 1024
 
 
-def never() -> bool:
-    """Never cancelled."""
-    return False
-
-
 class Judge:
     """Judges for one slot, one evaluation at a time, and proves after each that the slot may take more work.
 
@@ -78,7 +73,7 @@ class Judge:
         request: EvaluationRequest,
         *,
         progress: ReportProgress = no_progress,
-        cancelled: Callable[[], bool] = never,
+        cancelled: Callable[[], bool] = lambda: False,
         deadlines: Deadlines | None = None,
     ) -> EvaluationReport:
         """Judge one submission.
@@ -87,7 +82,7 @@ class Judge:
             request: what to judge; its profile must be this slot's.
             progress: called at every stage with stage, detail, and fraction or None.
             cancelled: polled; once true, the evaluation ends and cleans up.
-            deadlines: when it should be over; None for the slot's `evaluation_s` from now.
+            deadlines: when it should be over, in place of `cancelled`; None for the slot's `evaluation_s` from now.
 
         Returns:
             The report. An error of the judge is a verdict, never an exception. It is JUDGE_FAILURE where the node
@@ -101,8 +96,7 @@ class Judge:
             job = Job(
                 request=request,
                 resources=self._slot.resources,
-                deadlines=deadlines or Deadlines(time.monotonic() + self.settings.evaluation_s),
-                cancelled=cancelled,
+                deadlines=deadlines or Deadlines(time.monotonic() + self.settings.evaluation_s, cancelled),
                 progress=progress,
             )
             report = self._evaluate(job)
@@ -178,7 +172,6 @@ class Judge:
         second = self._other.evaluate(
             msgspec.structs.replace(job.request, profile=name),
             progress=lambda stage, detail, fraction: job.progress(stage, f"on {ranks} ranks: {detail}", fraction),
-            cancelled=job.cancelled,
             deadlines=job.deadlines,
         )
         self._errors += [self._other.error_log] if self._other.error_log else []

@@ -53,7 +53,7 @@ def job_for(settings: JudgeSettings, *, mode: Mode = Mode.RANKED, backend: Backe
     confinement = Confinement(level=SandboxLevel.NONE)
     resources = Resources(profile=profile, settings=settings, confinement=confinement, shares=shares_for(profile))
     request = msgspec.structs.replace(request_for("correct", mode=mode), backend=backend)
-    return Job(request=request, resources=resources, deadlines=Deadlines(0.0), cancelled=lambda: False)
+    return Job(request=request, resources=resources, deadlines=Deadlines(0.0))
 
 
 def evaluate_within(judge: Judge, request: EvaluationRequest, *, seconds: float) -> tuple[EvaluationReport, float]:

@@ -1,6 +1,7 @@
 """The builder: what it finds to build, what it says of errors, what it keeps, and what it does not let out."""
 
 import contextlib
+import math
 import shutil
 import threading
 import time
@@ -392,7 +393,7 @@ def test_a_cancellation_ends_the_reading_of_what_was_built(settings, confinement
         return any(path.name.startswith(at) for path in tmp_path.iterdir())
 
     with pytest.raises(Cancelled):
-        builder.build(request, workdir=tmp_path, sandbox=confinement, cancelled=is_reading)
+        builder.build(request, workdir=tmp_path, sandbox=confinement, deadlines=Deadlines(math.inf, is_reading))
     assert {path.name for path in tmp_path.iterdir()} <= {"builds"}
     whole = builder.build(request, workdir=tmp_path, sandbox=confinement)
     assert whole.result.cached is is_built
@@ -487,7 +488,8 @@ def test_a_build_that_forks_without_end_leaves_processes_to_the_builds_beside_it
             profile=PROFILE, mode=Mode.CHECK,
         )  # fmt: skip
         (tmp_path / name).mkdir()
-        return builder.build(request, workdir=tmp_path / name, sandbox=confinement, cancelled=is_over.is_set)
+        deadlines = Deadlines(math.inf, is_over.is_set)
+        return builder.build(request, workdir=tmp_path / name, sandbox=confinement, deadlines=deadlines)
 
     with ThreadPoolExecutor(1) as thread, contextlib.closing(user):
         forking = thread.submit(build, "forking", FORKS)

@@ -14,7 +14,6 @@ from evaluator.host import Judge
 from evaluator.host.clock.call_clock import CallTime, GateClock
 from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.job import Job
-from evaluator.host.judge import never
 from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart, MetLayouts
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.waiting_groups import WaitingGroups
@@ -117,7 +116,7 @@ def judged(judge: Judge, resources: Resources, *, mode: Mode) -> EvaluationRepor
         lambda: WorkerGroup(resources, spawner=slot.spawner, work_dir=slot.work_dir), wanted=0, age_s=60.0
     )
     deadlines = Deadlines(time.monotonic() + judge.settings.evaluation_s)
-    job = Job(request=request_for("correct", mode=mode), resources=resources, deadlines=deadlines, cancelled=never)
+    job = Job(request=request_for("correct", mode=mode), resources=resources, deadlines=deadlines)
     evaluation = Evaluation(job, slot)
     try:
         evaluation.run()

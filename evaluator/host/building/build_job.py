@@ -1,7 +1,6 @@
 """One build: what is built, where, how confined, and until when."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,6 @@ class BuildJob:
         workdir: a private folder; every step removes what it puts there.
         confinement: how its processes are confined.
         deadlines: of the evaluation that waits for it.
-        cancelled: asked often; once true, the build ends.
     """
 
     request: EvaluationRequest
@@ -33,7 +31,6 @@ class BuildJob:
     workdir: Path
     confinement: Confinement
     deadlines: Deadlines
-    cancelled: Callable[[], bool]
 
     @property
     def profile(self) -> Profile:
@@ -49,11 +46,10 @@ class BuildJob:
         """What `function`, named as `module:name`, reads from `text` in a process of its own.
 
         Raises:
-            Cancelled: `cancelled()` became true.
+            Cancelled: nobody wants the build any more.
             LimitExceeded: reading took too long, or too much memory.
         """
         try:
-            within = self.deadlines.step(seconds)
-            return limited.call(function, text, seconds=within, deadlines=self.deadlines, cancelled=self.cancelled)
+            return limited.call(function, text, seconds=seconds, deadlines=self.deadlines)
         except LimitExceeded as exceeded:
             raise LimitExceeded(f"what was built could not be read: {exceeded}") from exceeded

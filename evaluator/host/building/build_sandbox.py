@@ -29,7 +29,7 @@ def build(job: BuildJob, *, limits: BuildLimits) -> Sent:
     """What the builder's program sends, run on the submission in a sandbox of its own, within `limits`.
 
     Raises:
-        Cancelled: `job.cancelled()` became true.
+        Cancelled: nobody wants the build any more.
         LimitExceeded: of the build, or of the evaluation that waits for it.
         EvaluatorError: the process could not be started, or does not end.
         NodeTrouble: its sandbox does not start.
@@ -57,7 +57,6 @@ def build(job: BuildJob, *, limits: BuildLimits) -> Sent:
                 limits=limits,
                 deadlines=job.deadlines,
                 inherited=inherited,
-                cancelled=job.cancelled,
             )
         finally:
             for descriptor in inherited:

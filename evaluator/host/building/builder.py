@@ -3,7 +3,7 @@
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,7 +75,6 @@ class Builder:
         workdir: Path,
         sandbox: Confinement,
         deadlines: Deadlines = NO_DEADLINES,
-        cancelled: Callable[[], bool] = lambda: False,
     ) -> Built:
         """Build everything that the submission of `request` will ask for, or take it from the cache.
 
@@ -86,10 +85,9 @@ class Builder:
             workdir: a private folder for this evaluation; the build removes what it puts there.
             sandbox: how the builder is confined.
             deadlines: of the evaluation that waits for this build.
-            cancelled: polled; once true, the build ends.
 
         Raises:
-            Cancelled: `cancelled()` became true.
+            Cancelled: nobody wants the build any more.
             EvaluatorError: this node cannot build: no tool chain, or the sandbox does not start.
         """
         if not what_to_build.is_needed(request):
@@ -100,7 +98,6 @@ class Builder:
             workdir=workdir,
             confinement=sandbox,
             deadlines=deadlines,
-            cancelled=cancelled,
         )
         started = time.monotonic()
         try:

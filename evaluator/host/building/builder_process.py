@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evaluator.errors import Cancelled, EvaluatorError, LimitExceeded, NodeTrouble
+from evaluator.errors import EvaluatorError, LimitExceeded, NodeTrouble
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.process.logs import clean
 
@@ -100,7 +100,6 @@ def run(
     limits: BuildLimits,
     deadlines: Deadlines,
     inherited: Sequence[int] = (),
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> Sent:
     """Start a builder and receive what it sends.
 
@@ -108,12 +107,11 @@ def run(
         line_for: gives the command line for the number of the descriptor to which the process writes frames.
         environment: all variables of the process.
         inherited: further descriptors for the process.
-        cancelled: polled; once true, the build ends.
         limits: the process's session is killed when it has sent everything, sent too much, or taken too long.
         deadlines: of the evaluation that waits for this build.
 
     Raises:
-        Cancelled: `cancelled()` became true.
+        Cancelled: nobody wants the build any more.
         LimitExceeded: time, size or number of files.
         EvaluatorError: the process could not be started, or does not end.
         NodeTrouble: it ended before it had read anything of the submission, as where its sandbox does not start.
@@ -122,7 +120,7 @@ def run(
     with os.fdopen(reading, "rb", buffering=0):
         process = _started(line_for, output, environment=environment, inherited=inherited)
         try:
-            raw, said = _drain(process, reading, limits, deadlines, cancelled)
+            raw, said = _drain(process, reading, limits, deadlines)
         finally:
             _end(process, deadlines)
     if not raw.startswith(_BEGAN):
@@ -163,7 +161,6 @@ def _drain(
     reading: int,
     limits: BuildLimits,
     deadlines: Deadlines,
-    cancelled: Callable[[], bool],
 ) -> tuple[bytes, bytes]:
     """Read frames and output to their ends; only the head of the output is kept."""
     assert process.stdout is not None
@@ -176,8 +173,7 @@ def _drain(
         while selector.get_map():
             if time.monotonic() > deadline:
                 raise LimitExceeded(f"the build took longer than {seconds:.3g} s")
-            if cancelled():
-                raise Cancelled("the build was cancelled")
+            deadlines.refuse_cancelled("the build")
             for key, _ in selector.select(timeout=0.2):
                 chunk = os.read(key.fd, _CHUNK)
                 if not chunk:

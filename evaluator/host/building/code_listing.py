@@ -138,7 +138,7 @@ def machine_code(
         origins: by extension, where in the submission its CUDA source begins.
 
     Raises:
-        Cancelled: `job.cancelled()` became true.
+        Cancelled: nobody wants the build any more.
         LimitExceeded: reading took too long, or too much memory.
     """
     tool = disassembly.tool()
@@ -173,7 +173,7 @@ def find(
     """The kernels that the listings (module and text) show; `unread` modules of the build have none.
 
     Raises:
-        Cancelled: `job.cancelled()` became true.
+        Cancelled: nobody wants the build any more.
         LimitExceeded: reading took too long, or too much memory.
     """
     with tempfile.TemporaryDirectory(prefix="listed-", dir=job.workdir) as name:

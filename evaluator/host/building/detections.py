@@ -35,7 +35,7 @@ def find(
         job: the build that they are of.
 
     Raises:
-        Cancelled: `job.cancelled()` became true.
+        Cancelled: nobody wants the build any more.
         LimitExceeded: reading took too long, or too much memory.
     """
     modules = [(path, content) for path, content in artefacts.items() if path.endswith(disassembly.MODULES)]

@@ -73,7 +73,7 @@ def listings(artefacts: Mapping[str, bytes], *, job: BuildJob) -> Iterator[tuple
         job: the build that they are of.
 
     Raises:
-        Cancelled: `job.cancelled()` became true.
+        Cancelled: nobody wants the build any more.
     """
     found = tool()
     deadline, room = time.monotonic() + job.deadlines.step(_LONGEST_S), _MOST_BYTES
@@ -119,7 +119,7 @@ def output_of(
     None where it fails, or exceeds its time or size.
 
     Raises:
-        Cancelled: `job.cancelled()` became true.
+        Cancelled: nobody wants the build any more.
         EvaluatorError: it does not start, or does not end.
     """
     if seconds <= 0 or most_bytes <= 0:
@@ -141,7 +141,6 @@ def output_of(
         output_bytes=most_bytes,
         memory_bytes=_MOST_MEMORY_BYTES,
         deadlines=job.deadlines,
-        cancelled=job.cancelled,
     )
     return printed.decode(errors="replace") if code == 0 else None
 

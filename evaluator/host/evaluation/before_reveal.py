@@ -142,7 +142,6 @@ def _bare_calls(job: Job, group: WorkerGroup, trusted: TrustedRanks) -> BareCall
                 _BARE_NUMBERS + number,
                 opening=new_opening(head, ranks=world_size),
                 seconds=job.settings.call_limit_s,
-                cancelled=job.cancelled,
             ).longest_ns,
             trusted.reference.bare(opening=new_opening(head, ranks=world_size)).longest_ns,
         )

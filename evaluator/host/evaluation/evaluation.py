@@ -99,11 +99,9 @@ class Evaluation:
         self.findings.add_before_ranks(reading.findings)
 
     def _reading(self) -> SourceReading:
-        job, seconds = self.job, self.job.within(self.job.settings.reading_s)
+        job, seconds = self.job, self.job.settings.reading_s
         try:
-            text = limited.call(
-                READ_SOURCE, job.request.to_json(), seconds=seconds, deadlines=job.deadlines, cancelled=job.cancelled
-            )
+            text = limited.call(READ_SOURCE, job.request.to_json(), seconds=seconds, deadlines=job.deadlines)
         except LimitExceeded as exceeded:
             raise SubmissionFault(Verdict.LIMIT_EXCEEDED, f"the source could not be read: {exceeded}") from exceeded
         reading = SourceReading.from_json(text)
@@ -123,7 +121,6 @@ class Evaluation:
                 workdir=self._slot.work_dir,
                 sandbox=job.resources.confinement,
                 deadlines=job.deadlines,
-                cancelled=job.cancelled,
             )
             found = source_rules.check_machine_code(built.primitives, profile=job.profile)
             self._outcomes.built = replace(built, findings=(*built.findings, *found))
@@ -206,8 +203,7 @@ class Evaluation:
                 alone = (reading for at_size in self._outcomes.alone.values() for reading in at_size.gpus)
                 self._outcomes.revealing = before_reveal.refuse_slow_gpus(job, self._watch, alone=tuple(alone))
             group.reveal(job.request.source, built=self._outcomes.built)
-            seconds = job.within(job.settings.import_s)
-            group.import_submission(seconds=seconds, cancelled=job.cancelled)
+            group.import_submission()
         return bare
 
     def _run_second_group(self) -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from evaluator.errors import Cancelled, EvaluatorError
 from evaluator.host.hangs.incidents import RanksLost
 from evaluator.host.job import Job
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.slot import Slot
@@ -54,14 +55,12 @@ class HeldRanks:
 
     def take(self) -> None:
         """Take all ranks that the job needs, and let them start; raises EvaluatorError."""
-        waiting, self._trusted = self._slot.waiting, self._slot.trusted.take()
-        self._groups.append(waiting.take())
-        self.group.start_ranks()
-        if self._job.second_share:
-            second = waiting.take()
-            self._groups.append(second)
-            self._has_waited = second.has_ranks
-            second.start_ranks()
+        self._trusted = self._slot.trusted.take()
+        for _ in range(2 if self._job.second_share else 1):
+            group = self._slot.waiting.take()
+            self._hold(group, len(self._groups))
+            self._has_waited = group.has_ranks
+            group.start_ranks()
 
     def wait_until_ready(self) -> None:
         """Return once the ranks are ready, as none may start during a measurement; raises EvaluatorError.
@@ -72,7 +71,7 @@ class HeldRanks:
         if self._has_waited:
             self.wait_for_second()
         if self._job.mode.is_timed:
-            self._slot.waiting.wait_until_ready(within=self._job.deadlines.answer)
+            self._slot.waiting.wait_until_ready(Deadlines(self._job.deadlines.evaluation))
 
     def wait_for_second(self) -> None:
         """Return once the second worker group is ready, or at once where none is to come; raises EvaluatorError."""
@@ -93,7 +92,7 @@ class HeldRanks:
 
     def change_group(self) -> None:
         """End the present worker group; the second one is the present one then. Raises EvaluatorError."""
-        self._groups.pop(0).close(within=self._job.deadlines.killing)
+        self._groups.pop(0).close()
         self._make_ready(0)
 
     def stop(self) -> None:
@@ -106,7 +105,7 @@ class HeldRanks:
         held, self._groups = self._groups, []
         with ExitStack() as stack:
             for group in held:
-                stack.callback(group.close, within=self._job.deadlines.killing)
+                stack.callback(group.close)
 
     def _make_ready(self, number: int) -> None:
         """Return once a worker group is ready. One that does not start is replaced, once. Raises EvaluatorError.
@@ -115,12 +114,14 @@ class HeldRanks:
         cost this one a try.
         """
         try:
-            self._wait_for(self._groups[number])
+            self._groups[number].wait_until_ready()
         except RanksLost as lost:
             self._replace(number, lost)
 
-    def _wait_for(self, group: WorkerGroup) -> None:
-        group.wait_until_ready(within=self._job.deadlines.answer, cancelled=self._job.cancelled)
+    def _hold(self, group: WorkerGroup, number: int) -> None:
+        """Keep a group, which from now on is bound by the job's deadlines."""
+        group.deadlines = self._job.deadlines
+        self._groups.insert(number, group)
 
     def _replace(self, number: int, lost: RanksLost) -> None:
         """End a worker group that has read nothing of the submission; return once another is ready in its place.
@@ -132,9 +133,9 @@ class HeldRanks:
             raise lost
         logger.warning("a worker group is replaced: %s", lost)
         try:
-            self._groups.pop(number).close(within=self._job.deadlines.killing)
-            self._groups.insert(number, self._slot.waiting.start_new())
-            self._wait_for(self._groups[number])
+            self._groups.pop(number).close()
+            self._hold(self._slot.waiting.start_new(), number)
+            self._groups[number].wait_until_ready()
         except Cancelled:
             raise
         except (EvaluatorError, OSError) as error:

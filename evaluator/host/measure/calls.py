@@ -9,7 +9,6 @@ from statistics import median
 
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.contract import BufferKind, CallKind, CallRecord, Finding, Verdict
-from evaluator.errors import Cancelled
 from evaluator.host.clock.call_clock import Opening, UnseenEnd
 from evaluator.host.measure import checks, outputs
 from evaluator.host.measure.evidence import Call, Ended, SizeEvidence
@@ -108,14 +107,12 @@ class Caller:
         """Nanoseconds of `times` calls back to back on the last inputs; raises GroupTrouble."""
         self._check_whether_to_go_on()
         self.regime = None
-        limit_s = self._job.within(self._limit_s * max(1, times // 10))
-        number = next(self._run.numbers)
-        return self._ranks.loop(number, times=times, seconds=limit_s, cancelled=self._job.cancelled)
+        seconds = self._limit_s * max(1, times // 10)
+        return self._ranks.loop(next(self._run.numbers), times=times, seconds=seconds)
 
     def _check_whether_to_go_on(self) -> None:
         job = self._job
-        if job.cancelled():
-            raise Cancelled("the evaluation was cancelled")
+        job.deadlines.refuse_cancelled()
         if time.monotonic() > job.deadlines.evaluation:
             message = f"the evaluation took longer than {job.settings.evaluation_s:g} s"
             raise Ended([self._finding(Verdict.TIMEOUT, message)])
@@ -186,15 +183,15 @@ class Caller:
             Ended: a rank answered, but its device has not posted the end of the call.
         """
         job, inputs = self._job, call.inputs
-        limit_s = job.within(self._limit_s + (0.0 if self._at_size.calls else self._run.first_call_s))
+        limit_s = self._limit_s + (0.0 if self._at_size.calls else self._run.first_call_s)
         files = [
             (item.file, target, *item.areas) if self._is_on_device else (target,)
             for item, target in zip(inputs, targets, strict=True)
         ]
-        self._ranks.load(call.number, files, seconds=limit_s, cancelled=job.cancelled)
+        self._ranks.load(call.number, files, seconds=limit_s)
         self._mapped = [item.areas_number for item in inputs]
         if recordings:
-            self._ranks.record(call.number, recordings, seconds=limit_s, cancelled=job.cancelled)
+            self._ranks.record(call.number, recordings, seconds=limit_s)
         is_early = self._layouts.is_new(tuple(item.layout for item in inputs))
         opening = Opening(
             key=call.key,
@@ -204,7 +201,8 @@ class Caller:
             is_early=is_early,
         )
         try:
-            with self._oracle.watching(limit_s=limit_s) if self._is_on_device else nullcontext(), around:
+            watching = self._oracle.watching(limit_s=job.deadlines.step(limit_s))
+            with watching if self._is_on_device else nullcontext(), around:
                 call.reports, call.time = self._ranks.go(
                     call.number,
                     opening=opening,
@@ -212,7 +210,6 @@ class Caller:
                     reuse=call.is_reused,
                     count=call.kind is not CallKind.PLAIN and job.counts_collectives,
                     seconds=limit_s,
-                    cancelled=job.cancelled,
                 )
         except UnseenEnd as unseen:
             rank = unseen.ranks[0]
@@ -319,8 +316,7 @@ class Caller:
         time.sleep(_LATE_S)
         targets = self._new_files(b"")
         try:
-            limit_s = self._job.within(self._limit_s)
-            self._ranks.store(call.number, targets, seconds=limit_s, cancelled=self._job.cancelled)
+            self._ranks.store(call.number, targets, seconds=self._limit_s)
             headers = [outputs.read_header(target) for target in targets]
             compared = self._compare(call.draw, headers, targets, key=bytes(_KEY_BYTES), poison=None)
         except outputs.HeaderError:

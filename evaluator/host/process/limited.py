@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluator.errors import Cancelled, EvaluatorError, LimitExceeded, NodeTrouble
+from evaluator.errors import EvaluatorError, LimitExceeded, NodeTrouble
 
 if TYPE_CHECKING:  # a process that reads imports this module, and with `evaluator.host` it would import the whole judge
     from evaluator.host.process.deadlines import Deadlines
@@ -41,25 +41,24 @@ def call(
     deadlines: "Deadlines",
     memory_bytes: int = 4 * 1024**3,
     start_s: float = 60.0,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
     """What `function`, named as `module:name`, returns for `text`.
 
     Args:
         function: its name.
         text: what it reads.
-        seconds: how long it may take once its process has started.
+        seconds: how long it may take once its process has started; less where its deadline comes sooner.
         deadlines: of the evaluation that waits for it.
         memory_bytes: the address space of its process.
         start_s: how long its process may take to start.
-        cancelled: polled; once true, the process ends.
 
     Raises:
-        Cancelled: `cancelled()` became true.
+        Cancelled: nobody wants it any more.
         LimitExceeded: it took longer than `seconds`, more memory, or returned too much.
         EvaluatorError: it raised.
         NodeTrouble: its process does not start.
     """
+    seconds = deadlines.step(seconds)
     line = [sys.executable, "-P", __file__, function]
     environment = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
     environment["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *filter(None, [environment.get("PYTHONPATH")])])
@@ -72,7 +71,6 @@ def call(
         output_bytes=_LONGEST_ANSWER,
         memory_bytes=memory_bytes,
         deadlines=deadlines,
-        cancelled=cancelled,
     )
     if not printed:
         raise NodeTrouble("a process that reads for the judge does not start")
@@ -100,7 +98,6 @@ def run(
     output_bytes: int,
     memory_bytes: int,
     deadlines: "Deadlines",
-    cancelled: Callable[[], bool],
 ) -> tuple[int | None, bytes]:
     """How a command ends, None where its time was up, and what it printed.
 
@@ -113,10 +110,9 @@ def run(
         output_bytes: a longer output ends it.
         memory_bytes: the address space of each of its processes.
         deadlines: of the evaluation that waits for it.
-        cancelled: polled; once true, it ends.
 
     Raises:
-        Cancelled: `cancelled()` became true.
+        Cancelled: nobody wants it any more.
         EvaluatorError: it does not end.
         NodeTrouble: it cannot be started, or not in time.
     """
@@ -136,7 +132,7 @@ def run(
         except OSError as error:
             raise NodeTrouble(f"a process that reads for the judge cannot be started: {error}") from error
         try:
-            code = _code(process, output, seconds=seconds, start_s=start_s, cancelled=cancelled)
+            code = _code(process, output, seconds=seconds, start_s=start_s, deadlines=deadlines)
         finally:
             # Its whole session: a first process may have started others.
             with contextlib.suppress(ProcessLookupError):
@@ -155,15 +151,14 @@ def _code(
     *,
     seconds: float,
     start_s: float | None,
-    cancelled: Callable[[], bool],
+    deadlines: "Deadlines",
 ) -> int | None:
     deadline, has_started = time.monotonic() + (seconds if start_s is None else start_s), start_s is None
     poll, ended = select.poll(), os.pidfd_open(process.pid)
     poll.register(ended, select.POLLIN)
     try:
         while True:
-            if cancelled():
-                raise Cancelled("the reading was cancelled")
+            deadlines.refuse_cancelled("the reading")
             if not has_started and os.fstat(output).st_size:
                 deadline, has_started = time.monotonic() + seconds, True
             left = deadline - time.monotonic()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from evaluator.errors import EvaluatorError
+from evaluator.host.process.deadlines import NO_DEADLINES, Deadlines
 from evaluator.host.ranks.worker_group import WorkerGroup
 
 logger = logging.getLogger(__name__)
@@ -80,18 +81,17 @@ class WaitingGroups:
         """Whether the ranks of one of them are starting."""
         return any(group.has_ranks and not group.is_ready for group in self._groups)
 
-    def wait_until_ready(self, *, within: Callable[[float], float] = lambda seconds: seconds) -> None:
-        """Return once all groups with started ranks are ready; a group that fails is ended.
-
-        `within` shortens how long each may take.
-        """
+    def wait_until_ready(self, deadlines: Deadlines = NO_DEADLINES) -> None:
+        """Return once all groups with started ranks are ready; a group that fails is ended."""
         for group in [group for group in self._groups if group.has_ranks]:
+            group.deadlines = deadlines
             try:
-                group.wait_until_ready(within=within, cancelled=lambda: False)
+                group.wait_until_ready()
             except EvaluatorError as error:
                 logger.warning("a waiting worker group failed and is ended: %s", error)
                 self._groups.remove(group)
                 group.close()
+            group.deadlines = NO_DEADLINES
 
     def close(self) -> None:
         """End all of them."""

@@ -11,6 +11,7 @@ from evaluator.contract import SourceBundle
 from evaluator.host.building.builder import Built
 from evaluator.host.clock.call_clock import CallTime, Opening, UnseenEnd
 from evaluator.host.hangs.incidents import GroupTrouble, Observation, RanksLost
+from evaluator.host.process.deadlines import NO_DEADLINES
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.answers import Answers
 from evaluator.host.ranks.channel import Channel
@@ -24,9 +25,10 @@ class WorkerGroup:
     """The sandbox ranks of one submission; used once, then ended. Not thread-safe.
 
     A command goes to all ranks at the same time, once they are ready, and each gives one answer. `seconds` is the
-    deadline of the answers, and `cancelled` is asked often.
+    deadline of the answers; that of the evaluation may come sooner.
 
     Attributes:
+        deadlines: of the evaluation that has the group, which may be cancelled, too.
         started_at: when, on the monotonic clock.
         has_ranks: whether its ranks were allowed to start.
         is_ready: whether its ranks have joined their process group.
@@ -35,6 +37,7 @@ class WorkerGroup:
     def __init__(self, resources: Resources, *, spawner: Spawner, work_dir: Path) -> None:
         """Start the sandbox; in the background it does everything that needs no GPU. Raises EvaluatorError."""
         self.started_at = time.monotonic()
+        self.deadlines = NO_DEADLINES
         self._resources = resources
         self.has_ranks = False
         self.is_ready = False
@@ -54,30 +57,25 @@ class WorkerGroup:
             self._sandbox.fork_ranks()
             self.has_ranks = True
 
-    def wait_until_ready(
-        self, *, within: Callable[[float], float] = lambda seconds: seconds, cancelled: Callable[[], bool]
-    ) -> None:
+    def wait_until_ready(self) -> None:
         """Return once every rank has joined the process group.
-
-        Args:
-            within: shortens how long they may take.
-            cancelled: asked often.
 
         Raises:
             RanksLost: a rank did not join, or has ended since; no submission was involved.
         """
         if not self.is_ready:
-            self._join(within=within, cancelled=cancelled)
+            self._join()
         # A rank may have joined and ended before the host reads that it joined.
         if not self.is_alive:
             said = self._sandbox.launcher_text
             raise RanksLost(f"a sandbox rank ended before it had a submission. {said}")
 
-    def _join(self, *, within: Callable[[float], float], cancelled: Callable[[], bool]) -> None:
+    def _join(self) -> None:
         """Let the ranks start, and wait until all have joined; raises EvaluatorError."""
         self.start_ranks()
         try:
-            self._answers.collect("starting", seconds=within(self._resources.settings.start_s), cancelled=cancelled)
+            seconds = self.deadlines.answer(self._resources.settings.start_s)
+            self._answers.collect("starting", seconds=seconds, cancelled=self.deadlines.cancelled)
         except GroupTrouble as trouble:
             texts = [text for seen in trouble.observations for text in (seen.error, seen.log) if text]
             said = self._sandbox.launcher_text
@@ -94,24 +92,21 @@ class WorkerGroup:
         """Let all processes of the group end, and do not wait for that: `close` must follow."""
         self._sandbox.processes.stop()
 
-    def close(self, *, within: Callable[[float], float] = lambda seconds: seconds) -> None:
+    def close(self) -> None:
         """Kill all processes of the group, check that none is left, and free the host's resources.
-
-        Args:
-            within: shortens how long they may take to end.
 
         Raises:
             EvaluatorError: a process of the group is left.
         """
         try:
-            self._sandbox.processes.kill(within=within)
+            self._sandbox.processes.kill(within=self.deadlines.killing)
         finally:
             self._answers.close()
             self._sandbox.close()
 
     # ---- commands ---------------------------------------------------------------------------------------------
 
-    def import_submission(self, *, seconds: float, cancelled: Callable[[], bool]) -> None:
+    def import_submission(self) -> None:
         """Let every rank import solution.py. None begins before all have read the command.
 
         Raises:
@@ -119,22 +114,23 @@ class WorkerGroup:
             RanksLost: a rank ended before it read the command, so none has read the submission.
         """
         try:
-            self._ask("importing solution.py", Command(kind=CommandKind.IMPORT), seconds=seconds, cancelled=cancelled)
+            command, seconds = Command(kind=CommandKind.IMPORT), self._resources.settings.import_s
+            self._ask("importing solution.py", command, seconds=seconds)
         except GroupTrouble as trouble:
             if any(worker.channel.left_unread for worker in self._workers):
                 raise RanksLost(f"a sandbox rank ended before it could read the submission: {trouble}") from trouble
             raise
 
-    def load(self, call: int, files: Sequence[Sequence[int]], *, seconds: float, cancelled: Callable[[], bool]) -> None:
+    def load(self, call: int, files: Sequence[Sequence[int]], *, seconds: float) -> None:
         """Hand every rank the files (and new device memory) of `call`; raises GroupTrouble."""
         command = Command(kind=CommandKind.LOAD, call=call)
-        self._ask(f"loading call {call}", command, files=files, seconds=seconds, cancelled=cancelled)
+        self._ask(f"loading call {call}", command, files=files, seconds=seconds)
 
-    def record(self, call: int, files: Sequence[int], *, seconds: float, cancelled: Callable[[], bool]) -> None:
+    def record(self, call: int, files: Sequence[int], *, seconds: float) -> None:
         """Have every rank record into its file what runs, from now to the end of `call`; raises GroupTrouble."""
         command = Command(kind=CommandKind.RECORD, call=call)
         each = [(file,) for file in files]
-        self._ask(f"starting to record call {call}", command, files=each, seconds=seconds, cancelled=cancelled)
+        self._ask(f"starting to record call {call}", command, files=each, seconds=seconds)
 
     def go(
         self,
@@ -145,7 +141,6 @@ class WorkerGroup:
         reuse: bool = False,
         count: bool = False,
         seconds: float,
-        cancelled: Callable[[], bool],
     ) -> tuple[list[Report], CallTime]:
         """Run `call` on every rank.
 
@@ -156,7 +151,6 @@ class WorkerGroup:
             reuse: whether CPU ranks write them into the tensors of the call before.
             count: whether library collectives in the call are counted.
             seconds: the deadline of the answers.
-            cancelled: asked often.
 
         Returns:
             What the ranks report, and the call on the host's clock.
@@ -171,12 +165,12 @@ class WorkerGroup:
             for delay in delays
         ]
         files = [inputs[rank : rank + 1] for rank in range(len(self._workers))]
-        reports, taken = self._timed(commands, files, opening, seconds=seconds, cancelled=cancelled)
+        reports, taken = self._timed(commands, files, opening, seconds=seconds)
         for worker in self._workers:
             worker.calls_done += 1
         return reports, taken
 
-    def bare(self, call: int, *, opening: Opening, seconds: float, cancelled: Callable[[], bool]) -> CallTime:
+    def bare(self, call: int, *, opening: Opening, seconds: float) -> CallTime:
         """One bare call, while there is no submission: the overhead of a call.
 
         Raises:
@@ -185,11 +179,11 @@ class WorkerGroup:
         commands = [Command(kind=CommandKind.BARE, call=call)] * len(self._workers)
         files = [()] * len(self._workers)
         try:
-            return self._timed(commands, files, opening, seconds=seconds, cancelled=cancelled)[1]
+            return self._timed(commands, files, opening, seconds=seconds)[1]
         except (UnseenEnd, GroupTrouble) as trouble:
             raise RanksLost(f"sandbox ranks without a submission: {trouble}") from trouble
 
-    def loop(self, call: int, *, times: int, seconds: float, cancelled: Callable[[], bool]) -> int:
+    def loop(self, call: int, *, times: int, seconds: float) -> int:
         """Run the submission `times` times back to back on the inputs of the last call.
 
         Returns:
@@ -200,13 +194,13 @@ class WorkerGroup:
         """
         command = Command(kind=CommandKind.LOOP, call=call, times=times)
         begun = time.monotonic_ns()
-        self._ask(f"{times} calls back to back", command, seconds=seconds, cancelled=cancelled)
+        self._ask(f"{times} calls back to back", command, seconds=seconds)
         return max(worker.answered_at_ns for worker in self._workers) - begun
 
-    def store(self, call: int, files: Sequence[int], *, seconds: float, cancelled: Callable[[], bool]) -> None:
+    def store(self, call: int, files: Sequence[int], *, seconds: float) -> None:
         """Have every rank store again what it returned in `call`, as it is now; raises GroupTrouble."""
         command, doing = Command(kind=CommandKind.STORE, call=call), f"call {call} (storing its outputs again)"
-        self._ask(doing, command, files=[(file,) for file in files], seconds=seconds, cancelled=cancelled)
+        self._ask(doing, command, files=[(file,) for file in files], seconds=seconds)
 
     def _ask(
         self,
@@ -215,11 +209,11 @@ class WorkerGroup:
         *,
         files: Sequence[Sequence[int]] = (),
         seconds: float,
-        cancelled: Callable[[], bool],
     ) -> None:
         ranks = len(self._workers)
+        seconds = self.deadlines.step(seconds)
         self._answers.ask([command] * ranks, files or [()] * ranks)
-        self._collect(doing, seconds=seconds, cancelled=cancelled)
+        self._collect(doing, seconds=seconds)
 
     def _timed(
         self,
@@ -228,17 +222,16 @@ class WorkerGroup:
         opening: Opening,
         *,
         seconds: float,
-        cancelled: Callable[[], bool],
     ) -> tuple[list[Report], CallTime]:
         """Time a call on the host's clock: by the gatekeeper on GPUs, by commands and answers on CPU ranks."""
-        call, clock = commands[0].call, self._resources.clock
+        call, clock, seconds = commands[0].call, self._resources.clock, self.deadlines.step(seconds)
         timing: AbstractContextManager[Callable[[], CallTime] | None] = nullcontext()
         if clock is not None:
             timing = clock.timing(self._sandbox.clock_page, opening, number=call, limit_s=seconds)
         with timing as finish:
             begun = time.monotonic_ns()
             self._answers.ask(commands, files)
-            reports = self._collect(f"call {call}", seconds=seconds, cancelled=cancelled)
+            reports = self._collect(f"call {call}", seconds=seconds)
             if finish is not None:
                 return reports, finish()
         return reports, CallTime(
@@ -246,8 +239,8 @@ class WorkerGroup:
             marks=tuple(protocol.fingerprint_text(report.fingerprint) for report in reports),
         )
 
-    def _collect(self, doing: str, *, seconds: float, cancelled: Callable[[], bool]) -> list[Report]:
-        busy_poll_s = self._resources.shares.busy_poll_s
+    def _collect(self, doing: str, *, seconds: float) -> list[Report]:
+        busy_poll_s, cancelled = self._resources.shares.busy_poll_s, self.deadlines.cancelled
         return self._answers.collect(doing, seconds=seconds, busy_poll_s=busy_poll_s, cancelled=cancelled)
 
     # ---- its state --------------------------------------------------------------------------------------------
