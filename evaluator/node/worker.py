@@ -5,7 +5,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from importlib import metadata
 from platform import node as host_name
 from platform import python_version
 
@@ -29,6 +28,7 @@ from evaluator.contract import (
 from evaluator.errors import Cancelled
 from evaluator.hardware import profiles
 from evaluator.host import Judge
+from evaluator.host.machine import facts
 from evaluator.node.builders import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import NodeSettings
@@ -319,8 +319,4 @@ class Node:
 
 def _environment() -> dict[str, str]:
     """Facts about this machine for operators, in plain strings."""
-    try:
-        torch_version = metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        torch_version = "not installed"
-    return {"host": host_name(), "python": python_version(), "torch": torch_version}
+    return {"host": host_name(), "python": python_version(), "torch": facts.version("torch")}
