@@ -11,8 +11,7 @@ import pytest
 
 from evaluator.contract import MOMENT_ALONE, GpuReading
 from evaluator.host.machine import gpus
-from evaluator.host.machine.gpu_counters import LEAST_S
-from evaluator.host.machine.slot_watch import SlotWatch
+from evaluator.host.machine.slot_watch import LEAST_S, SlotWatch
 from evaluator.judging import reference_drift
 
 GPUS = gpus.present()[:1]

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evaluator.contract import DriverFault
-from evaluator.host.machine import driver_calls
-from evaluator.host.machine.nvml import handles
+from evaluator.host.machine.nvml import Library, Unavailable
 
 _MOST_EVENTS = 4096
 """The most events read at once: a program with endless faults must not stop the judge."""
@@ -22,23 +21,19 @@ class Watch:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], DriverFault] = {}
-        self._nvml: Any = None
+        self._library: Library | None = None
         self._events: Any = None
+        self._knows = False
 
     @property
     def faults(self) -> tuple[DriverFault, ...] | None:
         """The faults until the last read; None where this node cannot know."""
-        return self.seen if self._nvml is not None else None
+        return self.seen if self._knows else None
 
     @property
     def seen(self) -> tuple[DriverFault, ...]:
         """Every kind of fault on every GPU that was noted, in the order of first occurrence."""
         return tuple(self._seen.values())
-
-    def look(self) -> None:
-        """Read what the driver has reported by now."""
-        if self._events is not None:
-            self._take()
 
     def note(self, gpu: int, xid: int, *, noticed_at: str) -> None:
         """Count one event; the time of the first of its kind is kept."""
@@ -52,57 +47,42 @@ class Watch:
 
     def open(self, gpus: Sequence[int]) -> None:
         """Watch the events of the GPUs with these minor numbers; one that cannot be watched leaves it unknown."""
-        if not gpus:
-            return
-        try:
-            import pynvml  # noqa: PLC0415 - only GPU nodes have it
-        except ImportError:
-            return
-        with contextlib.suppress(driver_calls.DriverSilent):
-            self._events = driver_calls.ask("a watch over faults", lambda: _registered(pynvml, gpus))
-        if self._events is not None:
-            self._nvml = pynvml
+        with contextlib.suppress(Unavailable):
+            library = self._library = Library(gpus)
+            self._events = library.ask("a watch over faults", library.nvml.nvmlEventSetCreate)
+            # Events of some GPUs would read as "no fault on the others".
+            library.ask("a watch over faults", lambda: _register(library, self._events))
+            self._knows = True
 
-    def close(self) -> None:
-        """Read once more and end the watch; `faults` can still be read."""
-        self.look()
-        events, self._events = self._events, None
-        if events is not None:
-            with contextlib.suppress(driver_calls.DriverSilent):
-                driver_calls.ask("the end of a watch over faults", lambda: _let_go(self._nvml, events))
-
-    def _take(self) -> None:
-        nvml, events = self._nvml, self._events
+    def look(self) -> None:
+        """Read what the driver has reported by now."""
+        if self._library is None or not self._knows:
+            return
+        nvml, events = self._library.nvml, self._events
         try:
-            found = driver_calls.ask("faults", lambda: _taken(nvml, events))
-        except driver_calls.DriverSilent:
+            found = self._library.ask("faults", lambda: _taken(nvml, events))
+        except Unavailable:
             # What it has reported stays. Whether there was more cannot be known.
-            self._nvml = self._events = None
+            self._knows = False
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         for gpu, fault in found:
             self.note(gpu, fault, noticed_at=now)
 
+    def close(self) -> None:
+        """Read once more and end the watch; `faults` can still be read."""
+        self.look()
+        library, events, self._library, self._events = self._library, self._events, None, None
+        if library is not None:
+            with contextlib.suppress(Unavailable):
+                if events is not None:
+                    library.ask("the end of a watch over faults", lambda: library.nvml.nvmlEventSetFree(events))
+            library.close()
 
-def _registered(nvml: Any, gpus: Sequence[int]) -> Any:
-    """A set of events for the faults of these GPUs; None where one of them cannot be watched.
 
-    Events of some GPUs would read as "no fault on the others", so none are reported then.
-    """
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return None
-    events = None
-    try:
-        events = nvml.nvmlEventSetCreate()
-        for minor, handle in handles(nvml):
-            if minor in gpus:
-                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
-    except nvml.NVMLError:
-        _let_go(nvml, events)
-        return None
-    return events
+def _register(library: Library, events: Any) -> None:
+    for handle in library.handles.values():
+        library.nvml.nvmlDeviceRegisterEvents(handle, library.nvml.nvmlEventTypeXidCriticalError, events)
 
 
 def _taken(nvml: Any, events: Any) -> list[tuple[int, int]]:
@@ -113,14 +93,6 @@ def _taken(nvml: Any, events: Any) -> list[tuple[int, int]]:
             event = nvml.nvmlEventSetWait_v2(events, 0)
             found.append((int(nvml.nvmlDeviceGetMinorNumber(event.device)), int(event.eventData)))
     return found
-
-
-def _let_go(nvml: Any, events: Any) -> None:
-    with contextlib.suppress(nvml.NVMLError):
-        if events is not None:
-            nvml.nvmlEventSetFree(events)
-    with contextlib.suppress(nvml.NVMLError):
-        nvml.nvmlShutdown()
 
 
 @contextlib.contextmanager

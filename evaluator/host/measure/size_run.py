@@ -16,7 +16,6 @@ from evaluator.contract import (
     Stage,
 )
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
-from evaluator.host.machine import nvlink
 from evaluator.host.measure import checks, gpu_memory, recorded_call
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Ended, SizeEvidence
@@ -174,8 +173,7 @@ class SizeRun:
         job = self._job
         with job.stage(Stage.VERIFYING, f"{self._size}: bytes on the links"):
             cost = cost_of(job.problem, self._opened.dims, world_size=job.profile.world_size, dtype=job.dtype)
-            self._series.links = nvlink.count(
-                job.resources.gpus,
+            self._series.links = self._run.watch.count_links(
                 least_bytes=cost.wire_bytes,
                 call=lambda around: self._caller.call(verify=False, around=around),
             )
