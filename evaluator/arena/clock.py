@@ -14,18 +14,18 @@ from typing import Any
 import torch
 
 from evaluator.arena import device_memory, fingerprint
-from evaluator.arena.gate import Gate
+from evaluator.arena.gate import Gate, Sealer
 from evaluator.arena.loaded_call import LoadedCall, describe_outputs, planned_outputs, store_host_outputs, store_outputs
-from evaluator.arena.protocol import BARRIER_STRIDE
+from evaluator.arena.protocol import BARRIER_BYTES, BARRIER_STRIDE, CLOCK_PAGE_BYTES
 
 _NUMBER = struct.Struct("<Q")
 
 
 class Barrier:
-    """Ranks line up through a shared page; no process group of the submission takes part."""
+    """Ranks line up through a shared page, given by its descriptor; no process group of the submission takes part."""
 
-    def __init__(self, page: mmap.mmap, *, rank: int, world_size: int) -> None:
-        self._page = page
+    def __init__(self, page: int, *, rank: int, world_size: int) -> None:
+        self._page = mmap.mmap(page, BARRIER_BYTES)
         self._own = rank * BARRIER_STRIDE
         self._all = [peer * BARRIER_STRIDE for peer in range(world_size)]
         self._passed = 0
@@ -143,4 +143,9 @@ class GpuRunner:
         torch.cuda.synchronize()
 
 
-Runner = CpuRunner | GpuRunner
+def new_runner(device: torch.device, barrier: Barrier, *, clock: int, rank: int) -> CpuRunner | GpuRunner:
+    """What runs calls on `device`; on a GPU by the page of the host's clock, which is given by its descriptor."""
+    if device.type != "cuda":
+        return CpuRunner(barrier)
+    page = mmap.mmap(clock, CLOCK_PAGE_BYTES)
+    return GpuRunner(device, Gate(page, sealer=Sealer(device, rank=rank), rank=rank))

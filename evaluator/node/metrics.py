@@ -2,34 +2,22 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from evaluator.contract import NodeStatus, SlotState
+from evaluator.contract import SlotState
 from evaluator.node.outbox import Outbox
+from evaluator.node.worker import Node
 
 logger = logging.getLogger(__name__)
-
-
-class MeteredNode(Protocol):
-    """The parts of a node that metrics read."""
-
-    @property
-    def ended(self) -> Mapping[tuple[str, str], int]:
-        """Reports written, by profile and verdict."""
-
-    @property
-    def status(self) -> NodeStatus:
-        """Its next heartbeat."""
 
 
 class NodeMetrics:
     """A collector over a node and its outbox."""
 
-    def __init__(self, node: MeteredNode, outbox: Outbox) -> None:
+    def __init__(self, node: Node, outbox: Outbox) -> None:
         self._node = node
         self._outbox = outbox
 
@@ -64,7 +52,7 @@ class NodeMetrics:
         yield _one("pkb_node_site_up", "Whether the site received the last message.", not self._outbox.trouble)
 
 
-def serve(listen: str, node: MeteredNode, outbox: Outbox) -> None:
+def serve(listen: str, node: Node, outbox: Outbox) -> None:
     """Serve the metrics at `listen` (host:port); if the port is in use, the node logs it and judges on."""
     registry = CollectorRegistry()
     registry.register(NodeMetrics(node, outbox))

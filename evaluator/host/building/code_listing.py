@@ -148,15 +148,16 @@ def machine_code(
     deadline, room = time.monotonic() + job.deadlines.step(_LONGEST_S), _MOST_BYTES
     listings: list[tuple[str, str]] = []
     for path in modules:
-        with tempfile.TemporaryDirectory(prefix="listing-", dir=job.workdir) as name:
-            text = disassembly.output_of(
-                disassembly.Module(path=path, content=artefacts[path], private=Path(name)),
-                [_EXECUTE, tool],
-                [str(room)],
-                job=job,
-                seconds=deadline - time.monotonic(),
-                most_bytes=2 * room,
-            )
+        text = disassembly.output_of(
+            path,
+            artefacts[path],
+            [_EXECUTE, tool],
+            [str(room)],
+            prefix="listing-",
+            job=job,
+            seconds=deadline - time.monotonic(),
+            most_bytes=2 * room,
+        )
         if text is not None:
             room = max(0, room - len(text))
             listings.append((Path(path).name, text))

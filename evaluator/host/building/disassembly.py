@@ -6,7 +6,6 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.contract import SandboxLevel
@@ -45,23 +44,6 @@ _MOST_MEMORY_BYTES = 16 * 1024**3
 """The address space of each process that reads a module."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Module:
-    """A built module, and the private folder in which it is read."""
-
-    path: str
-    content: bytes
-    private: Path
-
-    def write(self) -> Path:
-        """Put it where the sandbox shows it; returns its path outside."""
-        write_private(self.private)
-        target = self.private / "built" / self.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(self.content)
-        return target
-
-
 def listings(artefacts: Mapping[str, bytes], *, job: BuildJob) -> Iterator[tuple[str, str]]:
     """Name and disassembly (SASS, and PTX where there is some) of every module that can be read in time.
 
@@ -82,14 +64,15 @@ def listings(artefacts: Mapping[str, bytes], *, job: BuildJob) -> Iterator[tuple
             continue
         code = None
         if found is not None:
-            with tempfile.TemporaryDirectory(prefix="disassembly-", dir=job.workdir) as name:
-                code = output_of(
-                    Module(path=path, content=content, private=Path(name)),
-                    [_EXECUTE, found],
-                    job=job,
-                    seconds=deadline - time.monotonic(),
-                    most_bytes=room,
-                )
+            code = output_of(
+                path,
+                content,
+                [_EXECUTE, found],
+                prefix="disassembly-",
+                job=job,
+                seconds=deadline - time.monotonic(),
+                most_bytes=room,
+            )
             room -= len(code or "")
         beside = _ptx_beside(path, artefacts, most_bytes=room)
         room -= len(beside or "")
@@ -106,17 +89,19 @@ def _ptx_beside(path: str, artefacts: Mapping[str, bytes], *, most_bytes: int) -
 
 
 def output_of(
-    module: Module,
+    path: str,
+    content: bytes,
     program: Sequence[str],
     arguments: Sequence[str] = (),
     *,
+    prefix: str,
     job: BuildJob,
     seconds: float,
     most_bytes: int,
 ) -> str | None:
-    """What `program` (Python's text, then its first arguments) prints about `module`, whose path comes next.
+    """What `program` (Python's text, then its first arguments) prints about a built module, whose path comes next.
 
-    None where it fails, or exceeds its time or size.
+    It runs in a private folder whose name begins with `prefix`. None where it fails, or exceeds its time or size.
 
     Raises:
         Cancelled: nobody wants the build any more.
@@ -124,24 +109,28 @@ def output_of(
     """
     if seconds <= 0 or most_bytes <= 0:
         return None
-    outside = module.write()
     bare = job.confinement.level is SandboxLevel.NONE
-    inside = str(outside) if bare else f"/built/{module.path}"
-    line = command(
-        job.confinement,
-        ["-c", *program, inside, *arguments],
-        private=module.private,
-        profile=job.profile,
-        settings=job.settings,
-    )
-    code, printed = limited.run(
-        line,
-        environment=environment(job.profile, home=str(module.private)) if bare else {},
-        seconds=seconds,
-        output_bytes=most_bytes,
-        memory_bytes=_MOST_MEMORY_BYTES,
-        deadlines=job.deadlines,
-    )
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=job.workdir) as name:
+        private = Path(name)
+        write_private(private)
+        outside = private / "built" / path
+        outside.parent.mkdir(parents=True, exist_ok=True)
+        outside.write_bytes(content)
+        line = command(
+            job.confinement,
+            ["-c", *program, str(outside) if bare else f"/built/{path}", *arguments],
+            private=private,
+            profile=job.profile,
+            settings=job.settings,
+        )
+        code, printed = limited.run(
+            line,
+            environment=environment(job.profile, home=name) if bare else {},
+            seconds=seconds,
+            output_bytes=most_bytes,
+            memory_bytes=_MOST_MEMORY_BYTES,
+            deadlines=job.deadlines,
+        )
     return printed.decode(errors="replace") if code == 0 else None
 
 

@@ -27,7 +27,6 @@ from evaluator.host.measure.group_run import BareCallTimes, GroupRun
 from evaluator.host.measure.schedule import drawn_regimes
 from evaluator.host.measure.size_run import SizeRun
 from evaluator.host.process import limited
-from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.slot import Slot
 from evaluator.judging import source_rules, timing
@@ -264,10 +263,6 @@ class Evaluation:
     def has_held_ranks(self) -> bool:
         """Whether a worker group was taken for this evaluation."""
         return self._ranks.are_taken
-
-    def rehearse(self, trusted: TrustedRanks) -> None:
-        """A few calls of the reference at every size, without the submission; raises EvaluatorError."""
-        before_reveal.rehearse(self.job, trusted)
 
     def stop(self) -> None:
         """Let the processes of the worker groups end, without waiting for that."""

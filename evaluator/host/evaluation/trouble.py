@@ -40,7 +40,7 @@ def without_the_submission(*, but: tuple[type[EvaluatorError], ...] = ()) -> Ite
 def without_memory(finding: Finding, memory: SizeMemory) -> Finding:
     """A finding that a submission got no memory, with both figures; UNSUPPORTED where the judge left less than half."""
     figures = gpu_memory.in_words(memory)
-    if gpu_memory.has_its_share(memory):
+    if memory.judge_bytes <= (1 - gpu_memory.SUBMISSIONS_SHARE) * memory.total_bytes:
         return msgspec.structs.replace(finding, message=f"{figures}: {finding.message}")
     message = f"the judge left less than half of a GPU for the submission: {figures}: {finding.message}"
     return msgspec.structs.replace(finding, verdict=Verdict.UNSUPPORTED, message=message)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evaluator.contract import CallKind, Finding, Mode, RecordedWork, Verdict
 from evaluator.host.job import Job
-from evaluator.host.measure.evidence import Call, SizeEvidence, in_words
+from evaluator.host.measure.evidence import Call, SizeEvidence, in_words, warn_once
 from evaluator.host.ranks.oracle_group import Traces
 from evaluator.judging import recorded_work
 from evaluator.judging.checks import Check
@@ -57,7 +57,7 @@ def hidden(job: Job, work: RecordedWork, at_size: SizeEvidence) -> list[Finding]
 def _counted_when_ranked(job: Job, finding: Finding, at_size: SizeEvidence) -> list[Finding]:
     if job.mode is Mode.RANKED:
         return [finding]
-    at_size.warn(finding)
+    warn_once(at_size.warnings, finding)
     return []
 
 

@@ -134,10 +134,6 @@ class SizeEvidence:
         self.checked_calls += 1
         _keep_worst(self.worst, (item.check for item in checks))
 
-    def warn(self, finding: Finding) -> None:
-        """Note, once, what would be a finding in ranked mode."""
-        warn_once(self.warnings, finding)
-
     def result(self) -> SizeResult:
         """This size as the report shows it."""
         return SizeResult(

@@ -52,10 +52,6 @@ class Observer:
         """As `observe`, with GPUs and native stacks. This may end ranks, so only for an evaluation that is over."""
         return self._with_native_stacks(self._with_gpus(self.observe(answered=answered)), answered=answered)
 
-    def observe_finished(self) -> tuple[Observation, ...]:
-        """Every rank's state after a series in which all calls were answered."""
-        return self.observe(answered=frozenset(worker.number for worker in self.workers))
-
     def dump_stacks(self, workers: Sequence[Worker], *, asked: Sequence[Worker] = ()) -> None:
         """Signal the ranks and wait until their stacks have arrived, or for a moment at most.
 

@@ -17,7 +17,7 @@ from evaluator.host.ranks.channel import Channel
 WATCH_S = 0.5
 """How long a silent rank is observed: its stack has to arrive, and its use of the processor to show."""
 
-_BUSY_SHARE = 0.1
+_BUSY_TICKS = 0.1 * WATCH_S * os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -126,7 +126,7 @@ class Worker:
         """As `location`, for a rank that has not answered: by its stack, its phase and its processor time."""
         frames = stacks.main_thread(self.stack)
         own, waiting = stacks.own_frame(frames, source=source), stacks.waits_in(frames, source=source)
-        is_busy = ticks_before is not None and self.ticks - ticks_before > _busy_ticks()
+        is_busy = ticks_before is not None and self.ticks - ticks_before > _BUSY_TICKS
         if own is not None and waiting is not None:
             where = f"waits in {waiting} called at {stacks.words(own)}"
             if is_busy and stacks.has_threads_that_may_act(self.stack):
@@ -149,7 +149,3 @@ class Worker:
     def _read(self, start: int, end: int) -> str:
         raw = self._page[start:end]
         return clean(raw.partition(b"\0")[0].decode("utf-8", "replace"))
-
-
-def _busy_ticks() -> float:
-    return _BUSY_SHARE * WATCH_S * os.sysconf("SC_CLK_TCK")

@@ -273,4 +273,4 @@ class WorkerGroup:
 
     def observe_finished(self) -> tuple[Observation, ...]:
         """Every rank's state after a series in which all calls were answered."""
-        return self._observer.observe_finished()
+        return self._observer.observe(answered=frozenset(range(len(self._workers))))
