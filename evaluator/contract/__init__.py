@@ -4,10 +4,10 @@ Everything here is frozen, typed and JSON both ways; decoding refuses unknown fi
 imports no other part of the evaluator, so the site can read it without torch.
 """
 
+from evaluator.contract.base import MOST_BUILDERS, MOST_ERROR_MAPS, MOST_REPORT_BYTES, ContractError, Message
 from evaluator.contract.findings import ErrorMap, ErrorPattern, Finding, OutputCheck, SizeMemory, SizeResult, Verdict
 from evaluator.contract.hardware_paths import Detection, EvidenceSource, Primitive, RecordedWork, WorkKind, WorkTotal
 from evaluator.contract.machine_code import Instruction, KernelCode, MachineCode
-from evaluator.contract.message import ContractError, Message
 from evaluator.contract.node_messages import (
     MOST_BYTES,
     MOST_COMPRESSED_BYTES,
@@ -25,7 +25,6 @@ from evaluator.contract.node_messages import (
     TaskName,
     node_queue,
 )
-from evaluator.contract.ranges import MOST_BUILDERS, MOST_ERROR_MAPS, MOST_REPORT_BYTES
 from evaluator.contract.record import (
     MOMENT_ALONE,
     MOMENT_LEG,

@@ -5,8 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from evaluator.contract.message import Message
-from evaluator.contract.ranges import Amount, Count, Line, Name, Sentence, WorldSize
+from evaluator.contract.base import Amount, Count, Line, Message, Name, Sentence, WorldSize
 
 
 class Primitive(StrEnum):

@@ -7,8 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from evaluator.contract.message import ContractError, Message
-from evaluator.contract.ranges import Count, Line, Name, Sentence
+from evaluator.contract.base import ContractError, Count, Line, Message, Name, Sentence
 
 MOST_UNPACKED_BYTES = 4 * 1024**2
 """How long the instructions of one kernel may be once they are unpacked."""

@@ -5,13 +5,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from evaluator.contract.message import Message
-from evaluator.contract.ranges import (
+from evaluator.contract.base import (
     MOST_BLOCKS,
     MOST_RANKS,
     MOST_SIZES,
     Amount,
     Count,
+    Message,
     Name,
     Positive,
     Real,

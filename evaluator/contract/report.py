@@ -5,11 +5,7 @@ from typing import Annotated, TypedDict
 
 from msgspec import Meta
 
-from evaluator.contract.findings import Finding, SizeResult, Verdict
-from evaluator.contract.hardware_paths import Detection, RecordedWork
-from evaluator.contract.machine_code import MachineCode
-from evaluator.contract.message import Message
-from evaluator.contract.ranges import (
+from evaluator.contract.base import (
     MOST_ERROR_MAPS,
     MOST_RANKS,
     MOST_SIZES,
@@ -17,12 +13,16 @@ from evaluator.contract.ranges import (
     Count,
     Line,
     Log,
+    Message,
     Name,
     Rank,
     Sentence,
     Whole,
     WorldSize,
 )
+from evaluator.contract.findings import Finding, SizeResult, Verdict
+from evaluator.contract.hardware_paths import Detection, RecordedWork
+from evaluator.contract.machine_code import MachineCode
 from evaluator.contract.record import Record
 from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode
 from evaluator.contract.score import Timing

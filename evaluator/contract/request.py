@@ -6,9 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from evaluator.contract.base import ContractError, Message, Sentence
 from evaluator.contract.findings import Verdict
-from evaluator.contract.message import ContractError, Message
-from evaluator.contract.ranges import Sentence
 
 
 class Backend(StrEnum):

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from evaluator.contract.message import Message
-from evaluator.contract.ranges import MOST_BLOCKS, MOST_RANKS, MOST_SIZES, Amount, Count, Name, Positive, Real
+from evaluator.contract.base import MOST_BLOCKS, MOST_RANKS, MOST_SIZES, Amount, Count, Message, Name, Positive, Real
 
 
 def is_faster(low: float | None, *, than: float = 1.0) -> bool:

@@ -14,9 +14,8 @@ from evaluator.host.machine.health import Health
 from evaluator.host.measure.references import RecordedReferences
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.kept_ranks import KeptRanks
+from evaluator.host.ranks.pools import KeptRanks, WaitingGroups
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
-from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.resources import Resources
 from evaluator.host.sandbox import doctor

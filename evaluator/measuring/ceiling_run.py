@@ -1,8 +1,6 @@
 """Starts the ranks that measure what this machine's hardware reaches, and ends them in any case."""
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,9 +14,10 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.hardware.ceilings import Ceilings, CollectiveRate, PairRate
 from evaluator.host.machine import facts, gpus
+from evaluator.host.process.limited import end_session
 from evaluator.host.sandbox import bubblewrap
 
-_LONGEST_S = 540
+_LONGEST_S, _END_S = 540, 30.0
 
 
 class _Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,8 +95,6 @@ def _wait(ranks: list[subprocess.Popen[bytes]], *, folder: Path) -> bytes:
 
 def _end(ranks: list[subprocess.Popen[bytes]]) -> None:
     for rank in ranks:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(rank.pid, signal.SIGKILL)
-        rank.wait()
+        end_session(rank, "a rank that measures ceilings", seconds=_END_S)
         if rank.stdout is not None:
             rank.stdout.close()

@@ -16,7 +16,7 @@ from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.job import Job
 from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart, MetLayouts
 from evaluator.host.process.deadlines import Deadlines
-from evaluator.host.ranks.waiting_groups import WaitingGroups
+from evaluator.host.ranks.pools import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.resources import Resources
 from tests.evaluator.judging_help import request_for, request_for_text

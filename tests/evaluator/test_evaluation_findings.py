@@ -4,7 +4,7 @@ import pytest
 
 from evaluator.contract import ErrorMap, ErrorPattern, Finding, SizeMemory, Verdict
 from evaluator.errors import Cancelled, EvaluatorError, SubmissionFault
-from evaluator.host.evaluation.findings import Findings, disagreement
+from evaluator.host.evaluation.evidence import Findings, disagreement
 from evaluator.host.evaluation.trouble import JudgeOutOfMemory, without_the_submission
 from evaluator.host.measure.evidence import Ended
 from evaluator.host.ranks.trusted_line import OutOfDeviceMemory

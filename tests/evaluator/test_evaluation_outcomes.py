@@ -11,7 +11,7 @@ from evaluator.contract import (
     Verdict,
 )
 from evaluator.host.evaluation.before_reveal import TimesAlone
-from evaluator.host.evaluation.outcomes import Outcomes
+from evaluator.host.evaluation.evidence import Outcomes
 from evaluator.host.measure.references import SteadySpeed
 from evaluator.host.measure.size_run import SizeOutcome
 from evaluator.judging.reading import SourceReading

@@ -13,7 +13,7 @@ import pytest
 
 from evaluator.contract import Mode, Stage, Verdict
 from evaluator.host import Judge
-from evaluator.host.ranks.waiting_groups import WaitingGroups
+from evaluator.host.ranks.pools import WaitingGroups
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
 from tests.evaluator.test_faults import LAUNCHER, processes_of

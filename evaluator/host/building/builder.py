@@ -10,7 +10,7 @@ from pathlib import Path
 from evaluator.contract import BuildResult, Detection, EvaluationRequest, Finding, MachineCode, Verdict
 from evaluator.errors import LimitExceeded
 from evaluator.hardware import profiles
-from evaluator.host.building import build_sandbox, code_listing, detections, disassembly, what_to_build
+from evaluator.host.building import builder_process, code_listing, detections, disassembly, what_to_build
 from evaluator.host.building.build_cache import KEPT_BYTES, BuildCache, KeptBuild
 from evaluator.host.building.build_job import BuildJob
 from evaluator.host.building.build_record import record_of
@@ -120,7 +120,7 @@ class Builder:
         What a builder leaves that was killed is used, and not kept: the next build of the source may be whole.
         """
         started = time.monotonic()
-        sent = build_sandbox.build(job, limits=self._limits)
+        sent = builder_process.build(job, limits=self._limits)
         seconds = time.monotonic() - started
         found = detections.find(sent.artefacts, disassembly.listings(sent.artefacts, job=job), job=job)
         record = record_of(sent, seconds=seconds, primitives=found)

@@ -5,7 +5,6 @@ import fcntl
 import json
 import mmap
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +16,14 @@ from evaluator.arena import protocol
 from evaluator.errors import EvaluatorError
 from evaluator.host.clock import gatekeeper
 from evaluator.host.clock.gatekeeper import Order
+from evaluator.host.process.limited import end_session
 from evaluator.host.process.spawner import Spawner
 from evaluator.oracle import ends as ends_page
 from evaluator.oracle.ends import Ends
 
 _ROOT = Path(__file__).parents[3]
 _PROGRAM = Path(gatekeeper.__file__)
-_GRACE_S, _ANSWER_S = 0.2, 5.0
+_GRACE_S, _ANSWER_S, _END_S = 0.2, 5.0, 10.0
 """Ranks answer after their devices posted the end. If the gatekeeper sees no end for so long, there is none."""
 
 
@@ -225,17 +225,10 @@ class GateClock:
 
     def _gone(self, how: str) -> EvaluatorError:
         """The error to raise where the gatekeeper has gone; the next call starts a new one."""
-        self._end_process()
+        end_session(self._process, "the gatekeeper", seconds=_END_S)
         self._is_timing = False
-        return EvaluatorError(f"the gatekeeper has gone: {how}; {self._log_text()}")
-
-    def _end_process(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(timeout=10)
-
-    def _log_text(self) -> str:
-        return os.pread(self._log, 4096, 0).decode("utf-8", "replace")
+        said = os.pread(self._log, 4096, 0).decode("utf-8", "replace")
+        return EvaluatorError(f"the gatekeeper has gone: {how}; {said}")
 
     def close(self) -> None:
         """End it; closing twice is closing once."""
@@ -243,7 +236,7 @@ class GateClock:
             return
         self._is_closed = True
         self._channel.close()
-        self._end_process()
+        end_session(self._process, "the gatekeeper", seconds=_END_S)
         os.close(self._log)
         os.close(self.ends)
 

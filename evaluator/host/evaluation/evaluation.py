@@ -12,10 +12,9 @@ import msgspec
 from evaluator.contract import EvaluationReport, Mode, Stage, Verdict
 from evaluator.errors import EvaluatorError, LimitExceeded, NodeTrouble, SubmissionFault
 from evaluator.host.building.what_to_build import is_needed
-from evaluator.host.evaluation import before_reveal, findings, report
-from evaluator.host.evaluation.findings import Findings
+from evaluator.host.evaluation import before_reveal, evidence, report
+from evaluator.host.evaluation.evidence import Findings, Outcomes
 from evaluator.host.evaluation.held_ranks import HeldRanks
-from evaluator.host.evaluation.outcomes import Outcomes
 from evaluator.host.evaluation.trouble import TroubleWatch, without_the_submission
 from evaluator.host.hangs.diagnosis import rank_states
 from evaluator.host.hangs.incidents import RanksLost
@@ -215,7 +214,7 @@ class Evaluation:
         try:
             self._run_group(2, key=key, share=self.job.second_share)
         except Ended as ended:
-            raise Ended((*ended.findings, findings.disagreement(ended.findings)), ranks=ended.ranks) from ended
+            raise Ended((*ended.findings, evidence.disagreement(ended.findings)), ranks=ended.ranks) from ended
 
     def _record_reference(self) -> None:
         """Record a call of the reference for the timeline; no verdict uses it, so a failure fails nothing.
@@ -248,7 +247,7 @@ class Evaluation:
         self._see_ranks()
         self.findings.add(
             [
-                findings.passed(
+                evidence.passed(
                     profile.world_size, results=outcomes.results, records=outcomes.records, timed=outcomes.timing
                 )
             ]

@@ -11,8 +11,7 @@ from evaluator.contract import (
     Verdict,
     request_fields,
 )
-from evaluator.host.evaluation.findings import Findings
-from evaluator.host.evaluation.outcomes import Outcomes
+from evaluator.host.evaluation.evidence import Findings, Outcomes
 from evaluator.host.job import Job
 from evaluator.host.machine import facts
 from evaluator.judging import kernel_code, reference_drift, throttling

@@ -23,7 +23,7 @@ from evaluator.contract import (
     WorkName,
     WorkTotal,
 )
-from evaluator.contract.ranges import Count, Name
+from evaluator.contract.base import Count, Name
 from evaluator.host.process.logs import clean
 
 MOST_WORKS = 48

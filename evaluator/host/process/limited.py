@@ -134,15 +134,23 @@ def run(
         try:
             code = _code(process, output, seconds=seconds, start_s=start_s, deadlines=deadlines)
         finally:
-            # Its whole session: a first process may have started others.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            try:
-                process.wait(timeout=deadlines.killing(_END_S))
-            except subprocess.TimeoutExpired as error:
-                raise EvaluatorError("a process that reads for the judge still runs after it was killed") from error
+            end_session(process, "a process that reads for the judge", seconds=deadlines.killing(_END_S))
         printed.seek(0)
         return code, printed.read(output_bytes)
+
+
+def end_session(process: subprocess.Popen[bytes], what: str, *, seconds: float) -> None:
+    """Kill a process with its whole session, as it may have started others, and return once it has ended.
+
+    Raises:
+        EvaluatorError: it does not end.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise EvaluatorError(f"{what} still runs {seconds:.3g} s after it was killed") from error
 
 
 def _code(

@@ -4,9 +4,7 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.arena.protocol import BARRIER_BYTES
-from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import ClockPage, GateClock
 from evaluator.host.machine import gpus
 from evaluator.host.process import procfs
+from evaluator.host.process.limited import end_session
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.oracle_group import OpenedSize, OracleGroup
 from evaluator.host.ranks.reference_group import ReferenceGroup
@@ -195,15 +193,9 @@ class TrustedRanks:
         """End the ranks and free what the host held; raises EvaluatorError where they do not end."""
         for line in self._lines:
             line.close()
-        # Ranks and launcher share a session that no process of a submission can join.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
         try:
-            self._process.wait(timeout=_END_S)
-        except subprocess.TimeoutExpired as error:
-            raise EvaluatorError(
-                f"the trusted ranks' process {self._process.pid} was killed and still exists"
-            ) from error
+            # Ranks and launcher share a session that no process of a submission can join.
+            end_session(self._process, f"the trusted ranks' process {self._process.pid}", seconds=_END_S)
         finally:
             os.close(self._start_word)
             os.close(self._log)
