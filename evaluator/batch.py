@@ -19,9 +19,8 @@ import msgspec
 from evaluator.contract import ContractError, EarlierTry, EvaluationReport, EvaluationRequest, Message, Stage, Verdict
 from evaluator.errors import Cancelled
 from evaluator.host import Judge, JudgeSettings
-from evaluator.host.build_ahead import BuildAhead
+from evaluator.host.build_ahead import BuildAhead, Builders
 from evaluator.judging.verdicts import FACTS
-from evaluator.node.builders import Builders
 from problems import registry
 
 logger = logging.getLogger(__name__)

@@ -37,7 +37,7 @@ from evaluator.host.build_ahead import builders_here
 from evaluator.host.job import no_progress
 from evaluator.host.machine import facts
 from evaluator.host.sandbox import bubblewrap, cgroups, doctor
-from evaluator.host.sandbox.host_users import SlotUser
+from evaluator.host.sandbox.slot_claims import SlotUser
 from evaluator.judging.recompute import recompute
 from evaluator.measuring import ceiling_run
 from evaluator.measuring.baselines import BaselineRun

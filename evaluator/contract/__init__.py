@@ -5,9 +5,18 @@ imports no other part of the evaluator, so the site can read it without torch.
 """
 
 from evaluator.contract.base import MOST_BUILDERS, MOST_ERROR_MAPS, MOST_REPORT_BYTES, ContractError, Message
+from evaluator.contract.code import (
+    Detection,
+    EvidenceSource,
+    Instruction,
+    KernelCode,
+    MachineCode,
+    Primitive,
+    RecordedWork,
+    WorkKind,
+    WorkTotal,
+)
 from evaluator.contract.findings import ErrorMap, ErrorPattern, Finding, OutputCheck, SizeMemory, SizeResult, Verdict
-from evaluator.contract.hardware_paths import Detection, EvidenceSource, Primitive, RecordedWork, WorkKind, WorkTotal
-from evaluator.contract.machine_code import Instruction, KernelCode, MachineCode
 from evaluator.contract.node_messages import (
     MOST_BYTES,
     MOST_COMPRESSED_BYTES,

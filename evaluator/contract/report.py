@@ -20,9 +20,8 @@ from evaluator.contract.base import (
     Whole,
     WorldSize,
 )
+from evaluator.contract.code import Detection, MachineCode, RecordedWork
 from evaluator.contract.findings import Finding, SizeResult, Verdict
-from evaluator.contract.hardware_paths import Detection, RecordedWork
-from evaluator.contract.machine_code import MachineCode
 from evaluator.contract.record import Record
 from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode
 from evaluator.contract.score import Timing

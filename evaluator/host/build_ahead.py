@@ -3,6 +3,7 @@
 The slots of a node share the cache of builds. A slot that finds a build there compiles nothing.
 """
 
+import logging
 import math
 import tempfile
 import time
@@ -19,6 +20,7 @@ from evaluator.contract import (
     StageTime,
     request_fields,
 )
+from evaluator.errors import Cancelled, EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building.builder import Builder, Built
@@ -28,10 +30,11 @@ from evaluator.host.machine import backends
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.sandbox import cgroups, doctor
 from evaluator.host.sandbox.cpu_sets import shares_for
-from evaluator.host.sandbox.host_users import SlotUser
-from evaluator.host.sandbox.work_directory import WorkDirectory
+from evaluator.host.sandbox.slot_claims import SlotUser, WorkDirectory
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import source_rules, verdicts
+
+logger = logging.getLogger(__name__)
 
 _PROCESSORS_EACH = 2
 """The steps for host and device run at the same time; the rest of a build takes one."""
@@ -130,3 +133,53 @@ class BuildAhead:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class Builders:
+    """Compiles up to `number` evaluations at once; each is started by the thread that calls `build`.
+
+    Where the machine cannot confine a build none is offered, and the slots compile for themselves.
+    """
+
+    def __init__(self, number: int, *, make: Callable[[], BuildAhead]) -> None:
+        self.number = number
+        self._make = make
+        self._ahead: BuildAhead | None = None
+
+    @property
+    def offered(self) -> int:
+        """How many builds the site may send at once; 0 until `prepare` has succeeded."""
+        return self.number if self._ahead is not None else 0
+
+    def prepare(self) -> None:
+        """Find out how a build is confined here."""
+        if self.number == 0 or self._ahead is not None:
+            return
+        try:
+            self._ahead = self._make()
+        except (EvaluatorError, OSError):
+            logger.exception("nothing is compiled ahead of a slot on this node")
+
+    def build(self, request: EvaluationRequest, *, cancelled: Callable[[], bool]) -> EvaluationReport | None:
+        """Compile. Returns the report where the build decides the verdict, None where a slot continues.
+
+        An error of the judge is left to the slot, which compiles again and reports it.
+
+        Raises:
+            Cancelled: `cancelled()` became true.
+        """
+        if self._ahead is None:
+            return None
+        try:
+            return self._ahead.build(request, cancelled=cancelled)
+        except Cancelled:
+            raise
+        except Exception:
+            # The slot will meet the same error, and decides what it means.
+            logger.exception("evaluation %s could not be compiled ahead", request.evaluation_id)
+            return None
+
+    def close(self) -> None:
+        """Remove the builders' files, except the cache."""
+        if self._ahead is not None:
+            self._ahead.close()

@@ -20,8 +20,7 @@ from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.resources import Resources
 from evaluator.host.sandbox import doctor
 from evaluator.host.sandbox.cpu_sets import shares_for
-from evaluator.host.sandbox.host_users import SlotUser
-from evaluator.host.sandbox.work_directory import WorkDirectory
+from evaluator.host.sandbox.slot_claims import SlotUser, WorkDirectory
 from evaluator.host.settings import JudgeSettings
 
 logger = logging.getLogger(__name__)

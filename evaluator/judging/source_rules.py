@@ -19,7 +19,7 @@ from evaluator.contract import (
     Verdict,
 )
 from evaluator.hardware.profiles import Profile
-from evaluator.judging import collectives, parsed_source, source_paths
+from evaluator.judging import collectives, parsed_source, source_files
 from evaluator.judging.source_comments import without_c_comments
 from problems.spec.schema import Problem
 
@@ -77,7 +77,7 @@ def _check_limits(bundle: SourceBundle) -> Iterator[Finding]:
 
 
 def _check_paths(bundle: SourceBundle) -> Iterator[Finding]:
-    for path, fault in source_paths.faults([file.path for file in bundle.files]):
+    for path, fault in source_files.faults([file.path for file in bundle.files]):
         yield Finding(verdict=Verdict.LIMIT_EXCEEDED, message=f"{clipped(path)}: {fault}")
 
 

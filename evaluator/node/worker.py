@@ -28,8 +28,8 @@ from evaluator.contract import (
 from evaluator.errors import Cancelled
 from evaluator.hardware import profiles
 from evaluator.host import Judge
+from evaluator.host.build_ahead import Builders
 from evaluator.host.machine import facts
-from evaluator.node.builders import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import NodeSettings
 from evaluator.node.slots import Slot, failure_report

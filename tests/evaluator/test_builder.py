@@ -14,14 +14,14 @@ from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, S
 from evaluator.errors import Cancelled, LimitExceeded, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.building import code_listing, detections, disassembly
+from evaluator.host.building.build_record import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.building.builder import Builder, Built
 from evaluator.host.building.builder_process import BuildLimits
-from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.machine.facts import sources_digest
 from evaluator.host.process.deadlines import MOST_OVERRUN_S, NO_DEADLINES, Deadlines
 from evaluator.host.sandbox import bubblewrap, doctor
-from evaluator.host.sandbox.host_users import SlotUser
+from evaluator.host.sandbox.slot_claims import SlotUser
 from evaluator.host.settings import JudgeSettings
 from tests.evaluator.building_help import build_job, build_request
 from tests.stack import wait_until

@@ -25,7 +25,7 @@ from evaluator.host.process.logs import clean
 from evaluator.host.sandbox import bubblewrap
 from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.sandbox.cgroups import Group, GroupLimits
-from evaluator.host.sandbox.host_users import inside_groups
+from evaluator.host.sandbox.slot_claims import inside_groups
 
 _FRAME = struct.Struct("<4sIQ")
 _MODULE, _KERNEL = r"[0-9a-f]{32}/[A-Za-z_]\w{0,127}\.so", r"triton/[A-Z2-7]{52}/[A-Za-z_][\w.-]{0,191}"

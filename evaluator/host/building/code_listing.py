@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from evaluator.contract import Instruction, KernelCode, MachineCode, Message
-from evaluator.contract.machine_code import MOST_INSTRUCTIONS, MOST_UNPACKED_BYTES, pack
+from evaluator.contract.code import MOST_INSTRUCTIONS, MOST_UNPACKED_BYTES, pack
 from evaluator.host.building import disassembly
 from evaluator.host.building.build_job import BuildJob
 from evaluator.host.process.logs import clean

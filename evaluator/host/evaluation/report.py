@@ -14,7 +14,7 @@ from evaluator.contract import (
 from evaluator.host.evaluation.evidence import Findings, Outcomes
 from evaluator.host.job import Job
 from evaluator.host.machine import facts
-from evaluator.judging import kernel_code, reference_drift, throttling
+from evaluator.judging import recorded_work, reference_drift, throttling
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def _machine_code(outcomes: Outcomes) -> MachineCode | None:
         return None
     timeline = outcomes.timeline
     recorded = timeline.submission.names if timeline is not None else ()
-    return kernel_code.reported(code, frozenset(name.name for name in recorded))
+    return recorded_work.reported(code, frozenset(name.name for name in recorded))
 
 
 def _alarms(job: Job, outcomes: Outcomes) -> tuple[str, ...]:

@@ -10,9 +10,8 @@ from evaluator.arena.protocol import Command, Failure, Report, ReportKind
 from evaluator.errors import Cancelled
 from evaluator.host.hangs.incidents import GroupTrouble, Incident, IncidentKind
 from evaluator.host.ranks.channel import ChannelViolation
-from evaluator.host.ranks.observer import Observer
+from evaluator.host.ranks.observer import Observer, StallWatch
 from evaluator.host.ranks.rank_sandbox import RankSandbox
-from evaluator.host.ranks.stall import StallWatch
 from evaluator.host.ranks.worker import Worker
 
 _POLL_S = 0.1

@@ -28,7 +28,7 @@ from evaluator.host.sandbox.bubblewrap import (
 )
 from evaluator.host.sandbox.cgroups import Hierarchy
 from evaluator.host.sandbox.cpu_sets import shares_for
-from evaluator.host.sandbox.host_users import SlotUser
+from evaluator.host.sandbox.slot_claims import SlotUser
 from evaluator.host.settings import JudgeSettings, SandboxChoice
 
 # Runs inside the sandbox and reports what it can still do. No torch, so it takes some 50 ms.
