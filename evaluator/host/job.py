@@ -129,8 +129,7 @@ class Job:
         """The share of the series that a second worker group runs; 0 where there is none."""
         if self.mode is not Mode.RANKED or not self.does(Check.SECOND_GROUP):
             return 0.0
-        share = self.settings.second_group_share
-        return self.profile.timing_policy.second_group_share if share is None else share
+        return self.resources.second_group_share
 
     def first_call_s(self, built: Built | None) -> float:
         """Extra seconds for the first call at a size: more where it may compile what `built` does not hold."""

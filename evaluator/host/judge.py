@@ -11,14 +11,14 @@ from typing import Self
 
 import msgspec
 
-from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, SandboxLevel, Verdict
+from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, Verdict
 from evaluator.errors import Cancelled, EvaluatorError, NodeTrouble
 from evaluator.hardware import profiles
 from evaluator.host.evaluation import before_reveal
 from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.job import Job, ReportProgress, no_progress
 from evaluator.host.process.deadlines import Deadlines
-from evaluator.host.sandbox.bubblewrap import Probe
+from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.slot import Slot
 from evaluator.judging import world_sizes
@@ -50,9 +50,9 @@ class Judge:
         self._errors: list[str] = []
 
     @property
-    def sandbox(self) -> SandboxLevel:
-        """How well submissions are confined here."""
-        return self._slot.resources.confinement.level
+    def confinement(self) -> Confinement:
+        """How submissions are confined here, and the probes behind that."""
+        return self._slot.resources.confinement
 
     @property
     def quarantine(self) -> str:
@@ -63,11 +63,6 @@ class Judge:
     def error_log(self) -> str:
         """Errors of the judge in the last evaluation, for the operator only; empty where there were none."""
         return "\n\n".join(self._errors)[:_ERROR_LOG_CHARACTERS]
-
-    @property
-    def probes(self) -> tuple[Probe, ...]:
-        """The probes of this machine's confinement."""
-        return self._slot.resources.confinement.probes
 
     def evaluate(
         self,

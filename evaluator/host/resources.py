@@ -22,3 +22,9 @@ class Resources:
     shares: Shares
     gpus: tuple[int, ...] = ()
     clock: GateClock | None = None
+
+    @property
+    def second_group_share(self) -> float:
+        """The share of a ranked series that a second worker group runs; 0 where there is none."""
+        share = self.settings.second_group_share
+        return self.profile.timing_policy.second_group_share if share is None else share

@@ -54,27 +54,34 @@ class Slot:
         """
         self.settings = settings
         self.profile = profiles.get(settings.profile)
-        self._work_directory = WorkDirectory(settings.work_dir)
-        self.work_dir = self._work_directory.path
-        self._user = SlotUser.take(settings.users)
-        self.spawner = Spawner()
         self.builder = Builder(settings)
         self.references = RecordedReferences()
-        self._clock: GateClock | None = None
-        self.trusted = KeptRanks(self._start_trusted)
-        self.waiting = WaitingGroups(self.start_group, wanted=self._wanted_groups(), age_s=settings.group_age_s)
-        try:
+        with contextlib.ExitStack() as parts:
+            user = SlotUser.take(settings.users)
+            if user is not None:
+                parts.callback(user.close)
+            work_directory = WorkDirectory(settings.work_dir)
+            parts.callback(work_directory.close)
+            self.work_dir = work_directory.path
+            self.spawner = Spawner()
+            parts.callback(self.spawner.close)
             shares = shares_for(self.profile)
+            clock = None
             if self.profile.device == "cuda":
-                self._clock = GateClock(spawner=self.spawner, cores=shares.gatekeeper)
+                clock = parts.enter_context(GateClock(spawner=self.spawner, cores=shares.gatekeeper))
             self.resources = Resources(
                 profile=self.profile,
                 settings=settings,
-                confinement=doctor.resolve_in(self.work_dir, profile=self.profile, settings=settings, user=self._user),
+                confinement=doctor.resolve_in(self.work_dir, profile=self.profile, settings=settings, user=user),
                 shares=shares,
                 gpus=gpus_for(self.profile),
-                clock=self._clock,
+                clock=clock,
             )
+            self.trusted = KeptRanks(self._start_trusted)
+            parts.callback(self.trusted.close)
+            wanted = 2 if self.resources.second_group_share else 1
+            self.waiting = WaitingGroups(self.start_group, wanted=wanted, age_s=settings.group_age_s)
+            parts.callback(self.waiting.close)
             self.health = Health(
                 user=self.resources.confinement.user,
                 gpus=self.resources.gpus,
@@ -86,20 +93,11 @@ class Slot:
             )
             self.trusted.start()
             self.waiting.refill()
-        except BaseException:
-            self.close()
-            raise
+            self._parts = parts.pop_all()
 
     def close(self) -> None:
         """End the trusted ranks and any waiting worker group, and remove this slot's files."""
-        self.waiting.close()
-        self.trusted.close()
-        if self._clock is not None:
-            self._clock.close()
-        self.spawner.close()
-        self._work_directory.close()
-        if self._user is not None:
-            self._user.close()
+        self._parts.close()
 
     def start_group(self) -> WorkerGroup:
         """Start a worker group in the background; raises EvaluatorError."""
@@ -107,14 +105,8 @@ class Slot:
 
     def _start_trusted(self) -> TrustedRanks:
         return TrustedRanks(
-            self.profile, self.settings, spawner=self.spawner, work_dir=self.work_dir, clock=self._clock
+            self.profile, self.settings, spawner=self.spawner, work_dir=self.work_dir, clock=self.resources.clock
         )
-
-    def _wanted_groups(self) -> int:
-        """How many groups wait for the next evaluation: two where a ranked series uses two."""
-        share = self.settings.second_group_share
-        is_second = self.profile.timing_policy.second_group_share if share is None else share
-        return 2 if is_second else 1
 
     @contextlib.contextmanager
     def held(self, deadlines: Deadlines) -> Iterator[None]:

@@ -64,12 +64,8 @@ class Site:
         proxies = [urllib.request.ProxyHandler({})] if is_here else []
         self._opener = urllib.request.build_opener(_NoRedirect, *proxies)
         self._lock = threading.Lock()
-        self._trouble = ""
-
-    @property
-    def trouble(self) -> str:
+        self.trouble = ""
         """Why the last message was not received; "" where it was."""
-        return self._trouble
 
     def send(self, kind: NodeMessage, text: str) -> None:
         """Send a message; when this returns, the site has committed it.
@@ -111,7 +107,7 @@ class Site:
     def _note(self, trouble: str) -> None:
         """Say once that the site is away or takes no message, and once that it does again."""
         with self._lock:
-            before, self._trouble = self._trouble, trouble
+            before, self.trouble = self.trouble, trouble
         if trouble and trouble != before:
             logger.warning("%s", trouble)
         elif before and not trouble:

@@ -73,7 +73,7 @@ class Slot:
     def sandbox(self) -> SandboxLevel:
         """How well submissions are confined here; NONE until the judge has started."""
         judge = self._judge
-        return judge.sandbox if judge is not None else SandboxLevel.NONE
+        return judge.confinement.level if judge is not None else SandboxLevel.NONE
 
     def prepare(self) -> None:
         """Start the judge, so that the first evaluation does not wait for it."""

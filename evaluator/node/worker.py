@@ -118,8 +118,7 @@ class Node:
     def judge(self, assignment: Assignment) -> None:
         """Judge and deliver, unless it was cancelled."""
         request, lease = assignment.request, assignment.lease
-        if lease in self._cancelled or self._outbox.is_revoked:
-            logger.warning("assignment for evaluation %s dropped", request.evaluation_id)
+        if self._is_unwanted(assignment):
             return
         if assignment.slot >= len(self._slots):
             self.refuse(f"an assignment for slot {assignment.slot}: this node has {len(self._slots)}")
@@ -156,6 +155,12 @@ class Node:
             del self._running[lease]
             self._beat.set()
 
+    def _is_unwanted(self, work: Assignment | BuildOrder) -> bool:
+        if work.lease not in self._cancelled and not self._outbox.is_revoked:
+            return False
+        logger.warning("%s for evaluation %s dropped", type(work).__name__, work.request.evaluation_id)
+        return True
+
     def _deliver(self, delivery: Delivery, request: EvaluationRequest) -> None:
         """Deliver the report; one that cannot be written becomes JUDGE_ERROR."""
         self.ended[delivery.report.profile, delivery.report.verdict.value] += 1
@@ -171,8 +176,7 @@ class Node:
     def build(self, order: BuildOrder) -> None:
         """Compile ahead of a slot: deliver a verdict that the compiler decides, else report that it is compiled."""
         request, lease = order.request, order.lease
-        if lease in self._cancelled or self._outbox.is_revoked:
-            logger.warning("build for evaluation %s dropped", request.evaluation_id)
+        if self._is_unwanted(order):
             return
         self._running[lease] = order
         logger.info("compiling %s", request.problem)

@@ -44,14 +44,6 @@ _OUTPUTS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
-    """What all draws of a size have in common: the process groups of a rank, and room for its outputs."""
-
-    groups: list[list[int]]
-    output_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Opened:
     """The problem, size and dtype that calls are made for."""
 
@@ -88,7 +80,8 @@ class OracleRank(TrustedRank):
         self._prepared: call_memory.Prepared | None = None
         self._end_check: EndCheck | None = None
         self._area_numbers = itertools.count()
-        self._rooms: dict[tuple[str, str, str], Room] = {}
+        # What all draws of a size have in common: the process groups of a rank, and bytes of room for its outputs.
+        self._rooms: dict[tuple[str, str, str], tuple[list[list[int]], int]] = {}
 
     def commands(self) -> Mapping[str, Handler]:
         """The commands for inputs and outputs."""
@@ -146,26 +139,24 @@ class OracleRank(TrustedRank):
         make_inputs = importlib.import_module(f"{package}.inputs").make_inputs
         known = (message["problem"], message["size"], message["dtype"])
         if known not in self._rooms:
-            self._rooms[known] = Room(
-                groups=call_memory.groups_of(make_inputs(template)),
-                output_bytes=max(
-                    output_room(problem, examiner, call) for call in _with_regimes(problem, template, size)
-                ),
+            self._rooms[known] = (
+                call_memory.groups_of(make_inputs(template)),
+                max(output_room(problem, examiner, call) for call in _with_regimes(problem, template, size)),
             )
-        room = self._rooms[known]
+        groups, output_bytes = self._rooms[known]
         self._opened = Opened(
             problem=problem,
             examiner=examiner,
             template=template,
             make_inputs=make_inputs,
-            output_bytes=room.output_bytes,
+            output_bytes=output_bytes,
         )
-        self._renew_buffers(room.output_bytes)
+        self._renew_buffers(output_bytes)
         self._warm_up()
         return {
-            "groups": room.groups,
+            "groups": groups,
             "dims": dict(template.dims),
-            "output_bytes": room.output_bytes,
+            "output_bytes": output_bytes,
             "buffers": BufferKind.DEVICE_MEMORY if self._buffers else BufferKind.HOST_MEMORY,
         }, []
 

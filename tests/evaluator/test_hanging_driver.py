@@ -91,7 +91,7 @@ def readings(work_dir: Path) -> dict[str, object]:
             pass
         links = watch.count_links(least_bytes=0.0, call=lambda around: contextlib.ExitStack().enter_context(around))
     states = nvml.read(GPUS)
-    with xid.watching(GPUS) as faults:
+    with xid.Watch(GPUS) as faults:
         pass
     health = Health(user=None, gpus=GPUS, work_dir=work_dir, ours=list, kept=set, seconds=0.0)
     return {

@@ -37,7 +37,7 @@ def judged(slot: Slot, name: str) -> EvaluationReport:
 
 def user_of(slot: Slot) -> int:
     judge = slot._judge  # noqa: SLF001 - the number is nobody else's business
-    detail = next((probe.detail for probe in judge.probes if probe.name == "own host user per slot"), "")  # type: ignore[union-attr]
+    detail = next((probe.detail for probe in judge.confinement.probes if probe.name == "own host user per slot"), "")  # type: ignore[union-attr]
     if os.getuid() != 0 or not detail.startswith("user "):
         pytest.skip("this machine gives sandboxes no user of their own")
     return int(detail.removeprefix("user "))

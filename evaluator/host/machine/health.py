@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from evaluator.contract import DriverFault
-from evaluator.host.machine import driver_calls, nvml, xid
+from evaluator.host.machine import driver_calls, nvml
 from evaluator.host.machine.nvml import GpuState
 from evaluator.host.machine.xid import Watch
 from evaluator.host.process import procfs
@@ -56,7 +56,7 @@ class Health:
     def watching(self) -> Iterator[Watch]:
         """Listen for faults that the driver reports on the slot's GPUs, from an evaluation's start to its end."""
         try:
-            with xid.watching(self._gpus) as watch:
+            with Watch(self._gpus) as watch:
                 self._watch = watch
                 yield watch
         finally:

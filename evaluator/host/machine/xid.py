@@ -5,9 +5,9 @@ waiting, on demand, so no process of ours runs for them during a measurement.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from evaluator.contract import DriverFault
 from evaluator.host.machine.nvml import Library, Unavailable
@@ -17,9 +17,10 @@ _MOST_EVENTS = 4096
 
 
 class Watch:
-    """The events that were read since `watching` began."""
+    """The events of the GPUs with these minor numbers while it is entered; earlier faults do not count."""
 
-    def __init__(self) -> None:
+    def __init__(self, gpus: Sequence[int] = ()) -> None:
+        self._gpus = gpus
         self._seen: dict[tuple[int, int], DriverFault] = {}
         self._library: Library | None = None
         self._events: Any = None
@@ -45,14 +46,15 @@ class Watch:
             noticed_at=first.noticed_at if first is not None else noticed_at,
         )
 
-    def open(self, gpus: Sequence[int]) -> None:
-        """Watch the events of the GPUs with these minor numbers; one that cannot be watched leaves it unknown."""
+    def __enter__(self) -> Self:
+        """Begin to watch; a GPU that cannot be watched leaves it unknown."""
         with contextlib.suppress(Unavailable):
-            library = self._library = Library(gpus)
+            library = self._library = Library(self._gpus)
             self._events = library.ask("a watch over faults", library.nvml.nvmlEventSetCreate)
             # Events of some GPUs would read as "no fault on the others".
             library.ask("a watch over faults", lambda: _register(library, self._events))
             self._knows = True
+        return self
 
     def look(self) -> None:
         """Read what the driver has reported by now."""
@@ -69,7 +71,7 @@ class Watch:
         for gpu, fault in found:
             self.note(gpu, fault, noticed_at=now)
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Read once more and end the watch; `faults` can still be read."""
         self.look()
         library, events, self._library, self._events = self._library, self._events, None, None
@@ -93,14 +95,3 @@ def _taken(nvml: Any, events: Any) -> list[tuple[int, int]]:
             event = nvml.nvmlEventSetWait_v2(events, 0)
             found.append((int(nvml.nvmlDeviceGetMinorNumber(event.device)), int(event.eventData)))
     return found
-
-
-@contextlib.contextmanager
-def watching(gpus: Sequence[int]) -> Iterator[Watch]:
-    """Listen for driver faults on the GPUs with these minor numbers; earlier faults do not count."""
-    watch = Watch()
-    watch.open(gpus)
-    try:
-        yield watch
-    finally:
-        watch.close()

@@ -82,8 +82,7 @@ def _regime_indices(block_calls: int, regimes: Sequence[Regime]) -> dict[int, li
     indices: dict[int, list[Regime]] = {}
     for regime in regimes:
         block = secrets.randbelow(_SOON_BLOCKS if secrets.randbelow(4) else _PLANNED_BLOCKS)
-        index = block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0)
-        indices.setdefault(index, []).append(regime)
+        indices.setdefault(_within(block, block_calls), []).append(regime)
     return indices
 
 
@@ -103,10 +102,12 @@ def _special_indices(block_calls: int, *, job: Job) -> dict[int, CallKind]:
     order = [kinds[index % len(kinds)] for index in range(count)]
     secrets.SystemRandom().shuffle(order)
     blocks = sorted(secrets.SystemRandom().sample(range(_PLANNED_BLOCKS), count))
-    indices = [
-        block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0) for block in blocks
-    ]
-    return dict(zip(indices, order, strict=True))
+    return dict(zip((_within(block, block_calls) for block in blocks), order, strict=True))
+
+
+def _within(block: int, block_calls: int) -> int:
+    """A secret index in a block, but for its first."""
+    return block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0)
 
 
 def full_checks(total: int, *, comparing_s: float, settings: JudgeSettings) -> int:
