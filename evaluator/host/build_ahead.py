@@ -15,7 +15,6 @@ from evaluator.contract import (
     MOST_BUILDERS,
     EvaluationReport,
     EvaluationRequest,
-    Finding,
     Stage,
     StageTime,
     request_fields,
@@ -23,7 +22,7 @@ from evaluator.contract import (
 from evaluator.errors import Cancelled, EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
-from evaluator.host.building.builder import Builder, Built
+from evaluator.host.building.builder import Builder
 from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.machine import backends
@@ -97,31 +96,12 @@ class BuildAhead:
         decided = verdicts.decide_before_ranks(found)
         if decided is None:
             return None
-        stages = (StageTime(stage=Stage.BUILDING, seconds=time.monotonic() - began),)
-        return self._report(request, built, found, decided, stages=stages, started_at=started_at)
-
-    def close(self) -> None:
-        """Remove the private folder and release the user; running builds end by their own `cancelled`."""
-        self._work_directory.close()
-        if self._user is not None:
-            self._user.close()
-
-    def _report(
-        self,
-        request: EvaluationRequest,
-        built: Built,
-        found: tuple[Finding, ...],
-        decided: Finding,
-        *,
-        stages: tuple[StageTime, ...],
-        started_at: str,
-    ) -> EvaluationReport:
         return EvaluationReport(
             **request_fields(request, world_size=self._profile.world_size, dtype=request.input_dtype),
             verdict=decided.verdict,
             message=decided.message,
             findings=found,
-            stages=stages,
+            stages=(StageTime(stage=Stage.BUILDING, seconds=time.monotonic() - began),),
             build=built.result,
             primitives=built.primitives,
             sandbox=self._confinement.level,
@@ -129,6 +109,12 @@ class BuildAhead:
             started_at=started_at,
             finished_at=_now(),
         )
+
+    def close(self) -> None:
+        """Remove the private folder and release the user; running builds end by their own `cancelled`."""
+        self._work_directory.close()
+        if self._user is not None:
+            self._user.close()
 
 
 def _now() -> str:

@@ -77,7 +77,9 @@ class Slot:
                 gpus=gpus_for(self.profile),
                 clock=clock,
             )
-            self.trusted = KeptRanks(self._start_trusted)
+            self.trusted = KeptRanks(
+                lambda: TrustedRanks(self.profile, settings, spawner=self.spawner, work_dir=self.work_dir, clock=clock)
+            )
             parts.callback(self.trusted.close)
             wanted = 2 if self.resources.second_group_share else 1
             self.waiting = WaitingGroups(self.start_group, wanted=wanted, age_s=settings.group_age_s)
@@ -102,11 +104,6 @@ class Slot:
     def start_group(self) -> WorkerGroup:
         """Start a worker group in the background; raises EvaluatorError."""
         return WorkerGroup(self.resources, spawner=self.spawner, work_dir=self.work_dir)
-
-    def _start_trusted(self) -> TrustedRanks:
-        return TrustedRanks(
-            self.profile, self.settings, spawner=self.spawner, work_dir=self.work_dir, clock=self.resources.clock
-        )
 
     @contextlib.contextmanager
     def held(self, deadlines: Deadlines) -> Iterator[None]:

@@ -80,11 +80,11 @@ _CUT_CHARACTERS = 100
 
 def has_run(kernel: KernelCode, names: Iterable[str]) -> bool:
     """Whether `kernel` is among the recorded `names`."""
-    return any(_is_same(kernel.name, name) or kernel.symbol == name for name in names)
-
-
-def _is_same(name: str, recorded: str) -> bool:
-    return name == recorded or (len(recorded) >= _CUT_CHARACTERS and name.startswith(recorded[:_CUT_CHARACTERS]))
+    return any(
+        name in (kernel.name, kernel.symbol)
+        or (len(name) >= _CUT_CHARACTERS and kernel.name.startswith(name[:_CUT_CHARACTERS]))
+        for name in names
+    )
 
 
 def reported(code: MachineCode, names: frozenset[str]) -> MachineCode:

@@ -17,6 +17,7 @@ from evaluator.host.machine import facts, gpus
 from evaluator.host.process.limited import end_session
 from evaluator.host.sandbox import bubblewrap
 
+_ROOT = str(Path(__file__).parents[2])
 _LONGEST_S, _END_S = 540, 30.0
 
 
@@ -44,7 +45,7 @@ def measure(name: str) -> Ceilings:
             **os.environ,
             **bubblewrap.environment(profile, home=folder),
             **gpus.environment(profile),
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(_root()), os.environ.get("PYTHONPATH")))),
+            "PYTHONPATH": os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH")))),
         }
         ranks = [_start(name, rank, folder=folder, environment=environment) for rank in range(profile.world_size)]
         try:
@@ -70,10 +71,6 @@ def _start(profile: str, rank: int, *, folder: str, environment: dict[str, str])
             env=environment,
             start_new_session=True,
         )
-
-
-def _root() -> Path:
-    return Path(__file__).parents[2]
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]], *, folder: Path) -> bytes:

@@ -75,19 +75,16 @@ class TroubleWatch:
         try:
             yield
         except GroupTrouble as trouble:
-            found = self._findings_of(trouble, size=size, regime=regime())
+            found = [
+                self._with_memory(msgspec.structs.replace(finding, message=finding.message + in_words(regime())))
+                for finding in self._blamed(findings_of(trouble, size=size), trouble)
+            ]
             raise Ended(found, ranks=rank_states(trouble.observations)) from trouble
         except OutOfDeviceMemory as error:
             found = [self._greed(error, size=size)]
             raise Ended(found, ranks=rank_states(group.observe_finished())) from error
         except Ended as ended:
             raise Ended(ended.findings, ranks=rank_states(group.observe_finished())) from ended
-
-    def _findings_of(self, trouble: GroupTrouble, *, size: str | None, regime: Regime | None) -> list[Finding]:
-        return [
-            self._with_memory(msgspec.structs.replace(finding, message=finding.message + in_words(regime)))
-            for finding in self._blamed(findings_of(trouble, size=size), trouble)
-        ]
 
     def _blamed(self, findings: tuple[Finding, ...], trouble: GroupTrouble) -> tuple[Finding, ...]:
         """The findings; without a sandbox a submission can kill its launcher, which is no JUDGE_ERROR then."""

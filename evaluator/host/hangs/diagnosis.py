@@ -94,18 +94,15 @@ def _cause(incidents: Sequence[Incident]) -> Incident:
     first, ends = incidents[0], [each for each in incidents if each.kind in (IncidentKind.EXITED, IncidentKind.CLOSED)]
     if first.kind is IncidentKind.FAILED and first.failure is Failure.RAISED:
         first = _end_of_another(first, ends) or first
-    return (_exit_of(first.rank, ends) or first) if first.kind is IncidentKind.CLOSED else first
+    # The exit, with its status, of a rank that closed its channel.
+    exits = (end for end in ends if end.kind is IncidentKind.EXITED and end.rank == first.rank)
+    return next(exits, first) if first.kind is IncidentKind.CLOSED else first
 
 
 def _end_of_another(raised: Incident, ends: Sequence[Incident]) -> Incident | None:
     """The end of another rank: collectives of its peers raise, sometimes before the host notices that end."""
     soon = (end for end in ends if end.at - raised.at < _SAME_MOMENT_S)
     return next((end for end in soon if end.rank != raised.rank), None)
-
-
-def _exit_of(rank: int | None, ends: Sequence[Incident]) -> Incident | None:
-    """The exit, with its status, of a rank that closed its channel."""
-    return next((end for end in ends if end.kind is IncidentKind.EXITED and end.rank == rank), None)
 
 
 def _failed(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:

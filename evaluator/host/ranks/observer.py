@@ -199,7 +199,8 @@ class StallWatch:
             return False
         self._looked_at = now
         before, self._seen = self._seen, {pid: procfs.cpu_ticks(pid) for pid in self.sandbox.processes.members()}
-        if not before or not self._is_quiet(before) or self._have_others(silent):
+        used = sum(self._seen.values()) - sum(before.values())
+        if before.keys() != self._seen.keys() or used > _QUIET_TICKS or self._have_others(silent):
             self._locations.clear()
             return False
         self.observer.dump_stacks(silent)
@@ -211,9 +212,6 @@ class StallWatch:
         # The dump itself took the ranks some ticks.
         self._seen = {pid: procfs.cpu_ticks(pid) for pid in self._seen}
         return len(self._locations) >= _LOOKS
-
-    def _is_quiet(self, before: dict[int, int]) -> bool:
-        return before.keys() == self._seen.keys() and sum(self._seen.values()) - sum(before.values()) <= _QUIET_TICKS
 
     def _have_others(self, silent: Sequence[Worker]) -> bool:
         """Whether there is a process that the submission may have started: a child of a rank, or an orphan."""
