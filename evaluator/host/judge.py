@@ -184,7 +184,7 @@ class Judge:
         """Clean up after an evaluation; meanwhile, or afterwards, let the next one's ranks start."""
         slot = self._slot
         slot.trusted.limit(deadlines.ending)
-        evaluation.stop()
+        evaluation.ranks.stop()
         if evaluation.findings.ended_well and not self.quarantine:
             slot.start_prepared()
         try:
@@ -193,7 +193,7 @@ class Judge:
             self._quarantine_for(evaluation, error)
         if evaluation.findings.awaits_proof and not self.quarantine:
             self._rehearse(evaluation, deadlines)
-        if evaluation.has_held_ranks and not self.quarantine:
+        if evaluation.ranks.are_taken and not self.quarantine:
             self._prove_clean(evaluation, deadlines)
         if (evaluation.has_stuck_ranks or slot.trusted.are_spent) and not self.quarantine:
             self._drop_trusted(evaluation)

@@ -165,7 +165,7 @@ def test_a_rank_that_ends_closes_its_channel_and_has_a_status(ranks, answers):
     trouble(answers)
 
     assert sorted(kinds(answers), key=str) == [IncidentKind.CLOSED, IncidentKind.EXITED]
-    assert ranks.workers[0].was_killed
+    assert ranks.workers[0].may_have_been_killed
 
 
 def test_others_are_waited_for_only_a_moment_after_the_first_incident(ranks, answers):

@@ -42,6 +42,7 @@ class Evaluation:
         is_in_play: whether the judge already handles bytes of the submission, so that they may cause an error of the
             judge.
         findings: what it has found so far. The judge of the slot adds its own errors.
+        ranks: those that it holds.
         has_stuck_ranks: whether trusted ranks did not finish the recorded call of the reference.
     """
 
@@ -50,7 +51,7 @@ class Evaluation:
         self._slot = slot
         self.findings = Findings(job.request.problem)
         self._outcomes = Outcomes()
-        self._ranks = HeldRanks(job, slot)
+        self.ranks = HeldRanks(job, slot)
         self._trouble = TroubleWatch(job.resources.confinement.level)
         self._watch = SlotWatch(job.resources.gpus)
         self._key = secrets.token_bytes(32)
@@ -74,11 +75,11 @@ class Evaluation:
             self._read_source()
             self._compile()
             self._take_ranks()
-            opened = before_reveal.first_calls(self.job, self._ranks.trusted)
+            opened = before_reveal.first_calls(self.job, self.ranks.trusted)
             self._wait_for_ranks()
             self._slot.prepare_next()
             self._outcomes.alone = before_reveal.times_alone(
-                self.job, self._ranks.trusted, watch=self._watch, opened=opened
+                self.job, self.ranks.trusted, watch=self._watch, opened=opened
             )
             self._run_group(1, key=self._key, share=1 - self.job.second_share)
             self._run_second_group()
@@ -126,12 +127,12 @@ class Evaluation:
 
     def _take_ranks(self) -> None:
         with self.job.stage(Stage.STARTING, "taking the ranks"), without_the_submission():
-            self._ranks.take()
+            self.ranks.take()
 
     def _wait_for_ranks(self) -> None:
         begun = time.monotonic()
         with self.job.stage(Stage.STARTING, "waiting for the ranks"), without_the_submission():
-            self._ranks.wait_until_ready()
+            self.ranks.wait_until_ready()
         self._outcomes.ranks_wait_s = time.monotonic() - begun
 
     def _run_group(self, number: int, *, key: bytes, share: float) -> None:
@@ -142,8 +143,8 @@ class Evaluation:
             job=job,
             number=number,
             key=key,
-            trusted=self._ranks.trusted,
-            group=self._ranks.group,
+            trusted=self.ranks.trusted,
+            group=self.ranks.group,
             bare=bare,
             memory=self._trouble.memory,
             watch=self._watch,
@@ -156,18 +157,16 @@ class Evaluation:
         for size in job.sizes:
             with self._trouble.over(run.group, size=size):
                 at_size = SizeRun(run, size, known=known.get(size))
-            try:
-                with self._trouble.over(run.group, size=size, regime=at_size.last_regime):
-                    self._make_calls(at_size, is_first=number == 1, is_last=size == job.sizes[-1])
-            finally:
-                # A record that ended early is evidence too.
-                self._outcomes.sizes.append(at_size.outcome())
+            # A record that ends early is evidence too.
+            self._outcomes.sizes.append(at_size)
+            with self._trouble.over(run.group, size=size, caller=at_size.caller):
+                self._make_calls(at_size, is_first=number == 1, is_last=size == job.sizes[-1])
 
     def _make_calls(self, at_size: SizeRun, *, is_first: bool, is_last: bool) -> None:
         """All calls at one size; some only in the first group, after everything that is timed."""
         at_size.verify()
         if self.job.mode.is_timed:
-            self._ranks.wait_for_second()  # no process may start during a measurement
+            self.ranks.wait_for_second()  # no process may start during a measurement
             at_size.warm_up()
             at_size.time()
         elif self.job.mode is Mode.PROFILE:
@@ -184,7 +183,7 @@ class Evaluation:
         """Give the submission to the present group; raises NodeTrouble where no group lives until it can read it."""
         with self.job.stage(Stage.STARTING, "importing solution.py"):
             try:
-                return self._ranks.reveal_to_present(lambda group: self._reveal_to(group, is_first=is_first))
+                return self.ranks.reveal_to_present(lambda group: self._reveal_to(group, is_first=is_first))
             except RanksLost as lost:
                 if is_first:
                     raise NodeTrouble(str(lost)) from lost
@@ -195,7 +194,7 @@ class Evaluation:
         job = self.job
         with self._trouble.over(group, size=None):
             bare = before_reveal.bare_calls(
-                job, group=group, trusted=self._ranks.trusted, trouble=self._trouble, is_first=is_first
+                job, group=group, trusted=self.ranks.trusted, trouble=self._trouble, is_first=is_first
             )
             if is_first:
                 alone = (reading for at_size in self._outcomes.alone.values() for reading in at_size.gpus)
@@ -206,10 +205,10 @@ class Evaluation:
 
     def _run_second_group(self) -> None:
         """Run part of a ranked series again in a new group with other secrets. Its times count like the first's."""
-        if not self._ranks.has_second:
+        if not self.ranks.has_second:
             return
         self._see_ranks()
-        self._ranks.change_group()
+        self.ranks.change_group()
         key = hashlib.sha256(self._key + b"second worker group").digest()
         try:
             self._run_group(2, key=key, share=self.job.second_share)
@@ -228,7 +227,7 @@ class Evaluation:
         with job.stage(Stage.COMPARING, f"{size}: recording the reference"):
             try:
                 outcomes.reference = self._slot.references.take(
-                    self._ranks.trusted, problem=job.request.problem, size=size, dtype=job.dtype
+                    self.ranks.trusted, problem=job.request.problem, size=size, dtype=job.dtype
                 )
             except EvaluatorError as error:
                 logger.warning("evaluation %s: the reference was not recorded: %s", job.request.evaluation_id, error)
@@ -254,23 +253,14 @@ class Evaluation:
         )
 
     def _see_ranks(self) -> None:
-        self._outcomes.ranks = rank_states(self._ranks.group.observe_finished())
+        self._outcomes.ranks = rank_states(self.ranks.group.observe_finished())
 
     # ---- what the judge of the slot asks ----------------------------------------------------------------------
-
-    @property
-    def has_held_ranks(self) -> bool:
-        """Whether a worker group was taken for this evaluation."""
-        return self._ranks.are_taken
-
-    def stop(self) -> None:
-        """Let the processes of the worker groups end, without waiting for that."""
-        self._ranks.stop()
 
     def close(self) -> None:
         """End the worker groups, and release what was held; raises EvaluatorError where a part of one is left."""
         self._watch.close()
-        self._ranks.close()
+        self.ranks.close()
 
     def report(self, *, started_at: str, finished_at: str) -> EvaluationReport:
         """The report of everything so far."""

@@ -28,7 +28,7 @@ from evaluator.host.evaluation.before_reveal import TimesAlone
 from evaluator.host.evaluation.trouble import JudgeOutOfMemory
 from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.evidence import Ended, joined, warn_once
-from evaluator.host.measure.size_run import SizeOutcome
+from evaluator.host.measure.size_run import SizeRun
 from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.judging import recorded_work, verdicts
 from evaluator.judging.reading import SourceReading
@@ -190,25 +190,25 @@ class Outcomes:
     ranks_wait_s: float | None = None
     alone: Mapping[str, TimesAlone] = field(default_factory=dict)
     revealing: tuple[GpuReading, ...] = ()
-    sizes: list[SizeOutcome] = field(default_factory=list)
+    sizes: list[SizeRun] = field(default_factory=list)
     reference: CallTimeline | None = None
     ranks: tuple[RankState, ...] = ()
     timing: Timing | None = None
 
     @property
-    def by_size(self) -> dict[str, SizeOutcome]:
-        """The last outcome at every size."""
-        return {outcome.record.size: outcome for outcome in self.sizes}
+    def by_size(self) -> dict[str, SizeRun]:
+        """The last run at every size."""
+        return {run.size: run for run in self.sizes}
 
     @property
     def buffers(self) -> BufferKind:
         """How inputs reached the ranks."""
-        return self.sizes[-1].buffers if self.sizes else BufferKind.HOST_MEMORY
+        return self.sizes[-1].opened.buffers if self.sizes else BufferKind.HOST_MEMORY
 
     @property
     def records(self) -> tuple[SizeRecord, ...]:
         """The records of all groups, with what was seen at each size before the submission was revealed."""
-        return tuple(self._with_start(outcome.record) for outcome in self.sizes)
+        return tuple(self._with_start(run.series.record()) for run in self.sizes)
 
     def _with_start(self, record: SizeRecord) -> SizeRecord:
         alone = self.alone.get(record.size, TimesAlone())
@@ -220,30 +220,30 @@ class Outcomes:
     def results(self) -> tuple[SizeResult, ...]:
         """The checks at every size, those of all groups together."""
         found: dict[str, SizeResult] = {}
-        for outcome in self.sizes:
-            size, known = outcome.record.size, found.get(outcome.record.size)
-            found[size] = outcome.result if known is None else joined(known, outcome.result)
+        for run in self.sizes:
+            result, known = run.at_size.result(), found.get(run.size)
+            found[run.size] = result if known is None else joined(known, result)
         return tuple(found.values())
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
         """What would be findings in ranked mode, each once."""
         found = list(self.reading.warnings)
-        for warning in itertools.chain.from_iterable(outcome.warnings for outcome in self.sizes):
+        for warning in itertools.chain.from_iterable(run.at_size.warnings for run in self.sizes):
             warn_once(found, warning)
         return tuple(found)
 
     @property
     def recorded_work(self) -> RecordedWork | None:
         """What ran in the submission's recorded call; None where there was none."""
-        return next((outcome.work for outcome in self.sizes if outcome.work is not None), None)
+        return next((run.work for run in self.sizes if run.work is not None), None)
 
     @property
     def timeline(self) -> Timeline | None:
         """The recorded calls of submission and reference."""
-        for outcome in self.sizes:
-            if outcome.timeline is not None:
-                return Timeline(size=outcome.record.size, submission=outcome.timeline, reference=self.reference)
+        for run in self.sizes:
+            if run.timeline is not None:
+                return Timeline(size=run.size, submission=run.timeline, reference=self.reference)
         return None
 
     def primitives(self, *, is_on_gpus: bool) -> tuple[Detection, ...]:

@@ -1,6 +1,6 @@
 """What ends a worker group becomes findings, with the states of its ranks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -10,11 +10,11 @@ from evaluator.errors import Cancelled, EvaluatorError, NodeTrouble
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
 from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
 from evaluator.host.measure import gpu_memory
+from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Ended, in_words
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
 from evaluator.host.ranks.worker_group import WorkerGroup
-from problems.spec.schema import Regime
 
 
 class JudgeOutOfMemory(OutOfDeviceMemory):
@@ -58,15 +58,13 @@ class TroubleWatch:
         self.memory: GpuMemory | None = None
 
     @contextmanager
-    def over(
-        self, group: WorkerGroup, *, size: str | None, regime: Callable[[], Regime | None] = lambda: None
-    ) -> Iterator[None]:
+    def over(self, group: WorkerGroup, *, size: str | None, caller: Caller | None = None) -> Iterator[None]:
         """Watch over what `group` does inside.
 
         Args:
             group: the worker group.
             size: at which size, where it is at one.
-            regime: asked in the end: the regime of the last call.
+            caller: makes calls; knows the regime of the last one.
 
         Raises:
             Ended: the group or a check of its calls ended the evaluation; with the states of the ranks.
@@ -75,8 +73,9 @@ class TroubleWatch:
         try:
             yield
         except GroupTrouble as trouble:
+            words = in_words(caller.regime if caller is not None else None)
             found = [
-                self._with_memory(msgspec.structs.replace(finding, message=finding.message + in_words(regime())))
+                self._with_memory(msgspec.structs.replace(finding, message=finding.message + words))
                 for finding in self._blamed(findings_of(trouble, size=size), trouble)
             ]
             raise Ended(found, ranks=rank_states(trouble.observations)) from trouble

@@ -78,17 +78,14 @@ class Worker:
         os.lseek(self.status_page, protocol.STATUS_STACK_START, os.SEEK_SET)
 
     @property
-    def was_killed(self) -> bool:
-        """Whether its process was ended by SIGKILL."""
-        return self.status is not None and os.WIFSIGNALED(self.status) and os.WTERMSIG(self.status) == signal.SIGKILL
-
-    @property
     def may_have_been_killed(self) -> bool:
         """Whether it was ended by SIGKILL, or has closed its channel and nobody knows how it ended.
 
         The kernel closes the channel first. Freeing gigabytes of a process takes it longer than the host waits.
         """
-        return self.was_killed or (self.is_closed and self.status is None)
+        if self.status is None:
+            return self.is_closed
+        return os.WIFSIGNALED(self.status) and os.WTERMSIG(self.status) == signal.SIGKILL
 
     @property
     def exit_words(self) -> str:
