@@ -64,7 +64,7 @@ class SizeRun:
             self.speed = self._open_reference()
         payload_bytes = 0 if known is None else known.at_size.payload_bytes
         self.at_size: SizeEvidence = SizeEvidence(size=size, dims=self.opened.dims, payload_bytes=payload_bytes)
-        self.head_start = (
+        self.head_start: HeadStart = (
             HeadStart() if known is None else HeadStart(waits_for_queue=known.head_start.waits_for_queue, is_fixed=True)
         )
         self.caller = Caller(
