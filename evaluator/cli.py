@@ -39,9 +39,7 @@ from evaluator.host.machine import facts
 from evaluator.host.sandbox import bubblewrap, cgroups, doctor
 from evaluator.host.sandbox.slot_claims import SlotUser
 from evaluator.judging.recompute import recompute
-from evaluator.measuring import ceiling_run
-from evaluator.measuring.baselines import BaselineRun
-from evaluator.measuring.baselines import table as baseline_table
+from evaluator.measuring import baselines, ceiling_run
 from evaluator.node import spool
 from evaluator.sources import SourceError, read_source
 from problems import registry
@@ -366,11 +364,11 @@ def measure_baselines(options: argparse.Namespace) -> int:
     waiting, failed = deque(slugs), []
     while waiting:
         # Ranks that one problem ended, such as by a lack of memory, are replaced for the next problems.
-        with BaselineRun(JudgeSettings(profile=profile.name)) as run:
+        with baselines.ranks(JudgeSettings(profile=profile.name)) as trusted:
             while waiting:
                 slug = waiting.popleft()
                 try:
-                    for _, size, found in run.measure([slug]):
+                    for size, found in baselines.measure(trusted, profile, slug):
                         known[slug] = {**known.get(slug, {}), size: found}
                         sys.stdout.write(f"{slug:<32} {size:<6} {found.median_us:12.1f} us  ({found.calls} calls)\n")
                         sys.stdout.flush()
@@ -378,7 +376,7 @@ def measure_baselines(options: argparse.Namespace) -> int:
                     failed.append(slug)
                     sys.stderr.write(f"{slug}: {error}\n")
                     break
-                table = baseline_table(profile.name, known).to_json().encode()
+                table = baselines.table(profile.name, known).to_json().encode()
                 _replace(path, msgspec.json.format(table, indent=1) + b"\n")
     return 1 if failed else 0
 

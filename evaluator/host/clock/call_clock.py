@@ -1,7 +1,6 @@
 """The time of a call: from the gatekeeper on GPUs, from messages on CPU ranks."""
 
 import contextlib
-import fcntl
 import json
 import mmap
 import os
@@ -16,6 +15,7 @@ from evaluator.arena import protocol
 from evaluator.errors import EvaluatorError
 from evaluator.host.clock import gatekeeper
 from evaluator.host.clock.gatekeeper import Order
+from evaluator.host.process import memory_files
 from evaluator.host.process.limited import end_session
 from evaluator.host.process.spawner import Spawner
 from evaluator.oracle import ends as ends_page
@@ -66,15 +66,10 @@ class Opening:
 
 
 class ClockPage:
-    """The page through which the calls of one group of ranks are timed; ranks get its descriptor.
-
-    Nobody can resize it under those who have it mapped.
-    """
+    """The page through which the calls of one group of ranks are timed; ranks get its descriptor."""
 
     def __init__(self) -> None:
-        self.descriptor = os.memfd_create("clock", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.descriptor, protocol.CLOCK_PAGE_BYTES)
-        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        self.descriptor = memory_files.create("clock", protocol.CLOCK_PAGE_BYTES)
 
     def close(self) -> None:
         """Close the host's descriptor."""

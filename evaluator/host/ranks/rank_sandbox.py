@@ -1,7 +1,6 @@
 """The sandbox of one submission: its folder, the ends of its ranks' channels, its processes."""
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Built
 from evaluator.host.clock.call_clock import ClockPage
+from evaluator.host.process import memory_files
 from evaluator.host.process.logs import LogDrain, clean
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.sandbox_processes import SandboxProcesses
@@ -68,7 +68,7 @@ class RankSandbox:
 
     def _start(self, inherited: list[int], spawner: Spawner) -> None:
         """Start the sandbox; descriptors in `inherited` go to the child and are closed here."""
-        barrier = _memory_file("barrier", protocol.BARRIER_BYTES)
+        barrier = memory_files.create("barrier", protocol.BARRIER_BYTES)
         inherited.append(barrier)
         self.exits, exits_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         exits = exits_child.detach()
@@ -104,7 +104,7 @@ class RankSandbox:
         ends: list[tuple[socket.socket, int]] = []
         for number in range(self.resources.profile.world_size):
             host_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            status_page = _memory_file("status_page", protocol.STATUS_BYTES)
+            status_page = memory_files.create("status_page", protocol.STATUS_BYTES)
             log_read, log_write = os.pipe()
             pipes.append(log_read)
             ends.append((host_end, status_page))
@@ -199,10 +199,3 @@ def _limited(resources: Resources) -> JudgeSettings:
     """The slot's settings; with fewer processes for ranks without GPUs, because every process takes time to end."""
     most = resources.profile.world_size * _PROCESSES_OF_A_CPU_RANK if resources.profile.device == "cpu" else sys.maxsize
     return replace(resources.settings, processes=min(resources.settings.processes, most))
-
-
-def _memory_file(name: str, size: int) -> int:
-    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, size)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-    return descriptor
