@@ -8,6 +8,7 @@ import gzip
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
@@ -209,9 +210,7 @@ class Batch:
         hung_s = sum(line.judged_s for line in hangs)
         others = len(lines) - len(hangs)
         gaps = sorted(line.gap_s for line in lines if line.gap_s is not None)
-        verdicts: dict[str, int] = {}
-        for line in lines:
-            verdicts[line.verdict.value] = verdicts.get(line.verdict.value, 0) + 1
+        verdicts = Counter(line.verdict.value for line in lines)
         sentences = [
             f"{len(lines)} verdicts in {seconds:.0f} s since the first build: {60 * len(lines) / seconds:.2f} a minute",
             f"without {len(hangs)} hangs of {hung_s:.0f} s: {60 * others / max(seconds - hung_s, 1e-9):.2f} a minute",

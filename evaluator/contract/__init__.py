@@ -61,10 +61,14 @@ from evaluator.contract.report import (
     EvaluationReport,
     RankState,
     SandboxLevel,
+    SizeTiming,
     Stage,
     StageTime,
+    TimeSummary,
+    Timing,
+    is_faster,
+    is_informative,
     request_fields,
 )
 from evaluator.contract.request import Backend, EarlierTry, EvaluationRequest, Mode, SourceBundle, SourceFile
-from evaluator.contract.score import SizeTiming, TimeSummary, Timing, is_faster, is_informative
 from evaluator.contract.timeline import CallTimeline, RankTimeline, Span, SpanKind, Timeline, WorkName

@@ -38,16 +38,6 @@ class Mode(StrEnum):
         """Whether the submission is timed against the reference."""
         return self in (Mode.BENCHMARK, Mode.RANKED)
 
-    @property
-    def records_reference(self) -> bool:
-        """Whether a call of the reference is recorded beside the submission's."""
-        return self is not Mode.CHECK
-
-    @property
-    def lists_machine_code(self) -> bool:
-        """Whether the report has the machine code of kernels, with source lines."""
-        return self is Mode.PROFILE
-
 
 class SourceFile(Message, frozen=True, kw_only=True):
     """One text file of a submission; `path` is relative, with forward slashes."""

@@ -43,7 +43,7 @@ class Judge:
         """
         self.settings = settings
         self.profile = profiles.get(settings.profile)
-        self._slot = Slot(settings)
+        self.slot = Slot(settings)
         self._turn = threading.Lock()
         self._other: Judge | None = None
         self._unclean = ""
@@ -52,12 +52,12 @@ class Judge:
     @property
     def confinement(self) -> Confinement:
         """How submissions are confined here, and the probes behind that."""
-        return self._slot.resources.confinement
+        return self.slot.resources.confinement
 
     @property
     def quarantine(self) -> str:
         """Why this slot must not take more work; empty while it is clean."""
-        return self._unclean or self._slot.trusted.wrong
+        return self._unclean or self.slot.trusted.wrong
 
     @property
     def error_log(self) -> str:
@@ -91,7 +91,7 @@ class Judge:
         with self._turn:
             job = Job(
                 request=request,
-                resources=self._slot.resources,
+                resources=self.slot.resources,
                 deadlines=deadlines or Deadlines(time.monotonic() + self.settings.evaluation_s, cancelled),
                 progress=progress,
             )
@@ -100,11 +100,12 @@ class Judge:
 
     def _evaluate(self, job: Job) -> EvaluationReport:
         """Judge on the ranks of this slot's profile."""
-        slot = self._slot
+        slot = self.slot
         with slot.held(job.deadlines):
             evaluation = Evaluation(job, slot)
             started_at = _now()
-            slot.trusted.forget_canaries()
+            # The last canary counts for this evaluation, too.
+            slot.trusted.canaries = slot.trusted.canaries[-1:]
             self._errors = []
             try:
                 self._check_quarantine()
@@ -126,14 +127,10 @@ class Judge:
         if self.quarantine:
             raise EvaluatorError(f"this slot is not clean and takes no more work: {self.quarantine}")
 
-    def wait_until_warm(self) -> None:
-        """Return once the worker groups that wait for an evaluation have started; a group that fails is ended."""
-        self._slot.waiting.wait_until_ready()
-
     def close(self) -> None:
         """End every process of this judge, and remove its files."""
         self._close_other()
-        self._slot.close()
+        self.slot.close()
 
     def __enter__(self) -> Self:
         return self
@@ -182,7 +179,7 @@ class Judge:
 
     def _end(self, evaluation: Evaluation, deadlines: Deadlines) -> None:
         """Clean up after an evaluation; meanwhile, or afterwards, let the next one's ranks start."""
-        slot = self._slot
+        slot = self.slot
         slot.trusted.limit(deadlines.ending)
         evaluation.ranks.stop()
         if evaluation.findings.ended_well and not self.quarantine:
@@ -206,14 +203,14 @@ class Judge:
 
         Leftovers do not prove that the node was faulty before; the driver and the canary do.
         """
-        health = self._slot.health
+        health = self.slot.health
         self._unclean = "; ".join(health.leftovers(within=deadlines.ending))
         if self._unclean:
             self._note(evaluation, EvaluatorError(self._unclean), is_nodes=health.is_driver_ill)
             self._drop_trusted(evaluation)
             return
         try:
-            self._slot.trusted.prove(is_full=evaluation.findings.ended_badly)
+            self.slot.trusted.prove(is_full=evaluation.findings.ended_badly)
         except EvaluatorError as error:
             self._note(evaluation, error, is_nodes=not deadlines.is_over)
             self._drop_trusted(evaluation)
@@ -228,7 +225,7 @@ class Judge:
         if self.quarantine or deadlines.is_over:
             return
         try:
-            before_reveal.rehearse(evaluation.job, self._slot.trusted.take())
+            before_reveal.rehearse(evaluation.job, self.slot.trusted.take())
         except Exception as error:  # noqa: BLE001 - no submission is left that could cause it
             self._note(evaluation, error, is_nodes=not deadlines.is_over)
             self._drop_trusted(evaluation)
@@ -236,7 +233,7 @@ class Judge:
     def _drop_trusted(self, evaluation: Evaluation) -> None:
         """End the trusted ranks. If they stay, the slot is not clean."""
         try:
-            self._slot.trusted.drop()
+            self.slot.trusted.drop()
         except EvaluatorError as error:
             self._quarantine_for(evaluation, error)
 

@@ -16,6 +16,7 @@ MAX_PARTS = 150_000
 """So many nodes the trees of a submission may have together; ten thousand lines of Python have about as many."""
 
 _BEGIN = re.compile(r"//|/\*")
+_LINE_COMMENT = re.compile(r"//[^\n]*")
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
@@ -98,7 +99,11 @@ def _without_c_comments(text: str) -> str:
         end = _end(text, begin.start(), is_line=begin[0] == "//")
         if end < 0:
             # A later comment of this kind has no end either, but those to the end of a line have one.
-            return "".join(parts) + text[at : begin.start()] + _without_line_comments(text[begin.start() :])
+            return (
+                "".join(parts)
+                + text[at : begin.start()]
+                + _LINE_COMMENT.sub(lambda found: " " * len(found[0]), text[begin.start() :])
+            )
         parts += [text[at : begin.start()], _NOT_NEWLINE.sub(" ", text[begin.start() : end])]
         at = end
     return "".join(parts) + text[at:]
@@ -111,7 +116,3 @@ def _end(text: str, begin: int, *, is_line: bool) -> int:
         return len(text) if end < 0 else end
     end = text.find("*/", begin + 2)
     return -1 if end < 0 else end + 2
-
-
-def _without_line_comments(text: str) -> str:
-    return re.sub(r"//[^\n]*", lambda comment: " " * len(comment[0]), text)

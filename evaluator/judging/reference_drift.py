@@ -9,6 +9,7 @@ much more without any submission, so its threshold is higher.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from statistics import median, quantiles
 
 from evaluator.contract import MOMENT_ALONE, ClockKind, GpuReading, SizeRecord, TimingRules
@@ -91,26 +92,15 @@ def _is_more_traffic(was: float, now: float) -> bool:
     return now > _MORE_TRAFFIC * was + _TRAFFIC_BYTES
 
 
-def _traffic(gpu: str, verb: str, was: float, now: float, *, over: str = "its links") -> str:
+def _traffic(gpu: str, was: float, now: float, *, verb: str, over: str) -> str:
     return f"{gpu} {verb} {now / 1e6:,.1f} MB a call over {over}, {was / 1e6:,.1f} MB alone"
 
 
 _COMPARED: tuple[tuple[str, Callable[[float, float], bool], Callable[[str, float, float], str]], ...] = (
-    ("sent_bytes", _is_more_traffic, lambda gpu, was, now: _traffic(gpu, "sent", was, now)),
-    (
-        "received_bytes",
-        _is_more_traffic,
-        lambda gpu, was, now: _traffic(gpu, "received", was, now),
-    ),
-    (
-        "pcie_sent_bytes",
-        _is_more_traffic,
-        lambda gpu, was, now: _traffic(gpu, "sent", was, now, over="PCIe"),
-    ),
-    (
-        "pcie_received_bytes",
-        _is_more_traffic,
-        lambda gpu, was, now: _traffic(gpu, "received", was, now, over="PCIe"),
+    *(
+        (f"{prefix}{verb}_bytes", _is_more_traffic, partial(_traffic, verb=verb, over=over))
+        for prefix, over in (("", "its links"), ("pcie_", "PCIe"))
+        for verb in ("sent", "received")
     ),
     (
         "dram_percent",

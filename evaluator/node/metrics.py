@@ -40,7 +40,7 @@ class NodeMetrics:
         yield from self._spool()
 
     def _spool(self) -> Iterator[Metric]:
-        waiting = self._outbox.waiting_since()
+        waiting = self._outbox.spool.waiting_since()
         oldest_s = time.time() - min(waiting) if waiting else 0.0
         yield _one("pkb_node_outbox_reports", "Reports that the site has not received yet.", len(waiting))
         yield _one("pkb_node_outbox_oldest_seconds", "How long the oldest of them has waited.", max(0.0, oldest_s))
@@ -49,7 +49,7 @@ class NodeMetrics:
             "Messages that were refused, by the site or by the node.",
             len(self._outbox.refusals()),
         )
-        yield _one("pkb_node_site_up", "Whether the site received the last message.", not self._outbox.trouble)
+        yield _one("pkb_node_site_up", "Whether the site received the last message.", not self._outbox.site.trouble)
 
 
 def serve(listen: str, node: Node, outbox: Outbox) -> None:

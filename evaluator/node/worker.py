@@ -228,7 +228,7 @@ class Node:
             # Until the site has the report: a lease that ends earlier would have it judged again.
             running=(
                 *(work.request.evaluation_id for work in list(self._running.values())),
-                *self._outbox.evaluations,
+                *self._outbox.spool.evaluations,
             ),
             builders=self._builders.offered if self._takes_work else 0,
             built=self._lately_built(),

@@ -13,7 +13,7 @@ import pytest
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.errors import Cancelled, LimitExceeded, NodeTrouble
 from evaluator.hardware import profiles
-from evaluator.host.building import code_listing, detections, disassembly
+from evaluator.host.building import code_listing, disassembly
 from evaluator.host.building.build_record import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.building.builder import Builder, Built
 from evaluator.host.building.builder_process import BuildLimits
@@ -420,7 +420,7 @@ def test_what_a_killed_builder_leaves_is_not_kept(settings, confinement, tmp_pat
 def test_a_listing_of_one_endless_line_is_read_in_a_moment(confinement, tmp_path, listing):
     """Once this took quadratic or cubic time: hours, in which no slot of the node could send its heartbeat."""
     artefacts = {f"{1:032x}/m.so": b"\0nvshmem_init" + b"x" * 1_000_000 + b"\0"}
-    (found,) = detections.find(artefacts, iter([("m.so", listing)]), job=build_job(tmp_path, confinement))
+    (found,) = disassembly.detections(artefacts, iter([("m.so", listing)]), job=build_job(tmp_path, confinement))
     assert len(found.detail) < 1000
     assert not code_listing.parse(f".text.k:\n{listing}").usage
     assert not list(tmp_path.iterdir())
@@ -443,7 +443,7 @@ def test_modules_that_take_too_long_to_read_are_over_a_limit(confinement, tmp_pa
     artefacts = {f"{number:032x}/m.so": bytes(50_000_000) for number in range(5)}
     over = build_job(tmp_path, confinement, deadlines=Deadlines(time.monotonic() - 3600))
     with pytest.raises(LimitExceeded, match="longer than"):
-        detections.find(artefacts, iter([]), job=over)
+        disassembly.detections(artefacts, iter([]), job=over)
     assert not list(tmp_path.iterdir())
 
 

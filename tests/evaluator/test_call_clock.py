@@ -104,14 +104,14 @@ def test_a_call_of_cpu_ranks_lasts_to_the_last_answer(judge: Judge) -> None:
 @pytest.fixture
 def gated(judge: Judge) -> Iterator[Resources]:
     """The judge's CPU ranks under the clock of GPUs: they answer to the host, and no device tells an end."""
-    slot = judge._slot  # noqa: SLF001 - the same sandbox, under another clock
+    slot = judge.slot
     with GateClock(spawner=slot.spawner, cores=sorted(os.sched_getaffinity(0))) as clock:
         yield dataclasses.replace(slot.resources, clock=clock)
 
 
 def judged(judge: Judge, resources: Resources, *, mode: Mode) -> EvaluationReport:
     """A correct program, judged by `resources` with the judge's oracle ranks."""
-    slot = copy.copy(judge._slot)  # noqa: SLF001
+    slot = copy.copy(judge.slot)
     slot.waiting = WaitingGroups(
         lambda: WorkerGroup(resources, spawner=slot.spawner, work_dir=slot.work_dir), wanted=0, age_s=60.0
     )

@@ -8,8 +8,7 @@ import pytest
 
 from evaluator.contract import Backend, DriverFault, EvaluationReport, EvaluationRequest, Mode, SourceBundle, SourceFile
 from evaluator.host import Judge, JudgeSettings
-from evaluator.host.machine.health import Health
-from evaluator.host.machine.xid import Watch
+from evaluator.host.machine.health import Health, Watch
 from evaluator.judging import driver_faults
 from problems import registry
 

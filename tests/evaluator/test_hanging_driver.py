@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.host.machine import driver_calls, facts, gpus, nvml, slot_watch, xid
-from evaluator.host.machine.health import Health
+from evaluator.host.machine import driver_calls, facts, gpus, nvml, slot_watch
+from evaluator.host.machine.health import Health, Watch
 from evaluator.host.machine.slot_watch import SlotWatch
 from tests.stack import wait_until
 
@@ -91,7 +91,7 @@ def readings(work_dir: Path) -> dict[str, object]:
             pass
         links = watch.count_links(least_bytes=0.0, call=lambda around: contextlib.ExitStack().enter_context(around))
     states = nvml.read(GPUS)
-    with xid.Watch(GPUS) as faults:
+    with Watch(GPUS) as faults:
         pass
     health = Health(user=None, gpus=GPUS, work_dir=work_dir, ours=list, kept=set, seconds=0.0)
     return {

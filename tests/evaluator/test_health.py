@@ -67,7 +67,7 @@ def test_a_process_that_stays_is_noticed_while_the_next_ranks_start(tmp_path: Pa
     try:
         command = ["setpriv", "--reuid", str(user_of(slot)), "--clear-groups", "sleep", "100"]
         with subprocess.Popen(command) as left:
-            waiting = slot._judge._slot.waiting  # type: ignore[union-attr] # noqa: SLF001 - on CPU ranks nothing else prepares
+            waiting = slot._judge.slot.waiting  # type: ignore[union-attr] # noqa: SLF001 - on CPU ranks nothing else prepares
             assignment = Assignment(lease="l", slot=0, request=request_for("correct"))
             prepared = set()
 

@@ -168,7 +168,7 @@ def test_a_report_whose_answer_is_lost_is_sent_again_as_it_was(outbox, listener,
     outbox.start()
     wait_until(lambda: not waiting(spool), what="the report is received", seconds=30)
     assert listener.reports() == [a_delivery()] * 2
-    assert outbox.evaluations == ()
+    assert outbox.spool.evaluations == ()
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_whatever_is_no_answer_of_the_site_leaves_the_report_waiting(outbox, lis
     listener.answer = lambda _kind, _text: answer
     outbox.deliver(a_delivery())
     outbox.start()
-    wait_until(lambda: outbox.trouble, what="the node knows", seconds=30)
-    assert words in outbox.trouble
+    wait_until(lambda: outbox.site.trouble, what="the node knows", seconds=30)
+    assert words in outbox.site.trouble
     assert len(waiting(spool)) == 1
     assert not outbox.refusals()
 
@@ -207,7 +207,7 @@ def test_a_refused_report_is_kept_with_its_reason_and_the_next_ones_pass(outbox,
     [kept] = spool.glob("*.refused")
     assert Delivery.from_json(kept.read_text()).lease == "odd"
     assert outbox.refusals() == refusals(spool) == [f"{kept}: This site never gave such a lease."]
-    assert outbox.evaluations == ()
+    assert outbox.spool.evaluations == ()
 
 
 def test_a_report_that_the_site_fails_on_does_not_hold_up_the_others(outbox, listener, spool):
@@ -240,7 +240,7 @@ def test_a_revoked_node_knows_and_keeps_its_reports(outbox, listener, spool):
     outbox.deliver(a_delivery())
     outbox.send_status(a_status())
     assert outbox.is_revoked
-    assert "Node alpha was revoked." in outbox.trouble
+    assert "Node alpha was revoked." in outbox.site.trouble
     outbox.start()
     wait_until(listener.reports, what="it is tried", seconds=30)
     assert len(waiting(spool)) == 1

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluator.contract import BuildResult, Detection, EvaluationRequest, Finding, MachineCode, Verdict
+from evaluator.contract import BuildResult, Detection, EvaluationRequest, Finding, MachineCode, Mode, Verdict
 from evaluator.errors import LimitExceeded
 from evaluator.hardware import profiles
-from evaluator.host.building import builder_process, code_listing, detections, disassembly, what_to_build
+from evaluator.host.building import builder_process, code_listing, disassembly, what_to_build
 from evaluator.host.building.build_cache import KEPT_BYTES, BuildCache, KeptBuild
 from evaluator.host.building.build_job import BuildJob
 from evaluator.host.building.build_record import record_of
@@ -122,7 +122,7 @@ class Builder:
         started = time.monotonic()
         sent = builder_process.build(job, limits=self._limits)
         seconds = time.monotonic() - started
-        found = detections.find(sent.artefacts, disassembly.listings(sent.artefacts, job=job), job=job)
+        found = disassembly.detections(sent.artefacts, disassembly.listings(sent.artefacts, job=job), job=job)
         record = record_of(sent, seconds=seconds, primitives=found)
         job.refuse_late("reading what was built")
         build = KeptBuild(record=record, modules=sent.artefacts)
@@ -132,7 +132,7 @@ class Builder:
 
     def _code(self, key: str, build: KeptBuild, job: BuildJob) -> MachineCode | None:
         """The machine code of a build with source lines, listed once; None where the mode does not ask for it."""
-        if not job.request.mode.lists_machine_code or not build.modules:
+        if job.request.mode is not Mode.PROFILE or not build.modules:
             return None
         if (known := self._cache.code(key)) is not None:
             return known

@@ -1,5 +1,10 @@
-"""Disassembles built extensions, in a sandbox because the modules are untrusted."""
+"""Disassembles built modules, and finds which hardware paths they use.
 
+Modules are as a build makes them, so they are disassembled in a sandbox, and all of this is read in another process.
+"""
+
+import itertools
+import json
 import os
 import shutil
 import sysconfig
@@ -7,10 +12,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from evaluator.contract import SandboxLevel
+import msgspec
+
+from evaluator.contract import Detection, SandboxLevel
 from evaluator.host.building.build_job import BuildJob
 from evaluator.host.process import limited
+from evaluator.host.process.logs import clean
 from evaluator.host.sandbox.bubblewrap import command, environment, write_private
 from evaluator.judging import primitives
 
@@ -139,3 +148,62 @@ def tool() -> str | None:
     packaged = sorted(Path(sysconfig.get_path("purelib"), "nvidia").glob("cu*/bin"))
     folders = [os.environ.get("PATH", ""), "/usr/local/cuda/bin", *map(str, packaged)]
     return shutil.which("cuobjdump", path=":".join(folders))
+
+
+_READ = f"{__name__}:read_detections"
+
+LONGEST_S = 60.0
+"""How long the modules of one build and their listings may take to read."""
+
+
+def detections(
+    artefacts: Mapping[str, bytes],
+    listings: Iterator[tuple[str, str]],
+    *,
+    job: BuildJob,
+) -> tuple[Detection, ...]:
+    """What symbols and machine code show, one detection per primitive and module.
+
+    Args:
+        artefacts: everything that was built, by path.
+        listings: name and disassembly of modules.
+        job: the build that they are of.
+
+    Raises:
+        Cancelled: nobody wants the build any more.
+        LimitExceeded: reading took too long, or too much memory.
+    """
+    modules = [(path, content) for path, content in artefacts.items() if path.endswith(MODULES)]
+    if not modules:
+        return ()
+    with tempfile.TemporaryDirectory(prefix="reading-", dir=job.workdir) as name:
+        folder = Path(name)
+        parts = [
+            *(
+                _part(folder, number, Path(path).name, "symbols", content)
+                for number, (path, content) in enumerate(modules)
+            ),
+            *(_part(folder, number, module, "code", text.encode()) for number, (module, text) in enumerate(listings)),
+        ]
+        found = job.read(_READ, json.dumps(parts), seconds=LONGEST_S)
+        return msgspec.json.decode(found, type=tuple[Detection, ...])
+
+
+def _part(folder: Path, number: int, module: str, kind: str, content: bytes) -> dict[str, str]:
+    path = folder / f"{kind}-{number}"
+    path.write_bytes(content)
+    return {"module": module, "kind": kind, "path": str(path)}
+
+
+def read_detections(text: str) -> str:
+    """In that process: the detections in the files that `text` lists, as JSON."""
+    parts: list[dict[str, Any]] = json.loads(text)
+    found = itertools.chain.from_iterable(_detections(Path(part["path"]), part) for part in parts)
+    shown = (msgspec.structs.replace(each, detail=clean(each.detail)) for each in found)
+    return msgspec.json.encode(tuple({(each.primitive, each.file): each for each in shown}.values())).decode()
+
+
+def _detections(path: Path, part: Mapping[str, str]) -> tuple[Detection, ...]:
+    if part["kind"] == "symbols":
+        return primitives.in_symbols(path.read_bytes(), module=part["module"])
+    return primitives.in_machine_code(path.read_text(encoding="utf-8"), module=part["module"])

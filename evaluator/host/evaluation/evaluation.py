@@ -199,7 +199,7 @@ class Evaluation:
             if is_first:
                 alone = (reading for at_size in self._outcomes.alone.values() for reading in at_size.gpus)
                 self._outcomes.revealing = before_reveal.refuse_slow_gpus(job, self._watch, alone=tuple(alone))
-            group.reveal(job.request.source, built=self._outcomes.built)
+            group.sandbox.reveal(job.request.source, built=self._outcomes.built)
             group.import_submission()
         return bare
 
@@ -221,7 +221,7 @@ class Evaluation:
         It comes after everything that is timed, which another process on the GPUs could slow.
         """
         job, outcomes = self.job, self._outcomes
-        if outcomes.timeline is None or not job.mode.records_reference:
+        if outcomes.timeline is None or job.mode is Mode.CHECK:
             return
         size = outcomes.timeline.size
         with job.stage(Stage.COMPARING, f"{size}: recording the reference"):

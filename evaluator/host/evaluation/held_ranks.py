@@ -98,7 +98,7 @@ class HeldRanks:
     def stop(self) -> None:
         """Let the processes of the worker groups end, without waiting for that."""
         for group in self._groups:
-            group.stop()
+            group.sandbox.processes.stop()
 
     def close(self) -> None:
         """End the worker groups; raises EvaluatorError where a part of one is left."""

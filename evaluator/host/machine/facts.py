@@ -113,12 +113,8 @@ def _driver() -> str:
 def _possible_profiles(models: list[str]) -> list[str]:
     """CPU profiles that have a core per rank, and GPU profiles whose model and number of GPUs this machine has."""
     cores = len(os.sched_getaffinity(0))
-    possible = []
-    for profile in profiles.profiles().values():
-        if profile.gpu is None:
-            has_hardware = cores >= profile.world_size
-        else:
-            has_hardware = sum(profile.gpu in model for model in models) >= profile.world_size
-        if has_hardware:
-            possible.append(profile.name)
-    return possible
+    return [
+        profile.name
+        for profile in profiles.profiles().values()
+        if (cores if profile.gpu is None else sum(profile.gpu in model for model in models)) >= profile.world_size
+    ]

@@ -78,7 +78,7 @@ class ReferenceClock:
     def time(self) -> ReferenceTime:
         """One call on new inputs."""
         opening = self._opening()
-        with self._loaded(self._fresh(), opening) as inputs:
+        with self._loaded(opening) as inputs:
             size = max(item.size for item in inputs)
             taken = self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
         self._head_start.note(taken.time)
@@ -92,7 +92,7 @@ class ReferenceClock:
         files = [recorded_call.create() for _ in range(self._ranks)]
         opening = self._opening()
         try:
-            with recorded_call.window() as seen, self._loaded(self._fresh(), opening) as inputs:
+            with recorded_call.window() as seen, self._loaded(opening) as inputs:
                 self._reference.record(files)
                 size = max(item.size for item in inputs)
                 self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
@@ -108,11 +108,8 @@ class ReferenceClock:
         after that. This stays in its time: otherwise programs could pretend to wait.
         """
         opening = new_opening(HeadStart(waits_for_queue=True, is_fixed=True), ranks=self._ranks)
-        with self._loaded(self._fresh(), opening) as inputs:
+        with self._loaded(opening) as inputs:
             return self._reference.empty_call(opening=opening, inputs=self._late(inputs))
-
-    def _fresh(self) -> Draw:
-        return Draw(index=next(self._draws))
 
     def _opening(self) -> Opening:
         return new_opening(self._head_start, ranks=self._ranks)
@@ -122,11 +119,11 @@ class ReferenceClock:
         return len(self._opened.output_bytes)
 
     @contextmanager
-    def _loaded(self, draw: Draw, opening: Opening) -> Iterator[list[PreparedInputs]]:
+    def _loaded(self, opening: Opening) -> Iterator[list[PreparedInputs]]:
         """Prepare a call as for a sandbox rank."""
         poison = outputs.new_poison()
         inputs = self._oracle.prepare(
-            draw,
+            Draw(index=next(self._draws)),
             groups=self._opened.groups,
             key=opening.key,
             reuse=False,

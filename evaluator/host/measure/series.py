@@ -111,9 +111,9 @@ class Series:
     @contextmanager
     def _busy(self) -> Iterator[None]:
         """Add up the time inside, and the processor time that the submission uses in it."""
-        start, used = time.monotonic_ns(), self.run.group.busy_ns()
+        start, used = time.monotonic_ns(), self.run.group.sandbox.processes.busy_ns()
         yield
-        self.busy_ns += self.run.group.busy_ns() - used
+        self.busy_ns += self.run.group.sandbox.processes.busy_ns() - used
         self.watched_ns += time.monotonic_ns() - start
 
     def _legs(self) -> Legs:

@@ -124,7 +124,7 @@ class SizeRun:
             series.time()
         series.gpus += run.watch.read("after")
         self.look_at_memory()
-        series.processes = run.group.count_processes()
+        series.processes = len(run.group.sandbox.processes.members())
 
     def loop(self) -> None:
         """Run both programs back to back on unchanging inputs, as the published harness does. Not part of the score."""

@@ -49,12 +49,12 @@ class WaitingGroups:
     @property
     def folders(self) -> set[str]:
         """The names of their private folders."""
-        return {group.folder for group in self._groups}
+        return {group.sandbox.folder for group in self._groups}
 
     @property
     def processes(self) -> list[int]:
         """All their processes; none of them has seen a submission."""
-        return [pid for group in self._groups for pid in group.processes]
+        return [pid for group in self._groups for pid in group.sandbox.processes.descendants()]
 
     def prepare(self) -> None:
         """Let as many groups import as are wanted; raises EvaluatorError."""
@@ -184,10 +184,6 @@ class KeptRanks:
         """Run the canary on living ranks; raises EvaluatorError where a device fails it."""
         if self._ranks is not None and self._ranks.is_alive:
             self._try_out(self._ranks, is_full=is_full)
-
-    def forget_canaries(self) -> None:
-        """Keep only the last canary, which counts for the next evaluation."""
-        self.canaries = self.canaries[-1:]
 
     def drop(self) -> None:
         """End them; raises EvaluatorError where a process is left."""

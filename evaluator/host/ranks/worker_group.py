@@ -7,8 +7,6 @@ from pathlib import Path
 
 from evaluator.arena import protocol
 from evaluator.arena.protocol import Command, CommandKind, Report
-from evaluator.contract import SourceBundle
-from evaluator.host.building.builder import Built
 from evaluator.host.clock.call_clock import CallTime, Opening, UnseenEnd
 from evaluator.host.hangs.incidents import GroupTrouble, Observation, RanksLost
 from evaluator.host.process.deadlines import NO_DEADLINES
@@ -32,6 +30,7 @@ class WorkerGroup:
         started_at: when, on the monotonic clock.
         has_ranks: whether its ranks were allowed to start.
         is_ready: whether its ranks have joined their process group.
+        sandbox: its folder and its processes.
     """
 
     def __init__(self, resources: Resources, *, spawner: Spawner, work_dir: Path) -> None:
@@ -41,20 +40,20 @@ class WorkerGroup:
         self._resources = resources
         self.has_ranks = False
         self.is_ready = False
-        self._sandbox = RankSandbox(resources, spawner=spawner, work_dir=work_dir)
+        self.sandbox = RankSandbox(resources, spawner=spawner, work_dir=work_dir)
         self._workers = [
             Worker(number=number, channel=Channel(channel), status_page=status_page)
-            for number, (channel, status_page) in enumerate(self._sandbox.ends)
+            for number, (channel, status_page) in enumerate(self.sandbox.ends)
         ]
-        self._observer = Observer(self._workers, self._sandbox)
-        self._answers = Answers(self._workers, self._sandbox, self._observer)
+        self._observer = Observer(self._workers, self.sandbox)
+        self._answers = Answers(self._workers, self.sandbox, self._observer)
 
     # ---- from start to end ------------------------------------------------------------------------------------
 
     def start_ranks(self) -> None:
         """Let the ranks start, which uses the GPUs. In the background, and only once."""
         if not self.has_ranks:
-            self._sandbox.fork_ranks()
+            self.sandbox.fork_ranks()
             self.has_ranks = True
 
     def wait_until_ready(self) -> None:
@@ -67,7 +66,7 @@ class WorkerGroup:
             self._join()
         # A rank may have joined and ended before the host reads that it joined.
         if not self.is_alive:
-            said = self._sandbox.launcher_text
+            said = self.sandbox.launcher_text
             raise RanksLost(f"a sandbox rank ended before it had a submission. {said}")
 
     def _join(self) -> None:
@@ -78,19 +77,11 @@ class WorkerGroup:
             self._answers.collect("starting", seconds=seconds, cancelled=self.deadlines.cancelled)
         except GroupTrouble as trouble:
             texts = [text for seen in trouble.observations for text in (seen.error, seen.log) if text]
-            said = self._sandbox.launcher_text
+            said = self.sandbox.launcher_text
             raise RanksLost(f"the sandbox ranks did not start: {trouble} {said} {texts}") from trouble
         if (pid := self._workers[0].pid) is not None:
-            self._sandbox.processes.hold_namespace(pid)
+            self.sandbox.processes.hold_namespace(pid)
         self.is_ready = True
-
-    def reveal(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
-        """Put the submission and its built modules where the ranks can read them; the folder was empty before."""
-        self._sandbox.reveal(bundle, built=built)
-
-    def stop(self) -> None:
-        """Let all processes of the group end, and do not wait for that: `close` must follow."""
-        self._sandbox.processes.stop()
 
     def close(self) -> None:
         """Kill all processes of the group, check that none is left, and free the host's resources.
@@ -99,10 +90,10 @@ class WorkerGroup:
             EvaluatorError: a process of the group is left.
         """
         try:
-            self._sandbox.processes.kill(within=self.deadlines.killing)
+            self.sandbox.processes.kill(within=self.deadlines.killing)
         finally:
             self._answers.close()
-            self._sandbox.close()
+            self.sandbox.close()
 
     # ---- commands ---------------------------------------------------------------------------------------------
 
@@ -227,7 +218,7 @@ class WorkerGroup:
         call, clock, seconds = commands[0].call, self._resources.clock, self.deadlines.step(seconds)
         timing: AbstractContextManager[Callable[[], CallTime] | None] = nullcontext()
         if clock is not None:
-            timing = clock.timing(self._sandbox.clock_page, opening, number=call, limit_s=seconds)
+            timing = clock.timing(self.sandbox.clock_page, opening, number=call, limit_s=seconds)
         with timing as finish:
             begun = time.monotonic_ns()
             self._answers.ask(commands, files)
@@ -246,28 +237,10 @@ class WorkerGroup:
     # ---- its state --------------------------------------------------------------------------------------------
 
     @property
-    def folder(self) -> str:
-        """The name of this group's private folder in the work directory."""
-        return self._sandbox.folder
-
-    @property
-    def processes(self) -> list[int]:
-        """All descendants of the sandbox's first process; complete while no submission is in it."""
-        return self._sandbox.processes.descendants()
-
-    def count_processes(self) -> int:
-        """How many processes the sandbox has now."""
-        return len(self._sandbox.processes.members())
-
-    def busy_ns(self) -> int:
-        """Processor time that everything in the sandbox has used so far (see `SandboxProcesses.busy_ns`)."""
-        return self._sandbox.processes.busy_ns()
-
-    @property
     def is_alive(self) -> bool:
         """Whether the sandbox still runs, with every rank."""
         self._answers.hear_exits()
-        return not self._sandbox.processes.have_ended and not any(
+        return not self.sandbox.processes.have_ended and not any(
             worker.status is not None or worker.channel.has_hung_up for worker in self._workers
         )
 
