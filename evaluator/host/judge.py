@@ -35,12 +35,7 @@ class Judge:
     """
 
     def __init__(self, settings: JudgeSettings) -> None:
-        """Examine what this machine can enforce, and start trusted ranks and a worker group in the background.
-
-        Raises:
-            EvaluatorError: the machine cannot judge for the profile under these settings.
-            UnknownProfile: the settings name a profile that does not exist.
-        """
+        """Start a `Slot`, and raise what that raises."""
         self.settings = settings
         self.profile = profiles.get(settings.profile)
         self.slot = Slot(settings)

@@ -18,6 +18,8 @@ from evaluator.host.settings import JudgeSettings
 class BuildJob:
     """One build. Nothing in it changes, and every step may read it.
 
+    Every step raises Cancelled where nobody wants the build any more.
+
     Attributes:
         request: whose source is built.
         settings: the slot's; its profile says for which architecture to build.
@@ -45,9 +47,7 @@ class BuildJob:
     def read(self, function: str, text: str, *, seconds: float) -> str:
         """What `function`, named as `module:name`, reads from `text` in a process of its own.
 
-        Raises:
-            Cancelled: nobody wants the build any more.
-            LimitExceeded: reading took too long, or too much memory.
+        Raises LimitExceeded where that takes too long, or too much memory.
         """
         try:
             return limited.call(function, text, seconds=seconds, deadlines=self.deadlines)

@@ -87,7 +87,6 @@ def build(job: BuildJob, *, limits: BuildLimits) -> Sent:
     Its session is killed when it has sent everything, sent too much, or taken too long.
 
     Raises:
-        Cancelled: nobody wants the build any more.
         LimitExceeded: of the build (time, memory, size or number of files), or of the evaluation that waits for it.
         EvaluatorError: the process could not be started, or does not end.
         NodeTrouble: it ended before it had read anything of the submission, as where its sandbox does not start.

@@ -137,9 +137,7 @@ def machine_code(
         job: the build that they are of.
         origins: by extension, where in the submission its CUDA source begins.
 
-    Raises:
-        Cancelled: nobody wants the build any more.
-        LimitExceeded: reading took too long, or too much memory.
+    Raises as `BuildJob.read` does.
     """
     tool = disassembly.tool()
     if tool is None:
@@ -173,9 +171,7 @@ def find(
 ) -> MachineCode:
     """The kernels that the listings (module and text) show; `unread` modules of the build have none.
 
-    Raises:
-        Cancelled: nobody wants the build any more.
-        LimitExceeded: reading took too long, or too much memory.
+    Raises as `BuildJob.read` does.
     """
     with tempfile.TemporaryDirectory(prefix="listed-", dir=job.workdir) as name:
         files = [Path(name, str(number)) for number in range(len(listings))]

@@ -62,9 +62,6 @@ def listings(artefacts: Mapping[str, bytes], *, job: BuildJob) -> Iterator[tuple
     Args:
         artefacts: modules (.so, .cubin) by path; Triton keeps a cubin's PTX in a file beside it (.ptx).
         job: the build that they are of.
-
-    Raises:
-        Cancelled: nobody wants the build any more.
     """
     found = tool()
     deadline, room = time.monotonic() + job.deadlines.step(_LONGEST_S), _MOST_BYTES
@@ -111,10 +108,7 @@ def output_of(
     """What `program` (Python's text, then its first arguments) prints about a built module, whose path comes next.
 
     It runs in a private folder whose name begins with `prefix`. None where it fails, or exceeds its time or size.
-
-    Raises:
-        Cancelled: nobody wants the build any more.
-        EvaluatorError: it does not start, or does not end.
+    Raises EvaluatorError where it does not start or end.
     """
     if seconds <= 0 or most_bytes <= 0:
         return None
@@ -162,16 +156,9 @@ def detections(
     *,
     job: BuildJob,
 ) -> tuple[Detection, ...]:
-    """What symbols and machine code show, one detection per primitive and module.
+    """What symbols and machine code of `artefacts` show, with the `listings` of modules by name.
 
-    Args:
-        artefacts: everything that was built, by path.
-        listings: name and disassembly of modules.
-        job: the build that they are of.
-
-    Raises:
-        Cancelled: nobody wants the build any more.
-        LimitExceeded: reading took too long, or too much memory.
+    There is one detection per primitive and module. Raises as `BuildJob.read` does.
     """
     modules = [(path, content) for path, content in artefacts.items() if path.endswith(MODULES)]
     if not modules:

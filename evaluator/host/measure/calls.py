@@ -176,11 +176,9 @@ class Caller:
     def _exchange(
         self, call: Call, targets: list[int], *, around: AbstractContextManager[None], recordings: Sequence[int]
     ) -> None:
-        """Send a call's inputs, open the gates, and await the answers.
+        """Send a call's inputs, open the gates, and await the answers; raises GroupTrouble.
 
-        Raises:
-            GroupTrouble: not every rank answered.
-            Ended: a rank answered, but its device has not posted the end of the call.
+        Raises Ended where a rank answered, but its device has not posted the end of the call.
         """
         job, inputs = self._job, call.inputs
         limit_s = self._limit_s + (0.0 if self._at_size.calls else self._run.first_call_s)

@@ -175,13 +175,9 @@ class WorkerGroup:
             raise RanksLost(f"sandbox ranks without a submission: {trouble}") from trouble
 
     def loop(self, call: int, *, times: int, seconds: float) -> int:
-        """Run the submission `times` times back to back on the inputs of the last call.
+        """Run the submission `times` times back to back on the inputs of the last call; raises GroupTrouble.
 
-        Returns:
-            Nanoseconds from the command to the last answer, on the host's clock.
-
-        Raises:
-            GroupTrouble: not every rank answered.
+        Returns nanoseconds from the command to the last answer, on the host's clock.
         """
         command = Command(kind=CommandKind.LOOP, call=call, times=times)
         begun = time.monotonic_ns()
