@@ -243,10 +243,7 @@ class RequestFields(TypedDict):
 def request_fields(request: EvaluationRequest, *, world_size: int, dtype: str) -> RequestFields:
     """What every report on `request` repeats of it: `EvaluationReport(**request_fields(...), verdict=..., ...)`.
 
-    Args:
-        request: what is reported on.
-        world_size: of the request's profile.
-        dtype: of the problem's inputs; "" where nobody has looked, and the request leaves it to the card.
+    `dtype` is that of the problem's inputs; "" where nobody has looked, and the request leaves it to the card.
     """
     return RequestFields(
         evaluation_id=request.evaluation_id,

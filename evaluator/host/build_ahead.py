@@ -149,10 +149,7 @@ class Builders:
     def build(self, request: EvaluationRequest, *, cancelled: Callable[[], bool]) -> EvaluationReport | None:
         """Compile. Returns the report where the build decides the verdict, None where a slot continues.
 
-        An error of the judge is left to the slot, which compiles again and reports it.
-
-        Raises:
-            Cancelled: `cancelled()` became true.
+        An error of the judge is left to the slot, which compiles again and reports it. Raises Cancelled.
         """
         if self._ahead is None:
             return None

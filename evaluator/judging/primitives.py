@@ -152,12 +152,7 @@ def ptx_listing(text: str) -> str:
 
 
 def in_symbols(content: bytes, *, module: str) -> tuple[Detection, ...]:
-    """What the names in one module show; one detection per primitive, its first name.
-
-    Args:
-        content: the module's bytes.
-        module: the module's file name, for the evidence.
-    """
+    """What the names in the bytes of one module show; one detection per primitive, its first name."""
     return tuple(
         Detection(
             primitive=primitive,

@@ -193,11 +193,7 @@ def is_precise_enough(found: Estimate, *, blocks: int) -> bool:
 def combine_sizes(ratios_by_size: Sequence[Sequence[float]]) -> tuple[float, ...]:
     """One value for each block that all sizes have: the geometric mean of its reference / candidate ratios.
 
-    Args:
-        ratios_by_size: for every size, one positive ratio per block.
-
-    Raises:
-        ValueError: no size, or a ratio is not a positive number.
+    Raises ValueError where there is no size, or a ratio is not a positive number.
     """
     if not ratios_by_size:
         raise ValueError("there must be at least one size")

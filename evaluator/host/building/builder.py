@@ -78,13 +78,8 @@ class Builder:
     ) -> Built:
         """Build everything that the submission of `request` will ask for, or take it from the cache.
 
-        What is not done at the evaluation's deadline is over its limit, and not kept.
-
-        Args:
-            request: whose source is built.
-            workdir: a private folder for this evaluation; the build removes what it puts there.
-            sandbox: how the builder is confined.
-            deadlines: of the evaluation that waits for this build.
+        What is not done at the evaluation's deadline is over its limit, and not kept. In `workdir`, a private folder,
+        the build removes what it puts there.
 
         Raises:
             Cancelled: nobody wants the build any more.

@@ -111,17 +111,10 @@ def bare_calls(
 
 
 def refuse_slow_gpus(job: Job, watch: SlotWatch, *, alone: tuple[GpuReading, ...]) -> tuple[GpuReading, ...]:
-    """Read the GPUs while no rank can read the submission.
+    """Read the GPUs while no rank can read the submission; raises Ended where heat or power holds one of them back.
 
-    What holds them back later may be the submission's own heat, which must not win it another try.
-
-    Args:
-        job: what is judged.
-        watch: reads the GPUs.
-        alone: their readings while the reference was timed alone.
-
-    Raises:
-        Ended: heat or power holds one of them back.
+    What holds them back later may be the submission's own heat, which must not win it another try. `alone` has what was
+    read while the reference was timed alone.
     """
     seen = watch.read(MOMENT_REVEALING)
     if job.mode.is_timed and job.does(Check.THROTTLING):

@@ -59,12 +59,7 @@ class TroubleWatch:
 
     @contextmanager
     def over(self, group: WorkerGroup, *, size: str | None, caller: Caller | None = None) -> Iterator[None]:
-        """Watch over what `group` does inside.
-
-        Args:
-            group: the worker group.
-            size: at which size, where it is at one.
-            caller: makes calls; knows the regime of the last one.
+        """Watch over what `group` does inside. Of the last call `caller` knows the regime.
 
         Raises:
             Ended: the group or a check of its calls ended the evaluation; with the states of the ranks.

@@ -49,17 +49,9 @@ class Answers:
     def collect(
         self, doing: str, *, seconds: float, busy_poll_s: float = 0.0, cancelled: Callable[[], bool]
     ) -> list[Report]:
-        """One answer from every worker, in order.
+        """One answer from every worker, in order, to what they are `doing`; raises GroupTrouble and Cancelled.
 
-        Args:
-            doing: what the ranks do, in words.
-            seconds: how long they may take.
-            busy_poll_s: for so long the channels are polled without sleeping.
-            cancelled: asked often.
-
-        Raises:
-            GroupTrouble: not every rank answered.
-            Cancelled: `cancelled()` became true.
+        For `busy_poll_s` the channels are polled without sleeping.
         """
         reports: dict[int, Report] = {}
         start = now = time.monotonic()
