@@ -214,7 +214,7 @@ def judge_one(options: argparse.Namespace) -> int:
         allow_unsandboxed=options.allow_unsandboxed,
         call_limit_s=options.call_limit,
         warm=False,
-        other_world_size=not options.one_world_size,
+        cross_check=not options.one_world_size,
     )
     with Judge(settings) as judge:
         report = judge.evaluate(request, progress=no_progress if options.json else _show_progress)

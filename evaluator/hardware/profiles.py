@@ -100,7 +100,7 @@ class Profile:
         multicast: whether NVLink multicast may be used.
         rules: how times are taken, and their uncertainty; see `timing_rules`.
         timing_policy: special calls, and tolerances while timing.
-        other_world_size: the profile of the same machine on which a passed check is repeated; "" for none.
+        cross_check: the profile of the same machine on which a passed check is repeated; "" for none.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Profile:
     rules: TimingRules
     timing_policy: TimingPolicy
     peaks: Peaks | None
-    other_world_size: str = ""
+    cross_check: str = ""
 
     @property
     def known_sizes(self) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ def _practice(world_size: int) -> Profile:
         rules=_ANSWERED,
         timing_policy=_PRACTICE,
         peaks=None,
-        other_world_size="cpux4" if world_size == 2 else "cpux2",
+        cross_check="cpux4" if world_size == 2 else "cpux2",
     )
 
 

@@ -21,7 +21,7 @@ from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.slot import Slot
-from evaluator.judging import world_sizes
+from evaluator.judging import cross_check
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Judge:
         self.profile = profiles.get(settings.profile)
         self.slot = Slot(settings)
         self._turn = threading.Lock()
-        self._other: Judge | None = None
+        self._cross_judge: Judge | None = None
         self._unclean = ""
         self._errors: list[str] = []
 
@@ -91,7 +91,7 @@ class Judge:
                 progress=progress,
             )
             report = self._evaluate(job)
-            return self._on_the_other_number_of_ranks(job, report) if self._is_repeated(job, report) else report
+            return self._cross_checked(job, report) if self._needs_cross_check(job, report) else report
 
     def _evaluate(self, job: Job) -> EvaluationReport:
         """Judge on the ranks of this slot's profile."""
@@ -124,7 +124,7 @@ class Judge:
 
     def close(self) -> None:
         """End every process of this judge, and remove its files."""
-        self._close_other()
+        self._close_cross_judge()
         self.slot.close()
 
     def __enter__(self) -> Self:
@@ -135,40 +135,40 @@ class Judge:
 
     # ---- what passes a check is checked on the other number of ranks of the machine ----------------------------
 
-    def _is_repeated(self, job: Job, report: EvaluationReport) -> bool:
+    def _needs_cross_check(self, job: Job, report: EvaluationReport) -> bool:
         """Whether `report` is a pass that is to be checked on the other number of ranks."""
-        request, name = job.request, self.profile.other_world_size
-        if not self.settings.other_world_size or not name or request.mode is not Mode.CHECK or request.regime:
+        request, name = job.request, self.profile.cross_check
+        if not self.settings.cross_check or not name or request.mode is not Mode.CHECK or request.regime:
             return False
         other = profiles.get(name)
         sizes = request.sizes or other.sizes[request.mode]
         return report.verdict is Verdict.PASSED and job.problem.refuses(other.world_size, sizes) is None
 
-    def _on_the_other_number_of_ranks(self, job: Job, report: EvaluationReport) -> EvaluationReport:
+    def _cross_checked(self, job: Job, report: EvaluationReport) -> EvaluationReport:
         """`report`, which passed, joined with the result there; raises Cancelled."""
-        name = self.profile.other_world_size
+        name = self.profile.cross_check
         ranks = profiles.get(name).world_size
         if time.monotonic() >= job.deadlines.evaluation:
-            return world_sizes.unseen(report, world_size=ranks, why="the time of the evaluation was used up")
+            return cross_check.unseen(report, world_size=ranks, why="the time of the evaluation was used up")
         try:
-            if self._other is None or self._other.quarantine:
-                self._close_other()
-                settings = dataclasses.replace(self.settings, profile=name, warm=False, other_world_size=False)
-                self._other = Judge(settings)
+            if self._cross_judge is None or self._cross_judge.quarantine:
+                self._close_cross_judge()
+                settings = dataclasses.replace(self.settings, profile=name, warm=False, cross_check=False)
+                self._cross_judge = Judge(settings)
         except EvaluatorError as error:
-            return world_sizes.unseen(report, world_size=ranks, why=str(error))
-        second = self._other.evaluate(
+            return cross_check.unseen(report, world_size=ranks, why=str(error))
+        second = self._cross_judge.evaluate(
             msgspec.structs.replace(job.request, profile=name),
             progress=lambda stage, detail, fraction: job.progress(stage, f"on {ranks} ranks: {detail}", fraction),
             deadlines=job.deadlines,
         )
-        self._errors += [self._other.error_log] if self._other.error_log else []
-        return world_sizes.combined(report, second)
+        self._errors += [self._cross_judge.error_log] if self._cross_judge.error_log else []
+        return cross_check.combined(report, second)
 
-    def _close_other(self) -> None:
-        other, self._other = self._other, None
-        if other is not None:
-            other.close()
+    def _close_cross_judge(self) -> None:
+        judge, self._cross_judge = self._cross_judge, None
+        if judge is not None:
+            judge.close()
 
     # ---- the end of an evaluation, and what is proved after it --------------------------------------------------
 

@@ -38,7 +38,7 @@ class JudgeSettings:
         check_calls: calls per size in check mode.
         further_regimes: how many secret regimes are called at every size but the first. At the first size a call is
             made in every regime of the problem.
-        other_world_size: whether a passed check is repeated on the other number of ranks of the profile's machine,
+        cross_check: whether a passed check is repeated on the other number of ranks of the profile's machine,
             where there is one.
         blocks: A B B A blocks per size in a timed mode; None for as many as the interval needs.
         leg_s, min_leg_calls, max_leg_calls: a leg is about this much reference time, within these counts (on a
@@ -73,7 +73,7 @@ class JudgeSettings:
     group_age_s: float = 600.0
     check_calls: int = 5
     further_regimes: int = 2
-    other_world_size: bool = False
+    cross_check: bool = False
     blocks: int | None = None
     leg_s: float = 0.02
     min_leg_calls: int = 2

@@ -94,7 +94,7 @@ def _judged_by(settings: NodeSettings, profile: str) -> JudgeSettings:
         allow_unsandboxed=settings.allow_unsandboxed,
         other_user=True,
         users=settings.users,
-        other_world_size=True,
+        cross_check=True,
     )
 
 
