@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, Stage, StageTime
-from evaluator.errors import NodeTrouble
+from evaluator.errors import NodeFailure
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building.builder import Built
 from evaluator.host.process.deadlines import Deadlines
@@ -48,14 +48,14 @@ class Job:
         """Check that this slot can judge the request. Reads nothing of the submission.
 
         Raises:
-            NodeTrouble: it cannot.
+            NodeFailure: it cannot.
         """
         if self.request.profile != self.profile.name:
-            raise NodeTrouble(f"this slot judges for profile {self.profile.name}, not {self.request.profile}")
+            raise NodeFailure(f"this slot judges for profile {self.profile.name}, not {self.request.profile}")
         try:
             registry.get(self.request.problem)
         except registry.UnknownProblem as error:
-            raise NodeTrouble(str(error)) from error
+            raise NodeFailure(str(error)) from error
 
     @property
     def profile(self) -> Profile:

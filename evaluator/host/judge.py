@@ -12,7 +12,7 @@ from typing import Self
 import msgspec
 
 from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, Verdict
-from evaluator.errors import Cancelled, EvaluatorError, NodeTrouble
+from evaluator.errors import Cancelled, EvaluatorError, NodeFailure
 from evaluator.hardware import profiles
 from evaluator.host.evaluation import before_reveal
 from evaluator.host.evaluation.evaluation import Evaluation
@@ -107,7 +107,7 @@ class Judge:
                 evaluation.run()
             except Cancelled:
                 raise
-            except NodeTrouble as error:
+            except NodeFailure as error:
                 self._note(evaluation, error, is_nodes=True)
                 self._drop_trusted(evaluation)
             except Exception as error:  # noqa: BLE001 - every error of the judge becomes a verdict here

@@ -49,7 +49,7 @@ class NodeMetrics:
             "Messages that were refused, by the site or by the node.",
             len(self._outbox.refusals()),
         )
-        yield _one("pkb_node_site_up", "Whether the site received the last message.", not self._outbox.site.trouble)
+        yield _one("pkb_node_site_up", "Whether the site received the last message.", not self._outbox.site.failure)
 
 
 def serve(listen: str, node: Node, outbox: Outbox) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
-from evaluator.errors import Cancelled, LimitExceeded, NodeTrouble
+from evaluator.errors import Cancelled, LimitExceeded, NodeFailure
 from evaluator.hardware import profiles
 from evaluator.host.building import code_listing, disassembly
 from evaluator.host.building.build_record import MAX_FINDINGS, Origin, find_errors
@@ -512,7 +512,7 @@ def test_a_sandbox_that_does_not_start_is_the_nodes_trouble_and_nothing_is_kept(
     )  # fmt: skip
     cache = tmp_path / "builds"
     builder = Builder(settings, cache=cache, limits=BuildLimits(files=4))
-    with pytest.raises(NodeTrouble, match="before it began"):
+    with pytest.raises(NodeFailure, match="before it began"):
         builder.build(request, workdir=tmp_path, sandbox=confinement)
     assert not cache.exists()
     assert Builder(settings, cache=cache).build(request, workdir=tmp_path, sandbox=confinement).result.artefacts

@@ -1,7 +1,7 @@
 """Who holds how much of a GPU's memory, from what the driver and the trusted ranks say."""
 
 from evaluator.contract import Finding, SizeMemory, Verdict
-from evaluator.host.evaluation.trouble import without_memory
+from evaluator.host.evaluation.failures import without_memory
 from evaluator.host.machine.nvml import GpuState
 from evaluator.host.measure.gpu_memory import _of_gpu, in_words, most
 from evaluator.host.ranks.trusted_ranks import HeldMemory

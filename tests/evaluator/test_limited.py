@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from evaluator.contract import SourceBundle, SourceFile, Verdict
-from evaluator.errors import Cancelled, EvaluatorError, LimitExceeded, NodeTrouble
+from evaluator.errors import Cancelled, EvaluatorError, LimitExceeded, NodeFailure
 from evaluator.host import Judge
 from evaluator.host.process import limited, procfs
 from evaluator.host.process.deadlines import NO_DEADLINES, Deadlines
@@ -83,7 +83,7 @@ def test_what_it_raises_is_our_error():
 def test_one_that_starts_late_is_the_nodes_trouble_and_does_not_stay():
     """However long the reading itself may take: an author has no part in it."""
     before = set(procfs.descendants(os.getpid()))
-    with pytest.raises(NodeTrouble, match="does not start"):
+    with pytest.raises(NodeFailure, match="does not start"):
         call("builtins:eval", "1", start_s=0.0)
     assert set(procfs.descendants(os.getpid())) == before
 

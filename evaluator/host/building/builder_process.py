@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluator.contract import SandboxLevel
-from evaluator.errors import EvaluatorError, LimitExceeded, NodeTrouble
+from evaluator.errors import EvaluatorError, LimitExceeded, NodeFailure
 from evaluator.hardware import profiles
 from evaluator.host.building import what_to_build
 from evaluator.host.building.build_job import BuildJob
@@ -89,7 +89,7 @@ def build(job: BuildJob, *, limits: BuildLimits) -> Sent:
     Raises:
         LimitExceeded: of the build (time, memory, size or number of files), or of the evaluation that waits for it.
         EvaluatorError: the process could not be started, or does not end.
-        NodeTrouble: it ended before it had read anything of the submission, as where its sandbox does not start.
+        NodeFailure: it ended before it had read anything of the submission, as where its sandbox does not start.
     """
     confinement = job.confinement
     with tempfile.TemporaryDirectory(prefix="build-", dir=job.workdir) as name:
@@ -178,11 +178,11 @@ def _limited(command: Sequence[str], limits: BuildLimits, confinement: Confineme
     processes of a user: there the processes of one build would leave none to the builds beside it.
 
     Raises:
-        NodeTrouble: util-linux (prlimit, taskset) is not installed.
+        NodeFailure: util-linux (prlimit, taskset) is not installed.
     """
     prlimit, taskset = shutil.which("prlimit"), shutil.which("taskset")
     if prlimit is None or taskset is None:
-        raise NodeTrouble("the builder needs prlimit and taskset (util-linux) on this node")
+        raise NodeFailure("the builder needs prlimit and taskset (util-linux) on this node")
     cores = limits.processors or sorted(os.sched_getaffinity(0))[-limits.cores :]
     are_counted = confinement.hierarchy is not None and "pids" in confinement.hierarchy.folders
     return [
@@ -254,7 +254,7 @@ def _drain(printing: int, reading: int, limits: BuildLimits, deadlines: Deadline
 
 def _sent(raw: bytes, said: bytes, limits: BuildLimits) -> Sent:
     if not raw.startswith(_BEGAN):
-        raise NodeTrouble(f"the builder ended before it began: {clean(said[:_SHOWN_BYTES].decode(errors='replace'))}")
+        raise NodeFailure(f"the builder ended before it began: {clean(said[:_SHOWN_BYTES].decode(errors='replace'))}")
     sent = _parse(raw, limits, at=len(_BEGAN))
     if len(sent.result or b"") > limits.result_bytes:
         raise LimitExceeded(f"the result of the build exceeds {limits.result_bytes:,} bytes")

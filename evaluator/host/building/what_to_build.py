@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluator.contract import Backend, EvaluationRequest
-from evaluator.errors import NodeTrouble
+from evaluator.errors import NodeFailure
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building import disassembly
@@ -123,7 +123,7 @@ def has_toolchain() -> bool:
     """Whether CUDA can be compiled on this node."""
     try:
         toolchain()
-    except NodeTrouble:
+    except NodeFailure:
         return False
     return True
 
@@ -133,13 +133,13 @@ def toolchain() -> str:
     """What a build depends on besides its source: versions of nvcc, host compiler, torch and Python.
 
     Raises:
-        NodeTrouble: one of them is missing on this node.
+        NodeFailure: one of them is missing on this node.
     """
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     try:
         said = [_version(nvcc), _version("g++"), importlib.metadata.version("torch")]
     except (OSError, subprocess.SubprocessError, importlib.metadata.PackageNotFoundError) as error:
-        raise NodeTrouble(f"this node cannot compile CUDA: {error}") from error
+        raise NodeFailure(f"this node cannot compile CUDA: {error}") from error
     return "\n".join([*said, str(sysconfig.get_config_var("SOABI"))])
 
 

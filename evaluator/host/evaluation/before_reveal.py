@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evaluator.contract import MOMENT_ALONE, MOMENT_REVEALING, GpuReading, Mode, Stage
-from evaluator.host.evaluation.trouble import TroubleWatch, without_the_submission
+from evaluator.host.evaluation.failures import FailureGuard, without_the_submission
 from evaluator.host.hangs.incidents import RanksLost
 from evaluator.host.job import Job
 from evaluator.host.machine.slot_watch import SlotWatch
@@ -44,7 +44,7 @@ class TimesAlone:
 
 
 def first_calls(job: Job, trusted: TrustedRanks) -> dict[str, ReferenceClock]:
-    """Make the reference's first calls at the first size, while worker groups may still start; raises NodeTrouble.
+    """Make the reference's first calls at the first size, while worker groups may still start; raises NodeFailure.
 
     Not at `large`, where the oracle may need the memory that starting ranks need.
     """
@@ -60,7 +60,7 @@ def times_alone(
 ) -> Mapping[str, TimesAlone]:
     """Time the reference at every size where the evaluation counts: later legs are compared with these times.
 
-    Sizes that are `opened` have had their first calls. Raises NodeTrouble.
+    Sizes that are `opened` have had their first calls. Raises NodeFailure.
     """
     found: dict[str, TimesAlone] = {}
     for size in job.sizes if job.mode is Mode.RANKED else ():
@@ -95,18 +95,18 @@ def _clock(job: Job, trusted: TrustedRanks, size: str) -> ReferenceClock:
 
 
 def bare_calls(
-    job: Job, *, group: WorkerGroup, trusted: TrustedRanks, trouble: TroubleWatch, is_first: bool
+    job: Job, *, group: WorkerGroup, trusted: TrustedRanks, guard: FailureGuard, is_first: bool
 ) -> BareCallTimes:
-    """Make bare calls in sandbox and reference ranks, and read the GPUs' memory, for `trouble` too.
+    """Make bare calls in sandbox and reference ranks, and read the GPUs' memory, for `guard` too.
 
     Raises:
         RanksLost: ranks of the group ended.
-        EvaluatorError: trusted ranks failed; NodeTrouble in the first group, as no submission has run then.
+        EvaluatorError: trusted ranks failed; NodeFailure in the first group, as no submission has run then.
     """
     # A second group may have been disturbed while the first ran the submission.
     with without_the_submission(but=(RanksLost,)) if is_first else contextlib.nullcontext():
         bare = _bare_calls(job, group, trusted) if job.mode.is_timed else BareCallTimes()
-    trouble.memory = GpuMemory(job.resources.gpus, trusted)
+    guard.memory = GpuMemory(job.resources.gpus, trusted)
     return bare
 
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 import msgspec
 
 from evaluator.contract import EvaluationReport, Mode, Stage, Verdict
-from evaluator.errors import EvaluatorError, LimitExceeded, NodeTrouble, SubmissionFault
+from evaluator.errors import EvaluatorError, LimitExceeded, NodeFailure, SubmissionFault
 from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.evaluation import before_reveal, evidence, report
 from evaluator.host.evaluation.evidence import Findings, Outcomes
+from evaluator.host.evaluation.failures import FailureGuard, without_the_submission
 from evaluator.host.evaluation.held_ranks import HeldRanks
-from evaluator.host.evaluation.trouble import TroubleWatch, without_the_submission
 from evaluator.host.hangs.diagnosis import rank_states
 from evaluator.host.hangs.incidents import RanksLost
 from evaluator.host.job import Job
@@ -52,7 +52,7 @@ class Evaluation:
         self.findings = Findings(job.request.problem)
         self._outcomes = Outcomes()
         self.ranks = HeldRanks(job, slot)
-        self._trouble = TroubleWatch(job.resources.confinement.level)
+        self._guard = FailureGuard(job.resources.confinement.level)
         self._watch = SlotWatch(job.resources.gpus)
         self._key = secrets.token_bytes(32)
         self._draws = itertools.count()
@@ -138,7 +138,7 @@ class Evaluation:
     def _run_group(self, number: int, *, key: bytes, share: float) -> None:
         """Give the submission to the present group and make its calls at all sizes, within a `share` of the budget."""
         job, bare, known = self.job, self._reveal(is_first=number == 1), self._outcomes.by_size
-        assert self._trouble.memory is not None
+        assert self._guard.memory is not None
         run = GroupRun(
             job=job,
             number=number,
@@ -146,7 +146,7 @@ class Evaluation:
             trusted=self.ranks.trusted,
             group=self.ranks.group,
             bare=bare,
-            memory=self._trouble.memory,
+            memory=self._guard.memory,
             watch=self._watch,
             draws=self._draws,
             numbers=self._numbers,
@@ -155,11 +155,11 @@ class Evaluation:
             budget_s=job.budget_s(share),
         )
         for size in job.sizes:
-            with self._trouble.over(run.group, size=size):
+            with self._guard.over(run.group, size=size):
                 at_size = SizeRun(run, size, known=known.get(size))
             # A record that ends early is evidence too.
             self._outcomes.sizes.append(at_size)
-            with self._trouble.over(run.group, size=size, caller=at_size.caller):
+            with self._guard.over(run.group, size=size, caller=at_size.caller):
                 self._make_calls(at_size, is_first=number == 1, is_last=size == job.sizes[-1])
 
     def _make_calls(self, at_size: SizeRun, *, is_first: bool, is_last: bool) -> None:
@@ -180,21 +180,21 @@ class Evaluation:
                 at_size.record_work()
 
     def _reveal(self, *, is_first: bool) -> BareCallTimes:
-        """Give the submission to the present group; raises NodeTrouble where no group lives until it can read it."""
+        """Give the submission to the present group; raises NodeFailure where no group lives until it can read it."""
         with self.job.stage(Stage.STARTING, "importing solution.py"):
             try:
                 return self.ranks.reveal_to_present(lambda group: self._reveal_to(group, is_first=is_first))
             except RanksLost as lost:
                 if is_first:
-                    raise NodeTrouble(str(lost)) from lost
+                    raise NodeFailure(str(lost)) from lost
                 raise  # a second group may have been disturbed while the first ran the submission
 
     def _reveal_to(self, group: WorkerGroup, *, is_first: bool) -> BareCallTimes:
         """Measure what a submission could disturb later, then let every rank import it."""
         job = self.job
-        with self._trouble.over(group, size=None):
+        with self._guard.over(group, size=None):
             bare = before_reveal.bare_calls(
-                job, group=group, trusted=self.ranks.trusted, trouble=self._trouble, is_first=is_first
+                job, group=group, trusted=self.ranks.trusted, guard=self._guard, is_first=is_first
             )
             if is_first:
                 alone = (reading for at_size in self._outcomes.alone.values() for reading in at_size.gpus)

@@ -25,7 +25,7 @@ from evaluator.contract import (
 from evaluator.errors import SubmissionFault
 from evaluator.host.building.builder import Built
 from evaluator.host.evaluation.before_reveal import TimesAlone
-from evaluator.host.evaluation.trouble import JudgeOutOfMemory
+from evaluator.host.evaluation.failures import JudgeOutOfMemory
 from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.evidence import Ended, joined, warn_once
 from evaluator.host.measure.size_run import SizeRun

@@ -90,7 +90,7 @@ class Caller:
             recordings: files, one per rank, in which the ranks record what runs.
 
         Raises:
-            GroupTrouble: the ranks did not all answer.
+            WorkerGroupFailure: the ranks did not all answer.
             Ended: an output is wrong; its findings say how.
         """
         self._check_whether_to_go_on()
@@ -104,7 +104,7 @@ class Caller:
         return self._at_size.records[-1]
 
     def loop(self, times: int) -> int:
-        """Nanoseconds of `times` calls back to back on the last inputs; raises GroupTrouble."""
+        """Nanoseconds of `times` calls back to back on the last inputs; raises WorkerGroupFailure."""
         self._check_whether_to_go_on()
         self.regime = None
         seconds = self._limit_s * max(1, times // 10)
@@ -176,7 +176,7 @@ class Caller:
     def _exchange(
         self, call: Call, targets: list[int], *, around: AbstractContextManager[None], recordings: Sequence[int]
     ) -> None:
-        """Send a call's inputs, open the gates, and await the answers; raises GroupTrouble.
+        """Send a call's inputs, open the gates, and await the answers; raises WorkerGroupFailure.
 
         Raises Ended where a rank answered, but its device has not posted the end of the call.
         """
@@ -310,7 +310,7 @@ class Caller:
         return unwritten or self._replayed(call.draw, first)
 
     def _is_correct_by_now(self, call: Call) -> bool:
-        """Whether the returned outputs are correct when the ranks store them once more; raises GroupTrouble."""
+        """Whether the returned outputs are correct when the ranks store them once more; raises WorkerGroupFailure."""
         time.sleep(_LATE_S)
         targets = self._new_files(b"")
         try:

@@ -11,7 +11,7 @@ from evaluator.contract import (
     RecordedWork,
     Stage,
 )
-from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
+from evaluator.host.hangs.incidents import IncidentKind, WorkerGroupFailure
 from evaluator.host.measure import checks, gpu_memory, recorded_call
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Ended, SizeEvidence
@@ -89,7 +89,7 @@ class SizeRun:
         self.timeline: CallTimeline | None = None
 
     def verify(self) -> None:
-        """The calls before any leg, every one compared; raises Ended and GroupTrouble."""
+        """The calls before any leg, every one compared; raises Ended and WorkerGroupFailure."""
         settings, is_timed = self._job.settings, self._job.mode.is_timed
         count = settings.check_calls if not is_timed else _OPENING_CALLS if self._known is None else 1
         # In a timed mode the regimes lie among the timed calls.
@@ -169,11 +169,11 @@ class SizeRun:
                 recorded_call.read_rows(files, size=self.size),
                 recorded_call.read_timeline(files, window=window),
             )
-        except GroupTrouble as trouble:
-            if any(incident.kind is IncidentKind.VIOLATION for incident in trouble.incidents):
+        except WorkerGroupFailure as failure:
+            if any(incident.kind is IncidentKind.VIOLATION for incident in failure.incidents):
                 raise
             # The profiler may have caused it, so there is no finding: the report says why records are missing.
-            return RecordedWork(size=self.size, note=f"the ranks did not finish the recorded call: {trouble}"), None
+            return RecordedWork(size=self.size, note=f"the ranks did not finish the recorded call: {failure}"), None
         finally:
             for descriptor in files:
                 os.close(descriptor)

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluator.errors import EvaluatorError, LimitExceeded, NodeTrouble
+from evaluator.errors import EvaluatorError, LimitExceeded, NodeFailure
 
 if TYPE_CHECKING:  # a process that reads imports this module, and with `evaluator.host` it would import the whole judge
     from evaluator.host.process.deadlines import Deadlines
@@ -56,7 +56,7 @@ def call(
         Cancelled: nobody wants it any more.
         LimitExceeded: it took longer than `seconds`, more memory, or returned too much.
         EvaluatorError: it raised.
-        NodeTrouble: its process does not start.
+        NodeFailure: its process does not start.
     """
     seconds = deadlines.step(seconds)
     line = [sys.executable, "-P", __file__, function]
@@ -73,7 +73,7 @@ def call(
         deadlines=deadlines,
     )
     if not printed:
-        raise NodeTrouble("a process that reads for the judge does not start")
+        raise NodeFailure("a process that reads for the judge does not start")
     if code is None:
         raise LimitExceeded(f"it took longer than {seconds:g} s")
     if len(printed) >= _LONGEST_ANSWER:
@@ -114,7 +114,7 @@ def run(
     Raises:
         Cancelled: nobody wants it any more.
         EvaluatorError: it does not end.
-        NodeTrouble: it cannot be started, or not in time.
+        NodeFailure: it cannot be started, or not in time.
     """
     reading, output = os.memfd_create("given", os.MFD_CLOEXEC), os.memfd_create("output", os.MFD_CLOEXEC)
     with os.fdopen(reading, "w+b") as said, os.fdopen(output, "rb") as printed:
@@ -130,7 +130,7 @@ def run(
                 start_new_session=True,
             )
         except OSError as error:
-            raise NodeTrouble(f"a process that reads for the judge cannot be started: {error}") from error
+            raise NodeFailure(f"a process that reads for the judge cannot be started: {error}") from error
         try:
             code = _code(process, output, seconds=seconds, start_s=start_s, deadlines=deadlines)
         finally:
@@ -173,7 +173,7 @@ def _code(
             if poll.poll(1000 * max(0.0, min(left, _POLL_S))):
                 return process.wait()
             if left <= 0 and not has_started:
-                raise NodeTrouble("a process that reads for the judge does not start in time")
+                raise NodeFailure("a process that reads for the judge does not start in time")
             if left <= 0:
                 return None
     finally:

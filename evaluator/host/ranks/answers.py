@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from evaluator.arena import protocol
 from evaluator.arena.protocol import Command, Failure, Report, ReportKind
 from evaluator.errors import Cancelled
-from evaluator.host.hangs.incidents import GroupTrouble, Incident, IncidentKind
+from evaluator.host.hangs.incidents import Incident, IncidentKind, WorkerGroupFailure
 from evaluator.host.ranks.channel import ChannelViolation
 from evaluator.host.ranks.observer import Observer, StallWatch
 from evaluator.host.ranks.rank_sandbox import RankSandbox
@@ -49,7 +49,7 @@ class Answers:
     def collect(
         self, doing: str, *, seconds: float, busy_poll_s: float = 0.0, cancelled: Callable[[], bool]
     ) -> list[Report]:
-        """One answer from every worker, in order, to what they are `doing`; raises GroupTrouble and Cancelled.
+        """One answer from every worker, in order, to what they are `doing`; raises WorkerGroupFailure and Cancelled.
 
         For `busy_poll_s` the channels are polled without sleeping.
         """
@@ -71,7 +71,7 @@ class Answers:
                 self._note(IncidentKind.STALLED)
                 break
         if not self._is_complete(reports):
-            raise self._trouble(doing, frozenset(reports), waited_s=seconds)
+            raise self._failure(doing, frozenset(reports), waited_s=seconds)
         return [reports[worker.number] for worker in self._workers]
 
     def hear_exits(self) -> None:
@@ -143,13 +143,13 @@ class Answers:
             self._workers[number].status = status
             self._note(IncidentKind.EXITED, number, status=status)
 
-    def _trouble(self, doing: str, answered: frozenset[int], *, waited_s: float) -> GroupTrouble:
+    def _failure(self, doing: str, answered: frozenset[int], *, waited_s: float) -> WorkerGroupFailure:
         if not self.incidents:
             self._note(IncidentKind.OVERDUE)
         self._look_at_memory()
         is_hang = self.incidents[0].kind in (IncidentKind.OVERDUE, IncidentKind.STALLED)
         observe = self._observer.observe_hang if is_hang else self._observer.observe
-        return GroupTrouble(tuple(self.incidents), observe(answered=answered), doing=doing, limit_s=waited_s)
+        return WorkerGroupFailure(tuple(self.incidents), observe(answered=answered), doing=doing, limit_s=waited_s)
 
     def _look_at_memory(self) -> None:
         """Note where the kernel ended a rank, or all of the sandbox, because the group had no memory left."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from evaluator.arena import protocol
 from evaluator.arena.protocol import Command, CommandKind, Report
 from evaluator.host.clock.call_clock import CallTime, Opening, UnseenEnd
-from evaluator.host.hangs.incidents import GroupTrouble, Observation, RanksLost
+from evaluator.host.hangs.incidents import Observation, RanksLost, WorkerGroupFailure
 from evaluator.host.process.deadlines import NO_DEADLINES
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.answers import Answers
@@ -75,10 +75,10 @@ class WorkerGroup:
         try:
             seconds = self.deadlines.answer(self._resources.settings.start_s)
             self._answers.collect("starting", seconds=seconds, cancelled=self.deadlines.cancelled)
-        except GroupTrouble as trouble:
-            texts = [text for seen in trouble.observations for text in (seen.error, seen.log) if text]
+        except WorkerGroupFailure as failure:
+            texts = [text for seen in failure.observations for text in (seen.error, seen.log) if text]
             said = self.sandbox.launcher_text
-            raise RanksLost(f"the sandbox ranks did not start: {trouble} {said} {texts}") from trouble
+            raise RanksLost(f"the sandbox ranks did not start: {failure} {said} {texts}") from failure
         if (pid := self._workers[0].pid) is not None:
             self.sandbox.processes.hold_namespace(pid)
         self.is_ready = True
@@ -101,24 +101,24 @@ class WorkerGroup:
         """Let every rank import solution.py. None begins before all have read the command.
 
         Raises:
-            GroupTrouble: not every rank has imported it.
+            WorkerGroupFailure: not every rank has imported it.
             RanksLost: a rank ended before it read the command, so none has read the submission.
         """
         try:
             command, seconds = Command(kind=CommandKind.IMPORT), self._resources.settings.import_s
             self._ask("importing solution.py", command, seconds=seconds)
-        except GroupTrouble as trouble:
+        except WorkerGroupFailure as failure:
             if any(worker.channel.left_unread for worker in self._workers):
-                raise RanksLost(f"a sandbox rank ended before it could read the submission: {trouble}") from trouble
+                raise RanksLost(f"a sandbox rank ended before it could read the submission: {failure}") from failure
             raise
 
     def load(self, call: int, files: Sequence[Sequence[int]], *, seconds: float) -> None:
-        """Hand every rank the files (and new device memory) of `call`; raises GroupTrouble."""
+        """Hand every rank the files (and new device memory) of `call`; raises WorkerGroupFailure."""
         command = Command(kind=CommandKind.LOAD, call=call)
         self._ask(f"loading call {call}", command, files=files, seconds=seconds)
 
     def record(self, call: int, files: Sequence[int], *, seconds: float) -> None:
-        """Have every rank record into its file what runs, from now to the end of `call`; raises GroupTrouble."""
+        """Have every rank record into its file what runs, from now to the end of `call`; raises WorkerGroupFailure."""
         command = Command(kind=CommandKind.RECORD, call=call)
         each = [(file,) for file in files]
         self._ask(f"starting to record call {call}", command, files=each, seconds=seconds)
@@ -147,7 +147,7 @@ class WorkerGroup:
             What the ranks report, and the call on the host's clock.
 
         Raises:
-            GroupTrouble: not every rank answered.
+            WorkerGroupFailure: not every rank answered.
             UnseenEnd: a rank answered, but its device has not posted the end of the call.
         """
         delays = (0,) * len(self._workers) if self._resources.clock is not None else opening.delays_us
@@ -171,11 +171,11 @@ class WorkerGroup:
         files = [()] * len(self._workers)
         try:
             return self._timed(commands, files, opening, seconds=seconds)[1]
-        except (UnseenEnd, GroupTrouble) as trouble:
-            raise RanksLost(f"sandbox ranks without a submission: {trouble}") from trouble
+        except (UnseenEnd, WorkerGroupFailure) as failure:
+            raise RanksLost(f"sandbox ranks without a submission: {failure}") from failure
 
     def loop(self, call: int, *, times: int, seconds: float) -> int:
-        """Run the submission `times` times back to back on the inputs of the last call; raises GroupTrouble.
+        """Run the submission `times` times back to back on the inputs of the last call; raises WorkerGroupFailure.
 
         Returns nanoseconds from the command to the last answer, on the host's clock.
         """
@@ -185,7 +185,7 @@ class WorkerGroup:
         return max(worker.answered_at_ns for worker in self._workers) - begun
 
     def store(self, call: int, files: Sequence[int], *, seconds: float) -> None:
-        """Have every rank store again what it returned in `call`, as it is now; raises GroupTrouble."""
+        """Have every rank store again what it returned in `call`, as it is now; raises WorkerGroupFailure."""
         command, doing = Command(kind=CommandKind.STORE, call=call), f"call {call} (storing its outputs again)"
         self._ask(doing, command, files=[(file,) for file in files], seconds=seconds)
 

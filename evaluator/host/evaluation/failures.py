@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import msgspec
 
 from evaluator.contract import Finding, SandboxLevel, SizeMemory, Verdict
-from evaluator.errors import Cancelled, EvaluatorError, NodeTrouble
+from evaluator.errors import Cancelled, EvaluatorError, NodeFailure
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
-from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
+from evaluator.host.hangs.incidents import IncidentKind, WorkerGroupFailure
 from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Ended, in_words
@@ -28,13 +28,13 @@ class JudgeOutOfMemory(OutOfDeviceMemory):
 @contextmanager
 def without_the_submission(*, but: tuple[type[EvaluatorError], ...] = ()) -> Iterator[None]:
     """Errors inside are the node's: no process involved holds anything of the submission. Those of `but` pass."""
-    passing: tuple[type[EvaluatorError], ...] = (Cancelled, NodeTrouble, *but)
+    passing: tuple[type[EvaluatorError], ...] = (Cancelled, NodeFailure, *but)
     try:
         yield
     except passing:
         raise
     except EvaluatorError as error:
-        raise NodeTrouble(str(error)) from error
+        raise NodeFailure(str(error)) from error
 
 
 def without_memory(finding: Finding, memory: SizeMemory) -> Finding:
@@ -46,7 +46,7 @@ def without_memory(finding: Finding, memory: SizeMemory) -> Finding:
     return msgspec.structs.replace(finding, verdict=Verdict.UNSUPPORTED, message=message)
 
 
-class TroubleWatch:
+class FailureGuard:
     """Blames what ends a worker group on whoever caused it.
 
     Attributes:
@@ -67,22 +67,22 @@ class TroubleWatch:
         """
         try:
             yield
-        except GroupTrouble as trouble:
+        except WorkerGroupFailure as failure:
             words = in_words(caller.regime if caller is not None else None)
             found = [
                 self._with_memory(msgspec.structs.replace(finding, message=finding.message + words))
-                for finding in self._blamed(findings_of(trouble, size=size), trouble)
+                for finding in self._blamed(findings_of(failure, size=size), failure)
             ]
-            raise Ended(found, ranks=rank_states(trouble.observations)) from trouble
+            raise Ended(found, ranks=rank_states(failure.observations)) from failure
         except OutOfDeviceMemory as error:
             found = [self._greed(error, size=size)]
             raise Ended(found, ranks=rank_states(group.observe_finished())) from error
         except Ended as ended:
             raise Ended(ended.findings, ranks=rank_states(group.observe_finished())) from ended
 
-    def _blamed(self, findings: tuple[Finding, ...], trouble: GroupTrouble) -> tuple[Finding, ...]:
+    def _blamed(self, findings: tuple[Finding, ...], failure: WorkerGroupFailure) -> tuple[Finding, ...]:
         """The findings; without a sandbox a submission can kill its launcher, which is no JUDGE_ERROR then."""
-        has_ended = any(incident.kind is IncidentKind.SANDBOX_ENDED for incident in trouble.incidents)
+        has_ended = any(incident.kind is IncidentKind.SANDBOX_ENDED for incident in failure.incidents)
         if self._level is not SandboxLevel.NONE or not has_ended:
             return findings
         message = "the process that started the ranks ended; without a sandbox a submission can cause that"
