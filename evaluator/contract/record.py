@@ -178,7 +178,7 @@ class SizeRecord(Message, frozen=True, kw_only=True):
         looped_ns, reference_looped_ns: per call, back to back on unchanging inputs (the published harness's way).
         watched_ns, busy_ns: the observed time of the reference's legs, and the processor time that the submission's
             processes used in it.
-        gpus: read before the submission was revealed, in legs of the reference, and before and after the blocks.
+        gpus: read before the submission was handed over, in legs of the reference, and before and after the blocks.
         processes: how many the sandbox then had.
         is_primed: the reference met all inputs once before it was timed on them; only in reports of before 23 November
             2026 (decision 0052).

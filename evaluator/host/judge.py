@@ -14,7 +14,7 @@ import msgspec
 from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, Verdict
 from evaluator.errors import Cancelled, EvaluatorError, NodeFailure
 from evaluator.hardware import profiles
-from evaluator.host.evaluation import before_reveal
+from evaluator.host.evaluation import handover
 from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.job import Job, ReportProgress, no_progress
 from evaluator.host.process.deadlines import Deadlines
@@ -220,7 +220,7 @@ class Judge:
         if self.quarantine or deadlines.is_over:
             return
         try:
-            before_reveal.rehearse(evaluation.job, self.slot.trusted.take())
+            handover.rehearse(evaluation.job, self.slot.trusted.take())
         except Exception as error:  # noqa: BLE001 - no submission is left that could cause it
             self._note(evaluation, error, is_nodes=not deadlines.is_over)
             self._drop_trusted(evaluation)

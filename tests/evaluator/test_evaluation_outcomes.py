@@ -13,8 +13,8 @@ from evaluator.contract import (
     SizeResult,
     Verdict,
 )
-from evaluator.host.evaluation.before_reveal import TimesAlone
 from evaluator.host.evaluation.evidence import Outcomes
+from evaluator.host.evaluation.handover import TimesAlone
 from evaluator.judging.reading import SourceReading
 from tests.evaluator.timed_records import series
 from tests.evaluator.timelines import call
@@ -75,14 +75,14 @@ def test_a_warning_counts_once_whatever_saw_it() -> None:
     assert outcomes.warnings == (by_source, COLLECTIVE)
 
 
-def test_every_record_begins_with_what_was_seen_before_the_reveal() -> None:
+def test_every_record_begins_with_what_was_seen_before_the_handover() -> None:
     alone, revealing = (
         GpuReading(gpu=0, moment=moment, sm_mhz=1980, memory_mhz=3201, watts=300.0, celsius=50)
         for moment in ("alone", "revealing")
     )
     outcomes = Outcomes(
         alone={"tiny": TimesAlone(times_ns=(5, 6), gpus=(alone,))},
-        revealing=(revealing,),
+        at_handover=(revealing,),
         sizes=[outcome(), outcome(size="base")],
     )
     tiny, base = outcomes.records

@@ -1,4 +1,4 @@
-"""The reference before a submission was revealed, and beside it; what the slot showed meanwhile."""
+"""The reference before a submission was handed over, and beside it; what the slot showed meanwhile."""
 
 import msgspec
 import pytest
@@ -132,7 +132,7 @@ def test_the_alarm_names_processors_that_the_submission_kept_busy_beyond_its_pol
     assert "the submission's processes used 0.10 processors" in sentence
 
 
-def test_a_ranked_judgement_times_the_reference_before_it_reveals_the_submission(judge: Judge) -> None:
+def test_a_ranked_judgement_times_the_reference_before_it_hands_over_the_submission(judge: Judge) -> None:
     stages: list[str] = []
     report = judge.evaluate(
         msgspec.structs.replace(request_for("correct"), mode=Mode.RANKED),

@@ -12,7 +12,7 @@ import msgspec
 from evaluator.contract import EvaluationReport, Mode, Stage, Verdict
 from evaluator.errors import EvaluatorError, LimitExceeded, NodeFailure, SubmissionFault
 from evaluator.host.building.what_to_build import is_needed
-from evaluator.host.evaluation import before_reveal, evidence, report
+from evaluator.host.evaluation import evidence, handover, report
 from evaluator.host.evaluation.evidence import Findings, Outcomes
 from evaluator.host.evaluation.failures import FailureGuard, without_the_submission
 from evaluator.host.evaluation.held_ranks import HeldRanks
@@ -75,12 +75,10 @@ class Evaluation:
             self._read_source()
             self._compile()
             self._take_ranks()
-            opened = before_reveal.first_calls(self.job, self.ranks.trusted)
+            opened = handover.first_calls(self.job, self.ranks.trusted)
             self._wait_for_ranks()
             self._slot.prepare_next()
-            self._outcomes.alone = before_reveal.times_alone(
-                self.job, self.ranks.trusted, watch=self._watch, opened=opened
-            )
+            self._outcomes.alone = handover.times_alone(self.job, self.ranks.trusted, watch=self._watch, opened=opened)
             self._run_group(1, key=self._key, share=1 - self.job.second_share)
             self._run_second_group()
             self._record_reference()
@@ -137,7 +135,7 @@ class Evaluation:
 
     def _run_group(self, number: int, *, key: bytes, share: float) -> None:
         """Give the submission to the present group and make its calls at all sizes, within a `share` of the budget."""
-        job, bare, known = self.job, self._reveal(is_first=number == 1), self._outcomes.by_size
+        job, bare, known = self.job, self._hand_over(is_first=number == 1), self._outcomes.by_size
         assert self._guard.memory is not None
         run = GroupRun(
             job=job,
@@ -179,27 +177,27 @@ class Evaluation:
                 # Last, because a profiler may slow everything that runs after it.
                 at_size.record_work()
 
-    def _reveal(self, *, is_first: bool) -> BareCallTimes:
+    def _hand_over(self, *, is_first: bool) -> BareCallTimes:
         """Give the submission to the present group; raises NodeFailure where no group lives until it can read it."""
         with self.job.stage(Stage.STARTING, "importing solution.py"):
             try:
-                return self.ranks.reveal_to_present(lambda group: self._reveal_to(group, is_first=is_first))
+                return self.ranks.hand_over_to_present(lambda group: self._hand_over_to(group, is_first=is_first))
             except RanksLost as lost:
                 if is_first:
                     raise NodeFailure(str(lost)) from lost
                 raise  # a second group may have been disturbed while the first ran the submission
 
-    def _reveal_to(self, group: WorkerGroup, *, is_first: bool) -> BareCallTimes:
+    def _hand_over_to(self, group: WorkerGroup, *, is_first: bool) -> BareCallTimes:
         """Measure what a submission could disturb later, then let every rank import it."""
         job = self.job
         with self._guard.over(group, size=None):
-            bare = before_reveal.bare_calls(
+            bare = handover.bare_calls(
                 job, group=group, trusted=self.ranks.trusted, guard=self._guard, is_first=is_first
             )
             if is_first:
                 alone = (reading for at_size in self._outcomes.alone.values() for reading in at_size.gpus)
-                self._outcomes.revealing = before_reveal.refuse_slow_gpus(job, self._watch, alone=tuple(alone))
-            group.sandbox.reveal(job.request.source, built=self._outcomes.built)
+                self._outcomes.at_handover = handover.refuse_slow_gpus(job, self._watch, alone=tuple(alone))
+            group.sandbox.hand_over(job.request.source, built=self._outcomes.built)
             group.import_submission()
         return bare
 

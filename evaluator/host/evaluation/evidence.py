@@ -24,8 +24,8 @@ from evaluator.contract import (
 )
 from evaluator.errors import SubmissionFault
 from evaluator.host.building.builder import Built
-from evaluator.host.evaluation.before_reveal import TimesAlone
 from evaluator.host.evaluation.failures import JudgeOutOfMemory
+from evaluator.host.evaluation.handover import TimesAlone
 from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.evidence import Ended, joined, warn_once
 from evaluator.host.measure.size_run import SizeRun
@@ -178,7 +178,7 @@ class Outcomes:
         built: what was compiled; None where nothing had to be.
         ranks_wait_s: for how long everything waited for ranks, in seconds.
         alone: by size, the reference before any rank could read the submission.
-        revealing: the GPUs just before the reveal.
+        at_handover: the GPUs just before the handover.
         sizes: of every worker group, in the order of time.
         reference: the recorded call of the reference.
         ranks: their last known states.
@@ -189,7 +189,7 @@ class Outcomes:
     built: Built | None = None
     ranks_wait_s: float | None = None
     alone: Mapping[str, TimesAlone] = field(default_factory=dict)
-    revealing: tuple[GpuReading, ...] = ()
+    at_handover: tuple[GpuReading, ...] = ()
     sizes: list[SizeRun] = field(default_factory=list)
     reference: CallTimeline | None = None
     ranks: tuple[RankState, ...] = ()
@@ -207,13 +207,13 @@ class Outcomes:
 
     @property
     def records(self) -> tuple[SizeRecord, ...]:
-        """The records of all groups, with what was seen at each size before the submission was revealed."""
+        """The records of all groups, with what was seen at each size before the submission was handed over."""
         return tuple(self._with_start(run.series.record()) for run in self.sizes)
 
     def _with_start(self, record: SizeRecord) -> SizeRecord:
         alone = self.alone.get(record.size, TimesAlone())
         return msgspec.structs.replace(
-            record, reference_alone_ns=alone.times_ns, gpus=(*alone.gpus, *self.revealing, *record.gpus)
+            record, reference_alone_ns=alone.times_ns, gpus=(*alone.gpus, *self.at_handover, *record.gpus)
         )
 
     @property

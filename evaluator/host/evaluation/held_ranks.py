@@ -16,7 +16,7 @@ from evaluator.host.slot import Slot
 
 logger = logging.getLogger(__name__)
 
-_Revealed = TypeVar("_Revealed")
+_HandedOver = TypeVar("_HandedOver")
 
 
 class HeldRanks:
@@ -78,17 +78,17 @@ class HeldRanks:
         if self.has_second:
             self._make_ready(1)
 
-    def reveal_to_present(self, reveal: Callable[[WorkerGroup], _Revealed]) -> _Revealed:
-        """What `reveal` returns for the present worker group. One whose ranks are lost in it is replaced, once.
+    def hand_over_to_present(self, hand_over: Callable[[WorkerGroup], _HandedOver]) -> _HandedOver:
+        """What `hand_over` returns for the present worker group. One whose ranks are lost in it is replaced, once.
 
         Raises:
             RanksLost: those of the other one, too, or there is none.
         """
         try:
-            return reveal(self.group)
+            return hand_over(self.group)
         except RanksLost as lost:
             self._replace(0, lost)
-            return reveal(self.group)
+            return hand_over(self.group)
 
     def change_group(self) -> None:
         """End the present worker group; the second one is the present one then. Raises EvaluatorError."""

@@ -172,7 +172,7 @@ class RankSandbox:
         with contextlib.suppress(OSError):
             self.exits.send(b"f")
 
-    def reveal(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
+    def hand_over(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
         """Put the submission and its built modules where the ranks can read them; the folder was empty before."""
         root = self._private / "source"
         for file in bundle.files:

@@ -23,12 +23,12 @@ from evaluator.judging.checks import Check
 from problems.spec.schema import SizeName
 
 _FIRST, _FIRST_S, _SETTLING, _CALLS = 8, 0.2, 3, 8
-"""How often the reference is called at a size before the submission is revealed. There are at most so many first calls,
+"""How often the reference is called at a size before the handover. There are at most so many first calls,
 and no new one after so many seconds. A few follow after a pause in which ranks may have started. Then come those whose
 times are kept."""
 
 _BARE_CALLS, _BARE_NUMBERS = 60, 2**31
-"""Bare calls per worker group before its submission is revealed, and the first of their numbers.
+"""Bare calls per worker group before its submission is handed over, and the first of their numbers.
 
 The difference of both sides' medians is part of every time. With 15 calls it was uncertain by 0.9 us, with 60 by 0.5
 (H200, 24 November 2026); from one worker group to the next it differs by 0.5 us.
