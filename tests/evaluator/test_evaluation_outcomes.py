@@ -14,7 +14,7 @@ from evaluator.contract import (
     Verdict,
 )
 from evaluator.host.evaluation.evidence import Outcomes
-from evaluator.host.evaluation.handover import TimesAlone
+from evaluator.host.evaluation.handover import IsolatedTimes
 from evaluator.judging.reading import SourceReading
 from tests.evaluator.timed_records import series
 from tests.evaluator.timelines import call
@@ -81,7 +81,7 @@ def test_every_record_begins_with_what_was_seen_before_the_handover() -> None:
         for moment in ("alone", "revealing")
     )
     outcomes = Outcomes(
-        alone={"tiny": TimesAlone(times_ns=(5, 6), gpus=(alone,))},
+        isolated={"tiny": IsolatedTimes(times_ns=(5, 6), gpus=(alone,))},
         at_handover=(revealing,),
         sizes=[outcome(), outcome(size="base")],
     )

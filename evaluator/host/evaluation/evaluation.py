@@ -78,7 +78,9 @@ class Evaluation:
             opened = handover.first_calls(self.job, self.ranks.trusted)
             self._wait_for_ranks()
             self._slot.prepare_next()
-            self._outcomes.alone = handover.times_alone(self.job, self.ranks.trusted, watch=self._watch, opened=opened)
+            self._outcomes.isolated = handover.isolated_times(
+                self.job, self.ranks.trusted, watch=self._watch, opened=opened
+            )
             self._run_group(1, key=self._key, share=1 - self.job.second_share)
             self._run_second_group()
             self._record_reference()
@@ -195,8 +197,8 @@ class Evaluation:
                 job, group=group, trusted=self.ranks.trusted, guard=self._guard, is_first=is_first
             )
             if is_first:
-                alone = (reading for at_size in self._outcomes.alone.values() for reading in at_size.gpus)
-                self._outcomes.at_handover = handover.refuse_slow_gpus(job, self._watch, alone=tuple(alone))
+                isolated = (reading for at_size in self._outcomes.isolated.values() for reading in at_size.gpus)
+                self._outcomes.at_handover = handover.refuse_slow_gpus(job, self._watch, isolated=tuple(isolated))
             group.sandbox.hand_over(job.request.source, built=self._outcomes.built)
             group.import_submission()
         return bare

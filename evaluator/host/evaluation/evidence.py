@@ -25,7 +25,7 @@ from evaluator.contract import (
 from evaluator.errors import SubmissionFault
 from evaluator.host.building.builder import Built
 from evaluator.host.evaluation.failures import JudgeOutOfMemory
-from evaluator.host.evaluation.handover import TimesAlone
+from evaluator.host.evaluation.handover import IsolatedTimes
 from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.evidence import Ended, joined, warn_once
 from evaluator.host.measure.size_run import SizeRun
@@ -177,7 +177,7 @@ class Outcomes:
         reading: of the source.
         built: what was compiled; None where nothing had to be.
         ranks_wait_s: for how long everything waited for ranks, in seconds.
-        alone: by size, the reference before any rank could read the submission.
+        isolated: by size, the reference before any rank could read the submission.
         at_handover: the GPUs just before the handover.
         sizes: of every worker group, in the order of time.
         reference: the recorded call of the reference.
@@ -188,7 +188,7 @@ class Outcomes:
     reading: SourceReading = _NOTHING_READ
     built: Built | None = None
     ranks_wait_s: float | None = None
-    alone: Mapping[str, TimesAlone] = field(default_factory=dict)
+    isolated: Mapping[str, IsolatedTimes] = field(default_factory=dict)
     at_handover: tuple[GpuReading, ...] = ()
     sizes: list[SizeRun] = field(default_factory=list)
     reference: CallTimeline | None = None
@@ -211,9 +211,9 @@ class Outcomes:
         return tuple(self._with_start(run.series.record()) for run in self.sizes)
 
     def _with_start(self, record: SizeRecord) -> SizeRecord:
-        alone = self.alone.get(record.size, TimesAlone())
+        isolated = self.isolated.get(record.size, IsolatedTimes())
         return msgspec.structs.replace(
-            record, reference_alone_ns=alone.times_ns, gpus=(*alone.gpus, *self.at_handover, *record.gpus)
+            record, reference_alone_ns=isolated.times_ns, gpus=(*isolated.gpus, *self.at_handover, *record.gpus)
         )
 
     @property

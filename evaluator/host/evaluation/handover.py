@@ -1,4 +1,4 @@
-"""What can be measured only before ranks get the submission: the reference alone, bare calls, the GPUs' memory."""
+"""What can be measured only before the handover: the reference in isolation, bare calls, the GPUs' memory."""
 
 import contextlib
 import itertools
@@ -36,7 +36,7 @@ The difference of both sides' medians is part of every time. With 15 calls it wa
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimesAlone:
+class IsolatedTimes:
     """The reference at a size before any rank could read the submission: times of calls in ns, and the GPUs then."""
 
     times_ns: tuple[int, ...] = ()
@@ -55,14 +55,14 @@ def first_calls(job: Job, trusted: TrustedRanks) -> dict[str, ReferenceClock]:
         return {size: _first_calls(job, trusted, size)}
 
 
-def times_alone(
+def isolated_times(
     job: Job, trusted: TrustedRanks, *, watch: SlotWatch, opened: dict[str, ReferenceClock]
-) -> Mapping[str, TimesAlone]:
+) -> Mapping[str, IsolatedTimes]:
     """Time the reference at every size where the evaluation counts: later legs are compared with these times.
 
     Sizes that are `opened` have had their first calls. Raises NodeFailure.
     """
-    found: dict[str, TimesAlone] = {}
+    found: dict[str, IsolatedTimes] = {}
     for size in job.sizes if job.mode is Mode.RANKED else ():
         with job.stage(Stage.STARTING, f"{size}: the reference alone"), without_the_submission():
             clock = opened.pop(size, None) or _first_calls(job, trusted, size)
@@ -72,7 +72,7 @@ def times_alone(
             gpus: list[GpuReading] = []
             with watch.around(MOMENT_ALONE, calls=_CALLS, into=gpus):
                 times = tuple(clock.time().time.longest_ns for _ in range(_CALLS))
-            found[size] = TimesAlone(times_ns=times, gpus=tuple(gpus))
+            found[size] = IsolatedTimes(times_ns=times, gpus=tuple(gpus))
     return found
 
 
@@ -110,15 +110,15 @@ def bare_calls(
     return bare
 
 
-def refuse_slow_gpus(job: Job, watch: SlotWatch, *, alone: tuple[GpuReading, ...]) -> tuple[GpuReading, ...]:
+def refuse_slow_gpus(job: Job, watch: SlotWatch, *, isolated: tuple[GpuReading, ...]) -> tuple[GpuReading, ...]:
     """Read the GPUs while no rank can read the submission; raises Ended where heat or power holds one of them back.
 
-    What holds them back later may be the submission's own heat, which must not win it another try. `alone` has what was
-    read while the reference was timed alone.
+    What holds them back later may be the submission's own heat, which must not win it another try. `isolated` has what
+    was read while the reference was timed alone.
     """
     seen = watch.read(MOMENT_REVEALING)
     if job.mode.is_timed and job.does(Check.THROTTLING):
-        found = throttling.before_the_submission((*alone, *seen), job.profile.timing_rules())
+        found = throttling.before_the_submission((*isolated, *seen), job.profile.timing_rules())
         if found is not None:
             raise Ended([found])
     return seen
