@@ -14,7 +14,7 @@ from evaluator.host.measure import checks, outputs
 from evaluator.host.measure.evidence import Call, Ended, SizeEvidence
 from evaluator.host.measure.group_run import GroupRun
 from evaluator.host.measure.head_start import HeadStart, MetLayouts
-from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Comparison, Draw, OpenedSize
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Comparison, InputSpec, OpenedSize
 from evaluator.judging.checks import Check
 from evaluator.oracle.messages import CheckedOutput, Reader
 from problems.spec.schema import Regime
@@ -62,7 +62,7 @@ class Caller:
         self._is_on_device = opened.buffers is BufferKind.DEVICE_MEMORY
         # By rank, the number of the device memory that it has mapped.
         self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
-        self._earlier: list[Draw] = []
+        self._earlier: list[InputSpec] = []
         self._comparisons_s: list[float] = []
         self.regime: Regime | None = None
 
@@ -94,13 +94,13 @@ class Caller:
             Ended: an output is wrong; its findings say how.
         """
         self._check_whether_to_go_on()
-        draw = self._draw(kind, regime)
-        self.regime = draw.regime
-        call = self._make(draw, kind, verify=verify, around=around or nullcontext(), recordings=recordings)
+        spec = self._spec(kind, regime)
+        self.regime = spec.regime
+        call = self._make(spec, kind, verify=verify, around=around or nullcontext(), recordings=recordings)
         if found := self._against(call):
             raise Ended(found)
         # Stale outputs are compared with the latest ones, and the first.
-        self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], draw]
+        self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], spec]
         return self._at_size.records[-1]
 
     def loop(self, times: int) -> int:
@@ -117,21 +117,21 @@ class Caller:
             message = f"the evaluation took longer than {job.settings.evaluation_s:g} s"
             raise Ended([self._finding(Verdict.TIMEOUT, message)])
 
-    def _draw(self, kind: CallKind, regime: Regime | None) -> Draw:
+    def _spec(self, kind: CallKind, regime: Regime | None) -> InputSpec:
         if not self._job.does(Check.FRESH_INPUTS):
-            return Draw(index=0, regime=regime)
+            return InputSpec(index=0, regime=regime)
         index = next(self._run.draws)
         if kind is CallKind.NEAR:
             usual = [earlier for earlier in self._earlier if earlier.near is None and earlier.regime is None]
             if usual:
-                return Draw(index=index, near=usual[-1].index)
-        return Draw(index=index, regime=regime)
+                return InputSpec(index=index, near=usual[-1].index)
+        return InputSpec(index=index, regime=regime)
 
     # ---- one call, from its inputs to its comparison ----------------------------------------------------------
 
     def _make(
         self,
-        draw: Draw,
+        spec: InputSpec,
         kind: CallKind,
         *,
         verify: bool,
@@ -141,7 +141,7 @@ class Caller:
         """Make one call and check it."""
         call = Call(
             number=next(self._run.numbers),
-            draw=draw,
+            spec=spec,
             kind=kind,
             key=secrets.token_bytes(_KEY_BYTES),
             poison=outputs.new_poison() if self._job.does(Check.POISON) else b"",
@@ -150,7 +150,7 @@ class Caller:
             delays_us=self._delays_us(kind),
         )
         call.inputs = self._oracle.prepare(
-            draw,
+            spec,
             groups=self._opened.groups,
             key=call.key,
             reuse=call.is_reused,
@@ -223,7 +223,7 @@ class Caller:
         call.findings += checks.claimed(self._job, call, self._at_size)
         headers = [self._header(rank, file) for rank, file in enumerate(files)]
         if verify:
-            call.compared = self._compare(call.draw, headers, files, key=call.key, poison=call.poison_number)
+            call.compared = self._compare(call.spec, headers, files, key=call.key, poison=call.poison_number)
             call.findings += checks.changed(self._job, call.compared.changed, size)
             traces = call.compared.traces
         else:
@@ -253,16 +253,16 @@ class Caller:
 
     def _compare(
         self,
-        draw: Draw,
+        spec: InputSpec,
         headers: Sequence[list[dict[str, object]]],
         files: list[int],
         *,
         key: bytes,
         poison: int | None,
     ) -> Comparison:
-        """The outputs against the expected ones of `draw`; checks that are switched off are left out."""
+        """The outputs against the expected ones of `spec`; checks that are switched off are left out."""
         start = time.monotonic()
-        compared = self._oracle.compare(draw, headers, files, key=key, earlier=self._earlier, poison=poison)
+        compared = self._oracle.compare(spec, headers, files, key=key, earlier=self._earlier, poison=poison)
         self._comparisons_s.append(time.monotonic() - start)
         counted = [item for item in compared.checks if self._counts(item)]
         self._at_size.add(counted)
@@ -307,7 +307,7 @@ class Caller:
             )
             late = self._finding(Verdict.INCOMPLETE_OUTPUT, message, rank=first.rank, output=first.output)
             return [*unwritten, late]
-        return unwritten or self._replayed(call.draw, first)
+        return unwritten or self._replayed(call.spec, first)
 
     def _is_correct_by_now(self, call: Call) -> bool:
         """Whether the returned outputs are correct when the ranks store them once more; raises WorkerGroupFailure."""
@@ -316,16 +316,16 @@ class Caller:
         try:
             self._ranks.store(call.number, targets, seconds=self._limit_s)
             headers = [outputs.read_header(target) for target in targets]
-            compared = self._compare(call.draw, headers, targets, key=bytes(_KEY_BYTES), poison=None)
+            compared = self._compare(call.spec, headers, targets, key=bytes(_KEY_BYTES), poison=None)
         except outputs.HeaderError:
             return False
         finally:
             outputs.close_all(targets)
         return all(item.verdict is None for item in compared.checks)
 
-    def _replayed(self, draw: Draw, first: CheckedOutput) -> list[Finding]:
+    def _replayed(self, spec: InputSpec, first: CheckedOutput) -> list[Finding]:
         """Call again on inputs with a wrong output: a correct one now means that chance decides."""
-        again = [self._make(draw, CallKind.REPEATED, verify=True, around=nullcontext()) for _ in range(_REPLAYS)]
+        again = [self._make(spec, CallKind.REPEATED, verify=True, around=nullcontext()) for _ in range(_REPLAYS)]
         right = sum(call.is_right for call in again)
         if not right:
             return []

@@ -91,7 +91,7 @@ def altered(call: Call, traces: Traces, size: str) -> list[Finding]:
 
 def wrong_values(call: Call, size: str) -> list[Finding]:
     """Findings from the comparison of a call's outputs; stale outputs are named so."""
-    regime = call.draw.regime
+    regime = call.spec.regime
     special = _KINDS.get(call.kind, "") if regime is None else in_words(regime)
     found = []
     for item in call.checks:

@@ -17,7 +17,7 @@ from evaluator.contract import (
 )
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.measure import gpu_memory
-from evaluator.host.ranks.oracle_group import Comparison, Draw, PreparedInputs
+from evaluator.host.ranks.oracle_group import Comparison, InputSpec, PreparedInputs
 from evaluator.oracle.messages import CheckedOutput
 from problems.spec.schema import Regime
 
@@ -45,7 +45,7 @@ class Call:
 
     Attributes:
         number: the ranks know the call by it.
-        draw: what was drawn for it.
+        spec: of its inputs.
         kind: what is special about it.
         key: seals its inputs.
         poison: fills its outputs before; empty where that check is off.
@@ -58,7 +58,7 @@ class Call:
     """
 
     number: int
-    draw: Draw
+    spec: InputSpec
     kind: CallKind
     key: bytes
     poison: bytes
@@ -90,8 +90,8 @@ class Call:
         return CallRecord(
             number=self.number,
             kind=self.kind,
-            draw=self.draw.index,
-            near=self.draw.near,
+            draw=self.spec.index,
+            near=self.spec.near,
             is_reused=self.is_reused,
             is_checked=self.compared is not None,
             delays_us=self.delays_us,
@@ -103,7 +103,7 @@ class Call:
             max_error=max((item.check.max_error for item in self.checks), default=None),
             rms_error=max((item.check.rms_error for item in self.checks), default=None),
             digests=() if self.compared is None else self.compared.digests,
-            regime="" if self.draw.regime is None else self.draw.regime.name,
+            regime="" if self.spec.regime is None else self.spec.regime.name,
         )
 
 

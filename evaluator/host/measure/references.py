@@ -12,7 +12,7 @@ from evaluator.contract import BufferKind, CallTimeline
 from evaluator.host.clock.call_clock import CallTime, Opening
 from evaluator.host.measure import outputs, recorded_call
 from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Draw, OpenedSize, PreparedInputs
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, InputSpec, OpenedSize, PreparedInputs
 from evaluator.host.ranks.reference_group import ReferenceGroup, ReferenceTime
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.oracle.messages import Reader
@@ -123,7 +123,7 @@ class ReferenceClock:
         """Prepare a call as for a sandbox rank."""
         poison = outputs.new_poison()
         inputs = self._oracle.prepare(
-            Draw(index=next(self._draws)),
+            InputSpec(index=next(self._draws)),
             groups=self._opened.groups,
             key=opening.key,
             reuse=False,

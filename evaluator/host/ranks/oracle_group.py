@@ -55,7 +55,7 @@ class PreparedInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draw:
+class InputSpec:
     """What is drawn for a call: its number, with `near` the call from which only a few elements differ, its regime."""
 
     index: int
@@ -119,7 +119,7 @@ class OracleGroup:
 
     def prepare(
         self,
-        draw: Draw,
+        spec: InputSpec,
         *,
         groups: Sequence[Sequence[int]],
         key: bytes,
@@ -135,7 +135,7 @@ class OracleGroup:
         """
         base = {
             "command": "prepare",
-            "draw": draw.as_message(),
+            "draw": spec.as_message(),
             "groups": groups,
             "key": key.hex(),
             "reuse": reuse,
@@ -157,18 +157,18 @@ class OracleGroup:
 
     def compare(
         self,
-        draw: Draw,
+        spec: InputSpec,
         headers: Sequence[list[messages.Body]],
         files: Sequence[int],
         *,
         key: bytes,
-        earlier: Sequence[Draw],
+        earlier: Sequence[InputSpec],
         poison: int | None = None,
     ) -> Comparison:
         """Compare every rank's outputs; wrong ones also with the expected outputs of `earlier` calls."""
         base = {
             "command": "compare",
-            "draw": draw.as_message(),
+            "draw": spec.as_message(),
             "key": key.hex(),
             "earlier": [other.as_message() for other in earlier],
             "poison": poison,
