@@ -14,7 +14,7 @@ from evaluator.host import Judge
 from evaluator.host.clock.call_clock import CallTime, GateClock
 from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.job import Job
-from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart, MetLayouts
+from evaluator.host.measure.launch_ahead import LONGEST_S, WAITING_S, LaunchAhead, MetLayouts
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.pools import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
@@ -28,9 +28,9 @@ def taken(*, has_queued: bool) -> CallTime:
     return CallTime(done_ns=(1,), has_queued=has_queued)
 
 
-def after(*calls: bool) -> HeadStart:
-    """A head start that has seen calls, of which each queued everything or did not."""
-    head = HeadStart()
+def after(*calls: bool) -> LaunchAhead:
+    """A launch-ahead that has seen calls, of which each queued everything or did not."""
+    head = LaunchAhead()
     for has_queued in calls:
         head.note(taken(has_queued=has_queued))
     return head
@@ -60,7 +60,7 @@ def test_no_later_call_changes_it(*, is_queuing: bool) -> None:
 
 
 def test_what_an_earlier_group_showed_is_kept() -> None:
-    head = HeadStart(waits_for_queue=True, is_fixed=True)
+    head = LaunchAhead(waits_for_queue=True, is_fixed=True)
     head.note(taken(has_queued=False))
     assert head.waits_for_queue
 

@@ -163,7 +163,9 @@ def rank_that_answers(page: Page, rank: int, number: int) -> Callable[[], None]:
 # ---- the opening ------------------------------------------------------------------------------------------------
 
 
-def test_the_head_start_ends_as_soon_as_all_have_queued(page: Page, ends: tuple[socket.socket, socket.socket]) -> None:
+def test_the_launch_ahead_ends_as_soon_as_all_have_queued(
+    page: Page, ends: tuple[socket.socket, socket.socket]
+) -> None:
     timing = Timing(page, an_order(), ends[1])
     together(*(rank_that_answers(page, rank, 7) for rank in range(RANKS)))
     answer = timing.ended()
@@ -189,7 +191,7 @@ def test_no_gate_opens_while_a_rank_is_still_queueing(page: Page, ends: tuple[so
     assert timing.ended()["has_queued"] is True
 
 
-def test_the_head_start_is_over_where_a_rank_waits_for_its_device(
+def test_the_launch_ahead_is_over_where_a_rank_waits_for_its_device(
     page: Page, ends: tuple[socket.socket, socket.socket]
 ) -> None:
     timing = Timing(page, an_order(head_ns=SOON_NS), ends[1])
@@ -205,7 +207,7 @@ def test_the_head_start_is_over_where_a_rank_waits_for_its_device(
     assert min(answer["done_ns"]) >= 0
 
 
-def test_a_program_that_is_known_to_wait_has_its_head_start_to_the_end(
+def test_a_program_that_is_known_to_wait_launches_ahead_to_the_end(
     page: Page, ends: tuple[socket.socket, socket.socket]
 ) -> None:
     """Though everything happens to be queued sooner this time: every call of a series begins the same way."""

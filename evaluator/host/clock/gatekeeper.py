@@ -134,7 +134,7 @@ def timed(words: Words, order: Order, channel: socket.socket, ends: Ends) -> dic
 
 
 def _wait_for_ranks(words: Words, order: Order, stop: Stop, *, begun: int) -> bool:
-    """Give the ranks their head start, and return whether all have queued everything by then."""
+    """Give the ranks their time to launch ahead, and return whether all have queued everything by then."""
     now, latest, wanted = time.monotonic_ns, begun + order.head_ns, (order.number,) * len(order.delays_ns)
     while now() < latest:
         if order.waits_for_queue and words.queued() == wanted:

@@ -14,7 +14,7 @@ from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.evidence import Ended
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.measure.group_run import BareCallTimes
-from evaluator.host.measure.head_start import HeadStart
+from evaluator.host.measure.launch_ahead import LaunchAhead
 from evaluator.host.measure.references import ReferenceClock, new_opening
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
@@ -127,7 +127,7 @@ def refuse_slow_gpus(job: Job, watch: SlotWatch, *, isolated: tuple[GpuReading, 
 def _bare_calls(job: Job, group: WorkerGroup, trusted: TrustedRanks) -> BareCallTimes:
     """Bare calls in sandbox and reference ranks, in turn."""
     world_size = job.profile.world_size
-    head = HeadStart(waits_for_queue=True, is_fixed=True)
+    head = LaunchAhead(waits_for_queue=True, is_fixed=True)
     trusted.oracle.warm_up()
     pairs = [
         (

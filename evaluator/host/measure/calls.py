@@ -13,7 +13,7 @@ from evaluator.host.clock.call_clock import Opening, UnseenEnd
 from evaluator.host.measure import checks, outputs
 from evaluator.host.measure.evidence import Call, Ended, SizeEvidence
 from evaluator.host.measure.group_run import GroupRun
-from evaluator.host.measure.head_start import HeadStart, MetLayouts
+from evaluator.host.measure.launch_ahead import LaunchAhead, MetLayouts
 from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Comparison, InputSpec, OpenedSize
 from evaluator.judging.checks import Check
 from evaluator.oracle.messages import CheckedOutput, Reader
@@ -35,7 +35,7 @@ class Caller:
         run: the worker group, and what all its sizes have in common.
         opened: the size as the oracle ranks have opened it.
         at_size: takes what the calls show.
-        head_start: learns from the calls how long ranks may queue work.
+        launch_ahead: learns from the calls how long ranks may queue work.
         reference_s: the time of a call of the reference.
 
     Attributes:
@@ -48,14 +48,14 @@ class Caller:
         *,
         opened: OpenedSize,
         at_size: SizeEvidence,
-        head_start: HeadStart,
+        launch_ahead: LaunchAhead,
         reference_s: float,
     ) -> None:
         self._run, self._job = run, run.job
         self._oracle, self._ranks = run.trusted.oracle, run.group
         self._opened = opened
         self._at_size = at_size
-        self._head_start = head_start
+        self._launch_ahead = launch_ahead
         self._layouts = MetLayouts()
         settings = run.job.settings
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
@@ -193,8 +193,8 @@ class Caller:
         is_early = self._layouts.is_new(tuple(item.layout for item in inputs))
         opening = Opening(
             key=call.key,
-            head_s=0.0 if is_early else self._head_start.seconds,
-            waits_for_queue=self._head_start.waits_for_queue and not is_early,
+            head_s=0.0 if is_early else self._launch_ahead.seconds,
+            waits_for_queue=self._launch_ahead.waits_for_queue and not is_early,
             delays_us=call.delays_us,
             is_early=is_early,
         )
@@ -215,7 +215,7 @@ class Caller:
             raise Ended([self._finding(Verdict.TAMPERED, message, rank=rank)]) from unseen
         # Of the calls before which nothing could be queued only the first counts: libraries are loaded then.
         if not (is_early and self._at_size.calls):
-            self._head_start.note(call.time)
+            self._launch_ahead.note(call.time)
 
     def _check(self, call: Call, files: list[int], *, verify: bool) -> None:
         """Check what the ranks say and what is in the outputs taken, and compare these where `verify` says so."""

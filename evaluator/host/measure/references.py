@@ -11,7 +11,7 @@ from statistics import median
 from evaluator.contract import BufferKind, CallTimeline
 from evaluator.host.clock.call_clock import CallTime, Opening
 from evaluator.host.measure import outputs, recorded_call
-from evaluator.host.measure.head_start import HeadStart
+from evaluator.host.measure.launch_ahead import LaunchAhead
 from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, InputSpec, OpenedSize, PreparedInputs
 from evaluator.host.ranks.reference_group import ReferenceGroup, ReferenceTime
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
@@ -51,12 +51,12 @@ class ReferenceClock:
         self._oracle, self._reference = trusted.oracle, ranks or trusted.reference
         self._opened = opened
         self._draws = draws
-        self._head_start = HeadStart()
+        self._launch_ahead = LaunchAhead()
         self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
 
     def open(self, *, calls: int, seconds: float) -> SteadySpeed:
         """Make the first calls, then up to `calls` more, no new one after `seconds` but for the first few."""
-        while not self._head_start.is_fixed:
+        while not self._launch_ahead.is_fixed:
             self.time()
         start = time.monotonic()
         taken: list[ReferenceTime] = []
@@ -66,12 +66,12 @@ class ReferenceClock:
         return SteadySpeed(
             call_s=median(call.time.longest_ns for call in taken) * 1e-9,
             turn_s=turn_s,
-            waits_for_queue=self._head_start.waits_for_queue,
+            waits_for_queue=self._launch_ahead.waits_for_queue,
         )
 
     def reopen(self, known: SteadySpeed, *, calls: int) -> None:
         """Reuse what was found at this size before, after a few calls."""
-        self._head_start = HeadStart(waits_for_queue=known.waits_for_queue, is_fixed=True)
+        self._launch_ahead = LaunchAhead(waits_for_queue=known.waits_for_queue, is_fixed=True)
         for _ in range(calls):
             self.time()
 
@@ -81,7 +81,7 @@ class ReferenceClock:
         with self._loaded(opening) as inputs:
             size = max(item.size for item in inputs)
             taken = self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
-        self._head_start.note(taken.time)
+        self._launch_ahead.note(taken.time)
         return taken
 
     def record(self) -> CallTimeline:
@@ -107,12 +107,12 @@ class ReferenceClock:
         It never waits for the device. A program that waits returns after its gate opened, and taking its outputs comes
         after that. This stays in its time: otherwise programs could pretend to wait.
         """
-        opening = new_opening(HeadStart(waits_for_queue=True, is_fixed=True), ranks=self._ranks)
+        opening = new_opening(LaunchAhead(waits_for_queue=True, is_fixed=True), ranks=self._ranks)
         with self._loaded(opening) as inputs:
             return self._reference.empty_call(opening=opening, inputs=self._late(inputs))
 
     def _opening(self) -> Opening:
-        return new_opening(self._head_start, ranks=self._ranks)
+        return new_opening(self._launch_ahead, ranks=self._ranks)
 
     @property
     def _ranks(self) -> int:
@@ -151,7 +151,7 @@ class ReferenceClock:
         return self._opened.buffers is BufferKind.DEVICE_MEMORY
 
 
-def new_opening(head: HeadStart, *, ranks: int) -> Opening:
+def new_opening(head: LaunchAhead, *, ranks: int) -> Opening:
     """The opening of a call of trusted code: gates open together, with a key of its own."""
     return Opening(
         key=secrets.token_bytes(_KEY_BYTES),

@@ -16,7 +16,7 @@ from evaluator.host.measure import checks, gpu_memory, recorded_call
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Ended, SizeEvidence
 from evaluator.host.measure.group_run import GroupRun
-from evaluator.host.measure.head_start import HeadStart
+from evaluator.host.measure.launch_ahead import LaunchAhead
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
 from evaluator.host.measure.schedule import check_calls
 from evaluator.host.measure.series import Series
@@ -45,7 +45,7 @@ class SizeRun:
         opened: how the oracle has opened it.
         speed: the reference's.
         at_size: the evidence of all calls.
-        head_start: whether the submission queues all its work without waiting for the device.
+        launch_ahead: whether the submission queues all its work without waiting for the device.
         caller: calls the submission.
         series: the timed calls.
         work: what ran in the recorded call, where there was one.
@@ -64,14 +64,16 @@ class SizeRun:
             self.speed = self._open_reference()
         payload_bytes = 0 if known is None else known.at_size.payload_bytes
         self.at_size: SizeEvidence = SizeEvidence(size=size, dims=self.opened.dims, payload_bytes=payload_bytes)
-        self.head_start: HeadStart = (
-            HeadStart() if known is None else HeadStart(waits_for_queue=known.head_start.waits_for_queue, is_fixed=True)
+        self.launch_ahead: LaunchAhead = (
+            LaunchAhead()
+            if known is None
+            else LaunchAhead(waits_for_queue=known.launch_ahead.waits_for_queue, is_fixed=True)
         )
         self.caller = Caller(
             run,
             opened=self.opened,
             at_size=self.at_size,
-            head_start=self.head_start,
+            launch_ahead=self.launch_ahead,
             reference_s=self.speed.call_s,
         )
         # The first group has made the calls in regimes.
@@ -111,14 +113,14 @@ class SizeRun:
         """
         begun, done = time.monotonic(), 0
         with self._job.stage(Stage.VERIFYING, f"{self.size}: reaching a steady speed"):
-            while not self.head_start.is_fixed or (done < _WARM_CALLS and time.monotonic() - begun < _WARM_S):
+            while not self.launch_ahead.is_fixed or (done < _WARM_CALLS and time.monotonic() - begun < _WARM_S):
                 self.caller.call(verify=False)
                 done += 1
 
     def time(self) -> None:
         """Time both programs side by side; raises Ended."""
         run, series = self._run, self.series
-        series.queues = self.head_start.waits_for_queue
+        series.queues = self.launch_ahead.waits_for_queue
         series.gpus += run.watch.read("before")
         with cpu_sets.host_on(self._job.resources.shares):
             series.time()
