@@ -163,9 +163,7 @@ def rank_that_answers(page: Page, rank: int, number: int) -> Callable[[], None]:
 # ---- the opening ------------------------------------------------------------------------------------------------
 
 
-def test_the_launch_ahead_ends_as_soon_as_all_have_queued(
-    page: Page, ends: tuple[socket.socket, socket.socket]
-) -> None:
+def test_the_gates_open_as_soon_as_all_have_queued(page: Page, ends: tuple[socket.socket, socket.socket]) -> None:
     timing = Timing(page, an_order(), ends[1])
     together(*(rank_that_answers(page, rank, 7) for rank in range(RANKS)))
     answer = timing.ended()

@@ -64,10 +64,8 @@ class SizeRun:
             self.speed = self._open_reference()
         payload_bytes = 0 if known is None else known.at_size.payload_bytes
         self.at_size: SizeEvidence = SizeEvidence(size=size, dims=self.opened.dims, payload_bytes=payload_bytes)
-        self.launch_ahead: LaunchAhead = (
-            LaunchAhead()
-            if known is None
-            else LaunchAhead(waits_for_queue=known.launch_ahead.waits_for_queue, is_fixed=True)
+        self.launch_ahead: LaunchAhead = LaunchAhead(
+            waits_for_queue=known is not None and known.launch_ahead.waits_for_queue, is_fixed=known is not None
         )
         self.caller = Caller(
             run,
