@@ -36,7 +36,7 @@ from evaluator.contract.node_messages import (
 )
 from evaluator.contract.record import (
     MOMENT_ALONE,
-    MOMENT_LEG,
+    MOMENT_PHASE,
     MOMENT_REVEALING,
     SCORE_RULE,
     Baseline,

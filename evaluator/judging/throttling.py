@@ -27,7 +27,7 @@ def alarms(sizes: Sequence[SizeRecord], rules: TimingRules) -> tuple[str, ...]:
     for size in sizes if rules.judges_throttling else ():
         for reading in size.gpus:
             if not reading.precedes_submission and reasons(reading):
-                when = f"in {reading.moment}" if reading.is_of_leg else f"{reading.moment} the timed calls"
+                when = f"in {reading.moment}" if reading.is_of_phase else f"{reading.moment} the timed calls"
                 sentence = f"{size.size}, worker group {size.group_number}: {_sentence(reading)}, {when}"
                 found.setdefault((size.size, size.group_number, reading.gpu), sentence)
     return tuple(found.values())

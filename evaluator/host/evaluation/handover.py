@@ -58,7 +58,7 @@ def first_calls(job: Job, trusted: TrustedRanks) -> dict[str, ReferenceClock]:
 def isolated_times(
     job: Job, trusted: TrustedRanks, *, watch: SlotWatch, opened: dict[str, ReferenceClock]
 ) -> Mapping[str, IsolatedTimes]:
-    """Time the reference at every size where the evaluation counts: later legs are compared with these times.
+    """Time the reference at every size where the evaluation counts: later phases are compared with these times.
 
     Sizes that are `opened` have had their first calls. Raises NodeFailure.
     """

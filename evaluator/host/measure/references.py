@@ -23,7 +23,7 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class SteadySpeed:
-    """What the calls before the first leg show of the reference.
+    """What the calls before the first phase show of the reference.
 
     Attributes:
         call_s: its time, in seconds.

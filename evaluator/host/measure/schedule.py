@@ -123,15 +123,17 @@ def _special_kinds(job: Job) -> list[CallKind]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Legs:
-    """How many calls a block has: `reference` in each of its two legs of the reference, `candidate` between them."""
+class Phases:
+    """How many calls a block has: `reference` in each of its two phases of the reference, `candidate` between them."""
 
     reference: int
     candidate: int
 
 
-def legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float, settings: JudgeSettings) -> Legs:
-    """Legs of about `leg_s` of reference time each, so that 12 blocks fit into `budget_s` where calls are short enough.
+def phases(
+    reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float, settings: JudgeSettings
+) -> Phases:
+    """Phases of about `phase_s` of reference time each, so that 12 blocks fit into `budget_s` where calls are short.
 
     A submission has as many calls a block as the reference, unless it holds the ranks more than twice as long.
 
@@ -143,9 +145,9 @@ def legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: flo
         settings: the bounds.
     """
     block_s = budget_s / _PLANNED_BLOCKS
-    most = min(settings.max_leg_calls, round(block_s / (4 * max(turn_s, 1e-9))))
-    calls = max(settings.min_leg_calls, min(most, math.ceil(settings.leg_s / max(reference_s, 1e-9))))
+    most = min(settings.max_phase_calls, round(block_s / (4 * max(turn_s, 1e-9))))
+    calls = max(settings.min_phase_calls, min(most, math.ceil(settings.phase_s / max(reference_s, 1e-9))))
     longer_s = candidate_s - reference_s
     if longer_s <= turn_s:
-        return Legs(reference=calls, candidate=2 * calls)
-    return Legs(reference=calls, candidate=max(1, min(2 * calls, int(block_s / 2 / (turn_s + longer_s)))))
+        return Phases(reference=calls, candidate=2 * calls)
+    return Phases(reference=calls, candidate=max(1, min(2 * calls, int(block_s / 2 / (turn_s + longer_s)))))

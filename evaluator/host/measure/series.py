@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from evaluator.contract import (
-    MOMENT_LEG,
+    MOMENT_PHASE,
     CallKind,
     CallRecord,
     GpuReading,
@@ -20,7 +20,7 @@ from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import SizeEvidence
 from evaluator.host.measure.group_run import GroupRun
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
-from evaluator.host.measure.schedule import Legs, TimedCall, full_checks, legs, timed_calls
+from evaluator.host.measure.schedule import Phases, TimedCall, full_checks, phases, timed_calls
 from evaluator.host.ranks.reference_group import ReferenceTime
 from evaluator.judging import timing
 from evaluator.judging.checks import Check
@@ -34,7 +34,7 @@ _WATCHED_EVERY = 2
 """Reading every process and GPU takes milliseconds, so it is done in one block of so many."""
 
 _RECENT_CALLS = 5
-"""How many calls before the first leg give the time of one call."""
+"""How many calls before the first phase give the time of one call."""
 
 
 @dataclass(kw_only=True)
@@ -45,7 +45,7 @@ class Series:
 
     Attributes:
         run: the worker group, and how long the series may take.
-        at_size: the evidence, with the calls before the first leg.
+        at_size: the evidence, with the calls before the first phase.
         speed: the reference's.
         clock: times the reference.
         caller: calls the submission.
@@ -79,7 +79,7 @@ class Series:
             Ended: a check ended the evaluation.
         """
         begun = time.monotonic()
-        counts = self._legs()
+        counts = self._phases()
         upcoming = self._upcoming(counts)
         while not self._may_stop(spent_s=time.monotonic() - begun):
             share = min(1.0, (time.monotonic() - begun) / self.run.budget_s)
@@ -87,23 +87,23 @@ class Series:
                 self._run_block(counts, upcoming, is_watched=len(self.candidate) % _WATCHED_EVERY == 0)
         self._call_in(self.regimes)
 
-    def _run_block(self, counts: Legs, upcoming: Iterator[TimedCall], *, is_watched: bool) -> None:
+    def _run_block(self, counts: Phases, upcoming: Iterator[TimedCall], *, is_watched: bool) -> None:
         """One block A B B A with an empty call at either end.
 
         In one that `is_watched` the GPUs and the submission's processor time are read around each A.
         """
         self.empty.append(self.clock.empty())
-        ours = self._leg(counts.reference, is_watched=is_watched)
+        ours = self._phase(counts.reference, is_watched=is_watched)
         theirs = [self._time_candidate(next(upcoming)) for _ in range(counts.candidate)]
-        self.reference.append(ours + self._leg(counts.reference, is_watched=is_watched))
+        self.reference.append(ours + self._phase(counts.reference, is_watched=is_watched))
         self.candidate.append(theirs)
         self.empty.append(self.clock.empty())
 
-    def _leg(self, calls: int, *, is_watched: bool) -> list[ReferenceTime]:
+    def _phase(self, calls: int, *, is_watched: bool) -> list[ReferenceTime]:
         gpus: AbstractContextManager[None] = nullcontext()
         busy: AbstractContextManager[None] = nullcontext()
         if is_watched:
-            gpus = self.run.watch.around(f"{MOMENT_LEG} {len(self.candidate) + 1}", calls=calls, into=self.gpus)
+            gpus = self.run.watch.around(f"{MOMENT_PHASE} {len(self.candidate) + 1}", calls=calls, into=self.gpus)
             busy = self._busy() if self.run.job.does(Check.IDLE) else busy
         with gpus, busy:
             return [self.clock.time() for _ in range(calls)]
@@ -116,17 +116,19 @@ class Series:
         self.busy_ns += self.run.group.sandbox.processes.busy_ns() - used
         self.watched_ns += time.monotonic_ns() - start
 
-    def _legs(self) -> Legs:
+    def _phases(self) -> Phases:
         job, speed, settings = self.run.job, self.speed, self.run.job.settings
         if not job.profile.is_ranked_by_speed:
             settings = replace(
-                settings, min_leg_calls=settings.practice_min_leg_calls, max_leg_calls=settings.practice_max_leg_calls
+                settings,
+                min_phase_calls=settings.practice_min_phase_calls,
+                max_phase_calls=settings.practice_max_phase_calls,
             )
         # The fastest call: a few slow ones, by chance or on purpose, must not decide how many are timed.
         fastest_ns = min(call.time_ns for call in self.at_size.records[-_RECENT_CALLS:])
-        return legs(speed.call_s, speed.turn_s, fastest_ns * 1e-9, budget_s=self.run.budget_s, settings=settings)
+        return phases(speed.call_s, speed.turn_s, fastest_ns * 1e-9, budget_s=self.run.budget_s, settings=settings)
 
-    def _upcoming(self, counts: Legs) -> Iterator[TimedCall]:
+    def _upcoming(self, counts: Phases) -> Iterator[TimedCall]:
         job, total = self.run.job, 12 * counts.candidate
         # A practice board ranks by correctness, and comparing is cheap: there every call is checked.
         checks = (

@@ -24,14 +24,14 @@ from evaluator.host.sandbox import cpu_sets
 from evaluator.judging.floors import cost_of
 
 _OPENING_CALLS = 3
-"""Calls before the first leg. The first does one-time work; the third shows whether the program queues all work."""
+"""Calls before the first phase. The first does one-time work; the third shows whether the program queues all work."""
 
 _STEADY_CALLS, _STEADY_S = 30, 0.3
-"""Calls of the reference before its first leg where speed is ranked: with fewer libraries are still slower. No new call
-begins after so many seconds."""
+"""Calls of the reference before its first phase where speed is ranked: with fewer libraries are still slower. No new
+call begins after so many seconds."""
 
 _WARM_CALLS, _WARM_S = 20, 0.25
-"""Calls of a submission before its first leg, and how long they may take, until libraries run at their steady speed."""
+"""Calls of a submission before its first phase, and how long they may take, until libraries run at a steady speed."""
 
 _LOOPED_S, _MOST_LOOPED = 0.05, 100
 """About how long, and at most how often, a program runs back to back on unchanging inputs."""
@@ -89,7 +89,7 @@ class SizeRun:
         self.timeline: CallTimeline | None = None
 
     def verify(self) -> None:
-        """The calls before any leg, every one compared; raises Ended and WorkerGroupFailure."""
+        """The calls before any phase, every one compared; raises Ended and WorkerGroupFailure."""
         settings, is_timed = self._job.settings, self._job.mode.is_timed
         count = settings.check_calls if not is_timed else _OPENING_CALLS if self._known is None else 1
         # In a timed mode the regimes lie among the timed calls.
@@ -179,7 +179,7 @@ class SizeRun:
                 os.close(descriptor)
 
     def _open_reference(self) -> SteadySpeed:
-        """The reference's calls before the first leg: many in the first group, a few in a later one."""
+        """The reference's calls before the first phase: many in the first group, a few in a later one."""
         if self._known is not None:
             self._clock.reopen(self._known.speed, calls=_OPENING_CALLS)
             return self._known.speed
