@@ -7,7 +7,7 @@ from evaluator.errors import Cancelled, EvaluatorError, SubmissionFault
 from evaluator.host.evaluation.evidence import Findings, disagreement
 from evaluator.host.evaluation.failures import JudgeOutOfMemory, without_the_submission
 from evaluator.host.measure.evidence import Ended
-from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
+from evaluator.host.ranks.trusted_client import OutOfDeviceMemory
 
 WRONG = Finding(verdict=Verdict.WRONG_RESULT, message="rank 1, call 1: 3 elements are wrong", rank=1, size="tiny")
 OUR_ERROR = EvaluatorError("oracle rank 1 has gone\nTraceback (most recent call last):")

@@ -29,7 +29,7 @@ from evaluator.host.evaluation.handover import IsolatedTimes
 from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.evidence import Ended, joined, warn_once
 from evaluator.host.measure.size_run import SizeRun
-from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
+from evaluator.host.ranks.trusted_client import OutOfDeviceMemory
 from evaluator.judging import recorded_work, verdicts
 from evaluator.judging.reading import SourceReading
 

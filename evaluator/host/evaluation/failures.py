@@ -13,7 +13,7 @@ from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Ended, in_words
 from evaluator.host.measure.gpu_memory import GpuMemory
-from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
+from evaluator.host.ranks.trusted_client import OutOfDeviceMemory
 from evaluator.host.ranks.worker_group import WorkerGroup
 
 

@@ -10,7 +10,7 @@ import msgspec
 from evaluator.contract import BufferKind
 from evaluator.errors import EvaluatorError
 from evaluator.host.clock.call_clock import GateClock
-from evaluator.host.ranks.trusted_line import TrustedLine
+from evaluator.host.ranks.trusted_client import TrustedRankClient
 from evaluator.oracle import messages
 from evaluator.oracle.messages import CheckedOutput, Reader
 from problems.spec.schema import Regime
@@ -96,19 +96,19 @@ class Comparison:
 class OracleGroup:
     """Trusted ranks that draw inputs, watch over calls, and compare outputs."""
 
-    def __init__(self, line: TrustedLine, *, clock: GateClock | None) -> None:
-        self._line = line
+    def __init__(self, client: TrustedRankClient, *, clock: GateClock | None) -> None:
+        self._client = client
         self._clock = clock
 
     def try_out(self, *, is_full: bool) -> tuple[str, ...]:
         """The failures of the ranks' canary, in words; raises EvaluatorError where a rank is silent."""
-        replies = self._line.ask({"command": "canary", "is_full": is_full})
+        replies = self._client.ask({"command": "canary", "is_full": is_full})
         return tuple(f"rank {rank}: {text}" for rank, (body, _) in enumerate(replies) for text in body["failures"])
 
     def open_size(self, *, problem: str, size: str, dtype: str, key: bytes) -> OpenedSize:
         """As `TrustedRanks.open_size`, for these ranks."""
         message = {"command": "open", "problem": problem, "size": size, "dtype": dtype, "key": key.hex()}
-        replies = [body for body, _ in self._line.ask(message)]
+        replies = [body for body, _ in self._client.ask(message)]
         groups = {tuple(ranks) for body in replies for ranks in body["groups"]}
         return OpenedSize(
             dims=replies[0]["dims"],
@@ -142,7 +142,7 @@ class OracleGroup:
             "poison": poison,
             "reader": reader,
         }
-        replies = self._line.ask_each([base | {"mapped": number} for number in mapped], [()] * len(mapped))
+        replies = self._client.ask_each([base | {"mapped": number} for number in mapped], [()] * len(mapped))
         return [
             PreparedInputs(
                 file=descriptors[0],
@@ -173,7 +173,9 @@ class OracleGroup:
             "earlier": [other.as_message() for other in earlier],
             "poison": poison,
         }
-        replies = [body for body, _ in self._line.ask_each([base | {"header": each} for each in headers], _each(files))]
+        replies = [
+            body for body, _ in self._client.ask_each([base | {"header": each} for each in headers], _each(files))
+        ]
         checks = [body["checks"] for body in replies]
         return Comparison(
             checks=msgspec.convert(list(itertools.chain.from_iterable(checks)), list[CheckedOutput]),
@@ -192,25 +194,25 @@ class OracleGroup:
         assert self._clock is not None, "device memory comes with GPUs, and those with a clock"
         ticket = self._clock.upcoming
         command = {"command": "watch", "ticket": ticket, "limit_s": limit_s}
-        self._line.send([command] * self._line.ranks, [()] * self._line.ranks)
+        self._client.send([command] * self._client.ranks, [()] * self._client.ranks)
         try:
             yield
         except BaseException:
             self._clock.give_up(ticket)
-            self._line.collect("watch")
+            self._client.collect("watch")
             raise
-        if any(body["late_ns"] < 0 for body, _ in self._line.collect("watch")):
+        if any(body["late_ns"] < 0 for body, _ in self._client.collect("watch")):
             raise EvaluatorError("an oracle rank has missed the end of a call that the gatekeeper has seen")
 
     def take_marks(self, headers: Sequence[list[messages.Body]], files: Sequence[int], *, key: bytes) -> Traces:
         """The traces of outputs that are not compared."""
         base = {"command": "mark", "key": key.hex()}
-        replies = self._line.ask_each([base | {"header": each} for each in headers], _each(files))
+        replies = self._client.ask_each([base | {"header": each} for each in headers], _each(files))
         return _traces([body for body, _ in replies])
 
     def warm_up(self) -> None:
         """Bring GPUs that were idle to the clocks of steady work; raises EvaluatorError."""
-        self._line.ask({"command": "warm"})
+        self._client.ask({"command": "warm"})
 
 
 def _traces(replies: Sequence[messages.Body]) -> Traces:
