@@ -66,7 +66,7 @@ class Answers:
             if self.incidents:
                 # Give the others a moment to report the same cause, or its consequences.
                 deadline = min(deadline, self.incidents[0].at + self._sandbox.resources.settings.grace_s)
-            elif stall is not None and stall.stands_still(time.monotonic(), answered=frozenset(reports)):
+            elif stall is not None and stall.is_deadlocked(time.monotonic(), answered=frozenset(reports)):
                 seconds = time.monotonic() - start
                 self._note(IncidentKind.STALLED)
                 break

@@ -192,7 +192,7 @@ class StallWatch:
         """Only of CPU ranks: one that waits for a GPU keeps its processor busy, so its hang meets the deadline."""
         return cls(sandbox, observer, start) if sandbox.resources.profile.device == "cpu" else None
 
-    def stands_still(self, now: float, *, answered: frozenset[int]) -> bool:
+    def is_deadlocked(self, now: float, *, answered: frozenset[int]) -> bool:
         """Whether the late ranks wait for each other, or for ranks that have `answered`."""
         patience_s, silent = self.sandbox.resources.settings.stall_s, self.observer.silent(answered)
         if now < self.start + patience_s or now < self._looked_at + LOOK_S or not silent:
