@@ -40,7 +40,7 @@ class Barrier:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed:
+class CallTiming:
     """What a call returned, and its time in nanoseconds by this rank's own clock.
 
     `fingerprint` is 0 on a GPU, where the host gets it with the end of the call.
@@ -67,7 +67,7 @@ class CpuRunner:
         number: int,  # noqa: ARG002
         delay_us: int = 0,
         is_open: bool = False,  # noqa: ARG002
-    ) -> Timed:
+    ) -> CallTiming:
         """Line up, call `function`, and store its outputs; a delay makes this rank start later."""
         now = self._now
         self._barrier.wait()
@@ -79,7 +79,7 @@ class CpuRunner:
         returned = loaded.collect(value)
         mark = fingerprint.fingerprint(returned)
         store_outputs(loaded.output, loaded.area, returned)
-        return Timed(returned=returned, fingerprint=mark, claimed_ns=claimed_ns)
+        return CallTiming(returned=returned, fingerprint=mark, claimed_ns=claimed_ns)
 
     def run_nothing(self, *, number: int) -> None:  # noqa: ARG002
         """A bare call: ranks only line up."""
@@ -103,7 +103,7 @@ class GpuRunner:
         number: int,
         delay_us: int = 0,  # noqa: ARG002
         is_open: bool = False,
-    ) -> Timed:
+    ) -> CallTiming:
         """Queue gate, unsealing, `function` and the copy of its outputs; return when the device is idle.
 
         With `is_open`, `function` is called once the gate is open and the inputs can be read: what it makes for later
@@ -132,7 +132,7 @@ class GpuRunner:
         self._share.take_back()
         store_host_outputs(loaded.area, described, returned)
         describe_outputs(loaded.output, described)
-        return Timed(returned=returned, fingerprint=0, claimed_ns=int(begin.elapsed_time(finish) * 1e6))
+        return CallTiming(returned=returned, fingerprint=0, claimed_ns=int(begin.elapsed_time(finish) * 1e6))
 
     def run_nothing(self, *, number: int) -> None:
         """A bare call: no bytes, no work; only opening and end."""

@@ -26,7 +26,7 @@ import torch
 
 from evaluator.arena import busy_poll, protocol
 from evaluator.arena.call_buffer import CallBuffer
-from evaluator.arena.clock import Barrier, Timed, new_runner
+from evaluator.arena.clock import Barrier, CallTiming, new_runner
 from evaluator.arena.loaded_call import LoadedCall
 from evaluator.arena.process_group import group_maker, join
 from evaluator.arena.profiler import Recorder
@@ -293,7 +293,7 @@ class Shim:
         self._status_page.note(Phase.WAITING)
         self.report(ReportKind.STORED)
 
-    def _call(self, loaded: LoadedCall, command: Command) -> Timed:
+    def _call(self, loaded: LoadedCall, command: Command) -> CallTiming:
         assert self._solution is not None
         recorder, self._recorder = self._recorder, None
         solution = self._solution if recorder is None else recorder.around(self._solution)

@@ -14,7 +14,7 @@ from typing import Any, Self
 from evaluator.arena import protocol
 from evaluator.errors import EvaluatorError
 from evaluator.host.clock import gatekeeper
-from evaluator.host.clock.gatekeeper import Order
+from evaluator.host.clock.gatekeeper import GateCommand
 from evaluator.host.process import memory_files
 from evaluator.host.process.limited import end_session
 from evaluator.host.process.spawner import Spawner
@@ -106,10 +106,10 @@ class GateClock:
     def _start(self) -> None:
         """Start the process by its file: as a module it would import the whole judge."""
         self._channel, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        orders = {"channel": child.fileno(), "ends": self.ends, "cores": self._cores}
+        options = {"channel": child.fileno(), "ends": self.ends, "cores": self._cores}
         try:
             self._process = self._spawner.start(
-                [sys.executable, str(_PROGRAM), json.dumps(orders)],
+                [sys.executable, str(_PROGRAM), json.dumps(options)],
                 descriptors=[child.fileno(), self.ends],
                 environment={"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": str(_ROOT)},
                 error_output=self._log,
@@ -141,7 +141,7 @@ class GateClock:
 
     def begin(self, page: ClockPage, opening: Opening, *, number: int, limit_s: float) -> None:
         """Have call `number` timed, which the ranks are about to begin; raises EvaluatorError."""
-        order = Order(
+        command = GateCommand(
             number=number,
             ticket=self.upcoming,
             key=opening.key,
@@ -156,7 +156,7 @@ class GateClock:
             self._start()
         self._is_timing = True
         try:
-            socket.send_fds(self._channel, [order.to_json()], [page.descriptor])
+            socket.send_fds(self._channel, [command.to_json()], [page.descriptor])
         except OSError as error:
             raise self._gone(str(error)) from error
 
