@@ -126,12 +126,12 @@ class Findings:
         if is_nodes:
             return Finding(verdict=Verdict.JUDGE_FAILURE, message=_first_line(error))
         if isinstance(error, OutOfDeviceMemory):
-            return Finding(verdict=Verdict.UNSUPPORTED, message=self._shortage_in_words(error))
+            return Finding(verdict=Verdict.UNSUPPORTED, message=self._describe_shortage(error))
         return Finding(verdict=Verdict.JUDGE_ERROR, message=_FOR_THE_AUTHOR)
 
-    def _shortage_in_words(self, error: OutOfDeviceMemory) -> str:
+    def _describe_shortage(self, error: OutOfDeviceMemory) -> str:
         memory = error.memory if isinstance(error, JudgeOutOfMemory) else None
-        figures = "" if memory is None else f"; {gpu_memory.in_words(memory)}"
+        figures = "" if memory is None else f"; {gpu_memory.describe(memory)}"
         return (
             f"the judge had no memory left for inputs, expected outputs or comparisons of {self._problem} "
             f"beside this submission. Without it the judge has enough{figures}"

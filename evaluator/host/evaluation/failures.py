@@ -11,7 +11,7 @@ from evaluator.host.hangs.diagnosis import findings_of, rank_states
 from evaluator.host.hangs.incidents import IncidentKind, WorkerGroupFailure
 from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.calls import Caller
-from evaluator.host.measure.evidence import Ended, in_words
+from evaluator.host.measure.evidence import Ended, describe
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.ranks.trusted_client import OutOfDeviceMemory
 from evaluator.host.ranks.worker_group import WorkerGroup
@@ -39,7 +39,7 @@ def without_the_submission(*, but: tuple[type[EvaluatorError], ...] = ()) -> Ite
 
 def without_memory(finding: Finding, memory: SizeMemory) -> Finding:
     """A finding that a submission got no memory, with both figures; UNSUPPORTED where the judge left less than half."""
-    figures = gpu_memory.in_words(memory)
+    figures = gpu_memory.describe(memory)
     if memory.judge_bytes <= (1 - gpu_memory.SUBMISSIONS_SHARE) * memory.total_bytes:
         return msgspec.structs.replace(finding, message=f"{figures}: {finding.message}")
     message = f"the judge left less than half of a GPU for the submission: {figures}: {finding.message}"
@@ -68,7 +68,7 @@ class FailureGuard:
         try:
             yield
         except WorkerGroupFailure as failure:
-            words = in_words(caller.regime if caller is not None else None)
+            words = describe(caller.regime if caller is not None else None)
             found = [
                 self._with_memory(msgspec.structs.replace(finding, message=finding.message + words))
                 for finding in self._blamed(findings_of(failure, size=size), failure)
@@ -108,7 +108,7 @@ class FailureGuard:
         memory = self._look()
         if memory is None or memory.submission_bytes <= gpu_memory.SUBMISSIONS_SHARE * memory.total_bytes:
             raise JudgeOutOfMemory(error, memory=memory) from error
-        message = f"the submission left too little GPU memory for its inputs or outputs; {gpu_memory.in_words(memory)}"
+        message = f"the submission left too little GPU memory for its inputs or outputs; {gpu_memory.describe(memory)}"
         return Finding(verdict=Verdict.OUT_OF_MEMORY, message=message, size=size)
 
     def _look(self) -> SizeMemory | None:

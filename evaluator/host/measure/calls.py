@@ -277,7 +277,7 @@ class Caller:
     def _against(self, call: Call) -> list[Finding]:
         """What speaks against a call, with the reasons."""
         found = list(call.findings)
-        if not call.is_right:
+        if not call.is_correct:
             found += [*checks.wrong_values(call, self._at_size.size), *self._explained(call)]
         elif any(finding.verdict is Verdict.INCOMPLETE_OUTPUT for finding in found):
             # Storing again exposes a forged record: the rank's own answer comes too late.
@@ -326,7 +326,7 @@ class Caller:
     def _replayed(self, spec: InputSpec, first: CheckedOutput) -> list[Finding]:
         """Call again on inputs with a wrong output: a correct one now means that chance decides."""
         again = [self._make(spec, CallKind.REPEATED, verify=True, around=nullcontext()) for _ in range(_REPLAYS)]
-        right = sum(call.is_right for call in again)
+        right = sum(call.is_correct for call in again)
         if not right:
             return []
         message = (

@@ -81,7 +81,7 @@ class Call:
         return self.compared.checks if self.compared is not None else ()
 
     @property
-    def is_right(self) -> bool:
+    def is_correct(self) -> bool:
         """Whether every compared output is correct."""
         return all(item.verdict is None for item in self.checks)
 
@@ -177,6 +177,6 @@ def warn_once(warnings: list[Finding], finding: Finding) -> None:
         warnings.append(finding)
 
 
-def in_words(regime: Regime | None) -> str:
+def describe(regime: Regime | None) -> str:
     """How a message names the regime of a call."""
     return "" if regime is None else f" (regime {regime.name}: {regime.words})"

@@ -53,7 +53,7 @@ def most(first: SizeMemory | None, second: SizeMemory | None) -> SizeMemory | No
     )
 
 
-def in_words(memory: SizeMemory) -> str:
+def describe(memory: SizeMemory) -> str:
     """The figures for an author."""
     gb = 1e9
     return (

@@ -184,7 +184,7 @@ class StallWatch:
     observer: Observer
     start: float
     _seen: dict[int, int] = field(default_factory=dict)
-    _looked_at: float = 0.0
+    _checked_at: float = 0.0
     _locations: list[tuple[str, ...]] = field(default_factory=list)
 
     @classmethod
@@ -195,9 +195,9 @@ class StallWatch:
     def is_deadlocked(self, now: float, *, answered: frozenset[int]) -> bool:
         """Whether the late ranks wait for each other, or for ranks that have `answered`."""
         patience_s, silent = self.sandbox.resources.settings.stall_s, self.observer.silent(answered)
-        if now < self.start + patience_s or now < self._looked_at + LOOK_S or not silent:
+        if now < self.start + patience_s or now < self._checked_at + LOOK_S or not silent:
             return False
-        self._looked_at = now
+        self._checked_at = now
         before, self._seen = self._seen, {pid: procfs.cpu_ticks(pid) for pid in self.sandbox.processes.members()}
         used = sum(self._seen.values()) - sum(before.values())
         if before.keys() != self._seen.keys() or used > _QUIET_TICKS or self._have_others(silent):
