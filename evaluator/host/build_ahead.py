@@ -58,8 +58,7 @@ class BuildAhead:
     def __init__(self, settings: JudgeSettings) -> None:
         """Examine how this machine can confine a build.
 
-        Raises:
-            EvaluatorError: it cannot confine one, and the settings require it.
+        Raises EvaluatorError where it cannot confine one, and the settings require it.
         """
         self._profile = profiles.get(settings.profile)
         self._work_directory = WorkDirectory(settings.work_dir)

@@ -112,8 +112,7 @@ class NodeSettings:
 def _allows_unsandboxed(values: Mapping[str, str], data_dir: Path) -> bool:
     """Whether the operator said so in the words of the risk, and everything holds that keeps it to themselves.
 
-    Raises:
-        Misconfigured: the words are others, or a condition does not hold.
+    Raises Misconfigured where the words are others, or a condition does not hold.
     """
     text = values.get(ALLOW_UNSANDBOXED, "")
     if not text:

@@ -177,8 +177,7 @@ def _limited(command: Sequence[str], limits: BuildLimits, confinement: Confineme
     The number of processes is limited by a control group where there is one. The kernel's other limit counts all
     processes of a user: there the processes of one build would leave none to the builds beside it.
 
-    Raises:
-        NodeFailure: util-linux (prlimit, taskset) is not installed.
+    Raises NodeFailure where util-linux (prlimit, taskset) is not installed.
     """
     prlimit, taskset = shutil.which("prlimit"), shutil.which("taskset")
     if prlimit is None or taskset is None:
@@ -265,8 +264,7 @@ def _sent(raw: bytes, said: bytes, limits: BuildLimits) -> Sent:
 def _parse(raw: bytes, limits: BuildLimits, *, at: int = 0) -> Sent:
     """The files in the frames from byte `at` on, without truncated ones and those with names of another form.
 
-    Raises:
-        LimitExceeded: there are too many frames. Each costs time, even an empty one.
+    Raises LimitExceeded where there are too many frames. Each costs time, even an empty one.
     """
     sent = Sent()
     for number, (name, content) in enumerate(_frames(raw, at=at)):

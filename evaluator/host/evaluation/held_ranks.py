@@ -126,8 +126,7 @@ class HeldRanks:
     def _replace(self, number: int, lost: RanksLost) -> None:
         """End a worker group that has read nothing of the submission; return once another is ready in its place.
 
-        Raises:
-            RanksLost: there is no time for another, or it does not start.
+        Raises RanksLost where there is no time for another, or it does not start.
         """
         if time.monotonic() >= self._job.deadlines.evaluation:
             raise lost

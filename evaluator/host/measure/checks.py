@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evaluator.contract import CallKind, Finding, Mode, RecordedWork, Verdict
 from evaluator.host.job import Job
-from evaluator.host.measure.evidence import Call, SizeEvidence, describe, warn_once
+from evaluator.host.measure.evidence import Call, SizeEvidence, describe_regime, warn_once
 from evaluator.host.ranks.oracle_group import Traces
 from evaluator.judging import recorded_work
 from evaluator.judging.checks import Check
@@ -92,7 +92,7 @@ def altered(call: Call, traces: Traces, size: str) -> list[Finding]:
 def wrong_values(call: Call, size: str) -> list[Finding]:
     """Findings from the comparison of a call's outputs; stale outputs are named so."""
     regime = call.spec.regime
-    special = _KINDS.get(call.kind, "") if regime is None else describe(regime)
+    special = _KINDS.get(call.kind, "") if regime is None else describe_regime(regime)
     found = []
     for item in call.checks:
         if item.verdict is None:

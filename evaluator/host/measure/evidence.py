@@ -177,6 +177,6 @@ def warn_once(warnings: list[Finding], finding: Finding) -> None:
         warnings.append(finding)
 
 
-def describe(regime: Regime | None) -> str:
+def describe_regime(regime: Regime | None) -> str:
     """How a message names the regime of a call."""
     return "" if regime is None else f" (regime {regime.name}: {regime.words})"
