@@ -16,7 +16,7 @@ from typing import IO, Any
 from django.conf import settings
 
 from evaluator.contract import Backend, Mode, SourceBundle, Verdict
-from evaluator.judging.source_archives import ARCHIVE_ERRORS, is_folder
+from evaluator.judging.source_files import ARCHIVE_ERRORS, is_folder
 from portal.core.errors import Refusal
 from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
 from portal.submissions import uploads

@@ -300,7 +300,7 @@ def _evidence(report: EvaluationReport) -> dict[str, Any]:
     sizes = report.record.sizes if report.record else ()
     return {
         "collectives": [(rank.rank, one) for rank in report.ranks for one in rank.collectives],
-        "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus if not reading.is_of_leg],
+        "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus if not reading.is_of_phase],
         "driver_faults": [(driver_faults.sentence(one), one.noticed_at) for one in report.driver_faults or ()],
         "wires": [(size.size, size.links) for size in sizes if size.links is not None],
         "primed_sizes": sorted({size.size for size in sizes if size.is_primed}),

@@ -20,12 +20,12 @@ class OutOfDeviceMemory(EvaluatorError):
     """The device of a trusted rank had no memory left."""
 
 
-class TrustedLine:
+class TrustedRankClient:
     """The channels of all ranks of one role, in their order.
 
     Args:
         role: what the ranks are called in messages.
-        channels: the host's ends; closed with the line.
+        channels: the host's ends; closed with the client.
         seconds: how long a reply may take.
         busy_poll_s: how long to busy-poll for a reply before sleeping.
         log_text: the end of what the ranks printed.

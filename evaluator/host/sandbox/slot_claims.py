@@ -1,4 +1,4 @@
-"""A host user for each judge, which no other process on the machine has.
+"""What a judge has for itself on its machine, under a lock: a host user and a folder.
 
 A sandbox that root starts belongs to root outside, whatever its user is inside. So a judge that runs as root starts its
 sandboxes as its own user number, from a range that the operator reserves.
@@ -7,6 +7,8 @@ sandboxes as its own user number, from a range that the operator reserves.
 import fcntl
 import os
 import shutil
+import tempfile
+import time
 from pathlib import Path
 from typing import Self
 
@@ -98,3 +100,49 @@ _ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift;
 def inside_groups(line: list[str], entrances: tuple[str, ...]) -> list[str]:
     """`line` started inside the control groups with these entrances."""
     return ["/bin/sh", "-c", _ENTER, "enter", *entrances, "--", *line] if entrances else line
+
+
+_PREFIX = "pkb-judge-"
+_LOCK = "lock"
+_SETTLED_S = 60.0
+"""A folder this young may belong to a judge that has not locked it yet."""
+
+
+class WorkDirectory:
+    """A private folder that is locked as long as its owner lives."""
+
+    def __init__(self, base: Path | None) -> None:
+        """Make a folder below `base` (default: the system's temporary folder) and sweep there."""
+        root = base or Path(tempfile.gettempdir())
+        sweep(root)
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
+        self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        """Remove the folder with everything in it; a second time does nothing."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def sweep(root: Path) -> None:
+    """Remove the folders below `root` whose judges have ended without doing so."""
+    for lock in root.glob(f"{_PREFIX}*/{_LOCK}"):
+        try:
+            if time.time() - lock.stat().st_mtime > _SETTLED_S and _is_free(lock):
+                shutil.rmtree(lock.parent, ignore_errors=True)
+        except OSError:
+            continue  # another user's, or already removed
+
+
+def _is_free(lock: Path) -> bool:
+    descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

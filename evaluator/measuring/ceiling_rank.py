@@ -1,6 +1,6 @@
-"""One rank that measures what the hardware reaches; `evaluator.host.measure.ceiling_run` starts all of them.
+"""One rank that measures what the hardware reaches; `evaluator.measuring.ceiling_run` starts all of them.
 
-`python -m evaluator.oracle.ceiling_rank PROFILE STORE RANK`: rank 0 prints one line of JSON, the ceilings
+`python -m evaluator.measuring.ceiling_rank PROFILE STORE RANK`: rank 0 prints one line of JSON, the ceilings
 without machine and time. Every figure is measured on all ranks at once, and the slowest counts, as in judging.
 """
 

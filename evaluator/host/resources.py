@@ -1,4 +1,4 @@
-"""What all worker groups of a slot have in common."""
+"""What a slot has for judging: the same for every evaluation."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ from evaluator.host.settings import JudgeSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlotPlan:
-    """How a slot runs submissions: for which profile, how confined, on which processors and GPUs, by which clock.
+class Resources:
+    """For which profile a slot judges, how confined, on which processors and GPUs, by which clock.
 
     `clock` is None on CPU profiles, where messages begin and end a call.
     """
@@ -22,3 +22,9 @@ class SlotPlan:
     shares: Shares
     gpus: tuple[int, ...] = ()
     clock: GateClock | None = None
+
+    @property
+    def second_group_share(self) -> float:
+        """The share of a ranked series that a second worker group runs; 0 where there is none."""
+        share = self.settings.second_group_share
+        return self.profile.timing_policy.second_group_share if share is None else share

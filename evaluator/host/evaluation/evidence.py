@@ -1,24 +1,37 @@
-"""The findings of one evaluation, and the errors of the judge beside them."""
+"""The evidence of one evaluation: what its stages returned, its findings, and the errors of the judge beside them."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
 from evaluator.contract import (
     MOST_ERROR_MAPS,
+    BufferKind,
+    CallTimeline,
+    Detection,
     Finding,
+    GpuReading,
+    RankState,
+    RecordedWork,
     SizeRecord,
     SizeResult,
+    Timeline,
     Timing,
     Verdict,
     is_informative,
 )
 from evaluator.errors import SubmissionFault
-from evaluator.host.evaluation.trouble import JudgeOutOfMemory
+from evaluator.host.building.builder import Built
+from evaluator.host.evaluation.failures import JudgeOutOfMemory
+from evaluator.host.evaluation.handover import IsolatedTimes
 from evaluator.host.measure import gpu_memory
-from evaluator.host.measure.evidence import Ended
-from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
-from evaluator.judging import verdicts
+from evaluator.host.measure.evidence import Ended, joined, warn_once
+from evaluator.host.measure.size_run import SizeRun
+from evaluator.host.ranks.trusted_client import OutOfDeviceMemory
+from evaluator.judging import recorded_work, verdicts
+from evaluator.judging.reading import SourceReading
 
 _FOR_THE_AUTHOR = (
     "the judge had an internal error while it handled this submission; its node works, and the operator has the log"
@@ -113,12 +126,12 @@ class Findings:
         if is_nodes:
             return Finding(verdict=Verdict.JUDGE_FAILURE, message=_first_line(error))
         if isinstance(error, OutOfDeviceMemory):
-            return Finding(verdict=Verdict.UNSUPPORTED, message=self._shortage_in_words(error))
+            return Finding(verdict=Verdict.UNSUPPORTED, message=self._describe_shortage(error))
         return Finding(verdict=Verdict.JUDGE_ERROR, message=_FOR_THE_AUTHOR)
 
-    def _shortage_in_words(self, error: OutOfDeviceMemory) -> str:
+    def _describe_shortage(self, error: OutOfDeviceMemory) -> str:
         memory = error.memory if isinstance(error, JudgeOutOfMemory) else None
-        figures = "" if memory is None else f"; {gpu_memory.in_words(memory)}"
+        figures = "" if memory is None else f"; {gpu_memory.describe(memory)}"
         return (
             f"the judge had no memory left for inputs, expected outputs or comparisons of {self._problem} "
             f"beside this submission. Without it the judge has enough{figures}"
@@ -151,3 +164,93 @@ def disagreement(findings: Sequence[Finding]) -> Finding:
     last = findings[-1]
     message = f"correct in one worker group, not in a second one: {last.message}"
     return Finding(verdict=Verdict.NONDETERMINISTIC, message=message, size=last.size)
+
+
+_NOTHING_READ = SourceReading(findings=())
+
+
+@dataclass(kw_only=True)
+class Outcomes:
+    """What the stages have returned so far: only `Evaluation` writes it. Its properties join what several returned.
+
+    Attributes:
+        reading: of the source.
+        built: what was compiled; None where nothing had to be.
+        ranks_wait_s: for how long everything waited for ranks, in seconds.
+        isolated: by size, the reference before any rank could read the submission.
+        at_handover: the GPUs just before the handover.
+        sizes: of every worker group, in the order of time.
+        reference: the recorded call of the reference.
+        ranks: their last known states.
+        timing: None where nothing was timed to the end.
+    """
+
+    reading: SourceReading = _NOTHING_READ
+    built: Built | None = None
+    ranks_wait_s: float | None = None
+    isolated: Mapping[str, IsolatedTimes] = field(default_factory=dict)
+    at_handover: tuple[GpuReading, ...] = ()
+    sizes: list[SizeRun] = field(default_factory=list)
+    reference: CallTimeline | None = None
+    ranks: tuple[RankState, ...] = ()
+    timing: Timing | None = None
+
+    @property
+    def by_size(self) -> dict[str, SizeRun]:
+        """The last run at every size."""
+        return {run.size: run for run in self.sizes}
+
+    @property
+    def buffers(self) -> BufferKind:
+        """How inputs reached the ranks."""
+        return self.sizes[-1].opened.buffers if self.sizes else BufferKind.HOST_MEMORY
+
+    @property
+    def records(self) -> tuple[SizeRecord, ...]:
+        """The records of all groups, with what was seen at each size before the submission was handed over."""
+        return tuple(self._with_start(run.series.record()) for run in self.sizes)
+
+    def _with_start(self, record: SizeRecord) -> SizeRecord:
+        isolated = self.isolated.get(record.size, IsolatedTimes())
+        return msgspec.structs.replace(
+            record, reference_alone_ns=isolated.times_ns, gpus=(*isolated.gpus, *self.at_handover, *record.gpus)
+        )
+
+    @property
+    def results(self) -> tuple[SizeResult, ...]:
+        """The checks at every size, those of all groups together."""
+        found: dict[str, SizeResult] = {}
+        for run in self.sizes:
+            result, known = run.at_size.result(), found.get(run.size)
+            found[run.size] = result if known is None else joined(known, result)
+        return tuple(found.values())
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What would be findings in ranked mode, each once."""
+        found = list(self.reading.warnings)
+        for warning in itertools.chain.from_iterable(run.at_size.warnings for run in self.sizes):
+            warn_once(found, warning)
+        return tuple(found)
+
+    @property
+    def recorded_work(self) -> RecordedWork | None:
+        """What ran in the submission's recorded call; None where there was none."""
+        return next((run.work for run in self.sizes if run.work is not None), None)
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """The recorded calls of submission and reference."""
+        for run in self.sizes:
+            if run.timeline is not None:
+                return Timeline(size=run.size, submission=run.timeline, reference=self.reference)
+        return None
+
+    def primitives(self, *, is_on_gpus: bool) -> tuple[Detection, ...]:
+        """Those found in the source, in machine code, and in the recorded call, which counts on GPUs only."""
+        work = self.recorded_work if is_on_gpus else None
+        return (
+            *self.reading.primitives,
+            *(self.built.primitives if self.built is not None else ()),
+            *(recorded_work.detections(work.works) if work is not None else ()),
+        )

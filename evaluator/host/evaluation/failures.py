@@ -1,20 +1,20 @@
 """What ends a worker group becomes findings, with the states of its ranks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
 
 from evaluator.contract import Finding, SandboxLevel, SizeMemory, Verdict
-from evaluator.errors import Cancelled, EvaluatorError, NodeTrouble
+from evaluator.errors import Cancelled, EvaluatorError, NodeFailure
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
-from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
+from evaluator.host.hangs.incidents import IncidentKind, WorkerGroupFailure
 from evaluator.host.measure import gpu_memory
-from evaluator.host.measure.evidence import Ended, in_words
+from evaluator.host.measure.calls import Caller
+from evaluator.host.measure.evidence import Ended, describe_regime
 from evaluator.host.measure.gpu_memory import GpuMemory
-from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
+from evaluator.host.ranks.trusted_client import OutOfDeviceMemory
 from evaluator.host.ranks.worker_group import WorkerGroup
-from problems.spec.schema import Regime
 
 
 class JudgeOutOfMemory(OutOfDeviceMemory):
@@ -28,25 +28,25 @@ class JudgeOutOfMemory(OutOfDeviceMemory):
 @contextmanager
 def without_the_submission(*, but: tuple[type[EvaluatorError], ...] = ()) -> Iterator[None]:
     """Errors inside are the node's: no process involved holds anything of the submission. Those of `but` pass."""
-    passing: tuple[type[EvaluatorError], ...] = (Cancelled, NodeTrouble, *but)
+    passing: tuple[type[EvaluatorError], ...] = (Cancelled, NodeFailure, *but)
     try:
         yield
     except passing:
         raise
     except EvaluatorError as error:
-        raise NodeTrouble(str(error)) from error
+        raise NodeFailure(str(error)) from error
 
 
 def without_memory(finding: Finding, memory: SizeMemory) -> Finding:
     """A finding that a submission got no memory, with both figures; UNSUPPORTED where the judge left less than half."""
-    figures = gpu_memory.in_words(memory)
-    if gpu_memory.has_its_share(memory):
+    figures = gpu_memory.describe(memory)
+    if memory.judge_bytes <= (1 - gpu_memory.SUBMISSIONS_SHARE) * memory.total_bytes:
         return msgspec.structs.replace(finding, message=f"{figures}: {finding.message}")
     message = f"the judge left less than half of a GPU for the submission: {figures}: {finding.message}"
     return msgspec.structs.replace(finding, verdict=Verdict.UNSUPPORTED, message=message)
 
 
-class TroubleWatch:
+class FailureGuard:
     """Blames what ends a worker group on whoever caused it.
 
     Attributes:
@@ -58,15 +58,8 @@ class TroubleWatch:
         self.memory: GpuMemory | None = None
 
     @contextmanager
-    def over(
-        self, group: WorkerGroup, *, size: str | None, regime: Callable[[], Regime | None] = lambda: None
-    ) -> Iterator[None]:
-        """Watch over what `group` does inside.
-
-        Args:
-            group: the worker group.
-            size: at which size, where it is at one.
-            regime: asked in the end: the regime of the last call.
+    def over(self, group: WorkerGroup, *, size: str | None, caller: Caller | None = None) -> Iterator[None]:
+        """Watch over what `group` does inside. Of the last call `caller` knows the regime.
 
         Raises:
             Ended: the group or a check of its calls ended the evaluation; with the states of the ranks.
@@ -74,24 +67,22 @@ class TroubleWatch:
         """
         try:
             yield
-        except GroupTrouble as trouble:
-            found = self._findings_of(trouble, size=size, regime=regime())
-            raise Ended(found, ranks=rank_states(trouble.observations)) from trouble
+        except WorkerGroupFailure as failure:
+            words = describe_regime(caller.regime if caller is not None else None)
+            found = [
+                self._with_memory(msgspec.structs.replace(finding, message=finding.message + words))
+                for finding in self._blamed(findings_of(failure, size=size), failure)
+            ]
+            raise Ended(found, ranks=rank_states(failure.observations)) from failure
         except OutOfDeviceMemory as error:
             found = [self._greed(error, size=size)]
             raise Ended(found, ranks=rank_states(group.observe_finished())) from error
         except Ended as ended:
             raise Ended(ended.findings, ranks=rank_states(group.observe_finished())) from ended
 
-    def _findings_of(self, trouble: GroupTrouble, *, size: str | None, regime: Regime | None) -> list[Finding]:
-        return [
-            self._with_memory(msgspec.structs.replace(finding, message=finding.message + in_words(regime)))
-            for finding in self._blamed(findings_of(trouble, size=size), trouble)
-        ]
-
-    def _blamed(self, findings: tuple[Finding, ...], trouble: GroupTrouble) -> tuple[Finding, ...]:
+    def _blamed(self, findings: tuple[Finding, ...], failure: WorkerGroupFailure) -> tuple[Finding, ...]:
         """The findings; without a sandbox a submission can kill its launcher, which is no JUDGE_ERROR then."""
-        has_ended = any(incident.kind is IncidentKind.SANDBOX_ENDED for incident in trouble.incidents)
+        has_ended = any(incident.kind is IncidentKind.SANDBOX_ENDED for incident in failure.incidents)
         if self._level is not SandboxLevel.NONE or not has_ended:
             return findings
         message = "the process that started the ranks ended; without a sandbox a submission can cause that"
@@ -117,7 +108,7 @@ class TroubleWatch:
         memory = self._look()
         if memory is None or memory.submission_bytes <= gpu_memory.SUBMISSIONS_SHARE * memory.total_bytes:
             raise JudgeOutOfMemory(error, memory=memory) from error
-        message = f"the submission left too little GPU memory for its inputs or outputs; {gpu_memory.in_words(memory)}"
+        message = f"the submission left too little GPU memory for its inputs or outputs; {gpu_memory.describe(memory)}"
         return Finding(verdict=Verdict.OUT_OF_MEMORY, message=message, size=size)
 
     def _look(self) -> SizeMemory | None:

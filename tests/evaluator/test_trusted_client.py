@@ -1,4 +1,4 @@
-"""The host's line to trusted ranks, over real sockets on whose other ends this test answers."""
+"""The host's client to trusted ranks, over real sockets on whose other ends this test answers."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.errors import EvaluatorError
-from evaluator.host.ranks.trusted_line import OutOfDeviceMemory, TrustedLine
+from evaluator.host.ranks.trusted_client import OutOfDeviceMemory, TrustedRankClient
 from evaluator.oracle import messages
 
 
@@ -23,8 +23,8 @@ def ends() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
 
 
 @pytest.fixture
-def line(ends: list[tuple[socket.socket, socket.socket]]) -> TrustedLine:
-    return TrustedLine(
+def client(ends: list[tuple[socket.socket, socket.socket]]) -> TrustedRankClient:
+    return TrustedRankClient(
         "oracle", [host for host, _ in ends], seconds=5.0, busy_poll_s=0.0, log_text=lambda: "what it printed"
     )
 
@@ -34,45 +34,49 @@ def answer(end: socket.socket, body: messages.Body, descriptors: tuple[int, ...]
     messages.send(end, body, descriptors)
 
 
-def ask(line: TrustedLine, ends: list[tuple[socket.socket, socket.socket]], *bodies: messages.Body) -> list[object]:
+def ask(
+    client: TrustedRankClient, ends: list[tuple[socket.socket, socket.socket]], *bodies: messages.Body
+) -> list[object]:
     """Ask with the answers lying ready."""
-    line.send([{"command": "memory"}] * 2, [()] * 2)
+    client.send([{"command": "memory"}] * 2, [()] * 2)
     for (_, rank), body in zip(ends, bodies, strict=True):
         answer(rank, body)
-    return [body for body, _ in line.collect("memory")]
+    return [body for body, _ in client.collect("memory")]
 
 
-def test_every_rank_answers_at_its_index(line: TrustedLine, ends: list[tuple[socket.socket, socket.socket]]) -> None:
-    assert ask(line, ends, {"bytes": 1}, {"bytes": 2}) == [{"bytes": 1}, {"bytes": 2}]
+def test_every_rank_answers_at_its_index(
+    client: TrustedRankClient, ends: list[tuple[socket.socket, socket.socket]]
+) -> None:
+    assert ask(client, ends, {"bytes": 1}, {"bytes": 2}) == [{"bytes": 1}, {"bytes": 2}]
 
 
 def test_after_a_lack_of_memory_the_ranks_can_be_asked_again(
-    line: TrustedLine, ends: list[tuple[socket.socket, socket.socket]]
+    client: TrustedRankClient, ends: list[tuple[socket.socket, socket.socket]]
 ) -> None:
     """What the other rank said must not be taken for the answer to the next question, and its files are closed."""
-    line.send([{"command": "prepare"}] * 2, [()] * 2)
+    client.send([{"command": "prepare"}] * 2, [()] * 2)
     answer(ends[0][1], {"error": "no memory left", "is_memory": True})
     file = os.memfd_create("inputs")
     answer(ends[1][1], {"bytes": 7}, (file,))
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(OutOfDeviceMemory, match="oracle rank 0 failed during 'prepare': no memory left"):
-        line.collect("prepare")
+        client.collect("prepare")
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     os.close(file)
-    assert ask(line, ends, {"bytes": 1}, {"bytes": 2}) == [{"bytes": 1}, {"bytes": 2}]
+    assert ask(client, ends, {"bytes": 1}, {"bytes": 2}) == [{"bytes": 1}, {"bytes": 2}]
 
 
 def test_any_other_failure_is_ours_and_said_with_its_rank(
-    line: TrustedLine, ends: list[tuple[socket.socket, socket.socket]]
+    client: TrustedRankClient, ends: list[tuple[socket.socket, socket.socket]]
 ) -> None:
     with pytest.raises(EvaluatorError, match="oracle rank 0 failed during 'memory': it broke"):
-        ask(line, ends, {"error": "it broke", "is_memory": False}, {"bytes": 2})
+        ask(client, ends, {"error": "it broke", "is_memory": False}, {"bytes": 2})
 
 
 def test_a_rank_that_has_ended_is_reported_with_what_it_printed(
-    line: TrustedLine, ends: list[tuple[socket.socket, socket.socket]]
+    client: TrustedRankClient, ends: list[tuple[socket.socket, socket.socket]]
 ) -> None:
-    line.send([{"command": "memory"}] * 2, [()] * 2)
+    client.send([{"command": "memory"}] * 2, [()] * 2)
     ends[1][1].close()
     with pytest.raises(EvaluatorError, match=r"oracle rank 1 .*during 'memory'"):
-        line.collect("memory")
+        client.collect("memory")

@@ -9,14 +9,14 @@ LONGEST_S = 0.05
 """The longest wait for ranks to queue everything. On 2 H200, 900 launches took 6 ms to queue."""
 
 WAITING_S = 0.001
-"""The head start of programs that wait for the device before they have queued everything."""
+"""The time to launch ahead of programs that wait for the device before they have queued everything."""
 
 _DECISIVE_CALLS = 3
 """The first call compiles, loads modules and connects, so it waits for the device. The third call decides."""
 
 
 @dataclass
-class HeadStart:
+class LaunchAhead:
     """Whether one program at one size queues all its work without waiting for the device.
 
     The calls before the first timed one show it; then it is fixed. A program that waits for the device can queue
@@ -29,7 +29,7 @@ class HeadStart:
 
     @property
     def seconds(self) -> float:
-        """The head start of the next call."""
+        """The time to launch ahead of the next call."""
         return LONGEST_S if self.waits_for_queue else WAITING_S
 
     def note(self, taken: CallTime) -> None:

@@ -1,8 +1,6 @@
 """Starts the ranks that measure what this machine's hardware reaches, and ends them in any case."""
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,9 +14,11 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.hardware.ceilings import Ceilings, CollectiveRate, PairRate
 from evaluator.host.machine import facts, gpus
+from evaluator.host.process.limited import end_session
 from evaluator.host.sandbox import bubblewrap
 
-_LONGEST_S = 540
+_ROOT = str(Path(__file__).parents[2])
+_LONGEST_S, _END_S = 540, 30.0
 
 
 class _Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,7 +45,7 @@ def measure(name: str) -> Ceilings:
             **os.environ,
             **bubblewrap.environment(profile, home=folder),
             **gpus.environment(profile),
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(_root()), os.environ.get("PYTHONPATH")))),
+            "PYTHONPATH": os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH")))),
         }
         ranks = [_start(name, rank, folder=folder, environment=environment) for rank in range(profile.world_size)]
         try:
@@ -64,17 +64,13 @@ def measure(name: str) -> Ceilings:
 def _start(profile: str, rank: int, *, folder: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     with Path(folder, f"rank{rank}.log").open("wb") as log:
         return subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-m", "evaluator.oracle.ceiling_rank", profile, f"{folder}/store", str(rank)],
+            [sys.executable, "-m", "evaluator.measuring.ceiling_rank", profile, f"{folder}/store", str(rank)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
             stderr=log,
             env=environment,
             start_new_session=True,
         )
-
-
-def _root() -> Path:
-    return Path(__file__).parents[3]
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]], *, folder: Path) -> bytes:
@@ -96,8 +92,6 @@ def _wait(ranks: list[subprocess.Popen[bytes]], *, folder: Path) -> bytes:
 
 def _end(ranks: list[subprocess.Popen[bytes]]) -> None:
     for rank in ranks:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(rank.pid, signal.SIGKILL)
-        rank.wait()
+        end_session(rank, "a rank that measures ceilings", seconds=_END_S)
         if rank.stdout is not None:
             rank.stdout.close()
