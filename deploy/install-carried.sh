@@ -10,14 +10,14 @@ mkdir -p "$prefix/debs" "$prefix/bin"
 python3 -m pip install -q --no-index --no-deps --no-cache-dir "$folder"/wheels/*.whl || return 1 2>/dev/null || exit 1
 for deb in "$folder"/debs/*.deb; do dpkg -x "$deb" "$prefix/debs"; done
 if ! command -v bwrap >/dev/null; then
-    if "$prefix/debs/usr/bin/bwrap" --version >/dev/null 2>&1; then
-        ln -sf "$prefix/debs/usr/bin/bwrap" "$prefix/bin/bwrap"
-    else
-        printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' \
-            "$prefix/debs/usr/lib/x86_64-linux-gnu:$prefix/debs/lib/x86_64-linux-gnu" \
-            "$prefix/debs/usr/bin/bwrap" >"$prefix/bin/bwrap"
-        chmod 755 "$prefix/bin/bwrap"
-    fi
+	if "$prefix/debs/usr/bin/bwrap" --version >/dev/null 2>&1; then
+		ln -sf "$prefix/debs/usr/bin/bwrap" "$prefix/bin/bwrap"
+	else
+		printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' \
+			"$prefix/debs/usr/lib/x86_64-linux-gnu:$prefix/debs/lib/x86_64-linux-gnu" \
+			"$prefix/debs/usr/bin/bwrap" >"$prefix/bin/bwrap"
+		chmod 755 "$prefix/bin/bwrap"
+	fi
 fi
 export PATH="$prefix/bin:$PATH"
 has_seccomp() { python3 -c 'import ctypes; ctypes.CDLL("libseccomp.so.2")'; }
