@@ -82,9 +82,9 @@ class Client:
         """Every problem by number."""
         return self.transport.get("problems/", list[ProblemBrief])
 
-    def problem(self, slug: str) -> Problem:
-        """One problem with statement and reference."""
-        return self.transport.get(f"problems/{slug}/", Problem)
+    def problem(self, slug: str, *, hints: bool = False) -> Problem:
+        """One problem with statement and reference; with `hints` also what makes a kernel fast."""
+        return self.transport.get(f"problems/{slug}/", Problem, params={"hints": "true"} if hints else {})
 
     def prompt(
         self, slug: str, *, backend: str = "pytorch", profile: str = "cpux2", version: str | None = None

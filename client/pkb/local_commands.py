@@ -11,7 +11,7 @@ from . import output
 from .context import Context, with_context
 from .errors import ExitCode, UsageError
 from .problem_folder import ProblemFolder
-from .submission_commands import MODES, backend_option
+from .submission_commands import MODES, backend_option, hints_option
 
 
 @click.command("init")
@@ -19,11 +19,12 @@ from .submission_commands import MODES, backend_option
 @click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
 @backend_option
 @click.option("--force", is_flag=True, help="Replace existing files.")
+@hints_option
 @with_context
-def init(context: Context, slug: str, folder: Path | None, *, backend: str, force: bool) -> None:
+def init(context: Context, slug: str, folder: Path | None, *, backend: str, force: bool, hints: bool) -> None:
     """Create a folder for work on the problem SLUG: starter, statement, reference, a local test, a guide for agents."""
     with context.client() as pkb:
-        problem = pkb.problem(slug)
+        problem = pkb.problem(slug, hints=hints)
     wanted = ProblemFolder(folder=folder or Path(slug), backend=backend, replaces=force)
     paths = wanted.write(problem)
     if context.as_json:

@@ -49,7 +49,7 @@ It must be correct on every rank and faster than `reference.py`.
 | file | |
 |---|---|
 | `solution.py` | your program; the only file that is submitted, unless you submit a folder or a .zip |
-| `STATEMENT.md` | the task: mathematics, shapes, what limits it, what a fast kernel does |
+| `STATEMENT.md` | the task: mathematics, shapes, tolerance, legal inputs; with `--hints` also what limits it |
 | `reference.py` | the program to beat: PyTorch and torch.distributed |
 | `test_local.py` | local checks: `python test_local.py` |
 

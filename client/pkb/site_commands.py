@@ -10,7 +10,7 @@ from .client import Client
 from .context import Context, with_context
 from .errors import UsageError
 from .results import Forecast, Season, SeasonBrief
-from .submission_commands import backend_option, only_profile, profile_option, prompt_option
+from .submission_commands import backend_option, hints_option, only_profile, profile_option, prompt_option
 from .transport import site_address
 
 
@@ -80,12 +80,13 @@ def _allowance_row(one: Forecast) -> tuple[str, ...]:
 
 @click.command()
 @click.argument("slug", required=False)
+@hints_option
 @with_context
-def problems(context: Context, slug: str | None) -> None:
+def problems(context: Context, slug: str | None, *, hints: bool) -> None:
     """List the problems, or show the problem SLUG with statement and reference."""
     with context.client() as pkb:
         if slug is not None:
-            problem = pkb.problem(slug)
+            problem = pkb.problem(slug, hints=hints)
             if context.as_json:
                 output.print_json(problem)
             else:

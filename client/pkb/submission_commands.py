@@ -24,6 +24,8 @@ prompt_option = click.option(
     "--prompt-version", help="A version of the site's prompt. Default: the task without hints."
 )
 
+hints_option = click.option("--hints", is_flag=True, help="Also what makes a kernel fast, and how inputs are drawn.")
+
 
 @click.command()
 @click.argument("slug")

@@ -10,9 +10,10 @@ from evaluator.hardware.profiles import Profile
 from portal.accounts.models import TokenScope
 from portal.api.fields import AddressField, values_of
 from portal.catalog.costs import SizeRow, judging_profiles, size_rows
+from portal.runs.prompts import statement_of, values_told
 from portal.submissions.starters import starters
 from problems import registry
-from problems.spec.schema import ArgumentKind, Placement, Problem, Scope, SizeName
+from problems.spec.schema import Argument, ArgumentKind, Placement, Problem, Scope, SizeName
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 _Words = serializers.ListField(child=serializers.CharField())
@@ -60,9 +61,13 @@ class ArgumentOutput(serializers.Serializer[Any]):
         child=serializers.CharField(), read_only=True, help_text="Dimension symbols and numbers as text."
     )
     dtype = serializers.CharField(help_text="A torch dtype, or `input` for the evaluation's.")
-    values = serializers.CharField(help_text="How its values are generated.")
+    values = serializers.SerializerMethodField(help_text="How its values are generated, where hints are asked for.")
     replicated = serializers.BooleanField(help_text="Whether every rank receives the same values.")
     mutable = serializers.BooleanField(help_text="Whether a solution may write to it.")
+
+    def get_values(self, argument: Argument) -> str:
+        """As prompts tell it."""
+        return values_told(argument, has_hints=self.context["has_hints"])
 
 
 class OutputOutput(serializers.Serializer[Any]):
@@ -125,8 +130,10 @@ class ProblemDetail(ProblemBrief):
     outputs = OutputOutput(many=True)
     groups = serializers.CharField(help_text="The process groups that it uses, in words.")
     sizes = serializers.SerializerMethodField(help_text="Every size at every world size of its profiles.")
-    notes = serializers.ListField(child=serializers.CharField())
-    statement = serializers.SerializerMethodField(help_text="Markdown with mathematics.")
+    notes = serializers.SerializerMethodField(help_text="What else hints say.")
+    statement = serializers.SerializerMethodField(
+        help_text="Markdown with mathematics: what is asked and which inputs are legal, or the whole with hints."
+    )
     reference = serializers.SerializerMethodField(help_text="Source of the baseline.")
     starters = serializers.SerializerMethodField(help_text="A first program for every backend, by its name.")
 
@@ -139,9 +146,13 @@ class ProblemDetail(ProblemBrief):
             rows += size_rows(problem, world_size=world_size)
         return SizeOutput(rows, many=True).data
 
+    def get_notes(self, problem: Problem) -> list[str]:
+        """None without hints."""
+        return list(problem.notes) if self.context["has_hints"] else []
+
     def get_statement(self, problem: Problem) -> str:
-        """The text of statement.md."""
-        return registry.statement(problem.slug)
+        """As prompts tell it."""
+        return statement_of(problem, has_hints=self.context["has_hints"])
 
     @extend_schema_field(serializers.DictField(child=serializers.CharField()))
     def get_starters(self, problem: Problem) -> dict[str, str]:

@@ -22,7 +22,7 @@ from portal.api.catalog_outputs import (
     UseOutput,
 )
 from portal.api.endpoint import Endpoint, caller
-from portal.api.inputs import BoardQuery
+from portal.api.inputs import BoardQuery, ProblemQuery
 from portal.api.operations import Listed, One, operation
 from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem
@@ -44,18 +44,21 @@ class Problems(Endpoint):
     path_parameters = (OpenApiParameter("slug", str, "path", description="A problem's name, such as `allreduce`."),)
 
     def serializer_context(self) -> dict[str, Any]:
-        """The problems that take no submissions now, beside what is usual."""
+        """The problems that take no submissions now and whether hints are asked for, beside what is usual."""
         closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
-        return {**super().serializer_context(), "closed": closed}
+        return {**super().serializer_context(), "closed": closed, "has_hints": self.query().get("hints", False)}
 
     @operation("listProblems", "List the problems", Listed(ProblemBrief))
     def list(self, _request: Request) -> tuple[Problem, ...]:
         """Every problem by number, without statements and references."""
         return registry.problems()
 
-    @operation("readProblem", "Read a problem", One(ProblemDetail))
+    @operation("readProblem", "Read a problem", One(ProblemDetail), query=ProblemQuery)
     def retrieve(self, _request: Request, slug: str) -> Problem:
-        """A problem with its statement, reference, arguments, outputs, tolerances, sizes and costs."""
+        """A problem with its statement, reference, arguments, outputs, tolerances, sizes and costs.
+
+        As in prompts, what makes a kernel fast and how inputs are drawn is there only where `hints` ask for it.
+        """
         return get_problem(slug)
 
 

@@ -109,6 +109,14 @@ def read(serializer: type[Strict], data: Any) -> dict[str, Any]:
     return dict(checked.validated_data)
 
 
+class ProblemQuery(Query):
+    """With hints or without."""
+
+    hints = serializers.BooleanField(
+        default=False, help_text="Also what makes a kernel fast, and how inputs are drawn."
+    )
+
+
 class BoardQuery(Query):
     """Which board of a problem."""
 

@@ -20,7 +20,7 @@ from portal.catalog.costs import size_rows
 from portal.catalog.queries import get_problem
 from portal.core.errors import Refusal
 from problems import registry
-from problems.spec.schema import ArgumentKind, Problem
+from problems.spec.schema import Argument, ArgumentKind, Problem
 
 VERSION = "pkb-prompt-3"
 """The version that is given where none is asked for: the task alone."""
@@ -135,6 +135,7 @@ def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> 
     example_backend, example = _example(slug, backend)
     judged = profile.sizes[Mode.RANKED]
     peaks = profile.peaks
+    has_hints = version == WITH_HINTS
     context = {
         "problem": problem,
         "profile": profile,
@@ -143,9 +144,9 @@ def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> 
         "helpers": "\n".join(f"- {helper}" for helper in _HELPERS[backend]) if profile.gpu else "",
         "primitives": _primitives(profile, backend),
         "sizes": [row for row in size_rows(problem, world_size=profile.world_size) if row.name in judged],
-        "has_hints": version == WITH_HINTS,
-        "bare_kinds": _SAID_OF_BARE_KINDS,
-        "statement": registry.statement(slug).strip() if version == WITH_HINTS else _task_of(registry.statement(slug)),
+        "has_hints": has_hints,
+        "arguments": [(argument, values_told(argument, has_hints=has_hints)) for argument in problem.arguments],
+        "statement": statement_of(problem, has_hints=has_hints),
         "reference": registry.reference_source(slug).strip(),
         "example": registry.get(example),
         "example_backend": example_backend.value,
@@ -165,12 +166,21 @@ def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> 
     )
 
 
-def _task_of(statement: str) -> str:
-    """What a statement asks: its beginning, and the sections that define terms."""
+def statement_of(problem: Problem, *, has_hints: bool) -> str:
+    """What prompts say of the task: the whole statement, or what it asks and which inputs are legal."""
+    statement = registry.statement(problem.slug).strip()
+    if has_hints:
+        return statement
     beginning, *rest = re.split(r"^### (.+)\n", statement, flags=re.MULTILINE)
     sections = zip(rest[::2], rest[1::2], strict=True)
     told = (f"### {title}\n\n{body.strip()}" for title, body in sections if title in _TASK_SECTIONS)
-    return "\n\n".join([beginning.strip(), *told])
+    legal = render_to_string("prompts/legal_inputs.txt", {"problem": problem}).strip()
+    return "\n\n".join([beginning.strip(), *told, legal])
+
+
+def values_told(argument: Argument, *, has_hints: bool) -> str:
+    """What prompts say of an argument's values."""
+    return argument.values if has_hints or argument.kind.value in _SAID_OF_BARE_KINDS else ""
 
 
 def _profile(problem: Problem, name: str) -> Profile:

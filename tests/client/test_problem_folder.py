@@ -28,6 +28,16 @@ def test_init_writes_a_folder_whose_local_test_can_pass_and_fail(command, tmp_pa
     assert "pkb submit allreduce solution.py --backend pytorch --mode check --watch" in guide
 
 
+def test_init_writes_hints_only_where_they_are_asked_for(command, tmp_path):
+    statement, hint = tmp_path / "allreduce" / "STATEMENT.md", "What a fast kernel does"
+    assert command("init", "allreduce").status == 0
+    assert hint not in statement.read_text()
+    assert hint not in command("problems", "allreduce").out
+    assert command("init", "allreduce", "--hints", "--force").status == 0
+    assert hint in statement.read_text()
+    assert hint in command("problems", "allreduce", "--hints").out
+
+
 def test_init_overwrites_nothing_unless_told(command, tmp_path):
     (tmp_path / "allreduce").mkdir()
     kept = tmp_path / "allreduce" / "solution.py"

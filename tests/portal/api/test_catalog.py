@@ -8,6 +8,7 @@ from portal.catalog.models import ProblemSwitch
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State
 from problems import registry
+from problems.spec.schema import ArgumentKind
 from tests.portal.api.problem import assert_problem
 from tests.portal.factories import delivery_of, evaluation_of, submit
 
@@ -32,10 +33,26 @@ def test_a_problem_has_all_that_a_solver_needs(anonymous):
     assert body["arguments"][0]["shape"] == ["M", "N"]
     assert body["outputs"][0]["tolerance"]["atol"] == problem.outputs[0].tolerance.atol
     assert body["reference"] == registry.reference_source("allreduce")
-    assert body["statement"] == registry.statement("allreduce")
+    assert "## Legal inputs" in body["statement"]
     base = next(size for size in body["sizes"] if (size["name"], size["world_size"]) == ("base", 8))
     assert base["dims"] == {"M": 1024, "N": 1024}
     assert base["cost"]["wire_bytes"] == 2 * 7 / 8 * 1024 * 1024 * 2
+
+
+def test_hints_are_in_a_problem_only_where_they_are_asked_for(anonymous):
+    problem = registry.get("moe_ep_wide")
+    address = f"/api/v1/problems/{problem.slug}/"
+    bare, told = anonymous.get(address).json(), anonymous.get(f"{address}?hints=true").json()
+    prompt = anonymous.get(f"{address}prompt/?profile=cpux2").json()["text"]
+    assert bare["statement"] in prompt
+    assert "What a fast kernel does" not in bare["statement"]
+    assert told["statement"] == registry.statement(problem.slug).strip()
+    assert (bare["notes"], told["notes"]) == ([], list(problem.notes))
+    drawn = [argument.values for argument in problem.arguments if argument.kind is ArgumentKind.TENSOR]
+    assert drawn
+    assert [entry["values"] for entry in told["arguments"]] == [argument.values for argument in problem.arguments]
+    assert [values for values in drawn if values in str(bare["arguments"])] == []
+    assert_problem(anonymous.get(f"{address}?hints=maybe"), status=422, field="hints")
 
 
 @pytest.mark.parametrize("slug", [problem.slug for problem in registry.problems()])
