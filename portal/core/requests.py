@@ -1,0 +1,41 @@
+"""What a request's address asks for: one of several choices, or a row by its id."""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+
+from portal.core.errors import NotFound
+
+Row = TypeVar("Row", bound=Model)
+
+
+def choice(
+    request: HttpRequest, field: str, known: Iterable[str], *, opening: str = "", message: str = "There is no {}."
+) -> str:
+    """The value of `field` in the address, `opening` where it has none.
+
+    `message` is the refusal's, with {} where field and value stand.
+
+    Raises:
+        NotFound: `known` does not have it.
+    """
+    value = request.GET.get(field) or opening
+    choices = [str(each) for each in known]
+    if value and value not in choices:
+        remedy = f"Choose one of {', '.join(filter(None, choices))}."
+        raise NotFound(field, value, message.format(f"{field} {value[:40]!r}"), remedy)
+    return value
+
+
+def by_id(rows: QuerySet[Row], key: Any, *, field: str, message: str, remedy: str) -> Row:
+    """The row with this primary key; raises NotFound where there is none, or the key is malformed."""
+    try:
+        found = rows.filter(pk=key).first()
+    except (ValidationError, ValueError):
+        found = None
+    if found is None:
+        raise NotFound(field, key, message, remedy)
+    return found
