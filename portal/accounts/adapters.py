@@ -35,7 +35,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
             try:
                 check_name(User.normalize_username(username))
             except Refusal as refusal:
-                raise ValidationError(f"{refusal.message} {refusal.remedy}") from refusal
+                raise ValidationError(refusal.sentences) from refusal
         return User.normalize_username(username)
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:  # noqa: ARG002 - allauth's signature

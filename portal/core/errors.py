@@ -72,9 +72,13 @@ class TooMany(Refusal):
     status = 429
 
 
-class UnknownChoice(Refusal):
-    """A value that is none of `known`; `noun` is what it would be, where that is not the field's name."""
+def check_choice(field: str, value: str, known: Iterable[str], *, noun: str = "") -> str:
+    """`value`, which must be one of `known`; `noun` is what it would be, where that is not the field's name.
 
-    def __init__(self, field: str, value: object, known: Iterable[object], *, noun: str = "") -> None:
-        remedy = f"Choose one of {', '.join(str(each) for each in known)}."
-        super().__init__(field, value, f"There is no such {noun or field}.", remedy)
+    Raises:
+        Refusal: it is none of them (422).
+    """
+    choices = [str(each) for each in known]
+    if value not in choices:
+        raise Refusal(field, value, f"There is no such {noun or field}.", f"Choose one of {', '.join(choices)}.")
+    return value

@@ -30,10 +30,10 @@ def choice(
     return value
 
 
-def by_id(rows: QuerySet[Row], key: Any, *, field: str, message: str, remedy: str) -> Row:
-    """The row with this primary key; raises NotFound where there is none, or the key is malformed."""
+def by_id(rows: QuerySet[Row], field: str, key: Any, message: str, remedy: str, *, column: str = "pk") -> Row:
+    """The row with `key` in its `column`; raises NotFound where there is none, or the key is malformed."""
     try:
-        found = rows.filter(pk=key).first()
+        found = rows.filter(**{column: key}).first()
     except (ValidationError, ValueError):
         found = None
     if found is None:

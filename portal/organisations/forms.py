@@ -2,18 +2,14 @@
 
 from django import forms
 
-from portal.accounts import memberships, organisations
-from portal.accounts.forms import RefusableForm
-from portal.accounts.models import Invitation, Organisation, Role, User
-from portal.core.errors import Refusal
-from portal.deliveries import actions as deliveries
-from portal.deliveries.models import Endpoint
+from portal.accounts.models import Role
+from portal.core.forms import ActionForm
 from portal.runs.models import EventKind
 
 _PLAIN = {"autocapitalize": "none", "spellcheck": "false", "autocomplete": "off"}
 
 
-class OrganisationForm(RefusableForm):
+class OrganisationForm(ActionForm):
     """A new organisation."""
 
     name = forms.CharField(label="Name", max_length=120, help_text="Public: shown as the provider of its models.")
@@ -24,16 +20,8 @@ class OrganisationForm(RefusableForm):
         widget=forms.TextInput(attrs=_PLAIN),
     )
 
-    def create(self, owner: User) -> Organisation | None:
-        """The new organisation, or None after showing why there is none."""
-        try:
-            return organisations.create_organisation(owner, **self.cleaned_data)
-        except Refusal as refusal:
-            self.refuse(refusal)
-        return None
 
-
-class InviteForm(RefusableForm):
+class InviteForm(ActionForm):
     """An account to invite to an organisation."""
 
     username = forms.CharField(label="Account", max_length=150, widget=forms.TextInput(attrs=_PLAIN))
@@ -45,16 +33,8 @@ class InviteForm(RefusableForm):
         "and may come to stand for its GPU time.",
     )
 
-    def invite(self, organisation: Organisation, *, by: User) -> Invitation | None:
-        """The invitation, or None after showing why there is none."""
-        try:
-            return memberships.invite(organisation, by=by, **self.cleaned_data)
-        except Refusal as refusal:
-            self.refuse(refusal)
-        return None
 
-
-class WebhookForm(RefusableForm):
+class WebhookForm(ActionForm):
     """An address that receives events."""
 
     url = forms.CharField(
@@ -68,11 +48,3 @@ class WebhookForm(RefusableForm):
         widget=forms.CheckboxSelectMultiple,
         initial=[EventKind.RUN_COMPLETED, EventKind.RUN_PUBLISHED],
     )
-
-    def add(self, organisation: Organisation, *, by: User) -> Endpoint | None:
-        """The new webhook, or None after showing why there is none."""
-        try:
-            return deliveries.add_webhook(organisation, by=by, **self.cleaned_data)
-        except Refusal as refusal:
-            self.refuse(refusal)
-        return None

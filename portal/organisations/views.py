@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from portal.accounts import memberships
 from portal.accounts.identity import signed_in
 from portal.accounts.models import Organisation, Role
-from portal.accounts.organisations import get_organisation, own_organisations, role_in
+from portal.accounts.organisations import create_organisation, get_organisation, own_organisations, role_in
 from portal.deliveries import actions, queries
 from portal.deliveries.models import Endpoint
 from portal.organisations.forms import InviteForm, OrganisationForm, WebhookForm
@@ -33,7 +33,7 @@ def index(request: HttpRequest) -> HttpResponse:
     """The reader's organisations and what they are invited to, and the form of a new one."""
     user = signed_in(request)
     form = OrganisationForm(request.POST or None)
-    made = form.create(user) if form.is_valid() else None
+    made = form.attempt(create_organisation, user)
     if made is not None:
         messages.success(request, f"{made.name} was created. Invite others below, or create its first run.")
         return redirect("organisations:organisation", made.slug)
@@ -42,7 +42,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "rows": [(own, role_in(user, own)) for own in own_organisations(user)],
         "invitations": list(memberships.open_invitations(user)),
     }
-    return render(request, "organisations/index.html", context, status=form.status if form.errors else 200)
+    return render(request, "organisations/index.html", context, status=form.status)
 
 
 @require_safe
@@ -82,7 +82,7 @@ def invite(request: HttpRequest, slug: str) -> HttpResponse:
     """Invite an account."""
     chosen = get_organisation(signed_in(request), slug)
     form = InviteForm(request.POST)
-    invitation = form.invite(chosen, by=signed_in(request)) if form.is_valid() else None
+    invitation = form.attempt(memberships.invite, chosen, by=signed_in(request))
     if invitation is None:
         return _page(request, chosen, invite_form=form)
     messages.success(request, f"{invitation.invited} was invited. The invitation is on their page Organisations.")
@@ -154,7 +154,7 @@ def add_webhook(request: HttpRequest, slug: str) -> HttpResponse:
     """Add an address; its secret is shown in this one response and never again."""
     chosen = get_organisation(signed_in(request), slug)
     form = WebhookForm(request.POST)
-    webhook = form.add(chosen, by=signed_in(request)) if form.is_valid() else None
+    webhook = form.attempt(actions.add_webhook, chosen, by=signed_in(request))
     if webhook is None:
         return _page(request, chosen, webhook_form=form)
     return _page(request, chosen, new_webhook=webhook)

@@ -5,10 +5,10 @@ from typing import Any
 from django import forms
 
 from evaluator.hardware.profiles import profiles
-from portal.accounts.forms import RefusableForm
 from portal.accounts.models import User
 from portal.accounts.organisations import homes_of, own_organisations
 from portal.core.errors import Refusal
+from portal.core.forms import ActionForm
 from portal.runs import actions, uploads
 from portal.runs.models import Run, RunMode
 from portal.runs.prompts import VERSIONS
@@ -24,7 +24,7 @@ def _profiles() -> list[tuple[str, str]]:
     return [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
 
 
-class _OrganisationForm(RefusableForm):
+class _OrganisationForm(ActionForm):
     """Forms that make something for one of the reader's organisations."""
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
@@ -115,7 +115,7 @@ class ImportForm(_OrganisationForm):
         return {"stream": upload, "name": upload.name, "declaration": values, "choices": choices}
 
 
-class FillForm(RefusableForm):
+class FillForm(ActionForm):
     """An archive or JSON Lines for a run that is there."""
 
     file = forms.FileField(label="Attempts", help_text=".zip of SLUG/SAMPLE/solution.py, or .jsonl with one per line.")

@@ -121,10 +121,10 @@ def prompt_for(slug: str, *, backend: str, profile: str, version: str = VERSION)
     if backend not in [member.value for member in chosen.backends]:
         judged = ", ".join(member.value for member in chosen.backends)
         raise Refusal(
-            field="backend",
-            value=backend,
-            message=f"{chosen.name} does not judge this backend.",
-            remedy=f"Choose one of {judged}, or another profile.",
+            "backend",
+            backend,
+            f"{chosen.name} does not judge this backend.",
+            f"Choose one of {judged}, or another profile.",
         )
     return _assembled(problem.slug, Backend(backend), chosen.name, version)
 
@@ -178,16 +178,14 @@ def _profile(problem: Problem, name: str) -> Profile:
         chosen = profiles.get(name)
     except profiles.UnknownProfile as error:
         known = ", ".join(profiles.profiles())
-        raise Refusal(
-            field="profile", value=name, message="There is no such profile.", remedy=f"Choose one of {known}."
-        ) from error
+        raise Refusal("profile", name, "There is no such profile.", f"Choose one of {known}.") from error
     reason = problem.refuses(chosen.world_size, chosen.sizes[Mode.RANKED])
     if reason is not None:
         raise Refusal(
-            field="profile",
-            value=name,
-            message=f"{problem.title} does not run on {chosen.world_size} ranks: it {reason}.",
-            remedy=f"Choose a profile with a world size that it allows ({problem.world_size_rule}).",
+            "profile",
+            name,
+            f"{problem.title} does not run on {chosen.world_size} ranks: it {reason}.",
+            f"Choose a profile with a world size that it allows ({problem.world_size_rule}).",
         )
     return chosen
 

@@ -14,7 +14,7 @@ from evaluator.contract import SCORE_RULE, Mode
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
-from portal.core.errors import Refusal
+from portal.core.errors import Forbidden, NotFound, Refusal
 from portal.runs import figures, prompts
 from portal.runs.figures import Bounds, Estimate, Sample
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
@@ -52,12 +52,11 @@ def may_change(viewer: Viewer, run: Run) -> bool:
 def require_change(user: User, run: Run) -> None:
     """Refuse (403) whoever does not belong to the run's organisation."""
     if not may_change(user, run):
-        raise Refusal(
-            field="run",
-            value=str(run.pk),
-            message="This run belongs to another organisation.",
-            remedy="Create your own run, or ask to be invited to that organisation.",
-            status=403,
+        raise Forbidden(
+            "run",
+            run.pk,
+            "This run belongs to another organisation.",
+            "Create your own run, or ask to be invited to that organisation.",
         )
 
 
@@ -71,12 +70,11 @@ def get_model(viewer: Viewer, slug: str) -> LanguageModel:
     """The model called `slug`, if `viewer` may see a run of it; raises Refusal (404)."""
     found = visible_models(viewer).filter(slug=slug).first()
     if found is None:
-        raise Refusal(
-            field="model",
-            value=slug,
-            message="There is no such model, or none of its runs is published.",
-            remedy="Choose one from the model leaderboard.",
-            status=404,
+        raise NotFound(
+            "model",
+            slug,
+            "There is no such model, or none of its runs is published.",
+            "Choose one from the model leaderboard.",
         )
     return found
 
@@ -85,13 +83,7 @@ def get_attempt(run: Run, attempt_id: int) -> Attempt:
     """One attempt of a run; raises Refusal (404)."""
     found = run.attempts.filter(pk=attempt_id).select_related("submission").first()
     if found is None:
-        raise Refusal(
-            field="attempt_id",
-            value=str(attempt_id),
-            message="The run has no such attempt.",
-            remedy="Take an id from the run's attempts.",
-            status=404,
-        )
+        raise NotFound("attempt_id", attempt_id, "The run has no such attempt.", "Take an id from the run's attempts.")
     return found
 
 
@@ -430,10 +422,9 @@ def runs_of(model: LanguageModel, viewer: Viewer) -> QuerySet[Run]:
 
 
 def _no_run(value: str) -> Refusal:
-    return Refusal(
-        field="run",
-        value=value,
-        message="There is no such run, or it is not published.",
-        remedy="Check the address, or sign in as a member of its organisation.",
-        status=404,
+    return NotFound(
+        "run",
+        value,
+        "There is no such run, or it is not published.",
+        "Check the address, or sign in as a member of its organisation.",
     )

@@ -346,4 +346,4 @@ def _shown(text: str) -> str:
 
 
 def _refusal(field_name: str, value: str, message: str, remedy: str, *, status: int = 422) -> Refusal:
-    return Refusal(field=_shown(field_name)[:80], value=_shown(value), message=message, remedy=remedy, status=status)
+    return Refusal(_shown(field_name)[:80], _shown(value), message, remedy, status=status)

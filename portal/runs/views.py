@@ -23,7 +23,7 @@ from portal.accounts.organisations import own_organisations
 from portal.catalog.costs import judging_profiles
 from portal.catalog.queries import get_problem
 from portal.core import live_links
-from portal.core.errors import Refusal
+from portal.core.errors import NotFound, Refusal
 from portal.core.live_links import Kind, Subject
 from portal.ranking import published
 from portal.ranking.leaders import board_counts, most_used
@@ -138,7 +138,7 @@ def new(request: HttpRequest) -> HttpResponse:
             request, "The run was created. It is private and empty. Add attempts below or through the API."
         )
         return redirect("runs:run", run.pk)
-    return render(request, "runs/new.html", {"form": form}, status=form.status if form.errors else 200)
+    return render(request, "runs/new.html", {"form": form}, status=form.status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -153,7 +153,7 @@ def import_tree(request: HttpRequest) -> HttpResponse:
     elif form.is_valid():
         imported = form.load()
     context = {"form": form, "imported": imported, "understood": imported.understood if imported else understood}
-    return render(request, "runs/import.html", context, status=form.status if form.errors else 200)
+    return render(request, "runs/import.html", context, status=form.status)
 
 
 def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
         **more,
     }
     form = context["fill_form"]
-    return render(request, "runs/run.html", context, status=form.status if form.errors else 200)
+    return render(request, "runs/run.html", context, status=form.status)
 
 
 @require_safe
@@ -267,12 +267,11 @@ def trajectory(request: HttpRequest, run_id: uuid.UUID, attempt_id: int) -> Http
     run = queries.get_run(request.user, run_id)
     attempt = queries.get_attempt(run, attempt_id)
     if not attempt.has_trajectory or not queries.shows_sources(request.user, run):
-        raise Refusal(
-            field="attempt",
-            value=str(attempt_id),
-            message="This attempt has no trajectory, or the run keeps its sources private.",
-            remedy="Choose another attempt of the run.",
-            status=404,
+        raise NotFound(
+            "attempt",
+            attempt_id,
+            "This attempt has no trajectory, or the run keeps its sources private.",
+            "Choose another attempt of the run.",
         )
     context = {"run": run, "attempt": attempt, "problem": get_problem(attempt.problem)}
     return render(request, "runs/trajectory.html", context)
@@ -325,23 +324,11 @@ def _speedup(text: str) -> float:
     except ValueError:
         p = -1.0
     if not 0 <= p <= 100:
-        raise Refusal(
-            field="p",
-            value=text,
-            message="p must be a speedup from 0 to 100.",
-            remedy="Write a number such as 1.5.",
-            status=422,
-        )
+        raise Refusal("p", text, "p must be a speedup from 0 to 100.", "Write a number such as 1.5.")
     return p
 
 
 def _known(value: str, known: list[str], field: str) -> str:
     if value not in known:
-        raise Refusal(
-            field=field,
-            value=value,
-            message=f"There is no such {field}.",
-            remedy=f"Choose one of {', '.join(known)}.",
-            status=404,
-        )
+        raise NotFound(field, value, f"There is no such {field}.", f"Choose one of {', '.join(known)}.")
     return value

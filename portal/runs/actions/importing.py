@@ -120,10 +120,10 @@ def _folder(members: Sequence[zipfile.ZipInfo], *, name: str) -> TreeName:
     folders = {part for member in members for part in PurePosixPath(member.filename).parts[:-1] if tree_name(part)}
     if len(folders) > 1:
         raise Refusal(
-            field="file",
-            value=", ".join(sorted(folders)),
-            message="The archive holds several trees of solutions.",
-            remedy="Import each as its own run.",
+            "file",
+            ", ".join(sorted(folders)),
+            "The archive holds several trees of solutions.",
+            "Import each as its own run.",
         )
     stem = PurePosixPath(name).name.removesuffix(".zip")
     return tree_name(next(iter(folders), stem)) or TreeName()
@@ -137,10 +137,10 @@ def _chosen_problems(text: str) -> dict[str, str]:
         file_name, _, slug = pair.rpartition("=")
         if not file_name or slug not in known:
             raise Refusal(
-                field="problems",
-                value=pair,
-                message="This is not FILE=SLUG with the slug of a problem.",
-                remedy="Write it as 12_my_name_cuda.py=allgather_gemm; /problems/ lists the slugs.",
+                "problems",
+                pair,
+                "This is not FILE=SLUG with the slug of a problem.",
+                "Write it as 12_my_name_cuda.py=allgather_gemm; /problems/ lists the slugs.",
             )
         chosen[file_name] = slug
     return chosen
@@ -151,10 +151,10 @@ def _check_chosen_files(chosen: Mapping[str, str], members: Sequence[zipfile.Zip
     for file_name in chosen:
         if file_name not in names:
             raise Refusal(
-                field="problems",
-                value=file_name,
-                message="The tree holds no file of this name.",
-                remedy="Write the name as in the tree, without folders.",
+                "problems",
+                file_name,
+                "The tree holds no file of this name.",
+                "Write the name as in the tree, without folders.",
             )
 
 
@@ -205,10 +205,10 @@ def _shown(bundles: Sequence[SourceBundle]) -> list[tuple[Backend, ...]]:
     found = _helper.each(shown_backends, bundles)
     if len(found) < len(bundles):
         raise Refusal(
-            field="program_backend",
-            value="",
-            message="Finding out what the programs are written in takes too long.",
-            remedy="Give the field program_backend, or try again when the site has less to do.",
+            "program_backend",
+            "",
+            "Finding out what the programs are written in takes too long.",
+            "Give the field program_backend, or try again when the site has less to do.",
         )
     return found
 
@@ -218,9 +218,7 @@ def _known_backend(name: str, value: str) -> Backend:
         return Backend(value)
     except ValueError as error:
         known = ", ".join(Backend)
-        raise Refusal(
-            field=name, value=value, message="There is no such backend.", remedy=f"Choose one of {known}."
-        ) from error
+        raise Refusal(name, value, "There is no such backend.", f"Choose one of {known}.") from error
 
 
 def _lines(programs: Sequence[Program]) -> Iterator[uploads.Line]:
@@ -244,9 +242,7 @@ def _declaration(name: TreeName, given: Mapping[str, object]) -> RunDeclaration:
 
 def _lacking(name: TreeName, declaration: RunDeclaration) -> Iterator[Refusal]:
     if not declaration.model:
-        yield Refusal(
-            field="model", value="", message="The folder's name has no model.", remedy="Give the field model."
-        )
+        yield Refusal("model", "", "The folder's name has no model.", "Give the field model.")
     if declaration.profile:
         if declaration.model:
             yield from _refused(declaration)
@@ -258,9 +254,7 @@ def _lacking(name: TreeName, declaration: RunDeclaration) -> Iterator[Refusal]:
     else:
         message = f"No profile here is {hardware}." if hardware else "The folder's name has no hardware."
         choice = f"one of {', '.join(profiles.profiles())}"
-    yield Refusal(
-        field="profile", value=hardware, message=message, remedy=f"Give the field profile: {choice}.{_online()}"
-    )
+    yield Refusal("profile", hardware, message, f"Give the field profile: {choice}.{_online()}")
 
 
 def _refused(declaration: RunDeclaration) -> Iterator[Refusal]:
@@ -279,8 +273,8 @@ def _online() -> str:
 def _nothing_matched(name: str, unmatched: Sequence[Unmatched]) -> Refusal:
     reasons = "; ".join(f"{file.path}: {file.reason}" for file in unmatched[:3])
     return Refusal(
-        field="file",
-        value=name,
-        message=f"No file in it matches a problem. {reasons}".strip(),
-        remedy="Pack the folder solutions_... with files like 13_gemm_allreduce_cuda.py.",
+        "file",
+        name,
+        f"No file in it matches a problem. {reasons}".strip(),
+        "Pack the folder solutions_... with files like 13_gemm_allreduce_cuda.py.",
     )
