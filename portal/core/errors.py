@@ -28,8 +28,9 @@ class Refusal(Exception):
         retry_after_s: int | None = None,
     ) -> None:
         super().__init__(message)
-        text = str(value)
-        self.field = field
+        # JSON and archives may carry halves of characters, which no answer can be written with.
+        field, text = (str(each).encode("utf-8", "replace").decode() for each in (field, value))
+        self.field = field[:80]
         self.value = text if len(text) <= 80 else f"{text[:77]}..."
         self.message = message
         self.remedy = remedy

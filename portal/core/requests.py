@@ -13,11 +13,14 @@ Row = TypeVar("Row", bound=Model)
 
 
 def choice(
-    request: HttpRequest, field: str, known: Iterable[str], *, opening: str = "", message: str = "There is no {}."
+    request: HttpRequest,
+    field: str,
+    known: Iterable[str],
+    *,
+    opening: str = "",
+    message: str = "There is no {field} {value}.",
 ) -> str:
     """The value of `field` in the address, `opening` where it has none.
-
-    `message` is the refusal's, with {} where field and value stand.
 
     Raises:
         NotFound: `known` does not have it.
@@ -26,7 +29,7 @@ def choice(
     choices = [str(each) for each in known]
     if value and value not in choices:
         remedy = f"Choose one of {', '.join(filter(None, choices))}."
-        raise NotFound(field, value, message.format(f"{field} {value[:40]!r}"), remedy)
+        raise NotFound(field, value, message.format(field=field, value=repr(value[:40])), remedy)
     return value
 
 

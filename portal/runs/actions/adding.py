@@ -269,26 +269,14 @@ class _Sorter:
     def _check_fresh(self, attempt: NewAttempt, place: tuple[str, int, int]) -> None:
         catalog.get_problem(attempt.problem)
         if self.room <= 0:
-            raise Conflict(
-                "run",
-                attempt.key,
-                f"The run has {MAX_ATTEMPTS} attempts, which is the limit.",
-                "Add further attempts to another run of the same model.",
-            )
+            message = f"The run has {MAX_ATTEMPTS} attempts, which is the limit."
+            raise Conflict("run", attempt.key, message, "Add further attempts to another run of the same model.")
         if attempt.problem in self.closed:
-            raise Conflict(
-                "problem",
-                attempt.problem,
-                "This problem is closed: it accepts no submissions now.",
-                "Leave out this problem.",
-            )
+            message = "This problem is closed: it accepts no submissions now."
+            raise Conflict("problem", attempt.problem, message, "Leave out this problem.")
         if attempt.key in self.in_batch or place in self.in_batch:
-            raise Conflict(
-                "key",
-                attempt.key,
-                "An earlier line of this upload has the same key, or the same problem, sample and step.",
-                "Give every line its own sample and step.",
-            )
+            message = "An earlier line of this upload has the same key, or the same problem, sample and step."
+            raise Conflict("key", attempt.key, message, "Give every line its own sample and step.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,12 +88,8 @@ def create_run(user: User, declaration: RunDeclaration, *, idempotency_key: str 
                 idempotency_key=idempotency_key,
             )
     except IntegrityError as error:
-        raise Conflict(
-            "model",
-            declaration.model,
-            "Another call created the same model at the same moment.",
-            "Send the request again.",
-        ) from error
+        message = "Another call created the same model at the same moment."
+        raise Conflict("model", declaration.model, message, "Send the request again.") from error
 
 
 def check_declaration(declaration: RunDeclaration) -> Profile:
@@ -130,12 +126,8 @@ def publish_run(run: Run, *, by: User, sources: str) -> Run:
 def _check_complete(run: Run) -> None:
     pending = run.attempts.filter(state=AttemptState.PENDING).count()
     if pending:
-        raise Conflict(
-            "run",
-            run.pk,
-            f"{pending} of its attempts are not judged yet.",
-            "Wait until none is pending. The results feed shows when.",
-        )
+        remedy = "Wait until none is pending. The results feed shows when."
+        raise Conflict("run", run.pk, f"{pending} of its attempts are not judged yet.", remedy)
     if not run.attempts.exists():
         raise Conflict("run", run.pk, "The run has no attempts.", "Upload attempts first.")
 
@@ -146,12 +138,8 @@ def _profile(declaration: RunDeclaration) -> Profile:
     chosen = profiles.get(check_choice("profile", declaration.profile, profiles.profiles()))
     if Backend(declaration.backend) not in chosen.backends:
         judged = ", ".join(member.value for member in chosen.backends)
-        raise Refusal(
-            "backend",
-            declaration.backend,
-            f"{chosen.name} judges only {judged}.",
-            f"Choose one of {judged}, or a profile that judges {declaration.backend}.",
-        )
+        remedy = f"Choose one of {judged}, or a profile that judges {declaration.backend}."
+        raise Refusal("backend", declaration.backend, f"{chosen.name} judges only {judged}.", remedy)
     return chosen
 
 
@@ -161,19 +149,11 @@ def _check_words(declaration: RunDeclaration) -> None:
     for name, most in (("model", 80), ("version", 40), ("provider", 80), ("prompt_version", 80)):
         value = getattr(declaration, name)
         if len(value) > most or not value.isprintable():
-            raise Refusal(
-                name,
-                repr(value)[:80],
-                f"This is longer than {most} characters or has characters that cannot be printed.",
-                "Shorten it.",
-            )
+            message = f"This is longer than {most} characters or has characters that cannot be printed."
+            raise Refusal(name, repr(value)[:80], message, "Shorten it.")
     if len(declaration.notes) > MAX_NOTES or "\0" in declaration.notes:
-        raise Refusal(
-            "notes",
-            declaration.notes,
-            f"The notes are longer than {MAX_NOTES} characters or contain NUL.",
-            "Shorten them.",
-        )
+        message = f"The notes are longer than {MAX_NOTES} characters or contain NUL."
+        raise Refusal("notes", declaration.notes, message, "Shorten them.")
 
 
 def _check_amounts(declaration: RunDeclaration) -> None:
@@ -186,30 +166,19 @@ def _check_amounts(declaration: RunDeclaration) -> None:
     if declaration.cost_usd is not None and not (
         math.isfinite(declaration.cost_usd) and 0 <= declaration.cost_usd < 1e9
     ):
-        raise Refusal(
-            "cost_usd",
-            declaration.cost_usd,
-            "This is not an amount from 0 to 1,000,000,000.",
-            "Correct it or leave it out.",
-        )
+        message = "This is not an amount from 0 to 1,000,000,000."
+        raise Refusal("cost_usd", declaration.cost_usd, message, "Correct it or leave it out.")
+    remedy = "Keep only the settings that decide the sampling."
     try:
         # The database refuses values that JSON does not have, such as the infinity that 1e999 is read as.
         text = json.dumps(declaration.sampling, allow_nan=False)
         _check_depth(declaration.sampling, most=MAX_SAMPLING_DEPTH)
     except (ValueError, RecursionError) as error:
-        raise Refusal(
-            "sampling",
-            "",
-            "The sampling settings have a number that is too large, or are nested too deeply.",
-            "Keep only the settings that decide the sampling.",
-        ) from error
+        message = "The sampling settings have a number that is too large, or are nested too deeply."
+        raise Refusal("sampling", "", message, remedy) from error
     if len(text) > MAX_SAMPLING_BYTES or "\\u0000" in text or _SURROGATE.search(text):
-        raise Refusal(
-            "sampling",
-            text,
-            f"The sampling settings take more than {MAX_SAMPLING_BYTES} characters or contain NUL.",
-            "Keep only the settings that decide the sampling.",
-        )
+        message = f"The sampling settings take more than {MAX_SAMPLING_BYTES} characters or contain NUL."
+        raise Refusal("sampling", text, message, remedy)
 
 
 def _check_depth(value: object, *, most: int) -> None:

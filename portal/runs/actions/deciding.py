@@ -3,7 +3,7 @@
 from django.db import transaction
 
 from portal.accounts.models import User
-from portal.core.errors import Forbidden, Refusal
+from portal.core.errors import Forbidden, Refusal, check_choice
 from portal.runs.models import Decision, DecisionKind, Run, Verification
 
 
@@ -17,9 +17,7 @@ def decide(run: Run, *, kind: str, reason: str, by: User) -> Decision:
     """
     if not by.is_staff:
         raise Forbidden("run", run.pk, "Only an operator can decide on runs.", "Ask the operator of this site.")
-    if kind not in DecisionKind.values:
-        known = ", ".join(DecisionKind.values)
-        raise Refusal("kind", kind, "There is no such decision.", f"Choose one of {known}.")
+    check_choice("kind", kind, DecisionKind.values, noun="decision")
     if not reason.strip():
         raise Refusal("reason", "", "The decision has no reason.", "Give a reason. It is public.")
     changes = _changes(DecisionKind(kind))
