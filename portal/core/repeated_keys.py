@@ -35,12 +35,8 @@ def check_same_request(
     """
     found = differences(came, held)
     if found:
-        raise Conflict(
-            field,
-            key,
-            f"This key was used for a different {what}, {pk}: {'; '.join(found)}.",
-            f"Use another key for another {what}, or repeat the first request unchanged.",
-        )
+        remedy = f"Use another key for another {what}, or repeat the first request unchanged."
+        raise Conflict(field, key, f"This key was used for a different {what}, {pk}: {'; '.join(found)}.", remedy)
 
 
 def _difference(name: str, came: object, held: object) -> str:

@@ -1,11 +1,10 @@
 """What a request's address asks for: one of several choices, or a row by its id."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
 
 from portal.core.errors import NotFound
 
@@ -13,19 +12,19 @@ Row = TypeVar("Row", bound=Model)
 
 
 def choice(
-    request: HttpRequest,
+    query: Mapping[str, str],
     field: str,
     known: Iterable[str],
     *,
     opening: str = "",
     message: str = "There is no {field} {value}.",
 ) -> str:
-    """The value of `field` in the address, `opening` where it has none.
+    """The value of `field` in the query of an address, `opening` where it has none.
 
     Raises:
         NotFound: `known` does not have it.
     """
-    value = request.GET.get(field) or opening
+    value = query.get(field) or opening
     choices = [str(each) for each in known]
     if value and value not in choices:
         remedy = f"Choose one of {', '.join(filter(None, choices))}."

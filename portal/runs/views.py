@@ -49,7 +49,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     """The model board of one profile, prompt by prompt: correct@1, correct@k, fast_p, failure modes, cost."""
     used = queries.board_profiles()
     opening = next(iter(used), "") or most_used(board_counts())
-    profile = _choice(request, "profile", profiles(), opening=opening)
+    profile = _choice(request.GET, "profile", profiles(), opening=opening)
     p = _speedup(request.GET.get("p", ""))
     rows = queries.model_board(profile, p=p)
     ranked = [row for row in rows if row.figures.is_complete]
@@ -133,7 +133,6 @@ def mine(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def new(request: HttpRequest) -> HttpResponse:
-    """The form of a new run."""
     user = signed_in(request)
     form = RunForm(request.POST or None, user=user)
     run = form.attempt(actions.create_run, user)
@@ -248,7 +247,6 @@ def fill(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 @require_POST
 @login_required
 def publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Let everybody see a run."""
     run = queries.get_run(request.user, run_id)
     actions.publish_run(run, by=signed_in(request), sources=request.POST.get("sources", ""))
     messages.success(request, "The run is now public.")
@@ -272,12 +270,8 @@ def trajectory(request: HttpRequest, run_id: uuid.UUID, attempt_id: int) -> Http
     run = queries.get_run(request.user, run_id)
     attempt = queries.get_attempt(run, attempt_id)
     if not attempt.has_trajectory or not queries.shows_sources(request.user, run):
-        raise NotFound(
-            "attempt",
-            attempt_id,
-            "This attempt has no trajectory, or the run keeps its sources private.",
-            "Choose another attempt of the run.",
-        )
+        message = "This attempt has no trajectory, or the run keeps its sources private."
+        raise NotFound("attempt", attempt_id, message, "Choose another attempt of the run.")
     context = {"run": run, "attempt": attempt, "problem": get_problem(attempt.problem)}
     return render(request, "runs/trajectory.html", context)
 
@@ -303,15 +297,14 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def prompt(request: HttpRequest, slug: str) -> HttpResponse:
-    """The prompt of a problem."""
     problem = get_problem(slug)
     choices = judging_profiles(problem)
-    profile = _choice(request, "profile", [each.name for each in choices], opening=choices[-1].name)
+    profile = _choice(request.GET, "profile", [each.name for each in choices], opening=choices[-1].name)
     backends = [backend.value for backend in profiles()[profile].backends]
-    known = _choice(request, "backend", Backend, opening=backends[0])
+    known = _choice(request.GET, "backend", Backend, opening=backends[0])
     # Changing the profile may leave a backend behind that it does not judge: then the first that it does.
     backend = known if known in backends else backends[0]
-    version = _choice(request, "version", VERSIONS, opening=VERSION)
+    version = _choice(request.GET, "version", VERSIONS, opening=VERSION)
     context = {
         "problem": problem,
         "profiles": choices,
