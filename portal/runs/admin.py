@@ -17,8 +17,6 @@ from portal.runs.models import (
 
 
 class DecisionForm(forms.Form):
-    """What is decided, and why."""
-
     kind = forms.ChoiceField(label="Decision", choices=DecisionKind.choices)
     reason = forms.CharField(
         widget=forms.Textarea(attrs={"rows": 4, "cols": 80}), help_text="Public, and kept as evidence."

@@ -38,8 +38,6 @@ class _OrganisationForm(ActionForm):
 
 
 class RunForm(_OrganisationForm):
-    """A vendor's declaration of a new run."""
-
     model = forms.CharField(label="Model", max_length=80)
     version = forms.CharField(label="Version", max_length=40, required=False)
     provider = forms.CharField(label="Provider", max_length=80, required=False)
@@ -64,8 +62,6 @@ class RunForm(_OrganisationForm):
 
 
 class ImportForm(_OrganisationForm):
-    """A tree of solutions."""
-
     file = forms.FileField(
         label="Zip", help_text="The folder solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model>, packed."
     )

@@ -41,7 +41,6 @@ def get_run(viewer: Viewer, run_id: uuid.UUID | str) -> Run:
 
 
 def may_change(viewer: Viewer, run: Run) -> bool:
-    """Whether `viewer` belongs to the run's organisation."""
     return isinstance(viewer, User) and viewer.memberships.filter(organisation=run.model.organisation_id).exists()
 
 
@@ -148,7 +147,6 @@ class RunFigures:
 
 
 def run_figures(run: Run) -> RunFigures:
-    """The figures of one run."""
     return figures_of([run])[run.pk]
 
 
