@@ -15,8 +15,6 @@ from portal.core.admin import NoChanging, ReadOnly, confirm, confirmed
 
 
 class ActivityForm(forms.Form):
-    """Why an operator closes or opens accounts."""
-
     reason = forms.CharField(
         widget=forms.Textarea(attrs={"rows": 4, "cols": 80}),
         help_text="The account's owner reads this reason. It is kept in the account's history.",

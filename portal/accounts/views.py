@@ -46,7 +46,6 @@ class SignIn(LoginView):
     redirect_authenticated_user = True
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """The form, and the other ways in."""
         return super().get_context_data(**kwargs) | ways_in(self.request)
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -82,7 +81,6 @@ class NewPasswordByMail(PasswordResetFromKeyView):  # type: ignore[misc]  # alla
     """allauth's view; who reads the account's mail signs in on this device, whatever strangers try meanwhile."""
 
     def form_valid(self, form: Any) -> HttpResponse:
-        """Set the password."""
         response: HttpResponse = super().form_valid(form)
         throttle.remember_device(response, self.reset_user.username)
         return response

@@ -10,8 +10,6 @@ _PLAIN = {"autocapitalize": "none", "spellcheck": "false", "autocomplete": "off"
 
 
 class OrganisationForm(ActionForm):
-    """A new organisation."""
-
     name = forms.CharField(label="Name", max_length=120, help_text="Public: shown as the provider of its models.")
     slug = forms.CharField(
         label="Short name",
@@ -22,8 +20,6 @@ class OrganisationForm(ActionForm):
 
 
 class InviteForm(ActionForm):
-    """An account to invite to an organisation."""
-
     username = forms.CharField(label="Account", max_length=150, widget=forms.TextInput(attrs=_PLAIN))
     role = forms.ChoiceField(
         label="As",
@@ -35,8 +31,6 @@ class InviteForm(ActionForm):
 
 
 class WebhookForm(ActionForm):
-    """An address that receives events."""
-
     url = forms.CharField(
         label="Address",
         max_length=300,

@@ -79,7 +79,6 @@ def _page(request: HttpRequest, chosen: Organisation, **more: Any) -> HttpRespon
 @require_POST
 @login_required
 def invite(request: HttpRequest, slug: str) -> HttpResponse:
-    """Invite an account."""
     chosen = get_organisation(signed_in(request), slug)
     form = InviteForm(request.POST)
     invitation = form.attempt(memberships.invite, chosen, by=signed_in(request))
@@ -92,7 +91,6 @@ def invite(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @login_required
 def withdraw(request: HttpRequest, slug: str, invitation_id: int) -> HttpResponse:
-    """Take an invitation back."""
     chosen = get_organisation(signed_in(request), slug)
     invitation = memberships.get_sent_invitation(chosen, invitation_id)
     memberships.withdraw(invitation, by=signed_in(request))
@@ -103,7 +101,6 @@ def withdraw(request: HttpRequest, slug: str, invitation_id: int) -> HttpRespons
 @require_POST
 @login_required
 def change_role(request: HttpRequest, slug: str) -> HttpResponse:
-    """Make somebody an owner or a member."""
     chosen = get_organisation(signed_in(request), slug)
     username, role = request.POST.get("username", ""), request.POST.get("role", "")
     changed = memberships.change_role(chosen, username=username, role=role, by=signed_in(request))
@@ -129,7 +126,6 @@ def remove_member(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @login_required
 def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
-    """Belong to what one is invited to."""
     user = signed_in(request)
     joined = memberships.accept(memberships.get_invitation(user, invitation_id), by=user).organisation
     messages.success(request, f"You are now a member of {joined.name}.")
@@ -139,7 +135,6 @@ def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
 @require_POST
 @login_required
 def decline(request: HttpRequest, invitation_id: int) -> HttpResponse:
-    """Do not belong to it."""
     user = signed_in(request)
     invitation = memberships.get_invitation(user, invitation_id)
     memberships.decline(invitation, by=user)
@@ -163,7 +158,6 @@ def add_webhook(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @login_required
 def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
-    """One webhook with its log."""
     chosen = get_organisation(signed_in(request), slug)
     found = queries.get_webhook(chosen, webhook_id)
     log = found.deliveries.select_related("event__run__model", "event__attempt", "sent_again")
@@ -180,7 +174,6 @@ def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
 @require_POST
 @login_required
 def try_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
-    """Have a test sent."""
     actions.send_test(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "A test is being sent. The log below will show the response.")
     return redirect("organisations:webhook", slug, webhook_id)
@@ -199,7 +192,6 @@ def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uu
 @require_POST
 @login_required
 def remove_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
-    """Stop sending events to an address."""
     actions.remove_endpoint(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "The webhook was removed. Its log stays.")
     return redirect("organisations:organisation", slug)

@@ -34,7 +34,6 @@ def archive(request: HttpRequest) -> HttpResponse:
 @login_required
 @shown_again
 def leave(request: HttpRequest) -> HttpResponse:
-    """Delete the reader's account."""
     form = DeleteAccountForm(request.POST or None, user=signed_in(request))
     form.attempt(delete_account, signed_in(request))
     if form.is_valid():
