@@ -75,10 +75,6 @@ class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         obj.pk = stored.pk
         obj.refresh_from_db()
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Season | None = None) -> Any:  # noqa: ARG002 - Django's
-        """Its name never changes: addresses contain it."""
-        return self.readonly_fields
-
     @admin.display(description="phase")
     def phase(self, season: Season) -> str:
         return season.phase(timezone.now()).label

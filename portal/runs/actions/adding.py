@@ -112,7 +112,8 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
         organisation = quotas.locked(run.model.organisation_id)
         current = Run.objects.select_for_update().get(pk=run.pk)
         if current.is_published:
-            raise _refuse_published(run)
+            message = "The run is published, so nothing can be added to it."
+            raise Conflict("run", run.pk, message, "Create a new run.")
         room = MAX_ATTEMPTS - run.attempts.count()
         payer = allowances.payer_of_runs(organisation)
         budget = _budget(payer, organisation, run, faults)
@@ -360,7 +361,3 @@ def _outcome(fault: _Fault | None, *, now: datetime) -> dict[str, Any]:
 
 def _ended(run: Run, row: Attempt) -> RunEvent:
     return RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, attempt=row, verdict=row.verdict, message=row.message)
-
-
-def _refuse_published(run: Run) -> Refusal:
-    return Conflict("run", run.pk, "The run is published, so nothing can be added to it.", "Create a new run.")
