@@ -36,6 +36,11 @@ BATCH = 50
 MAX_ATTEMPTS = 100_000
 """Attempts of one run: all problems with the largest k. A run's page and figures are worked out from all of them."""
 
+_COPIED = (
+    "key", "problem", "sample", "step", "mode", "source_digest", "tokens_in", "tokens_out", "cost_usd", "seconds",
+)  # fmt: skip
+"""What an attempt is stored with as it came."""
+
 _Fault = tuple[Verdict, str]
 
 
@@ -332,21 +337,12 @@ def _row(run: Run, new: _Fresh, evaluation: Evaluation | None, *, now: datetime)
     attempt = new.attempt
     return Attempt(
         run=run,
-        key=attempt.key,
-        problem=attempt.problem,
-        sample=attempt.sample,
-        step=attempt.step,
-        mode=attempt.mode,
         backend=attempt.backend or run.backend,
-        source_digest=attempt.source_digest,
         submission=evaluation.submission if evaluation else None,
         evaluation=evaluation,
-        tokens_in=attempt.tokens_in,
-        tokens_out=attempt.tokens_out,
-        cost_usd=attempt.cost_usd,
-        seconds=attempt.seconds,
         has_trajectory=bool(attempt.trajectory),
         created_at=now,
+        **{name: getattr(attempt, name) for name in _COPIED},
         **_outcome(new.fault, now=now),
     )
 
