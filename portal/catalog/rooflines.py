@@ -133,17 +133,14 @@ class Point:
 
     @property
     def reference_utilisation(self) -> float | None:
-        """How much of the roofline our reference reaches."""
         return self.utilisation(self.reference_us)
 
     @property
     def public_utilisation(self) -> float | None:
-        """How much of the roofline the public reference reaches."""
         return self.utilisation(self.public_us)
 
     @property
     def best_utilisation(self) -> float | None:
-        """How much of the roofline the best entry reaches."""
         return self.utilisation(self.best_us)
 
     @property
@@ -153,7 +150,6 @@ class Point:
 
 
 def gpu_profiles() -> list[Profile]:
-    """The profiles that have a roofline."""
     return [profile for profile in profiles.profiles().values() if profile.peaks is not None]
 
 

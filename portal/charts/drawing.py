@@ -111,7 +111,6 @@ def _stroke(page: _Page, path: str, tone: str) -> str:
 
 
 def _frame(page: _Page) -> Iterator[str]:
-    """Grid, ticks and titles."""
     x, y = page.x, page.y
     for value, text in _spaced(x, ticks(x)):
         at = x.at(value)

@@ -55,7 +55,6 @@ class Part(Generic[Row]):
 
     @property
     def is_first(self) -> bool:
-        """Whether the board begins here."""
         return self.above is None
 
 

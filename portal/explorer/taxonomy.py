@@ -164,7 +164,6 @@ class Part:
 
     @property
     def middle(self) -> float:
-        """Where its words stand."""
         return self.x + self.width / 2
 
     @property

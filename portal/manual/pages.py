@@ -30,7 +30,6 @@ class NavPage:
 
     @property
     def url(self) -> str:
-        """Where the site shows it."""
         return page_url(self.path)
 
 

@@ -34,7 +34,6 @@ class SeasonForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = _FIELDS
 
     def clean(self) -> dict[str, Any]:
-        """Show a refusal of the definition at its field."""
         values = super().clean() or {}
         if self.errors:
             return values

@@ -63,7 +63,6 @@ class BulkResult:
     retry_after_s: int | None = None
 
     def count(self, status: str) -> int:
-        """How many lines ended in `status`."""
         return sum(result.status == status for result in self.results)
 
 
@@ -295,7 +294,6 @@ class _Fresh:
 
     @property
     def is_to_judge(self) -> bool:
-        """Whether a judge has to look at it."""
         return self.fault is None and self.attempt.files is not None
 
 
