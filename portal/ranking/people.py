@@ -9,7 +9,7 @@ from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.core.errors import Refusal
-from portal.core.paging import Order, Part, part
+from portal.core.pagination import Order, Part, part
 from portal.ranking.models import PersonStanding, Standing
 from portal.ranking.order import PEOPLE_ORDER
 from problems import registry

@@ -13,7 +13,7 @@ from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.core.kept_statements import Given, KeptStatement
-from portal.core.paging import Order, Part, beyond, part, reverse_of
+from portal.core.pagination import Order, Part, beyond, part, reverse_of
 from portal.ranking.models import Board, Record, Standing
 from portal.ranking.order import board_order
 from portal.submissions.models import Evaluation, Visibility, recorded_mark

@@ -20,8 +20,8 @@ from portal.accounts.models import User
 from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import reference_rows
 from portal.catalog.queries import get_problem, switch
-from portal.core.bounded import BoundedPaginator
 from portal.core.errors import Refusal
+from portal.core.pagination import BoundedPaginator
 from portal.submissions import actions, queries
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission

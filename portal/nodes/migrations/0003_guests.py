@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("accounts", "0003_sponsors_and_invitations"),
+        ("accounts", "0001_initial"),
         ("nodes", "0002_builders"),
     ]
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("accounts", "0006_help_says_who_and_what"),
+        ("accounts", "0001_initial"),
         ("nodes", "0003_guests"),
     ]
 

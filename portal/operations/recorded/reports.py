@@ -48,7 +48,6 @@ def read_reports(path: Path) -> dict[str, EvaluationReport]:
 
 
 def write_reports(path: Path, reports: Iterable[EvaluationReport]) -> None:
-    """Write a file that `read_reports` reads."""
     path.write_bytes(lzma.compress("".join(f"{report.to_json()}\n" for report in reports).encode()))
 
 

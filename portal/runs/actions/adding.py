@@ -17,7 +17,7 @@ from evaluator.judging.verdicts import decide_before_ranks
 from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
 from portal.catalog.models import ProblemSwitch
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict, Refusal, TooMany
 from portal.core.repeated_keys import differences
 from portal.runs import queries, quotas
 from portal.runs.events import record
@@ -35,6 +35,11 @@ BATCH = 50
 
 MAX_ATTEMPTS = 100_000
 """Attempts of one run: all problems with the largest k. A run's page and figures are worked out from all of them."""
+
+_COPIED = (
+    "key", "problem", "sample", "step", "mode", "source_digest", "tokens_in", "tokens_out", "cost_usd", "seconds",
+)  # fmt: skip
+"""What an attempt is stored with as it came."""
 
 _Fault = tuple[Verdict, str]
 
@@ -58,7 +63,6 @@ class BulkResult:
     retry_after_s: int | None = None
 
     def count(self, status: str) -> int:
-        """How many lines ended in `status`."""
         return sum(result.status == status for result in self.results)
 
 
@@ -112,7 +116,8 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
         organisation = quotas.locked(run.model.organisation_id)
         current = Run.objects.select_for_update().get(pk=run.pk)
         if current.is_published:
-            raise _refuse_published(run)
+            message = "The run is published, so nothing can be added to it."
+            raise Conflict("run", run.pk, message, "Create a new run.")
         room = MAX_ATTEMPTS - run.attempts.count()
         payer = allowances.payer_of_runs(organisation)
         budget = _budget(payer, organisation, run, faults)
@@ -200,13 +205,12 @@ def _of_quota(organisation: Organisation, run: Run, now: datetime) -> _Budget:
     judgements = int(quota.remaining_gpu_s // each)
     # Lines after the last one that fits wait for the lines before, which this very upload will have reserved.
     when_full = replace(quota, reserved_gpu_s=quota.reserved_gpu_s + judgements * each)
-    refusal = Refusal(
-        field="quota",
-        value=f"{quota.remaining_gpu_s:.0f} GPU-seconds left",
-        message=f"The quota of {quota.owner} is used up: one more judgement on {run.profile} takes about "
+    refusal = TooMany(
+        "quota",
+        f"{quota.remaining_gpu_s:.0f} GPU-seconds left",
+        f"The quota of {quota.owner} is used up: one more judgement on {run.profile} takes about "
         f"{each:.0f} of its {quota.limit_gpu_s:.0f} GPU-seconds in {quota.window_days} days.",
-        remedy="Wait until earlier use is 30 days old or pending evaluations have ended, or ask the operator for more.",
-        status=429,
+        "Wait until earlier use is 30 days old or pending evaluations have ended, or ask the operator for more.",
         retry_after_s=when_full.retry_after_s(now),
     )
     return _Budget(judgements=judgements, refusal=refusal)
@@ -259,41 +263,25 @@ class _Sorter:
         )
         if not found:
             return LineResult(line=line.number, key=line.key, status="repeated", attempt=held)
-        refusal = Refusal(
-            field="key",
-            value=attempt.key,
-            message=f"The run has a different attempt here, {held.key} ({held}, {held.mode}): {'; '.join(found)}.",
-            remedy="A run is append-only: use another key with another sample or step, or create a new run.",
-            status=409,
+        refusal = Conflict(
+            "key",
+            attempt.key,
+            f"The run has a different attempt here, {held.key} ({held}, {held.mode}): {'; '.join(found)}.",
+            "A run is append-only: use another key with another sample or step, or create a new run.",
         )
         return LineResult(line=line.number, key=line.key, status="refused", refusal=refusal)
 
     def _check_fresh(self, attempt: NewAttempt, place: tuple[str, int, int]) -> None:
         catalog.get_problem(attempt.problem)
         if self.room <= 0:
-            raise Refusal(
-                field="run",
-                value=attempt.key,
-                message=f"The run has {MAX_ATTEMPTS} attempts, which is the limit.",
-                remedy="Add further attempts to another run of the same model.",
-                status=409,
-            )
+            message = f"The run has {MAX_ATTEMPTS} attempts, which is the limit."
+            raise Conflict("run", attempt.key, message, "Add further attempts to another run of the same model.")
         if attempt.problem in self.closed:
-            raise Refusal(
-                field="problem",
-                value=attempt.problem,
-                message="This problem is closed: it accepts no submissions now.",
-                remedy="Leave out this problem.",
-                status=409,
-            )
+            message = "This problem is closed: it accepts no submissions now."
+            raise Conflict("problem", attempt.problem, message, "Leave out this problem.")
         if attempt.key in self.in_batch or place in self.in_batch:
-            raise Refusal(
-                field="key",
-                value=attempt.key,
-                message="An earlier line of this upload has the same key, or the same problem, sample and step.",
-                remedy="Give every line its own sample and step.",
-                status=409,
-            )
+            message = "An earlier line of this upload has the same key, or the same problem, sample and step."
+            raise Conflict("key", attempt.key, message, "Give every line its own sample and step.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,7 +294,6 @@ class _Fresh:
 
     @property
     def is_to_judge(self) -> bool:
-        """Whether a judge has to look at it."""
         return self.fault is None and self.attempt.files is not None
 
 
@@ -348,21 +335,12 @@ def _row(run: Run, new: _Fresh, evaluation: Evaluation | None, *, now: datetime)
     attempt = new.attempt
     return Attempt(
         run=run,
-        key=attempt.key,
-        problem=attempt.problem,
-        sample=attempt.sample,
-        step=attempt.step,
-        mode=attempt.mode,
         backend=attempt.backend or run.backend,
-        source_digest=attempt.source_digest,
         submission=evaluation.submission if evaluation else None,
         evaluation=evaluation,
-        tokens_in=attempt.tokens_in,
-        tokens_out=attempt.tokens_out,
-        cost_usd=attempt.cost_usd,
-        seconds=attempt.seconds,
         has_trajectory=bool(attempt.trajectory),
         created_at=now,
+        **{name: getattr(attempt, name) for name in _COPIED},
         **_outcome(new.fault, now=now),
     )
 
@@ -377,13 +355,3 @@ def _outcome(fault: _Fault | None, *, now: datetime) -> dict[str, Any]:
 
 def _ended(run: Run, row: Attempt) -> RunEvent:
     return RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, attempt=row, verdict=row.verdict, message=row.message)
-
-
-def _refuse_published(run: Run) -> Refusal:
-    return Refusal(
-        field="run",
-        value=str(run.pk),
-        message="The run is published, so nothing can be added to it.",
-        remedy="Create a new run.",
-        status=409,
-    )

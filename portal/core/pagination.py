@@ -1,12 +1,24 @@
-"""A part of a long board: the rows after or before one that a cursor names, and the way on and back."""
+"""Pages of long lists: what one costs does not grow with the table.
 
+A part of a board begins after, or ends before, the row that a cursor names: the ordering values of that row, as one
+opaque token. Parts are found by these values and not by counting rows. So the thousandth page costs what the first
+does, and an entry that arrives meanwhile neither repeats nor hides another. Other lists count a bounded number of rows.
+"""
+
+import base64
+import binascii
+import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Generic, TypeVar, cast
 
+from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet
 
-from portal.core import cursors
+from portal.core.errors import NotFound
 
 Row = TypeVar("Row")
 
@@ -43,7 +55,6 @@ class Part(Generic[Row]):
 
     @property
     def is_first(self) -> bool:
-        """Whether the board begins here."""
         return self.above is None
 
 
@@ -60,7 +71,7 @@ def part(
     """
     if before and not after:
         return _in_front(entries, order, before=before, rows=rows, counts=counts)
-    above = cursors.decode(after, kinds=order.kinds) if after else None
+    above = decode_cursor(after, kinds=order.kinds) if after else None
     behind = entries if above is None else entries.filter(beyond(order.columns, above))
     found = order.read(behind, order.columns, rows + 1)
     shown = found[:rows]
@@ -68,13 +79,13 @@ def part(
         rows=tuple(shown),
         ahead=_count_up_to(entries, order, above) if counts and above is not None else 0,
         above=above,
-        after=cursors.encode(order.values(shown[-1])) if len(found) > rows else None,
-        before=cursors.encode(order.values(shown[0])) if above is not None and shown else None,
+        after=encode_cursor(order.values(shown[-1])) if len(found) > rows else None,
+        before=encode_cursor(order.values(shown[0])) if above is not None and shown else None,
     )
 
 
 def _in_front(entries: QuerySet[Any, Any], order: Order[Row], *, before: str, rows: int, counts: bool) -> Part[Row]:
-    below = cursors.decode(before, kinds=order.kinds)
+    below = decode_cursor(before, kinds=order.kinds)
     backwards = reverse_of(order.columns)
     found = order.read(entries.filter(beyond(backwards, below)), backwards, rows + 1)
     if len(found) <= rows:
@@ -85,8 +96,8 @@ def _in_front(entries: QuerySet[Any, Any], order: Order[Row], *, before: str, ro
         rows=tuple(shown),
         ahead=_count_up_to(entries, order, above) if counts else 0,
         above=above,
-        after=cursors.encode(order.values(shown[-1])),
-        before=cursors.encode(order.values(shown[0])),
+        after=encode_cursor(order.values(shown[-1])),
+        before=encode_cursor(order.values(shown[0])),
     )
 
 
@@ -115,3 +126,61 @@ def reverse_of(order: Sequence[str]) -> tuple[str, ...]:
 
 def _comparison(name: str) -> str:
     return f"{name[1:]}__lt" if name.startswith("-") else f"{name}__gt"
+
+
+def encode_cursor(values: Sequence[Any]) -> str:
+    """`values` (numbers and times) as a token for an address."""
+    plain = [value.isoformat() if isinstance(value, datetime) else value for value in values]
+    return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode().rstrip("=")
+
+
+def decode_cursor(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
+    """The values in the token `word`, which must be of these kinds.
+
+    Raises:
+        Refusal: it is not a token that `encode_cursor` made for such values (404).
+    """
+    try:
+        values = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
+        return tuple(_typed(value, kind) for value, kind in zip(values, kinds, strict=True))
+    except (ValueError, TypeError, binascii.Error, OverflowError, RecursionError):
+        raise NotFound(
+            "after", word, "This board has no page that begins there.", "Start from its first page."
+        ) from None
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if kind is datetime:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            raise ValueError("a time without a time zone")
+        return moment.astimezone(UTC)  # OverflowError for what is no moment there: a database refuses it too
+    if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)):
+        raise TypeError("not a number")
+    if kind is int and abs(value) >= 2**63:
+        raise ValueError("larger than any number in the database")
+    number = kind(value)
+    if not math.isfinite(number):
+        raise ValueError("no number that rows have")
+    return number
+
+
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+    """A paginator that counts a bounded number of rows: pages beyond them are not offered.
+
+    Filters reach the rows beyond.
+    """
+
+    most = 3000
+
+    @cached_property
+    def count(self) -> int:
+        """How many rows there are, `most` where there are more."""
+        rows = cast("QuerySet[Any]", self.object_list)
+        # Without their annotations, which the database would make for each of them.
+        return int(rows.order_by().values("pk")[: self.most].count())
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there may be more rows than are counted."""
+        return self.count >= self.most
