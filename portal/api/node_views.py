@@ -17,7 +17,6 @@ from django.db import DataError, IntegrityError
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import parsers
-from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import ParseError
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -33,9 +32,8 @@ from evaluator.contract import (
     NodeStatus,
     Progress,
 )
-from portal.api.endpoint import Endpoint
-from portal.api.faults import TokenRefused
-from portal.api.operations import Answer, operation, operation_of
+from portal.api.auth import BearerAuthentication
+from portal.api.base import Resource, operation
 from portal.core import metrics
 from portal.core.errors import Refusal
 from portal.dispatcher.heartbeats import record_heartbeat
@@ -47,45 +45,31 @@ logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Message)
 
-_NAME = {"type": "string", "pattern": "^[a-z0-9-]{1,60}$"}
 _ENCODING = OpenApiParameter(
     "Content-Encoding", {"type": "string", "enum": ["gzip", "identity"]}, "header", description="How the body is sent."
 )
 
 
-class NodeKey(BaseAuthentication):
+class NodeKey(BearerAuthentication):
     """Takes the key of the node that the address names."""
 
-    def authenticate(self, request: Request) -> tuple[AnonymousUser, Node] | None:
-        """Nobody's account, and the node.
+    realm = "pkb node"
 
-        Raises:
-            TokenRefused: the key is not that node's.
-            Refusal: the node was revoked.
-        """
-        scheme, _, key = get_authorization_header(request).decode("latin-1").partition(" ")
-        if scheme.lower() != "bearer":
-            return None
-        name = request.parser_context["kwargs"]["name"]
+    def owner_of(self, secret: str, request: Request) -> tuple[AnonymousUser, Node]:
+        """Nobody's account, and the node; raises Refusal where the key is not its, or it was revoked."""
         try:
-            return AnonymousUser(), authenticate(name, key.strip())
+            return AnonymousUser(), authenticate(request.parser_context["kwargs"]["name"], secret)
         except Refusal as refusal:
             metrics.refused_messages.labels("message", "revoked" if refusal.status == 410 else "wrong key").inc()
-            if refusal.status != 401:
-                raise
-            raise TokenRefused(refusal) from refusal
-
-    def authenticate_header(self, _request: Request) -> str:
-        """The challenge of a 401."""
-        return 'Bearer realm="pkb node"'
+            raise
 
 
 class IsNode(BasePermission):
     """Lets nodes in, and nobody else."""
 
-    def has_permission(self, request: Request, view: Any) -> bool:
-        """Whether the request came with a node's key. A method that the address does not take is told so."""
-        return operation_of(view) is None or isinstance(request.auth, Node)
+    def has_permission(self, request: Request, _view: Any) -> bool:
+        """Whether the request came with a node's key."""
+        return isinstance(request.auth, Node)
 
 
 class NodeBody(parsers.BaseParser):
@@ -145,25 +129,20 @@ def _too_large(value: str, most: int) -> Refusal:
     )
 
 
-class Receipted(Answer):
-    """The site's receipt, which names the message by its digest: no page of a proxy between passes for one."""
-
-    def described(self, status: int) -> dict[Any, Any]:
-        """The contract's own schema."""
-        return {status: OpenApiResponse({"$ref": "#/components/schemas/Receipt"}, description="Taken, and committed.")}
-
-
 def _says(kind: type[Message]) -> dict[str, Any]:
     """What every one of these operations has in common; its body is `kind`, as the contract has it."""
     return {
-        "answer": Receipted(),
+        # The receipt names the message by its digest: no page of a proxy between passes for one.
+        "answers": {
+            200: OpenApiResponse({"$ref": "#/components/schemas/Receipt"}, description="Taken, and committed."),
+        },
         "body": {"application/json": {"$ref": f"#/components/schemas/{kind.__name__}"}},
         "headers": (_ENCODING,),
         "refuses": (403, 409, 410),
     }
 
 
-class NodeMessages(Endpoint):
+class NodeMessages(Resource):
     """What one node says."""
 
     tag = "Nodes"
@@ -171,8 +150,6 @@ class NodeMessages(Endpoint):
     permission_classes = (IsNode,)
     parser_classes = (NodeBody,)
     throttle_classes = ()
-    is_private = True
-    path_parameters = (OpenApiParameter("name", _NAME, "path", description="The node's name."),)
 
     @operation("sendHeartbeat", "Send a node's heartbeat", **_says(NodeStatus))
     def heartbeat(self, request: Request, **_: str) -> Response:

@@ -3,14 +3,12 @@
 from typing import Any
 
 from django.utils import timezone
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema_field
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from portal.api.endpoint import Endpoint
+from portal.api.base import Resource, operation
 from portal.api.fields import URI, AddressField, PageField
-from portal.api.operations import Listed, One, operation
 from portal.seasons import queries
 from portal.seasons.models import OpenedSources, Phase, Season
 from portal.seasons.queries import StandingRow
@@ -116,18 +114,17 @@ class SeasonDetail(SeasonBrief):
         return TeamOutput(rows, many=True).data
 
 
-class Seasons(Endpoint):
+class Seasons(Resource):
     """Seasons: everybody reads them."""
 
     tag = "Seasons"
-    path_parameters = (OpenApiParameter("slug", OpenApiTypes.STR, "path", description="A season's name."),)
 
-    @operation("listSeasons", "List the seasons", Listed(SeasonBrief))
+    @operation("listSeasons", "List the seasons", SeasonBrief, many=True)
     def list(self, _request: Request) -> Any:
         """Every season, the one that closes last first."""
         return Season.objects.all()
 
-    @operation("readSeason", "Read a season", One(SeasonDetail))
+    @operation("readSeason", "Read a season", SeasonDetail)
     def retrieve(self, _request: Request, slug: str) -> Season:
         """One season with its rules and standings as they are now."""
         return queries.get_season(slug)

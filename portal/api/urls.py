@@ -49,7 +49,7 @@ _submission = [
 ]
 _run = [
     path("", Runs.as_view(_RETRIEVE), name="run"),
-    path("progress/", Runs.as_view({"get": "progress"}), name="run-progress"),
+    path("progress/", Runs.as_view({"get": "progress"}, pagination_class=None), name="run-progress"),
     path("attempts/", Attempts.as_view(_LIST_AND_CREATE), name="attempts"),
     path("attempts/bulk/", BulkAttempts.as_view(_CREATE), name="bulk-attempts"),
     path("attempts/<int:attempt_id>/trajectory/", Attempts.as_view({"get": "trajectory"}), name="trajectory"),
@@ -111,5 +111,5 @@ urlpatterns = [
     path("seasons/<slug:slug>/", Seasons.as_view(_RETRIEVE), name="season"),
     path("exports/dataset/", PublicData.as_view({"get": "dataset"}), name="dataset"),
     path("exports/<slug:table>/", PublicData.as_view({"get": "table"}), name="export"),
-    re_path(r"^", reference.Nowhere.as_view(_RETRIEVE), name="nowhere"),
+    re_path(r"^", reference.nowhere, name="nowhere"),
 ]
