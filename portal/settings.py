@@ -326,8 +326,7 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "portal.api.schema.describe_operations",
-        "portal.api.schema.add_report_schemas",
-        "portal.api.schema.close_bodies",
+        "portal.api.schema.complete_components",
     ],
     "TAGS": [
         {"name": "Problems", "description": "The problems and their boards."},

@@ -1,4 +1,4 @@
-"""Who may call the API: `Authorization: Bearer pkb_...` or a browser's session, and the scope that a call needs."""
+"""Who may call the API: people by token or session and with the scope that a call needs, nodes by their keys."""
 
 from typing import Any
 
@@ -10,7 +10,10 @@ from rest_framework.request import Request
 
 from portal.accounts import actions
 from portal.accounts.models import ApiToken, User
+from portal.core import metrics
 from portal.core.errors import Refusal
+from portal.nodes.actions import authenticate as authenticate_node
+from portal.nodes.models import Node
 
 
 class CredentialRefused(exceptions.APIException):
@@ -75,3 +78,25 @@ class HasScope(BasePermission):
             if not {scope, *also_enough} & set(request.auth.scopes):
                 raise scope_missing(str(scope))
         return True
+
+
+class NodeKey(BearerAuthentication):
+    """Takes the key of the node that the address names."""
+
+    realm = "pkb node"
+
+    def owner_of(self, secret: str, request: Request) -> tuple[AnonymousUser, Node]:
+        """Nobody's account, and the node; raises Refusal where the key is not its, or it was revoked."""
+        try:
+            return AnonymousUser(), authenticate_node(request.parser_context["kwargs"]["name"], secret)
+        except Refusal as refusal:
+            metrics.refused_messages.labels("message", "revoked" if refusal.status == 410 else "wrong key").inc()
+            raise
+
+
+class IsNode(BasePermission):
+    """Lets nodes in, and nobody else."""
+
+    def has_permission(self, request: Request, _view: Any) -> bool:
+        """Whether the request came with a node's key."""
+        return isinstance(request.auth, Node)

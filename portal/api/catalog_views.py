@@ -124,7 +124,7 @@ class Profiles(Resource):
 
 
 class Nodes(Resource):
-    """Every node."""
+    """Every node, and how each was used."""
 
     tag = "Judging"
 
@@ -133,20 +133,14 @@ class Nodes(Resource):
         """The machines that judge, their slots, and what they run on."""
         return node_views()
 
-
-class NodeUse(Resource):
-    """The use of every node."""
-
-    tag = "Judging"
-
     @operation("readNodeUse", "Read how nodes were used", UseOutput, many=True)
-    def list(self, _request: Request) -> list[Use]:
+    def use(self, _request: Request) -> Sequence[Use]:
         """By node and profile: how much of the last hour was judging, verdicts, what is compiled ahead, waits."""
         return use_of_nodes()
 
 
 class Me(Resource):
-    """The caller."""
+    """The caller, and what they may use."""
 
     tag = "Account"
     read_scope = TokenScope.READ
@@ -164,18 +158,10 @@ class Me(Resource):
             "queued_limit": together.queued_at_most,
         }
 
-
-class MyAllowance(Resource):
-    """What the caller may use."""
-
-    tag = "Account"
-    read_scope = TokenScope.READ
-    permission_classes = SIGNED_IN
-
     @operation(
         "readAllowance", "Read a submission's cost, and what is left of the allowance", ForecastOutput, many=True
     )
-    def list(self, request: Request) -> Sequence[Forecast]:
+    def allowance(self, request: Request) -> Sequence[Forecast]:
         """For every profile: the largest cost of one more own evaluation, what is left today, and when it renews.
 
         Runs of models draw on their organisation's allowance, which is read there (`readQuota`).

@@ -15,7 +15,7 @@ from rest_framework.throttling import AnonRateThrottle
 from portal.accounts.models import TokenScope
 from portal.api import run_inputs
 from portal.api.base import Resource, file_of, operation, viewer
-from portal.api.submission_views import SubmissionEndpoint, require_readable
+from portal.api.submission_views import SubmissionResource, get_evaluation
 from portal.core.errors import Refusal
 from portal.exports import bundles, files, tables
 from portal.runs import queries
@@ -132,7 +132,7 @@ class PublicData(_Exports):
         return _kept_file(files.DATASET, media_type=_ZIP)
 
 
-class EvaluationBundle(SubmissionEndpoint):
+class EvaluationBundle(SubmissionResource):
     """One evaluation as an archive."""
 
     tag = _Exports.tag
@@ -140,11 +140,9 @@ class EvaluationBundle(SubmissionEndpoint):
     @operation("exportEvaluation", "Export an evaluation with everything to judge it again", file_of(_ZIP))
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponseBase:
         """Source, request, problem, report, environment, and the command, in one zip."""
-        evaluation = submissions.get_evaluation(viewer(request), evaluation_id)
-        submission = evaluation.submission
-        if evaluation.submission_id != submission_id or not submissions.may_read_source(viewer(request), submission):
+        evaluation = get_evaluation(request, submission_id, evaluation_id)
+        if not submissions.may_read_source(viewer(request), evaluation.submission):
             raise Http404
-        require_readable(request, submission)
         response = HttpResponse(bundles.bundle(evaluation), content_type=_ZIP)
         response["Content-Disposition"] = f'attachment; filename="evaluation-{evaluation_id}.zip"'
         return response

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.http import QueryDict
+from drf_spectacular.drainage import set_override
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
@@ -54,6 +56,7 @@ class Number(serializers.FloatField):
         return super().to_internal_value(data)
 
 
+@extend_schema_field({"type": "string", "enum": list(profiles.profiles())})
 class ProfileName(Text):
     """A profile; the document lists them, and the action behind it says which there are."""
 
@@ -74,12 +77,11 @@ def unknown_profile(name: str) -> Refusal:
     return Refusal(field="profile", value=name, message="There is no such profile.", remedy=remedy)
 
 
-class Patterned(Text):
+def patterned(pattern: str, *, max_length: int, **options: Any) -> Text:
     """Text whose form the document describes by a regular expression; the action behind it says what is wrong."""
-
-    def __init__(self, *, pattern: str, **options: Any) -> None:
-        super().__init__(**options)
-        self.pattern = pattern
+    text = Text(max_length=max_length, **options)
+    set_override(text, "field", {"type": "string", "pattern": pattern, "maxLength": max_length})
+    return text
 
 
 class Choice(serializers.ChoiceField):

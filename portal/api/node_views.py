@@ -12,13 +12,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import IO, Any, TypeVar
 
-from django.contrib.auth.models import AnonymousUser
 from django.db import DataError, IntegrityError
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import parsers
 from rest_framework.exceptions import ParseError
-from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -32,12 +30,11 @@ from evaluator.contract import (
     NodeStatus,
     Progress,
 )
-from portal.api.auth import BearerAuthentication
+from portal.api.auth import IsNode, NodeKey
 from portal.api.base import Resource, operation
 from portal.core import metrics
 from portal.core.errors import Refusal
 from portal.dispatcher.heartbeats import record_heartbeat
-from portal.nodes.actions import authenticate
 from portal.nodes.models import Node
 from portal.submissions.actions import receive_delivery, receive_progress
 
@@ -48,28 +45,6 @@ M = TypeVar("M", bound=Message)
 _ENCODING = OpenApiParameter(
     "Content-Encoding", {"type": "string", "enum": ["gzip", "identity"]}, "header", description="How the body is sent."
 )
-
-
-class NodeKey(BearerAuthentication):
-    """Takes the key of the node that the address names."""
-
-    realm = "pkb node"
-
-    def owner_of(self, secret: str, request: Request) -> tuple[AnonymousUser, Node]:
-        """Nobody's account, and the node; raises Refusal where the key is not its, or it was revoked."""
-        try:
-            return AnonymousUser(), authenticate(request.parser_context["kwargs"]["name"], secret)
-        except Refusal as refusal:
-            metrics.refused_messages.labels("message", "revoked" if refusal.status == 410 else "wrong key").inc()
-            raise
-
-
-class IsNode(BasePermission):
-    """Lets nodes in, and nobody else."""
-
-    def has_permission(self, request: Request, _view: Any) -> bool:
-        """Whether the request came with a node's key."""
-        return isinstance(request.auth, Node)
 
 
 class NodeBody(parsers.BaseParser):

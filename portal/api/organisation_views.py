@@ -148,12 +148,7 @@ class Webhooks(_Organisations):
         return _organisation(request, slug).webhooks.all()
 
     @operation(
-        "addWebhook",
-        "Add a webhook",
-        NewWebhookOutput,
-        status=201,
-        body=run_inputs.WebhookInput,
-        refuses=(409,),
+        "addWebhook", "Add a webhook", NewWebhookOutput, status=201, body=run_inputs.WebhookInput, refuses=(409,)
     )
     def create(self, request: Request, slug: str) -> Webhook:
         """Add an address that receives events; the secret that signs them is only in this response. For owners."""

@@ -185,14 +185,7 @@ class Attempts(_Runs):
         narrowed = {name: wanted[name] for name in ("problem", "verdict", "state", "sample") if name in wanted}
         return run.attempts.filter(**narrowed).select_related("evaluation")
 
-    @operation(
-        "addAttempt",
-        "Add an attempt",
-        AttemptOutput,
-        status=201,
-        body=run_inputs.AttemptInput,
-        refuses=(409,),
-    )
+    @operation("addAttempt", "Add an attempt", AttemptOutput, status=201, body=run_inputs.AttemptInput, refuses=(409,))
     def create(self, request: Request, run_id: uuid.UUID) -> Attempt:
         """Store one attempt and queue its evaluation; the same key with the same source returns the same attempt."""
         run = queries.get_run(viewer(request), run_id)
@@ -257,8 +250,8 @@ def _added(run: Run, request: Request) -> actions.BulkResult:
         return actions.add_lines(run, uploads.read_archive(kept), by=caller(request))
 
 
-class ImportedTrees(_Runs):
-    """Trees of solutions that become runs."""
+class Trees(_Runs):
+    """Trees of solutions that become runs, and what importing them would do."""
 
     parser_classes = (ArchiveForm,)
 
@@ -278,19 +271,10 @@ class ImportedTrees(_Runs):
         shown = ImportOutput(imported, context={"run": run}).data
         return Response(shown, status=201, headers={"Location": run["url"]})
 
-
-class TreePreviews(_Runs):
-    """What importing trees of solutions would do."""
-
-    parser_classes = (ArchiveForm,)
-
     @operation(
-        "previewImport",
-        "Preview an import",
-        UnderstoodOutput,
-        body={"multipart/form-data": run_inputs.TreeUpload},
+        "previewImport", "Preview an import", UnderstoodOutput, body={"multipart/form-data": run_inputs.TreeUpload}
     )
-    def create(self, _request: Request) -> actions.ImportPreview:
+    def preview(self, _request: Request) -> actions.ImportPreview:
         """The same fields as an import; nothing is stored."""
         return actions.read_tree(**_tree(self.body()))
 

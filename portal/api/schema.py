@@ -7,14 +7,14 @@ from inspect import cleandoc
 from typing import Any
 
 import msgspec
-from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
+from rest_framework.permissions import IsAuthenticatedOrReadOnly
 
 from evaluator.contract import Delivery, EvaluationReport, NodeStatus, Progress, Receipt
-from evaluator.hardware import profiles
+from portal.api.auth import IsNode
 from portal.api.inputs import unknown_profile
 from portal.api.problem_details import KINDS, MEDIA_TYPE, describe
 from portal.exports.tables import TABLES
@@ -50,6 +50,27 @@ _PATH_PARAMETERS: Mapping[str, tuple[Any, str]] = {
     "exports/{table}": ({"type": "string", "enum": sorted(TABLES)}, "Which table."),
 }
 """What stands between the slashes of an address."""
+_CREDENTIALS = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "pkb_...",
+        "description": "A token from the account page. Scopes: `read` own submissions, `submit` and cancel, "
+        "`runs:read` own organisations' runs, `runs:write` create, fill and publish them.",
+    },
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "sessionid",
+        "description": "The session of a signed-in browser; POST also needs the header `X-CSRFToken`.",
+    },
+    "node": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "pkn_...",
+        "description": "The key of the node that the address names, as `manage.py node_add` printed it.",
+    },
+}
 _SUCCESSES = {
     "200": "Success.",
     "201": "Created.",
@@ -74,6 +95,15 @@ class ResourceSchema(AutoSchema):
     def get_paginated_name(self, serializer_name: str) -> str:
         """The name of a page of these."""
         return f"{serializer_name}Page"
+
+    def get_auth(self) -> list[dict[str, list[str]]]:
+        """The ways to be let in; the empty one stands for nobody in particular."""
+        if IsNode in self.view.permission_classes:
+            return [{"node": []}]
+        scope = self.view.scope_for(self.method)
+        ways: list[dict[str, list[str]]] = [{"token": [str(scope)] if scope else []}, {"session": []}]
+        is_open = self.method == "GET" and IsAuthenticatedOrReadOnly in self.view.permission_classes
+        return [*ways, {}] if is_open else ways
 
 
 def describe_operations(result: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -102,98 +132,19 @@ def describe_operations(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     return result
 
 
-def add_report_schemas(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Put the judge's report and what nodes say into the document, as the contract has them (a spectacular hook)."""
-    kinds = (EvaluationReport, NodeStatus, Progress, Delivery, Receipt)
-    components: Mapping[str, Any] = msgspec.json.schema_components(kinds, ref_template=_REFERENCES)[1]
-    schemas = result.setdefault("components", {}).setdefault("schemas", {})
-    for name, schema in components.items():
-        schemas.setdefault(name, {**schema, "description": cleandoc(schema.get("description", ""))})
-    return result
-
-
-class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
-    """How the OpenAPI document describes the token."""
-
-    target_class = "portal.api.auth.BearerAuthentication"
-    name = "token"
-
-    def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
-        """A bearer scheme."""
-        return {
-            "type": "http",
-            "scheme": "bearer",
-            "bearerFormat": "pkb_...",
-            "description": "A token from the account page. Scopes: `read` own submissions, `submit` and cancel, "
-            "`runs:read` own organisations' runs, `runs:write` create, fill and publish them.",
-        }
-
-    def get_security_requirement(self, auto_schema: Any) -> dict[str, list[str]]:
-        """The token with the scope that the method needs."""
-        scope = auto_schema.view.scope_for(auto_schema.method)
-        return {"token": [str(scope)] if scope else []}
-
-
-class NodeScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
-    """How the OpenAPI document describes a node's key."""
-
-    target_class = "portal.api.node_views.NodeKey"
-    name = "node"
-
-    def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
-        """A bearer scheme."""
-        return {
-            "type": "http",
-            "scheme": "bearer",
-            "bearerFormat": "pkn_...",
-            "description": "The key of the node that the address names, as `manage.py node_add` printed it.",
-        }
-
-
-class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
-    """How the OpenAPI document describes a browser's session."""
-
-    target_class = "rest_framework.authentication.SessionAuthentication"
-    name = "session"
-    priority = 1
-
-    def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
-        """A cookie; writes also need the CSRF token."""
-        return {
-            "type": "apiKey",
-            "in": "cookie",
-            "name": "sessionid",
-            "description": "The session of a signed-in browser; POST also needs the header `X-CSRFToken`.",
-        }
-
-
-class ProfileNameSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
-    """Says which profiles there are."""
-
-    target_class = "portal.api.inputs.ProfileName"
-
-    def map_serializer_field(self, _auto_schema: Any, _direction: str) -> dict[str, Any]:
-        """A choice among their names."""
-        return {"type": "string", "enum": list(profiles.profiles())}
-
-
-class PatternedSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
-    """Says of which form a text is."""
-
-    target_class = "portal.api.inputs.Patterned"
-
-    def map_serializer_field(self, _auto_schema: Any, _direction: str) -> dict[str, Any]:
-        """A string with its pattern and greatest length."""
-        return {"type": "string", "pattern": self.target.pattern, "maxLength": self.target.max_length}
-
-
-def close_bodies(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Say of every body that unknown fields are refused, and that a source comes in one of two fields (a hook)."""
-    for name, schema in result["components"]["schemas"].items():
+def complete_components(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Add what spectacular cannot see: the contract's own schemas, credentials, and what bodies refuse (a hook)."""
+    components = result.setdefault("components", {})
+    components["securitySchemes"] = _CREDENTIALS
+    schemas = components.setdefault("schemas", {})
+    for name, schema in schemas.items():
         if name.endswith("Request"):
             schema["additionalProperties"] = False
         if name in {"SubmissionInputRequest", "AttemptInputRequest"}:
             schema["oneOf"] = [{"required": ["source"]}, {"required": ["files"]}]
+    kinds = (EvaluationReport, NodeStatus, Progress, Delivery, Receipt)
+    for name, schema in msgspec.json.schema_components(kinds, ref_template=_REFERENCES)[1].items():
+        schemas.setdefault(name, {**schema, "description": cleandoc(schema.get("description", ""))})
     return result
 
 

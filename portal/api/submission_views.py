@@ -68,7 +68,7 @@ def _input_names(*, file: str) -> Iterator[None]:
         raise
 
 
-class SubmissionEndpoint(Resource):
+class SubmissionResource(Resource):
     """What concerns one submission: public ones are open, and `runs:read` is enough for those and attempts of runs."""
 
     tag = "Submissions"
@@ -174,21 +174,30 @@ def _unless_held(request: Request, tag: str, body: Callable[[], dict[str, Any]])
     return Response(body(), headers=headers)
 
 
-def require_readable(request: Request, submission: Submission) -> None:
+def _require_readable(request: Request, submission: Submission) -> None:
     """Refuse a token that is for runs alone, unless the submission is public or an attempt."""
     is_open = submission.is_attempt or submission.visibility == Visibility.PUBLIC
     if isinstance(request.auth, ApiToken) and TokenScope.READ not in request.auth.scopes and not is_open:
         raise scope_missing(TokenScope.READ.value)
 
 
-class SingleSubmission(SubmissionEndpoint):
+def get_evaluation(request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> Evaluation:
+    """An evaluation of a submission that the caller and their token may read."""
+    evaluation = queries.get_evaluation(viewer(request), evaluation_id)
+    if evaluation.submission_id != submission_id:
+        raise Http404
+    _require_readable(request, evaluation.submission)
+    return evaluation
+
+
+class SingleSubmission(SubmissionResource):
     """One submission."""
 
     @operation("readSubmission", "Read a submission", {200: SubmissionDetail, 304: None}, headers=_ETAGS)
     def retrieve(self, request: Request, submission_id: uuid.UUID) -> Response:
         """A submission with stage, queue position or report of its newest evaluation. Poll it with If-None-Match."""
         submission = queries.get_submission(viewer(request), submission_id)
-        require_readable(request, submission)
+        _require_readable(request, submission)
         evaluations = queries.evaluations_of(submission)
         live = queries.live_view(evaluations[0])
         tag = _tag(submission, evaluations, live)
@@ -198,7 +207,7 @@ class SingleSubmission(SubmissionEndpoint):
     def source(self, request: Request, submission_id: uuid.UUID) -> SourceBundle:
         """The files as they are judged."""
         submission = queries.get_submission(viewer(request), submission_id)
-        require_readable(request, submission)
+        _require_readable(request, submission)
         files = queries.readable_source(viewer(request), submission)
         if files is None:
             raise Http404
@@ -214,7 +223,7 @@ class SingleSubmission(SubmissionEndpoint):
         return Response(_detail(request, submission, evaluations))
 
 
-class Evaluations(SubmissionEndpoint):
+class Evaluations(SubmissionResource):
     """The evaluations of a submission, earlier ones too."""
 
     @operation(
@@ -242,10 +251,7 @@ class Evaluations(SubmissionEndpoint):
     @operation("readEvaluation", "Read an evaluation", {200: EvaluationDetail, 304: None}, headers=_ETAGS)
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> Response:
         """One evaluation of a submission, with its stage, queue position or report."""
-        evaluation = queries.get_evaluation(viewer(request), evaluation_id)
-        if evaluation.submission_id != submission_id:
-            raise Http404
-        require_readable(request, evaluation.submission)
+        evaluation = get_evaluation(request, submission_id, evaluation_id)
         live = queries.live_view(evaluation)
         tag = _tag(evaluation.submission, queries.evaluations_of(evaluation.submission), live)
         return _unless_held(request, tag, lambda: _evaluation_detail(request, live))
@@ -253,11 +259,7 @@ class Evaluations(SubmissionEndpoint):
     @operation("readTrace", "Read the timeline of a recorded call", file_of("application/json"))
     def trace(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponse:
         """All ranks of the submission and the reference as a trace that Perfetto opens; 404 where none was recorded."""
-        evaluation = queries.get_evaluation(viewer(request), evaluation_id)
-        if evaluation.submission_id != submission_id:
-            raise Http404
-        require_readable(request, evaluation.submission)
-        report = queries.latest_report(evaluation)
+        report = queries.latest_report(get_evaluation(request, submission_id, evaluation_id))
         if report is None or not timelines.recorded_calls(report):
             raise Http404
         return HttpResponse(json.dumps(timelines.trace(report)), content_type="application/json")
@@ -265,11 +267,7 @@ class Evaluations(SubmissionEndpoint):
     @operation("readMachineCode", "Read the machine code of kernels", file_of("application/json"))
     def machine_code(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponse:
         """Kernels that mode profile found, each instruction with file and line; 404 where none was compiled."""
-        evaluation = queries.get_evaluation(viewer(request), evaluation_id)
-        if evaluation.submission_id != submission_id:
-            raise Http404
-        require_readable(request, evaluation.submission)
-        report = queries.latest_report(evaluation)
+        report = queries.latest_report(get_evaluation(request, submission_id, evaluation_id))
         if report is None or report.machine_code is None:
             raise Http404
         return HttpResponse(json.dumps(machine_code.data(report)), content_type="application/json")
