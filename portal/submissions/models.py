@@ -1,7 +1,7 @@
 """Submissions, their evaluations and the reports on them.
 
 Nothing here is overwritten once an evaluation has ended: a rejudge adds an evaluation. Every state move is made in
-`actions.py` as a compare-and-set on the row.
+`lifecycle.py` as a compare-and-set on the row.
 """
 
 import json
@@ -121,6 +121,26 @@ class State(models.TextChoices):
     def unfinished(cls) -> tuple["State", ...]:
         """All others: few rows among millions, which the queue's index finds; `exclude(state__in=...)` finds none."""
         return tuple(state for state in cls if state not in cls.ended())
+
+    @classmethod
+    def waiting(cls) -> tuple["State", ...]:
+        """The states in which an evaluation waits for a slot."""
+        return (cls.QUEUED, cls.BUILDING, cls.BUILT)
+
+    @classmethod
+    def without_a_node(cls) -> tuple["State", ...]:
+        """The states in which no node works on it: it is in the queue."""
+        return (cls.QUEUED, cls.BUILT)
+
+    @classmethod
+    def in_a_slot(cls) -> tuple["State", ...]:
+        """The states in which an evaluation occupies a slot."""
+        return (cls.LEASED, cls.RUNNING)
+
+    @classmethod
+    def under_lease(cls) -> tuple["State", ...]:
+        """The states in which a node has it under a lease."""
+        return (*cls.in_a_slot(), cls.BUILDING)
 
 
 _NOT_ENDED = models.Q(state__in=("queued", "building", "built", "leased", "running"))

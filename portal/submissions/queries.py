@@ -26,13 +26,12 @@ from django.db.models import (
 )
 from django.urls import reverse
 
-from evaluator.contract import Backend, EarlierTry, EvaluationReport, Mode, SourceBundle, Stage, Verdict
+from evaluator.contract import EarlierTry, EvaluationReport, Mode, SourceBundle, Stage, Verdict
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.catalog.queries import paused_problems, paused_slugs
 from portal.core.errors import Refusal
 from portal.core.kept_statements import Given, KeptStatement
-from portal.nodes.models import Node
 from portal.nodes.queries import count_online_slots
 from portal.submissions.models import (
     Evaluation,
@@ -44,15 +43,6 @@ from portal.submissions.models import (
     Submission,
     Visibility,
 )
-
-IN_PROGRESS = (State.LEASED, State.RUNNING)
-"""The states in which an evaluation occupies a slot."""
-
-HELD = (*IN_PROGRESS, State.BUILDING)
-"""The states in which a node has it under a lease."""
-
-WAITING = (State.QUEUED, State.BUILDING, State.BUILT)
-"""The states in which an evaluation waits for a slot."""
 
 _RECENT = 20
 _REASON_LENGTH = 1000
@@ -236,16 +226,6 @@ def latest_report(evaluation: Evaluation) -> EvaluationReport | None:
     return row.report if row is not None else None
 
 
-def holder_of(evaluation_id: str, lease: str) -> Node | None:
-    """The node whose lease on an evaluation is `lease`."""
-    try:
-        key = uuid.UUID(evaluation_id)
-    except ValueError:
-        return None
-    held = Evaluation.objects.filter(pk=key, lease=lease, state__in=HELD).select_related("node").first()
-    return held.node if held is not None else None
-
-
 def earlier_tries(evaluation: Evaluation) -> tuple[EarlierTry, ...]:
     """The tries of `evaluation` before the current one and why each ended; one without a report lost its node."""
     if evaluation.attempt == 1:
@@ -272,19 +252,13 @@ def queue_order(profile: str, *, owner_id: int | None = None) -> QuerySet[Evalua
     return _waiting(profile, owner_id).order_by("-priority", "turn", "queued_at", "id")
 
 
-def build_order(profile: str, *, owner_id: int | None = None) -> QuerySet[Evaluation]:
-    """What waits to be compiled ahead for `profile`, in the order in which slots will take it."""
-    waiting = queue_order(profile, owner_id=owner_id).filter(state=State.QUEUED)
-    return waiting.exclude(submission__backend=Backend.PYTORCH.value)
-
-
 def _waiting(profile: str | Expression, owner_id: int | Expression | None) -> QuerySet[Evaluation]:
     waiting = _waiting_or_paused(profile, owner_id).exclude(submission__problem__in=paused_slugs())
     return waiting.exclude(profile__in=ProfileSwitch.objects.filter(is_paused=True).values("profile"))
 
 
 def _waiting_or_paused(profile: str | Expression, owner_id: int | Expression | None) -> QuerySet[Evaluation]:
-    return Evaluation.objects.filter(profile=profile, node_owner=owner_id, state__in=WAITING)
+    return Evaluation.objects.filter(profile=profile, node_owner=owner_id, state__in=State.waiting())
 
 
 def paused_profiles() -> dict[str, str]:
@@ -315,7 +289,7 @@ class QueuePosition:
 
 def position_in_queue(evaluation: Evaluation) -> QueuePosition | None:
     """The queue position of an evaluation that waits for a slot; None once it has one."""
-    if evaluation.state not in WAITING:
+    if evaluation.state not in State.waiting():
         return None
     # What is paused has a note, which may be empty.
     notes = {(what, name): note for what, name, note in _PAUSES.rows(profile=evaluation.profile)}
@@ -527,7 +501,7 @@ _RECENT_TIMES = _QueueStatement(
 )
 _RUNNING = _QueueStatement(
     lambda profile, owner: (
-        Evaluation.objects.filter(profile=profile, node_owner=owner, state__in=IN_PROGRESS)
+        Evaluation.objects.filter(profile=profile, node_owner=owner, state__in=State.in_a_slot())
         .order_by()
         .values_list("profile")
         .annotate(running=Count("pk"))

@@ -12,7 +12,7 @@ from portal.core.kept_statements import KeptStatement
 from portal.nodes.queries import online_slots, slots_of_online_nodes
 from portal.submissions.allowances import payer_of_author
 from portal.submissions.models import Evaluation, ProfileQueue, State
-from portal.submissions.queries import IN_PROGRESS, WAITING, QueuePosition, paused_profiles, position_in_queue
+from portal.submissions.queries import QueuePosition, paused_profiles, position_in_queue
 
 OWN_SHOWN = 5
 
@@ -55,9 +55,9 @@ class Capability:
 def queue_lengths() -> list[Queue]:
     """The queues of all profiles that have a slot or work, in the order of the profiles."""
     unfinished = Evaluation.objects.filter(node_owner=None, state__in=State.unfinished()).values_list("profile")
-    waiting = Count("id", filter=Q(state__in=WAITING))
+    waiting = Count("id", filter=Q(state__in=State.waiting()))
     built = Count("id", filter=Q(state=State.BUILT))
-    running = Count("id", filter=Q(state__in=IN_PROGRESS))
+    running = Count("id", filter=Q(state__in=State.in_a_slot()))
     annotated = unfinished.annotate(w=waiting, r=running, b=built).order_by()
     counts = {name: (queued, busy, ahead) for name, queued, busy, ahead in annotated}
     online = online_slots().order_by().values_list("profile").annotate(slots=Count("id"))

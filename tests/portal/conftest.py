@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from evaluator.contract import SlotState
 from portal.accounts.models import User
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.nodes.models import Node, Slot
 from problems import registry
 from tests.portal.factories import evaluation_of, submit

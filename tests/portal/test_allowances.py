@@ -9,7 +9,7 @@ from evaluator.contract import Verdict
 from portal.accounts.models import Organisation
 from portal.accounts.organisations import create_organisation
 from portal.core.errors import Refusal
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.nodes.models import Node
 from portal.submissions import actions, allowances
 from portal.submissions.actions.attempts import AttemptSource

@@ -6,7 +6,7 @@ import pytest
 
 from evaluator.contract import SCORE_RULE
 from portal.accounts.models import User
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.ranking import actions as ranking
 from portal.ranking.models import Board, PersonStanding, Standing
 from portal.ranking.queries import board, latest_records, profiles_with_entries

@@ -6,7 +6,7 @@ import pytest
 
 from evaluator.contract import Assignment, SlotState
 from portal.catalog.models import ProblemSwitch
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.dispatcher.sweeping import renew_revisions, sweep
 from portal.nodes.messages import NotSent
 from portal.nodes.models import Node, Slot

@@ -11,7 +11,7 @@ from portal.accounts import actions as accounts
 from portal.accounts.models import User
 from portal.accounts.organisations import MAX_OWNED, create_organisation
 from portal.core.errors import Refusal
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.dispatcher.sweeping import sweep
 from portal.nodes.models import Node, Slot
 from portal.privacy.account_deletion import Entries, delete_account

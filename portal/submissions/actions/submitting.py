@@ -25,9 +25,9 @@ from portal.core.kept_statements import KeptInsert
 from portal.core.repeated_keys import check_same_request
 from portal.nodes import messages
 from portal.nodes.queries import guests_for
-from portal.submissions import queries
+from portal.submissions import lifecycle, queries
 from portal.submissions.allowances import Payer, payer_of_author, require_allowance, reserve
-from portal.submissions.hooks import EvaluationEnded, EvaluationQueued, evaluation_ended, evaluation_queued
+from portal.submissions.hooks import EvaluationQueued, evaluation_queued
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from portal.submissions.priorities import REJUDGE_PRIORITY
 from portal.submissions.turns import first_turn
@@ -194,14 +194,7 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
     with transaction.atomic():
         # The row is locked, not the node that it may lack.
         current = Evaluation.objects.select_for_update(of=("self",)).select_related("node").get(pk=evaluation.pk)
-        # A report may arrive at this very moment. Only a row that has not ended is moved, so exactly one of the two
-        # wins, and the loser sees that it changed nothing.
-        moved = (
-            Evaluation.objects.filter(pk=evaluation.pk)
-            .exclude(state__in=State.ended())
-            .update(state=State.CANCELLED, finished_at=timezone.now(), lease=None, lease_expires_at=None)
-        )
-        if not moved:
+        if not lifecycle.cancel(evaluation, now=timezone.now()):
             raise Refusal(
                 field="evaluation",
                 value=str(evaluation.pk),
@@ -209,8 +202,7 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
                 remedy="There is nothing to cancel. To have it judged again, submit it again.",
                 status=409,
             )
-        evaluation.refresh_from_db(from_queryset=Evaluation.objects.select_related("submission"))
-        evaluation_ended.send(EvaluationEnded(evaluation=evaluation))
+    evaluation.refresh_from_db(from_queryset=Evaluation.objects.select_related("submission"))
     if current.node is not None and current.lease is not None:
         messages.send_cancellation(
             current.node.name, Cancellation(lease=current.lease, evaluation_id=str(evaluation.pk))

@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from evaluator.contract import Verdict
 from portal.catalog.models import ProblemSwitch
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.runs import actions
 from portal.runs.models import Attempt
 from portal.runs.quotas import quota_of

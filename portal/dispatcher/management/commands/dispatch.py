@@ -13,8 +13,7 @@ from django.utils import timezone
 from portal.core import metrics
 from portal.core.database_outage import AwayLines
 from portal.deliveries.worker import DeliveryWorker
-from portal.dispatcher.building import build_once
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import build_once, dispatch_once
 from portal.dispatcher.serving import end_unserved, look_at_nodes
 from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
 from portal.exports.files import keep_exports_fresh

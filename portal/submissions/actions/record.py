@@ -1,25 +1,25 @@
-"""Messages of nodes: progress, and reports at the end. A message that arrives twice, late or from the wrong node
-changes nothing.
-"""  # noqa: D205
+"""What nodes say of evaluations: refused where it is not theirs to say, recorded where it is.
+
+A message that comes again, or after its lease has ended, changes nothing and has the same answer as the first time.
+"""
 
 import json
 import logging
-import uuid
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Case, F, QuerySet, Value, When
 
 from evaluator import logs
-from evaluator.contract import Delivery, EvaluationReport, Progress, Verdict
+from evaluator.contract import Delivery, Progress, Verdict
 from evaluator.judging import primitives
 from evaluator.judging.verdicts import FACTS, Fault
 from portal.core import metrics
 from portal.core.errors import Refusal
-from portal.submissions import queries
-from portal.submissions.hooks import EvaluationEnded, evaluation_ended
-from portal.submissions.models import Evaluation, Report, State
+from portal.nodes.leases import was_given
+from portal.nodes.models import Node
+from portal.submissions import lifecycle
+from portal.submissions.models import Evaluation, Report
 from portal.submissions.reports.agreement import disagreement
 
 logger = logging.getLogger(__name__)
@@ -28,23 +28,59 @@ ERROR_LOG_CHARACTERS = 64 * 1024
 """So much of a judge's own log is kept with a report."""
 
 
-def record_progress(progress: Progress, now: datetime) -> bool:
-    """Note how far a judge is, and extend its lease; returns whether the lease was still good."""
-    leased = _leased(progress.evaluation_id, progress.lease)
-    # First contact starts the clock that the page shows; later progress does not reset it.
-    is_first = When(state=State.LEASED, then=Value(State.RUNNING.value))
-    stage = progress.stage.value
-    # The sweep may take the lease away at this moment; filtering on lease and state makes one of the two win.
-    return bool(
-        leased.update(
-            state=Case(is_first, default=F("state")),
-            started_at=Case(When(state=State.LEASED, then=Value(now)), default=F("started_at")),
-            stage_since=Case(When(stage=stage, then=F("stage_since")), default=Value(now)),
-            stage=stage,
-            stage_detail=progress.detail[:300],
-            stage_fraction=progress.fraction,
-            lease_expires_at=now + timedelta(seconds=settings.LEASE_SECONDS),
+def receive_progress(node: Node, progress: Progress, now: datetime) -> None:
+    """Note how far `node` is; raises Refusal."""
+    if _holds(node, progress.evaluation_id, progress.lease, kind="progress"):
+        lifecycle.note_progress(progress, now)
+
+
+def receive_delivery(node: Node, delivery: Delivery, now: datetime) -> None:
+    """Record the report of `node`.
+
+    Raises:
+        Refusal: it names another node (422), its lease is not this node's (403) or was never given to it (409), or it
+            is not about what was sent under that lease (422).
+    """
+    report = delivery.report
+    if delivery.node != node.name:
+        metrics.refused_messages.labels("report", "forged name").inc()
+        raise Refusal(
+            field="node",
+            value=delivery.node[:60],
+            message=f"The report names another node than {node.name}, whose key it came with.",
+            remedy="Send the reports of a node under its own address, with its own key.",
         )
+    if not _holds(node, report.evaluation_id, delivery.lease, kind="report"):
+        logger.info("report on %s came again, or after its lease had ended", report.evaluation_id)
+        return
+    record_delivery(delivery, now)
+
+
+def _holds(node: Node, evaluation_id: str, lease: str, *, kind: str) -> bool:
+    """Whether `node` holds this lease now; False where it held it once. Raises Refusal where it never did."""
+    leased = lifecycle.under_lease(evaluation_id, lease).select_related("node").first()
+    holder = leased.node if leased is not None else None
+    if holder == node:
+        return True
+    if holder is None and was_given(lease, evaluation_id, node.name):
+        return False
+    reason = "no lease" if holder is None else "another's lease"
+    logger.warning("%s of node %s on %s refused: %s", kind, node, evaluation_id[:40], reason)
+    metrics.refused_messages.labels(kind, reason).inc()
+    if holder is not None:
+        raise Refusal(
+            field="lease",
+            value=evaluation_id[:60],
+            message="Another node holds this lease.",
+            remedy="A node reports only on what was sent to it.",
+            status=403,
+        )
+    raise Refusal(
+        field="lease",
+        value=evaluation_id[:60],
+        message=f"This site never gave node {node.name} such a lease on this evaluation.",
+        remedy="Send the report to the site that sent the work.",
+        status=409,
     )
 
 
@@ -60,7 +96,7 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
     report = delivery.report
     with transaction.atomic():
         evaluation = (
-            _leased(report.evaluation_id, delivery.lease)
+            lifecycle.under_lease(report.evaluation_id, delivery.lease)
             .select_for_update(of=("self",))
             .select_related("submission__source", "node")
             .first()
@@ -88,7 +124,7 @@ def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
     if delivery.is_returned and report.verdict is Verdict.JUDGE_FAILURE:
         # The node was asked to stop before it was done: no report on a try, and none of the tries is used up.
         detail = f"Given back by {delivery.node}: {report.message}"
-        return _queue_again(evaluation, delivery, attempt=evaluation.attempt, detail=detail)
+        return lifecycle.queue_again(evaluation, attempt=evaluation.attempt, detail=detail)
     Report.objects.create(
         evaluation=evaluation,
         attempt=evaluation.attempt,
@@ -102,46 +138,11 @@ def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
     logger.info("report with verdict %s", report.verdict.value)
     if verdict.is_retried and evaluation.attempt < settings.MAX_TRIES:
         detail = f"Try {evaluation.attempt} failed on our side: {report.message}"
-        return _queue_again(evaluation, delivery, attempt=evaluation.attempt + 1, detail=detail)
-    return _finish(evaluation, delivery, now)
-
-
-def _leased(evaluation_id: str, lease: str) -> QuerySet[Evaluation]:
-    """The evaluation, while `lease` is valid for it."""
-    try:
-        key = uuid.UUID(evaluation_id)
-    except ValueError:
-        return Evaluation.objects.none()
-    return Evaluation.objects.filter(pk=key, lease=lease, state__in=queries.HELD)
-
-
-def _queue_again(evaluation: Evaluation, delivery: Delivery, *, attempt: int, detail: str) -> bool:
-    # The same report may be recorded by two requests at once: only the one that still finds the lease moves the row.
-    return bool(
-        Evaluation.objects.filter(pk=evaluation.pk, lease=delivery.lease).update(
-            state=State.QUEUED,
-            attempt=attempt,
-            lease=None,
-            node=None,
-            slot_index=None,
-            lease_expires_at=None,
-            deadline_at=None,
-            started_at=None,
-            stage="",
-            stage_detail=detail[:300],
-            stage_fraction=None,
-            stage_since=None,
-        )
-    )
-
-
-def _finish(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
-    report: EvaluationReport = delivery.report
+        return lifecycle.queue_again(evaluation, attempt=evaluation.attempt + 1, detail=detail)
     timing = report.timing
-    # As above, and a cancel may have come first: an ended row keeps its end.
-    moved = Evaluation.objects.filter(pk=evaluation.pk, lease=delivery.lease, state__in=queries.HELD).update(
-        state=State.FINISHED,
-        finished_at=now,
+    return lifecycle.finish(
+        evaluation,
+        now=now,
         started_at=evaluation.started_at or now,
         verdict=report.verdict.value,
         message=report.message,
@@ -151,11 +152,4 @@ def _finish(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
         score_rule=timing.rule if timing else None,
         primitives=[found.value for found in primitives.names(report.primitives)],
         has_alarms=bool(report.alarms),
-        lease=None,
-        lease_expires_at=None,
-        stage_fraction=None,
     )
-    if moved:
-        evaluation.refresh_from_db(from_queryset=Evaluation.objects.select_related("submission"))
-        evaluation_ended.send(EvaluationEnded(evaluation=evaluation))
-    return bool(moved)
