@@ -19,7 +19,7 @@ from portal.nodes.models import Node, Slot
 from portal.nodes.queries import all_online_slots
 from portal.submissions import lifecycle, queries
 from portal.submissions.models import Evaluation, State
-from portal.submissions.turns import note_turn
+from portal.submissions.queue import note_turn, queue_order
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def _waiting(place: _Place) -> QuerySet[Evaluation]:
         is_ready = Q(state=State.BUILT, node=node) | (Q(state=State.QUEUED) & needs_no_compiler)
     else:
         is_ready = Q(state=State.BUILT, node=node) | Q(state=State.QUEUED)
-    order = queries.queue_order(place.profile, owner_id=node.owner_id)
+    order = queue_order(place.profile, owner_id=node.owner_id)
     return order.filter(is_ready & within_abilities(node, profile=place.profile))
 
 

@@ -13,8 +13,8 @@ from portal.catalog.queries import paused_slugs
 from portal.dispatcher.assign import within_abilities
 from portal.nodes.queries import all_online_slots, online_slots
 from portal.submissions import lifecycle
-from portal.submissions.models import Evaluation, ProfileQueue, State
-from portal.submissions.queries import paused_profiles
+from portal.submissions.models import Evaluation, ProfileState, State
+from portal.submissions.queue import paused_profiles
 
 logger = logging.getLogger(__name__)
 
@@ -26,17 +26,17 @@ ENDED_PER_LOOK = 200
 
 def look_at_nodes(now: datetime) -> bool:
     """Once a minute, note which profiles are served and what waits for no node; returns whether it was time."""
-    if ProfileQueue.objects.filter(looked_at__gt=now - LOOK_EVERY).count() == len(profiles()):
+    if ProfileState.objects.filter(looked_at__gt=now - LOOK_EVERY).count() == len(profiles()):
         return False
     waiting = Evaluation.objects.filter(state=State.QUEUED)
-    if ProfileQueue.objects.filter(looked_at__lt=now - _GAP).exists():
+    if ProfileState.objects.filter(looked_at__lt=now - _GAP).exists():
         waiting.exclude(unable_since=None).update(unable_since=None)
-    ProfileQueue.objects.bulk_create(
-        (ProfileQueue(profile=name, looked_at=now) for name in profiles()), ignore_conflicts=True
+    ProfileState.objects.bulk_create(
+        (ProfileState(profile=name, looked_at=now) for name in profiles()), ignore_conflicts=True
     )
     served = set(online_slots(now=now).order_by().values_list("profile", flat=True))
-    ProfileQueue.objects.filter(profile__in=served).update(served_at=now)
-    ProfileQueue.objects.update(looked_at=now)
+    ProfileState.objects.filter(profile__in=served).update(served_at=now)
+    ProfileState.objects.update(looked_at=now)
     able = _within_somebodys_abilities(now)
     waiting.filter(able).exclude(unable_since=None).update(unable_since=None)
     waiting.filter(unable_since=None).exclude(able).update(unable_since=now)
@@ -80,7 +80,7 @@ def _end(evaluation: Evaluation, now: datetime) -> bool:
 
 def _message(evaluation: Evaluation, now: datetime) -> str:
     hours = f"{settings.UNSERVED_HOURS:.0f} hours"
-    served = ProfileQueue.objects.filter(profile=evaluation.profile, served_at__gte=now - _GAP).exists()
+    served = ProfileState.objects.filter(profile=evaluation.profile, served_at__gte=now - _GAP).exists()
     if served and evaluation.node_owner_id is None:
         return (
             f"For {hours} no node of {evaluation.profile} could judge a {evaluation.mode} submission in the backend "

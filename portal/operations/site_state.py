@@ -23,7 +23,7 @@ from portal.exports.files import newest
 from portal.nodes.models import Node, Slot
 from portal.nodes.queries import offline_before
 from portal.submissions.models import Evaluation, State
-from portal.submissions.queries import paused_profiles
+from portal.submissions.queue import paused_profiles
 
 KEPT_S = 5.0
 """So long an answer serves all who ask: several web processes and several Prometheus."""

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import CharField, OuterRef, Q, QuerySet, Subquery
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
-from portal.core.kept_statements import Given, KeptStatement
 from portal.core.paging import Order, Part, beyond, part, reverse_of
 from portal.ranking.models import Board, Record, Standing
 from portal.ranking.order import board_order
@@ -215,19 +214,15 @@ def _quarantined(about: Q, judged: dict[str, str]) -> tuple[QuarantinedEntry, ..
     )
 
 
-_BOARDS = KeptStatement(
-    lambda: Board.objects.filter(
-        problem=Given("problem", CharField()),
-        problem_revision=Given("revision", CharField()),
-        score_rule=SCORE_RULE,
-        entries__gt=0,
-    ).values_list("profile", "entries")
-)
-
-
 def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, int]:
     """How many entries the problem's boards have, by profile, in the order of the profiles; empty ones left out."""
-    found = dict(_BOARDS.rows(problem=problem_slug, revision=revision or registry.revision(problem_slug)))
+    boards = Board.objects.filter(
+        problem=problem_slug,
+        problem_revision=revision or registry.revision(problem_slug),
+        score_rule=SCORE_RULE,
+        entries__gt=0,
+    )
+    found = dict(boards.values_list("profile", "entries"))
     return {name: found[name] for name in profiles.profiles() if name in found}
 
 

@@ -18,7 +18,6 @@ from evaluator.hardware.profiles import profiles
 from portal.accounts.identity import signed_in
 from portal.core.errors import Refusal
 from portal.submissions import actions, queries
-from portal.submissions.gpu_time import expected_gpu_s
 from portal.submissions.large_lists import (
     Created,
     LargeList,
@@ -33,12 +32,13 @@ from portal.submissions.models import (
     Flag,
     GpuUse,
     LimitScope,
-    ProfileSwitch,
+    ProfileState,
     Quarantine,
     Report,
     State,
     Submission,
 )
+from portal.submissions.quotas import price_of
 
 REJUDGED_SHOWN = 200
 ACTED_AT_ONCE = 100
@@ -336,9 +336,7 @@ class EvaluationAdmin(ReadOnly, LargeList):
             messages.success(request, f"{len(queued)} evaluations were queued again. The earlier results stay.")
             return None
         counts = dict(chosen.values_list("profile").annotate(count=Count("submission", distinct=True)))
-        table = [
-            (profile, count, f"{expected_gpu_s(profile, evaluations=count):,.0f}") for profile, count in counts.items()
-        ]
+        table = [(profile, count, f"{price_of(profile).usual_gpu_s * count:,.0f}") for profile, count in counts.items()]
         context = {
             **self.admin_site.each_context(request),
             "title": "Judge again",
@@ -421,19 +419,21 @@ class AllowanceLimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     search_fields = ("account__username", "organisation__slug")
 
 
-@admin.register(ProfileSwitch)
-class ProfileSwitchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Pausing the queue of a profile."""
+@admin.register(ProfileState)
+class ProfileStateAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Pausing the queue of a profile. The dispatcher makes a row for every profile that there is."""
 
     list_display = ("profile", "is_paused", "note")
     list_editable = ("is_paused",)
+    readonly_fields = ("profile",)
 
-    def formfield_for_dbfield(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
-        """The profile is chosen from those that exist."""
-        if db_field.name == "profile":
-            choices = [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
-            return forms.ChoiceField(choices=choices)
-        return super().formfield_for_dbfield(db_field, request, **kwargs)
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's signature
+        """Adding is not needed."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: ProfileState, form: Any, change: bool) -> None:  # noqa: ARG002, FBT001
+        """Save what operators decide alone: the dispatcher may be writing the rest."""
+        obj.save(update_fields=["is_paused", "note"])
 
 
 @admin.register(Report)

@@ -313,31 +313,20 @@ class Evaluation(models.Model):
         return self.state in State.ended()
 
 
-class ProfileSwitch(models.Model):
-    """Whether the queue of a profile moves. A profile without a row does."""
+class ProfileState(models.Model):
+    """What the site knows of a profile's queue; one without a row moves.
+
+    An operator decides `is_paused` and `note`, the dispatcher writes the rest: `turn` is that of the last evaluation
+    that a slot took, `served_at` when a slot could last take work, None where none ever could, and `looked_at` when the
+    dispatcher last looked for such a slot.
+    """
 
     profile = models.CharField(primary_key=True, max_length=40)
     is_paused = models.BooleanField(default=False, help_text="A paused queue takes submissions but judges none.")
     note = models.TextField(blank=True, help_text="Reason. Authors whose submissions wait see it.")
-
-    class Meta:
-        verbose_name_plural = "profile switches"
-
-    def __str__(self) -> str:
-        return self.profile
-
-
-class ProfileQueue(models.Model):
-    """What the dispatcher knows of a profile's queue.
-
-    `turn` is that of the last evaluation that a slot took. `served_at` is when a slot could last take work, None where
-    none ever could. `looked_at` is when the dispatcher last looked for such a slot.
-    """
-
-    profile = models.CharField(primary_key=True, max_length=40)
-    turn = models.PositiveBigIntegerField(default=0)
-    served_at = models.DateTimeField(null=True, blank=True)
-    looked_at = models.DateTimeField(default=timezone.now)
+    turn = models.PositiveBigIntegerField(default=0, editable=False)
+    served_at = models.DateTimeField(null=True, blank=True, editable=False)
+    looked_at = models.DateTimeField(default=timezone.now, editable=False)
 
     def __str__(self) -> str:
         return self.profile

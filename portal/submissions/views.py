@@ -22,7 +22,7 @@ from portal.catalog.highlighting import reference_rows
 from portal.catalog.queries import get_problem, switch
 from portal.core.bounded import BoundedPaginator
 from portal.core.errors import Refusal
-from portal.submissions import actions, queries
+from portal.submissions import access, actions, queries
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.profile_notes import submit_data
@@ -85,7 +85,7 @@ def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
     """The submission that the workbench starts from or the reader's last one, with the lines of its verdict."""
     wanted = request.GET.get("from")
     author = signed_in(request)
-    submission = queries.get_submission(author, wanted) if wanted else None
+    submission = access.get_submission(author, wanted) if wanted else None
     evaluation = queries.latest_evaluation(submission) if submission is not None else None
     return {
         "last": queries.last_submission(author, problem=slug),
@@ -120,8 +120,8 @@ def _initial(request: HttpRequest, *, slug: str, default_profile: str) -> dict[s
     }
     earlier = request.GET.get("from")
     if earlier:
-        submission = queries.get_submission(signed_in(request), earlier)
-        bundle = queries.readable_source(request.user, submission)
+        submission = access.get_submission(signed_in(request), earlier)
+        bundle = access.readable_source(request.user, submission)
         if bundle is not None and len(bundle.files) == 1:
             return {**initial, "backend": submission.backend, "source": bundle.entry}
     return {**initial, "source": texts.get(initial["backend"], texts["pytorch"])}
@@ -146,7 +146,7 @@ def mine(request: HttpRequest) -> HttpResponse:
 def _evaluation(request: HttpRequest, submission: Submission) -> Evaluation:
     """The evaluation that the query string names, or the newest."""
     wanted = request.GET.get("evaluation")
-    found = queries.get_evaluation(request.user, wanted) if wanted else queries.latest_evaluation(submission)
+    found = access.get_evaluation(request.user, wanted) if wanted else queries.latest_evaluation(submission)
     if found is None or found.submission_id != submission.pk:
         raise Refusal(
             field="evaluation",
@@ -161,10 +161,10 @@ def _evaluation(request: HttpRequest, submission: Submission) -> Evaluation:
 @require_safe
 def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """One submission: state or verdict, per-rank detail, timing, logs, and the source where it may be read."""
-    submission = queries.get_submission(request.user, submission_id)
+    submission = access.get_submission(request.user, submission_id)
     evaluation = _evaluation(request, submission)
     problem = get_problem(submission.problem)
-    bundle = queries.readable_source(request.user, submission)
+    bundle = access.readable_source(request.user, submission)
     parts = _live_parts(request, submission, evaluation)
     context = {
         **parts,
@@ -173,7 +173,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "previous": _previous(request, submission, evaluation),
         "quarantines": list(submission.quarantines.all()),
         "own_flag": (own_flag := queries.last_flag(request.user, submission)),
-        "may_flag": queries.may_flag(request.user, submission) and (own_flag is None or own_flag.settled_at),
+        "may_flag": access.may_flag(request.user, submission) and (own_flag is None or own_flag.settled_at),
         "form": EvaluateForm(
             profiles=judging_profiles(problem),
             initial={"profile": evaluation.profile, "mode": evaluation.mode, "size": evaluation.size},
@@ -188,7 +188,7 @@ def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluati
     earlier = comparison.previous_submission(submission, request.user)
     if earlier is None:
         return None
-    files = differences.changes(*(queries.readable_source(request.user, one) for one in (earlier, submission)))
+    files = differences.changes(*(access.readable_source(request.user, one) for one in (earlier, submission)))
     return {
         "submission": earlier,
         "evaluation": comparison.last_finished(earlier, profile=evaluation.profile),
@@ -206,7 +206,7 @@ REFERENCE, ATTEMPTS = "reference", "attempts"
 @require_safe
 def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """The submission beside an earlier one of its author, all recorded attempts, or the reference."""
-    submission = queries.get_submission(request.user, submission_id)
+    submission = access.get_submission(request.user, submission_id)
     problem = get_problem(submission.problem)
     earlier = comparison.earlier_submissions(submission, request.user)
     wanted = request.GET.get("with") or (str(earlier[0].pk) if earlier else REFERENCE)
@@ -217,15 +217,15 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "earlier": earlier,
         "wanted": wanted,
         "evaluation": newest,
-        "may_change": queries.may_change(request.user, submission),
+        "may_change": access.may_change(request.user, submission),
     }
     if wanted == ATTEMPTS:
         attempts = comparison.recorded_attempts(newest, earlier) if newest is not None else []
         context |= {"attempts": attempts, **_recorded({one.title: one.report for one in attempts})}
         return render(request, "submissions/compare.html", context)
-    old = None if wanted == REFERENCE else queries.get_submission(request.user, wanted)
-    base = queries.readable_source(request.user, old) if old is not None else comparison.reference_bundle(problem.slug)
-    source = queries.readable_source(request.user, submission)
+    old = None if wanted == REFERENCE else access.get_submission(request.user, wanted)
+    base = access.readable_source(request.user, old) if old is not None else comparison.reference_bundle(problem.slug)
+    source = access.readable_source(request.user, submission)
     before = comparison.last_finished(old, profile=newest.profile) if old is not None and newest is not None else None
     context |= {
         "old": old,
@@ -263,7 +263,7 @@ def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evalua
         **live_context(live),
         "submission": submission,
         "evaluations": list(submission.evaluations.order_by("-queued_at")),
-        "may_change": queries.may_change(request.user, submission),
+        "may_change": access.may_change(request.user, submission),
         "etag": _etag(live),
     }
 
@@ -275,7 +275,7 @@ def _etag(live: queries.LiveView) -> str:
 @require_safe
 def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """The part of the page that changes, for htmx; 304 while it has not."""
-    submission = queries.get_submission(request.user, submission_id)
+    submission = access.get_submission(request.user, submission_id)
     evaluation = _evaluation(request, submission)
     etag = _etag(queries.live_view(evaluation))
     response: HttpResponse
@@ -296,8 +296,8 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 @require_safe
 def source_file(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """One file of a submission as it was submitted, `solution.py` by default."""
-    submission = queries.get_submission(request.user, submission_id)
-    bundle = queries.readable_source(request.user, submission)
+    submission = access.get_submission(request.user, submission_id)
+    bundle = access.readable_source(request.user, submission)
     path = request.GET.get("file", SourceBundle.ENTRY)
     found = next((file for file in bundle.files if file.path == path), None) if bundle else None
     if found is None:
@@ -336,9 +336,9 @@ def trace(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
 @require_safe
 def machine_code_page(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     """One kernel's machine code beside the lines of its source, for those who may read the source."""
-    evaluation = queries.get_evaluation(request.user, evaluation_id)
+    evaluation = access.get_evaluation(request.user, evaluation_id)
     submission = evaluation.submission
-    source = queries.readable_source(request.user, submission)
+    source = access.readable_source(request.user, submission)
     found = queries.latest_report(evaluation)
     calls = timelines.recorded_calls(found) if found is not None else []
     rows = timelines.kernel_rows(calls[-1]) if calls else []
@@ -377,7 +377,7 @@ def _whole(request: HttpRequest, name: str) -> int:
 
 
 def _finished_report(request: HttpRequest, evaluation_id: uuid.UUID) -> EvaluationReport:
-    evaluation = queries.get_evaluation(request.user, evaluation_id)
+    evaluation = access.get_evaluation(request.user, evaluation_id)
     found = queries.latest_report(evaluation)
     if found is None:
         raise Refusal(
@@ -400,7 +400,7 @@ def _json_file(text: str, *, name: str) -> HttpResponse:
 @login_required
 def cancel(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     """End an evaluation that has not ended."""
-    evaluation = queries.get_evaluation(request.user, evaluation_id)
+    evaluation = access.get_evaluation(request.user, evaluation_id)
     actions.cancel_evaluation(evaluation, by=signed_in(request))
     messages.success(request, "The evaluation was cancelled.")
     return redirect("submissions:detail", evaluation.submission_id)
@@ -410,7 +410,7 @@ def cancel(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
 @login_required
 def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """Publish a submission or make it private."""
-    submission = queries.get_submission(request.user, submission_id)
+    submission = access.get_submission(request.user, submission_id)
     chosen = request.POST.get("visibility", "")
     actions.set_visibility(submission, by=signed_in(request), visibility=chosen)
     messages.success(request, "The source is now public." if chosen == "public" else "The source is now private.")
@@ -422,11 +422,11 @@ def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """Flag an entry for the operators, also one whose author keeps its source private."""
     reader = signed_in(request)
-    submission = queries.get_flaggable(reader, submission_id)
+    submission = access.get_flaggable(reader, submission_id)
     if request.method == "POST":
         actions.flag(submission, reason=request.POST.get("reason", ""), by=reader)
         messages.success(request, "The operators will review the entry.")
-        if queries.visible_submissions(reader).filter(pk=submission.pk).exists():
+        if access.visible_submissions(reader).filter(pk=submission.pk).exists():
             return redirect("submissions:detail", submission.pk)
         return redirect("ranking:board", submission.problem)
     context = {
@@ -434,7 +434,7 @@ def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "problem": get_problem(submission.problem),
         "entries": queries.accepted().filter(submission=submission),
         "own_flag": (own_flag := queries.last_flag(reader, submission)),
-        "may_flag": queries.may_flag(reader, submission) and (own_flag is None or own_flag.settled_at),
+        "may_flag": access.may_flag(reader, submission) and (own_flag is None or own_flag.settled_at),
     }
     return render(request, "submissions/flag.html", context)
 
@@ -443,7 +443,7 @@ def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 @login_required
 def evaluate(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """Queue the submission once more, on the chosen profile."""
-    submission = queries.get_submission(request.user, submission_id)
+    submission = access.get_submission(request.user, submission_id)
     _own(signed_in(request), submission)
     evaluation = actions.queue_evaluation(
         submission,
@@ -455,7 +455,7 @@ def evaluate(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 
 def _own(user: User, submission: Submission) -> None:
-    if not queries.may_change(user, submission):
+    if not access.may_change(user, submission):
         raise Refusal(
             field="submission",
             value=str(submission.pk),

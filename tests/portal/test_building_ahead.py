@@ -24,7 +24,7 @@ from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
 from portal.nodes import actions as nodes
 from portal.nodes.messages import NotSent
 from portal.nodes.models import Node, Slot
-from portal.submissions import actions, lifecycle, queries
+from portal.submissions import actions, lifecycle, queue
 from portal.submissions.models import Evaluation, State
 from problems import registry
 from tests.portal.factories import bundle, delivery_of, evaluation_of, report_on, submit
@@ -105,7 +105,7 @@ def test_what_has_to_be_compiled_goes_to_a_builder_and_then_to_a_slot(alice, nod
     hear(now, built=(order.lease,))
     waiting = fresh(evaluation)
     assert (waiting.state, waiting.lease, waiting.slot_index, waiting.deadline_at) == (State.BUILT, None, None, None)
-    assert queries.position_in_queue(waiting).ahead == 0
+    assert queue.position_in_queue(waiting).ahead == 0
 
     sent = Sent()
     assert dispatch_once(now, send=sent) == 1

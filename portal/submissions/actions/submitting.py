@@ -16,22 +16,18 @@ from evaluator.contract import Backend, Cancellation, Mode, SourceBundle
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.source_rules import check_source
-from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
 from portal.core import metrics
 from portal.core.errors import Refusal
-from portal.core.kept_statements import KeptInsert
 from portal.core.repeated_keys import check_same_request
 from portal.nodes import messages
 from portal.nodes.queries import guests_for
-from portal.submissions import lifecycle, queries
-from portal.submissions.allowances import Payer, payer_of_author, require_allowance, reserve
+from portal.submissions import access, lifecycle, queries
 from portal.submissions.hooks import EvaluationQueued, evaluation_queued
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
-from portal.submissions.priorities import REJUDGE_PRIORITY
-from portal.submissions.turns import first_turn
-from portal.submissions.waiting import waiting_of
+from portal.submissions.queue import REJUDGE_PRIORITY, waiting_of
+from portal.submissions.quotas import Payer, lock_author, require_room, reserve
 from problems import registry
 from problems.spec.schema import Problem
 
@@ -86,13 +82,13 @@ def create_submission(
     )
     owner = _check_judgeable(asked)
     with transaction.atomic():
-        payer = _locked_payer(author)
+        payer = lock_author(author)
         earlier = _submitted_with_key(author, idempotency_key, asked)
         if earlier is not None:
             return earlier
         _check_open(problem)
         turn = _turn_if_allowed(payer, profile=profile, priority=0, owner=owner)
-        submission = Submission(
+        submission = Submission.objects.create(
             author=author,
             problem=problem,
             source=_source_for(author, asked),
@@ -102,18 +98,12 @@ def create_submission(
             note=note.strip()[:200],
             idempotency_key=idempotency_key or None,
         )
-        _SUBMISSIONS.store(submission)
         queued = _queue(
             submission, payer=payer, turn=turn, profile=profile, mode=mode, size=size, priority=0, node_owner=owner
         )
     with logs.about(**queued.facts):
         logger.info("submitted to %s on %s", problem, profile)
     return Submitted(submission=submission, evaluations=(queued,), is_new=True)
-
-
-_SUBMISSIONS = KeptInsert(Submission)
-_EVALUATIONS = KeptInsert(Evaluation)
-_NEW_SOURCES = KeptInsert(Source, unless_there=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +148,7 @@ def queue_evaluation(
     _refuse_attempt(submission, remedy="Ask the operator to judge it again. Its run counts the newest result.")
     _check_not_quarantined(submission.author, problem=submission.problem, source=submission.source)
     with transaction.atomic():
-        payer = _locked_payer(submission.author)
+        payer = lock_author(submission.author)
         _check_open(submission.problem)
         turn = _turn_if_allowed(payer, profile=profile, priority=priority, owner=owner)
         unfinished = submission.evaluations.filter(state__in=State.unfinished())
@@ -183,7 +173,7 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
     Raises:
         Refusal: it is not theirs (403), or it has ended already (409).
     """
-    if not queries.may_change(by, evaluation.submission):
+    if not access.may_change(by, evaluation.submission):
         raise Refusal(
             field="evaluation",
             value=str(evaluation.pk),
@@ -212,7 +202,7 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
 def set_visibility(submission: Submission, *, visibility: str, by: User) -> None:
     """Publish the source of a submission, or make it private again; raises Refusal."""
     _check_choice("visibility", visibility, Visibility.values)
-    if not queries.may_change(by, submission):
+    if not access.may_change(by, submission):
         raise Refusal(
             field="submission",
             value=str(submission.pk),
@@ -259,32 +249,22 @@ def _check_judgeable(asked: _Asked) -> Organisation | None:
     return owner
 
 
-def _locked_payer(author: User) -> Payer:
-    """The author as the payer, whose row is locked so that two requests at once cannot both pass the checks that count.
-
-    The other database, SQLite, allows one writing transaction at a time anyway.
-    """
-    lock_account(author)
-    return payer_of_author(author)
-
-
 def _turn_if_allowed(payer: Payer, *, profile: str, priority: int, owner: Organisation | None) -> int:
     """The turn of one more evaluation; raises Refusal where the payer's allowances have no room for it."""
     waiting = waiting_of(payer.key)
-    require_allowance(payer, profile, waiting=waiting, now=timezone.now(), is_guests=owner is not None)
-    return first_turn(waiting, profile=profile, priority=priority)
+    require_room(payer, profile, waiting=waiting, now=timezone.now(), is_guests=owner is not None)
+    return waiting.next_turn(profile=profile, priority=priority)
 
 
 def _source_for(author: User, asked: _Asked) -> Source:
     """The stored source; raises Refusal where the same one is in quarantine or waits already."""
     size_bytes = sum(len(file.text.encode()) for file in asked.files.files)
-    new = Source(digest=asked.files.digest, bundle=json.loads(asked.files.to_json()), size_bytes=size_bytes)
-    if _NEW_SOURCES.store(new):
-        return new
-    source = Source.objects.defer("bundle").get(digest=new.digest)
+    files = {"bundle": json.loads(asked.files.to_json()), "size_bytes": size_bytes}
+    source, is_new = Source.objects.defer("bundle").get_or_create(digest=asked.files.digest, defaults=files)
+    if is_new:
+        return source
     if not source.size_bytes:  # published elsewhere: this site had only its digest
-        source.bundle, source.size_bytes = new.bundle, new.size_bytes
-        source.save(update_fields=["bundle", "size_bytes"])
+        Source.objects.filter(pk=source.pk).update(**files)
     _check_not_quarantined(author, problem=asked.problem, source=source)
     _check_not_waiting(author, asked, source=source)
     return source
@@ -487,7 +467,7 @@ def _queue(
     priority: int,
     node_owner: Organisation | None,
 ) -> Evaluation:
-    evaluation = Evaluation(
+    evaluation = Evaluation.objects.create(
         submission=submission,
         problem_revision=registry.revision(submission.problem),
         profile=profile,
@@ -499,7 +479,6 @@ def _queue(
         payer=payer.key,
         turn=turn,
     )
-    _EVALUATIONS.store(evaluation)
     reserve(payer, [evaluation])
     transaction.on_commit(lambda: metrics.queued.labels(profile, mode).inc())
     evaluation_queued.send(EvaluationQueued(evaluation=evaluation))
