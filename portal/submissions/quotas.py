@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from statistics import fmean
 
 from django.conf import settings
+from django.core.cache import cache
 from django.db.models import F, Min, Q, QuerySet, Sum
 
 from evaluator.contract import Verdict
@@ -29,6 +30,8 @@ DAY = timedelta(days=1)
 MONTH = timedelta(days=30)
 _SOON_S = 60
 _RECENT = 50
+_USUAL_FOR_S = 60
+"""The submit page asks of every profile."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,12 +267,15 @@ def reservation_gpu_s(profile: str) -> float:
 
 
 def price_of(profile: str) -> Price:
-    """What one evaluation on this profile costs."""
+    """What one evaluation on this profile costs; the mean is up to a minute old."""
     gpus = gpus_of(profile)
+    usual_s = (
+        cache.get_or_set(f"usual-seconds-{profile}", lambda: _usual_seconds(profile), _USUAL_FOR_S) if gpus else 0
+    )
     return Price(
         profile=profile,
         gpus=gpus,
-        usual_gpu_s=_usual_seconds(profile) * gpus if gpus else 0.0,
+        usual_gpu_s=float(usual_s * gpus),
         reserved_gpu_s=reservation_gpu_s(profile),
         at_most_gpu_s=float(settings.EVALUATION_DEADLINE_SECONDS * gpus),
     )
