@@ -68,6 +68,7 @@ INSTALLED_APPS = [
     "portal.exports",
     "portal.dispatcher",
     "portal.operations",
+    "portal.core",
 ]
 MIDDLEWARE = [
     "portal.core.request_ids.RequestIdMiddleware",

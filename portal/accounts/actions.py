@@ -14,7 +14,7 @@ from portal.accounts import sign_up_codes
 from portal.accounts.models import ApiToken, TokenScope, User
 from portal.accounts.names import OWN_AUTHOR, check_name, name_taken
 from portal.accounts.operators import as_proven
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict, Forbidden, NotSignedIn, Refusal
 
 TOKEN_PREFIX = "pkb_"  # noqa: S105 - marks our tokens for secret scanners, is not one
 MAX_LIFETIME_DAYS = 366
@@ -53,13 +53,8 @@ def own_author() -> User:
         author.set_unusable_password()
         author.save(update_fields=["password"])
     if author.has_usable_password():
-        raise Refusal(
-            field="username",
-            value=OWN_AUTHOR,
-            message=f"The account {OWN_AUTHOR!r} belongs to somebody who can sign in.",
-            remedy="Rename that account first.",
-            status=409,
-        )
+        message = f"The account {OWN_AUTHOR!r} belongs to somebody who can sign in."
+        raise Conflict("username", OWN_AUTHOR, message, "Rename that account first.")
     return author
 
 
@@ -72,21 +67,10 @@ def set_active(user: User, *, is_active: bool, by: User, reason: str = "") -> No
         Refusal: `by` is no operator (403), or would close their own account (409).
     """
     if not by.is_staff:
-        raise Refusal(
-            field="user",
-            value=user.username,
-            message="Only an operator can close or open accounts.",
-            remedy="Ask the operator of this site.",
-            status=403,
-        )
+        message = "Only an operator can close or open accounts."
+        raise Forbidden("user", user.username, message, "Ask the operator of this site.")
     if user.pk == by.pk:
-        raise Refusal(
-            field="user",
-            value=user.username,
-            message="This is your own account.",
-            remedy="Ask another operator.",
-            status=409,
-        )
+        raise Conflict("user", user.username, "This is your own account.", "Ask another operator.")
     user.is_active = is_active
     user.closed_because = "" if is_active else reason.strip()[:1000]
     user.save(update_fields=["is_active", "closed_because"])
@@ -101,31 +85,18 @@ def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days:
     now = timezone.now()
     chosen = _known_scopes(scopes)
     if not name.strip():
-        raise Refusal(
-            field="name",
-            value=name,
-            message="The name is empty.",
-            remedy="Give the token a name, for example that of the program that uses it.",
-        )
+        remedy = "Give the token a name, for example that of the program that uses it."
+        raise Refusal("name", name, "The name is empty.", remedy)
     if not 1 <= lifetime_days <= MAX_LIFETIME_DAYS:
-        raise Refusal(
-            field="lifetime_days",
-            value=str(lifetime_days),
-            message=f"A token can be valid for 1 to {MAX_LIFETIME_DAYS} days.",
-            remedy="Choose a number of days in that range.",
-        )
+        message = f"A token can be valid for 1 to {MAX_LIFETIME_DAYS} days."
+        raise Refusal("lifetime_days", lifetime_days, message, "Choose a number of days in that range.")
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     with transaction.atomic():
         # The lock keeps two requests at once from both finding room for the last token.
         lock_account(user)
         if user.tokens.filter(revoked_at=None, expires_at__gt=now).count() >= MAX_LIVE_TOKENS:
-            raise Refusal(
-                field="",
-                value=user.username,
-                message=f"You have {MAX_LIVE_TOKENS} live tokens, which is the limit.",
-                remedy="Revoke one that you no longer use.",
-                status=409,
-            )
+            message = f"You have {MAX_LIVE_TOKENS} live tokens, which is the limit."
+            raise Conflict("", user.username, message, "Revoke one that you no longer use.")
         token = ApiToken.objects.create(
             user=user,
             name=name.strip()[:80],
@@ -195,18 +166,11 @@ def _digest(secret: str) -> str:
 
 
 def _left(user: User) -> Refusal:
-    return Refusal(
-        field="user",
-        value=user.username,
-        message="This account was deleted.",
-        remedy="Sign up again if you want to come back.",
-        status=401,
-    )
+    return NotSignedIn("user", user.username, "This account was deleted.", "Sign up again if you want to come back.")
 
 
 def _unauthorized(prefix: str, message: str, remedy: str) -> Refusal:
-    value = f"{prefix}..." if prefix else ""
-    return Refusal(field="token", value=value, message=message, remedy=remedy, status=401)
+    return NotSignedIn("token", f"{prefix}..." if prefix else "", message, remedy)
 
 
 def _known_scopes(scopes: Iterable[str]) -> list[str]:
@@ -214,9 +178,9 @@ def _known_scopes(scopes: Iterable[str]) -> list[str]:
     for scope in chosen:
         if scope not in TokenScope.values:
             known = ", ".join(TokenScope.values)
-            raise Refusal(field="scopes", value=scope, message="There is no such scope.", remedy=f"Known: {known}.")
+            raise Refusal("scopes", scope, "There is no such scope.", f"Known: {known}.")
     if not chosen:
-        raise Refusal(field="scopes", value="", message="The token has no scope.", remedy="Choose at least one scope.")
+        raise Refusal("scopes", "", "The token has no scope.", "Choose at least one scope.")
     return chosen
 
 
@@ -226,13 +190,9 @@ def _validated(user: User, password: str) -> None:
     except ValidationError as error:
         field, messages = next(iter(error.message_dict.items()))
         value = str(getattr(user, field, ""))
-        raise Refusal(
-            field=field, value=value, message=" ".join(messages), remedy="Correct it and send the form again."
-        ) from error
+        raise Refusal(field, value, " ".join(messages), "Correct it and send the form again.") from error
     try:
         validate_password(password, user)
     except ValidationError as error:
         message = " ".join(error.messages)
-        raise Refusal(
-            field="password", value="", message=message, remedy="Choose a longer or less common password."
-        ) from error
+        raise Refusal("password", "", message, "Choose a longer or less common password.") from error

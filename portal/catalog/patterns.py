@@ -134,7 +134,6 @@ def _spoken(rows: Sequence[Row]) -> str:
 
 
 def pattern(communication: Communication) -> Pattern:
-    """The picture of `communication` for four ranks."""
     sentence, before, after = _STATES[communication]
     is_unequal = communication is Communication.ALL_TO_ALL_V
     pieces = (

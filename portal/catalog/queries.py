@@ -3,7 +3,7 @@
 from django.db.models import QuerySet
 
 from portal.catalog.models import ProblemSwitch
-from portal.core.errors import Refusal
+from portal.core.errors import NotFound
 from problems import registry
 from problems.spec.schema import Problem
 
@@ -32,10 +32,5 @@ def get_problem(slug: str) -> Problem:
     try:
         return registry.get(slug)
     except registry.UnknownProblem as error:
-        raise Refusal(
-            field="problem",
-            value=slug,
-            message=f"{str(error)[:1].upper()}{str(error)[1:]}.".replace("?.", "?"),
-            remedy="Choose a problem from the problem list.",
-            status=404,
-        ) from error
+        message = f"{str(error)[:1].upper()}{str(error)[1:]}.".replace("?.", "?")
+        raise NotFound("problem", slug, message, "Choose a problem from the problem list.") from error

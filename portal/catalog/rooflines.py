@@ -30,20 +30,16 @@ RANKED_SIZES = (SizeName.BASE, SizeName.LARGE)
 
 
 class Axis(StrEnum):
-    """The quantity on a roofline's horizontal axis."""
-
     WIRE = "wire"
     MEMORY = "memory"
     TRAFFIC = "traffic"
 
     @property
     def label(self) -> str:
-        """What a reader chooses."""
         return _AXIS_TEXTS[self][0]
 
     @property
     def titles(self) -> charts.Axes:
-        """The titles of the axes."""
         return charts.Axes(x_title=_AXIS_TEXTS[self][1], y_title=_AXIS_TEXTS[self][2])
 
 

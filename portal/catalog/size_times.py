@@ -35,7 +35,6 @@ def mean_utilisation(sizes: Iterable[SizeTime]) -> float | None:
 
 
 def size_times(timing: Timing) -> tuple[SizeTime, ...]:
-    """The times of every size in `timing`."""
     return tuple(_size_time(size) for size in timing.sizes)
 
 
@@ -52,7 +51,6 @@ def _size_time(size: SizeTiming) -> SizeTime:
 
 
 def to_stored(times: Iterable[SizeTime]) -> list[Any]:
-    """`times` as the database keeps them."""
     return [msgspec.to_builtins(time) for time in times]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from portal.core.errors import Refusal
+from portal.core.errors import NotFound
 
 
 def encode(values: Sequence[Any]) -> str:
@@ -31,12 +31,8 @@ def decode(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
         values = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
         return tuple(_typed(value, kind) for value, kind in zip(values, kinds, strict=True))
     except (ValueError, TypeError, binascii.Error, OverflowError, RecursionError):
-        raise Refusal(
-            field="after",
-            value=word,
-            message="This board has no page that begins there.",
-            remedy="Start from its first page.",
-            status=404,
+        raise NotFound(
+            "after", word, "This board has no page that begins there.", "Start from its first page."
         ) from None
 
 

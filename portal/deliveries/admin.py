@@ -2,8 +2,8 @@
 
 from django.contrib import admin
 
+from portal.core.admin import ReadOnly
 from portal.deliveries.models import Delivery, Endpoint
-from portal.submissions.admin import ReadOnly
 
 
 @admin.register(Endpoint)
@@ -18,8 +18,6 @@ class EndpointAdmin(ReadOnly):
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnly):
-    """The log of what was sent."""
-
     list_display = (
         "created_at", "endpoint", "event", "is_test", "state", "tries", "answer_status", "error", "next_try_at",
     )  # fmt: skip

@@ -14,8 +14,6 @@ TEST_KIND = "webhook.test"
 
 
 class NoticeKind(models.TextChoices):
-    """The kinds of notices."""
-
     VERDICT = "verdict", "A verdict on a submission of yours"
     RECORD_BEATEN = "record_beaten", "Somebody beats a record of yours"
     PLACE_LOST = "place_lost", "Somebody passes you among the first ten of a board"
@@ -80,8 +78,6 @@ class Endpoint(models.Model):
 
 
 class DeliveryState(models.TextChoices):
-    """The state of one delivery."""
-
     WAITING = "waiting", "Waiting"
     DELIVERED = "delivered", "Delivered"
     GIVEN_UP = "given_up", "Given up"

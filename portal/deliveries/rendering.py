@@ -29,7 +29,6 @@ class Message:
 
 
 def message_of(delivery: Delivery) -> Message:
-    """What `delivery` says to a person."""
     if delivery.is_test:
         line = ("This is a test of the channel.", f"{settings.SITE_URL}/accounts/notices/")
         return Message(heading=f"{NAME}: test", lines=(line,), others=0)

@@ -113,11 +113,6 @@ def page_paths() -> tuple[str, ...]:
     return (*listed, *others)
 
 
-def source(path: str) -> str:
-    """The Markdown of a file of `paths`."""
-    return (_root() / path).read_text(encoding="utf-8")
-
-
 @cache
 def _by_url() -> dict[str, str]:
     return {page_url(path): path for path in page_paths()}
@@ -149,7 +144,8 @@ def _page(path: str) -> Page:
 def rendered_page(path: str) -> Rendered:
     """The page made of a file of `paths`, as HTML."""
     extensions = _configuration()["markdown_extensions"]
-    return render(source(path), extensions=extensions, address=lambda target: link_address(path, target))
+    text = (_root() / path).read_text(encoding="utf-8")
+    return render(text, extensions=extensions, address=lambda target: link_address(path, target))
 
 
 def link_address(path: str, target: str) -> str | None:

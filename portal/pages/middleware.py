@@ -52,7 +52,6 @@ class PermissionsPolicyMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Add the header."""
         response = self._get_response(request)
         response["Permissions-Policy"] = self._POLICY
         return response
@@ -69,7 +68,6 @@ class RefusalMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Pass the request on."""
         response = self._get_response(request)
         if HtmxDetails(request) and urlsplit(response.get("Location", "")).path == reverse(settings.LOGIN_URL):
             return signed_out(request)
@@ -87,7 +85,6 @@ class DatabaseAwayMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Pass the request on."""
         return self._get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:

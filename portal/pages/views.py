@@ -89,7 +89,6 @@ def _small_roofline(profile: Profile, best: Mapping[str, Leader]) -> dict[str, A
 
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
-    """How submitting, judging and ranking work."""
     context = {
         "verdicts": [(verdict.value, facts) for verdict, facts in FACTS.items()],
         "profiles": profiles().values(),

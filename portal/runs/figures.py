@@ -186,7 +186,6 @@ def measured(samples: Samples) -> dict[str, Sequence[Sample]]:
 
 
 def best_scores(samples: Samples) -> dict[str, float]:
-    """The best speedup of every solved problem."""
     best = {}
     for slug, found in samples.items():
         scores = [sample.score for sample in found if sample.is_correct and sample.score is not None]
@@ -196,7 +195,6 @@ def best_scores(samples: Samples) -> dict[str, float]:
 
 
 def solved(samples: Samples) -> int:
-    """How many problems have a correct sample."""
     return sum(any(sample.is_correct for sample in found) for found in samples.values())
 
 

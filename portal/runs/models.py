@@ -43,8 +43,6 @@ class LanguageModel(models.Model):
 
 
 class RunMode(models.TextChoices):
-    """How a run's attempts came about."""
-
     SINGLE_SHOT = "single_shot", "Single shot"
     BEST_OF_K = "best_of_k", "Best of k"
     AGENTIC = "agentic", "Agentic"
@@ -110,7 +108,6 @@ class Run(models.Model):
 
     @property
     def is_published(self) -> bool:
-        """Whether everybody may see it."""
         return self.state == RunState.PUBLISHED
 
     @property

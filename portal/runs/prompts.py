@@ -18,7 +18,7 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import size_rows
 from portal.catalog.queries import get_problem
-from portal.core.errors import Refusal
+from portal.core.errors import Refusal, check_choice
 from problems import registry
 from problems.spec.schema import ArgumentKind, Problem
 
@@ -120,12 +120,8 @@ def prompt_for(slug: str, *, backend: str, profile: str, version: str = VERSION)
     chosen = _profile(problem, profile)
     if backend not in [member.value for member in chosen.backends]:
         judged = ", ".join(member.value for member in chosen.backends)
-        raise Refusal(
-            field="backend",
-            value=backend,
-            message=f"{chosen.name} does not judge this backend.",
-            remedy=f"Choose one of {judged}, or another profile.",
-        )
+        message = f"{chosen.name} does not judge this backend."
+        raise Refusal("backend", backend, message, f"Choose one of {judged}, or another profile.")
     return _assembled(problem.slug, Backend(backend), chosen.name, version)
 
 
@@ -174,21 +170,12 @@ def _task_of(statement: str) -> str:
 
 
 def _profile(problem: Problem, name: str) -> Profile:
-    try:
-        chosen = profiles.get(name)
-    except profiles.UnknownProfile as error:
-        known = ", ".join(profiles.profiles())
-        raise Refusal(
-            field="profile", value=name, message="There is no such profile.", remedy=f"Choose one of {known}."
-        ) from error
+    chosen = profiles.get(check_choice("profile", name, profiles.profiles()))
     reason = problem.refuses(chosen.world_size, chosen.sizes[Mode.RANKED])
     if reason is not None:
-        raise Refusal(
-            field="profile",
-            value=name,
-            message=f"{problem.title} does not run on {chosen.world_size} ranks: it {reason}.",
-            remedy=f"Choose a profile with a world size that it allows ({problem.world_size_rule}).",
-        )
+        message = f"{problem.title} does not run on {chosen.world_size} ranks: it {reason}."
+        remedy = f"Choose a profile with a world size that it allows ({problem.world_size_rule})."
+        raise Refusal("profile", name, message, remedy)
     return chosen
 
 

@@ -14,7 +14,8 @@ from evaluator.contract import SCORE_RULE, Mode
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
-from portal.core.errors import Refusal
+from portal.core.errors import Forbidden
+from portal.core.requests import by_id
 from portal.runs import figures, prompts
 from portal.runs.figures import Bounds, Estimate, Sample
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
@@ -34,31 +35,20 @@ def visible_runs(viewer: Viewer) -> QuerySet[Run]:
 
 def get_run(viewer: Viewer, run_id: uuid.UUID | str) -> Run:
     """The run with this id, if `viewer` may see it; raises Refusal (404)."""
-    try:
-        key = run_id if isinstance(run_id, uuid.UUID) else uuid.UUID(run_id)
-    except ValueError:
-        raise _no_run(str(run_id)) from None
-    run = visible_runs(viewer).filter(pk=key).first()
-    if run is None:
-        raise _no_run(str(run_id))
-    return run
+    message = "There is no such run, or it is not published."
+    remedy = "Check the address, or sign in as a member of its organisation."
+    return by_id(visible_runs(viewer), "run", run_id, message, remedy)
 
 
 def may_change(viewer: Viewer, run: Run) -> bool:
-    """Whether `viewer` belongs to the run's organisation."""
     return isinstance(viewer, User) and viewer.memberships.filter(organisation=run.model.organisation_id).exists()
 
 
 def require_change(user: User, run: Run) -> None:
     """Refuse (403) whoever does not belong to the run's organisation."""
     if not may_change(user, run):
-        raise Refusal(
-            field="run",
-            value=str(run.pk),
-            message="This run belongs to another organisation.",
-            remedy="Create your own run, or ask to be invited to that organisation.",
-            status=403,
-        )
+        remedy = "Create your own run, or ask to be invited to that organisation."
+        raise Forbidden("run", run.pk, "This run belongs to another organisation.", remedy)
 
 
 def visible_models(viewer: Viewer) -> QuerySet[LanguageModel]:
@@ -69,30 +59,17 @@ def visible_models(viewer: Viewer) -> QuerySet[LanguageModel]:
 
 def get_model(viewer: Viewer, slug: str) -> LanguageModel:
     """The model called `slug`, if `viewer` may see a run of it; raises Refusal (404)."""
-    found = visible_models(viewer).filter(slug=slug).first()
-    if found is None:
-        raise Refusal(
-            field="model",
-            value=slug,
-            message="There is no such model, or none of its runs is published.",
-            remedy="Choose one from the model leaderboard.",
-            status=404,
-        )
-    return found
+    message = "There is no such model, or none of its runs is published."
+    return by_id(
+        visible_models(viewer), "model", slug, message, "Choose one from the model leaderboard.", column="slug"
+    )
 
 
 def get_attempt(run: Run, attempt_id: int) -> Attempt:
     """One attempt of a run; raises Refusal (404)."""
-    found = run.attempts.filter(pk=attempt_id).select_related("submission").first()
-    if found is None:
-        raise Refusal(
-            field="attempt_id",
-            value=str(attempt_id),
-            message="The run has no such attempt.",
-            remedy="Take an id from the run's attempts.",
-            status=404,
-        )
-    return found
+    attempts = run.attempts.select_related("submission")
+    message, remedy = "The run has no such attempt.", "Take an id from the run's attempts."
+    return by_id(attempts, "attempt_id", attempt_id, message, remedy)
 
 
 def shows_sources(viewer: Viewer, run: Run) -> bool:
@@ -170,7 +147,6 @@ class RunFigures:
 
 
 def run_figures(run: Run) -> RunFigures:
-    """The figures of one run."""
     return figures_of([run])[run.pk]
 
 
@@ -426,14 +402,4 @@ def runs_of(model: LanguageModel, viewer: Viewer) -> QuerySet[Run]:
         with_counts(visible_runs(viewer).filter(model=model))
         .prefetch_related(Prefetch("decisions"))
         .order_by("-created_at")
-    )
-
-
-def _no_run(value: str) -> Refusal:
-    return Refusal(
-        field="run",
-        value=value,
-        message="There is no such run, or it is not published.",
-        remedy="Check the address, or sign in as a member of its organisation.",
-        status=404,
     )

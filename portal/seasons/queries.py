@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from evaluator.contract import Mode, Verdict
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
-from portal.core.errors import Refusal
+from portal.core.requests import by_id
 from portal.seasons import scoring
 from portal.seasons.models import Entry, Season, Team, TeamMember
 from portal.seasons.scoring import Result, TeamScore
@@ -22,16 +22,8 @@ OURS = (Verdict.JUDGE_FAILURE.value, Verdict.JUDGE_ERROR.value, Verdict.BASELINE
 
 def get_season(slug: str) -> Season:
     """The season of that name; raises Refusal (404)."""
-    season = Season.objects.filter(slug=slug).first()
-    if season is None:
-        raise Refusal(
-            field="season",
-            value=slug,
-            message="There is no such season.",
-            remedy="/seasons/ lists the seasons.",
-            status=404,
-        )
-    return season
+    remedy = "/seasons/ lists the seasons."
+    return by_id(Season.objects.all(), "season", slug, "There is no such season.", remedy, column="slug")
 
 
 def counted_entries(season: Season) -> QuerySet[Entry]:
@@ -118,8 +110,6 @@ def _after_rejudge(
 
 @dataclass(frozen=True, kw_only=True)
 class StandingRow:
-    """A team's line as it is shown."""
-
     team: Team
     line: TeamScore
     members: tuple[str, ...]

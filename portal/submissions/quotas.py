@@ -269,13 +269,11 @@ def reservation_gpu_s(profile: str) -> float:
 def price_of(profile: str) -> Price:
     """What one evaluation on this profile costs; the mean is up to a minute old."""
     gpus = gpus_of(profile)
-    usual_s = (
-        cache.get_or_set(f"usual-seconds-{profile}", lambda: _usual_seconds(profile), _USUAL_FOR_S) if gpus else 0
-    )
+    usual_s = cache.get_or_set(f"usual-seconds-{profile}", lambda: _usual_seconds(profile), _USUAL_FOR_S) if gpus else 0
     return Price(
         profile=profile,
         gpus=gpus,
-        usual_gpu_s=float(usual_s * gpus),
+        usual_gpu_s=float((usual_s or 0) * gpus),
         reserved_gpu_s=reservation_gpu_s(profile),
         at_most_gpu_s=float(settings.EVALUATION_DEADLINE_SECONDS * gpus),
     )

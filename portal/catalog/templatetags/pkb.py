@@ -147,7 +147,6 @@ def compact(value: float) -> str:
 
 @register.filter
 def flops(value: float) -> str:
-    """A number of operations."""
     return _scaled(value, units=("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"), base=1000)
 
 

@@ -27,5 +27,4 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing breaks it."""
         return not self.broken

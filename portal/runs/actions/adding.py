@@ -17,7 +17,7 @@ from evaluator.judging.verdicts import decide_before_ranks
 from portal.accounts.models import User
 from portal.catalog import queries as catalog
 from portal.catalog.models import ProblemSwitch
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict, Refusal
 from portal.core.repeated_keys import differences
 from portal.runs import queries
 from portal.runs.events import record
@@ -209,41 +209,25 @@ class _Sorter:
         )
         if not found:
             return LineResult(line=line.number, key=line.key, status="repeated", attempt=held)
-        refusal = Refusal(
-            field="key",
-            value=attempt.key,
-            message=f"The run has a different attempt here, {held.key} ({held}, {held.mode}): {'; '.join(found)}.",
-            remedy="A run is append-only: use another key with another sample or step, or create a new run.",
-            status=409,
+        refusal = Conflict(
+            "key",
+            attempt.key,
+            f"The run has a different attempt here, {held.key} ({held}, {held.mode}): {'; '.join(found)}.",
+            "A run is append-only: use another key with another sample or step, or create a new run.",
         )
         return LineResult(line=line.number, key=line.key, status="refused", refusal=refusal)
 
     def _check_fresh(self, attempt: NewAttempt, place: tuple[str, int, int]) -> None:
         catalog.get_problem(attempt.problem)
         if self.room <= 0:
-            raise Refusal(
-                field="run",
-                value=attempt.key,
-                message=f"The run has {MAX_ATTEMPTS} attempts, which is the limit.",
-                remedy="Add further attempts to another run of the same model.",
-                status=409,
-            )
+            message = f"The run has {MAX_ATTEMPTS} attempts, which is the limit."
+            raise Conflict("run", attempt.key, message, "Add further attempts to another run of the same model.")
         if attempt.problem in self.closed:
-            raise Refusal(
-                field="problem",
-                value=attempt.problem,
-                message="This problem is closed: it accepts no submissions now.",
-                remedy="Leave out this problem.",
-                status=409,
-            )
+            message = "This problem is closed: it accepts no submissions now."
+            raise Conflict("problem", attempt.problem, message, "Leave out this problem.")
         if attempt.key in self.in_batch or place in self.in_batch:
-            raise Refusal(
-                field="key",
-                value=attempt.key,
-                message="An earlier line of this upload has the same key, or the same problem, sample and step.",
-                remedy="Give every line its own sample and step.",
-                status=409,
-            )
+            message = "An earlier line of this upload has the same key, or the same problem, sample and step."
+            raise Conflict("key", attempt.key, message, "Give every line its own sample and step.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,10 +314,4 @@ def _ended(run: Run, row: Attempt) -> RunEvent:
 
 
 def _refuse_published(run: Run) -> Refusal:
-    return Refusal(
-        field="run",
-        value=str(run.pk),
-        message="The run is published, so nothing can be added to it.",
-        remedy="Create a new run.",
-        status=409,
-    )
+    return Conflict("run", run.pk, "The run is published, so nothing can be added to it.", "Create a new run.")

@@ -23,7 +23,6 @@ def item_at(row: Sequence[Any], index: int) -> Any:
 
 @register.simple_tag
 def season_entries(submission: Submission) -> list[Entry]:
-    """The entries that a submission made."""
     return queries.entries_from(submission)
 
 
