@@ -152,7 +152,6 @@ def _sent(place: _Place, evaluation: Evaluation, lease: str, send: messages.Send
 
 
 def request_of(evaluation: Evaluation) -> EvaluationRequest:
-    """What a node is asked to judge."""
     submission = evaluation.submission
     return EvaluationRequest(
         evaluation_id=str(evaluation.pk),

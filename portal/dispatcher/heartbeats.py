@@ -7,7 +7,6 @@ from django.db import transaction
 
 from evaluator.contract import NodeStatus
 from portal.core import metrics
-from portal.core.errors import Refusal
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node
 from portal.nodes.queries import is_any_heartbeat_recent, offline_before
@@ -21,14 +20,7 @@ def record_heartbeat(node: Node, status: NodeStatus, now: datetime) -> None:
     Raises:
         Refusal: it names another node (422).
     """
-    if status.node != node.name:
-        metrics.refused_messages.labels("heartbeat", "forged name").inc()
-        raise Refusal(
-            field="node",
-            value=status.node[:60],
-            message=f"The heartbeat names another node than {node.name}, whose key it came with.",
-            remedy="Send the heartbeats of a node under its own address, with its own key.",
-        )
+    nodes.check_name(node, status.node, kind="heartbeat")
     was_silence = not _is_any_recent(node, now)
     with transaction.atomic():
         # The node's row comes first, as where it is revoked: so no two wait for each other.

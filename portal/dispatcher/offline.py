@@ -16,6 +16,7 @@ from django.db import transaction
 from evaluator.contract import ContractError, Delivery, EvaluationReport, EvaluationRequest
 from evaluator.judging.recompute import recompute
 from portal.core.errors import Refusal
+from portal.core.requests import by_id
 from portal.dispatcher.assign import request_of
 from portal.nodes.models import Node
 from portal.runs.models import Run
@@ -129,16 +130,5 @@ def runs_named(keys: Sequence[str]) -> list[Run]:
     Raises:
         Refusal: one is no run here (404).
     """
-    found = []
-    for key in keys:
-        try:
-            found.append(Run.objects.get(pk=uuid.UUID(key)))
-        except (ValueError, Run.DoesNotExist) as error:
-            raise Refusal(
-                field="run",
-                value=key,
-                message="There is no such run.",
-                remedy="Give the identifier in the run's address.",
-                status=404,
-            ) from error
-    return found
+    message, remedy = "There is no such run.", "Give the identifier in the run's address."
+    return [by_id(Run.objects.all(), "run", key, message, remedy) for key in keys]

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from evaluator.contract import SlotState
 from portal.accounts.models import Organisation
-from portal.core.errors import Refusal
+from portal.core.errors import NotFound
 from portal.nodes.models import Node, Slot
 
 
@@ -77,7 +77,6 @@ class NodeView:
 
 
 def node_views(*, now: datetime | None = None) -> tuple[NodeView, ...]:
-    """Every node, by name."""
     moment = now or timezone.now()
     working = Count("evaluations", filter=Q(evaluations__state__in=("leased", "running")))
     nodes = Node.objects.select_related("owner").prefetch_related("slots").annotate(running=working)
@@ -114,11 +113,10 @@ def guest_owner(slug: str) -> Organisation:
     """The organisation of that name, if a node of its own is or was registered; raises Refusal (404)."""
     owner = Organisation.objects.filter(slug=slug, nodes__isnull=False).distinct().first()
     if owner is None:
-        raise Refusal(
-            field="node_owner",
-            value=slug,
-            message="No organisation of this name has a node here.",
-            remedy="The page of nodes lists the organisations that have one.",
-            status=404,
+        raise NotFound(
+            "node_owner",
+            slug,
+            "No organisation of this name has a node here.",
+            "The page of nodes lists the organisations that have one.",
         )
     return owner

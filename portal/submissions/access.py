@@ -9,7 +9,7 @@ from django.urls import reverse
 from evaluator.contract import SourceBundle
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
-from portal.core.errors import Refusal
+from portal.core.errors import Forbidden, NotFound, Refusal
 from portal.submissions.models import Evaluation, Submission, Visibility
 from portal.submissions.queries import accepted
 
@@ -54,8 +54,13 @@ def may_change(viewer: Viewer, submission: Submission) -> bool:
     return not submission.is_attempt or _is_of_own_organisation(viewer, submission)
 
 
+def require_change(viewer: Viewer, submission: Submission, *, remedy: str) -> None:
+    """Refuse a viewer who may not change `submission` (403)."""
+    if not may_change(viewer, submission):
+        raise Forbidden("submission", submission.pk, "This submission belongs to another author.", remedy)
+
+
 def may_flag(viewer: Viewer, submission: Submission) -> bool:
-    """Whether `viewer` may flag `submission` for the operators."""
     return isinstance(viewer, User) and viewer.pk != submission.author_id
 
 
@@ -116,11 +121,10 @@ def _key(text: uuid.UUID | str) -> uuid.UUID:
 
 
 def _not_found(key: uuid.UUID | str) -> Refusal:
-    return Refusal(
-        field="id",
-        value=str(key),
-        message="There is no such submission, or it is not public.",
-        remedy=f"Check the address. Your own submissions are at {settings.SITE_URL}{reverse('submissions:mine')} "
+    return NotFound(
+        "id",
+        key,
+        "There is no such submission, or it is not public.",
+        f"Check the address. Your own submissions are at {settings.SITE_URL}{reverse('submissions:mine')} "
         "when you are signed in.",
-        status=404,
     )

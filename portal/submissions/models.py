@@ -114,7 +114,6 @@ class State(models.TextChoices):
 
     @classmethod
     def ended(cls) -> tuple["State", ...]:
-        """The states that nothing leaves."""
         return (cls.FINISHED, cls.CANCELLED, cls.UNSERVED)
 
     @classmethod
@@ -295,7 +294,6 @@ class Evaluation(models.Model):
 
     @property
     def facts(self) -> dict[str, str]:
-        """What log lines about it carry."""
         return {
             "request_id": self.request_id,
             "submission": str(self.submission_id),
@@ -309,7 +307,6 @@ class Evaluation(models.Model):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will happen to this evaluation."""
         return self.state in State.ended()
 
 
@@ -508,5 +505,4 @@ class Report(models.Model):
 
     @property
     def report(self) -> EvaluationReport:
-        """The report as typed data."""
         return EvaluationReport.from_json(json.dumps(self.content))

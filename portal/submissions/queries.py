@@ -41,7 +41,6 @@ def last_submission(user: User, *, problem: str) -> Submission | None:
 
 
 def quarantined() -> QuerySet[Quarantine]:
-    """The quarantines that are in force."""
     return Quarantine.objects.filter(lifted_at=None)
 
 
@@ -56,7 +55,6 @@ def last_flag(viewer: Viewer, submission: Submission) -> Flag | None:
 
 
 def latest_evaluation(submission: Submission) -> Evaluation | None:
-    """The newest evaluation of `submission`."""
     return submission.evaluations.select_related("node", "node_owner").order_by("-queued_at").first()
 
 
@@ -111,7 +109,6 @@ class LiveView:
 
 
 def live_view(evaluation: Evaluation) -> LiveView:
-    """What to show of `evaluation` now."""
     place = position_in_queue(evaluation)
     parts = (
         evaluation.state,

@@ -203,7 +203,6 @@ class Capability:
 
     @property
     def is_online(self) -> bool:
-        """Whether a slot of the profile is online."""
         return self.slots > 0
 
 

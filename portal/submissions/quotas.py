@@ -21,8 +21,7 @@ from evaluator.hardware import profiles
 from evaluator.judging.verdicts import FACTS
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
-from portal.core.errors import Refusal
-from portal.submissions.hooks import EvaluationEnded, EvaluationRefunded
+from portal.core.errors import Forbidden, Refusal, TooMany
 from portal.submissions.models import AllowanceLimit, Evaluation, GpuUse, LimitScope, State
 from portal.submissions.queue import Waiting, waiting_of
 
@@ -77,12 +76,10 @@ class Payer:
 
 
 def payer_of_author(author: User) -> Payer:
-    """Who pays for a person's own submissions."""
     return Payer(account=author, organisation=None)
 
 
 def payer_of_runs(organisation: Organisation) -> Payer:
-    """Who pays for the runs of an organisation."""
     return Payer(account=organisation.sponsor if organisation.payer_id is not None else None, organisation=organisation)
 
 
@@ -138,7 +135,6 @@ class Limit(_Rule):
 
     @property
     def organisation(self) -> Organisation | None:
-        """The organisation whose runs it is for."""
         return self.payer.organisation
 
     @property
@@ -148,7 +144,6 @@ class Limit(_Rule):
 
     @property
     def window_days(self) -> int:
-        """In how many days it may be used."""
         return self.window.days
 
     @property
@@ -173,13 +168,10 @@ class Limit(_Rule):
         return max(1, int((self.next_release_at - now).total_seconds()) + 1)
 
 
-def limits_of(payer: Payer, *, now: datetime, waiting: Waiting | None = None) -> list[Limit]:
-    """All limits of a payer's day: over all profiles together first, then of each profile that has limits of its own.
-
-    `waiting` is what the payer has in the queue, where known.
-    """
-    known, rules = waiting or waiting_of(payer.key), _rules(payer, now)
-    return [_limit(payer, rules[name], known, now) for name in ("", *profiles.profiles()) if name in rules]
+def limits_of(payer: Payer, *, now: datetime) -> list[Limit]:
+    """A payer's limits of a day: over all profiles together first, then of each profile with limits of its own."""
+    waiting, rules = waiting_of(payer.key), _rules(payer, now)
+    return [_limit(payer, rules[name], waiting, now) for name in ("", *profiles.profiles()) if name in rules]
 
 
 def quota_of(organisation: Organisation, *, now: datetime) -> Limit:
@@ -397,34 +389,31 @@ def refusal(limit: Limit, profile: str, *, now: datetime, after: int = 0) -> Ref
     who, have = limit.payer.words, "have" if limit.payer.account else "has"
     where = f" on {limit.profile}" if limit.profile else ""
     more = _remedy(limit)
-    if full.queued == limit.queued_at_most:
-        return Refusal(
-            field="",
-            value=str(full.queued),
-            message=f"{who} {have} {full.queued} evaluations in the queue{where}, which is the limit.{_because(limit)}",
-            remedy=f"Wait until one has ended, or cancel one.{more}",
-            status=429,
+    if limit.queued_at_most is not None and full.queued >= limit.queued_at_most:
+        return TooMany(
+            "",
+            full.queued,
+            f"{who} {have} {full.queued} evaluations in the queue{where}, which is the limit.{_because(limit)}",
+            f"Wait until one has ended, or cancel one.{more}",
             retry_after_s=_SOON_S,
         )
-    return Refusal(
-        field="profile",
-        value=profile,
-        message=f"{who} {have} {full.remaining_gpu_s:,.0f} of {limit.limit_gpu_s:,.0f} GPU-seconds a day left{where}. "
+    return TooMany(
+        "profile",
+        profile,
+        f"{who} {have} {full.remaining_gpu_s:,.0f} of {limit.limit_gpu_s:,.0f} GPU-seconds a day left{where}. "
         f"One more evaluation on {profile} reserves {each:,.0f}.{_because(limit)}",
-        remedy=f"{_renewal(limit)} Or choose a profile with fewer GPUs, or a practice one.{more}",
-        status=429,
+        f"{_renewal(limit)} Or choose a profile with fewer GPUs, or a practice one.{more}",
         retry_after_s=full.retry_after_s(now),
     )
 
 
 def _quota_used_up(limit: Limit, profile: str, *, retry_after_s: int) -> Refusal:
-    return Refusal(
-        field="quota",
-        value=f"{limit.remaining_gpu_s:.0f} GPU-seconds left",
-        message=f"The quota of {limit.payer.words} is used up: one more judgement on {profile} takes about "
+    return TooMany(
+        "quota",
+        f"{limit.remaining_gpu_s:.0f} GPU-seconds left",
+        f"The quota of {limit.payer.words} is used up: one more judgement on {profile} takes about "
         f"{reservation_gpu_s(profile):.0f} of its {limit.limit_gpu_s:.0f} GPU-seconds in {limit.window_days} days.",
-        remedy="Wait until earlier use is 30 days old or pending evaluations have ended, or ask the operator for more.",
-        status=429,
+        "Wait until earlier use is 30 days old or pending evaluations have ended, or ask the operator for more.",
         retry_after_s=retry_after_s,
     )
 
@@ -436,12 +425,11 @@ def _not_allowed(limit: Limit, profile: str) -> Refusal:
     )
     if limit.queued_at_most == 0:
         allowed = f"may have no evaluation in the queue {where}."
-    return Refusal(
-        field="profile",
-        value=profile,
-        message=f"{limit.payer.words} {allowed}{_because(limit)}",
-        remedy=f"Choose another profile, or ask the operator for more.{_remedy(limit)}",
-        status=403,
+    return Forbidden(
+        "profile",
+        profile,
+        f"{limit.payer.words} {allowed}{_because(limit)}",
+        f"Choose another profile, or ask the operator for more.{_remedy(limit)}",
     )
 
 
@@ -471,18 +459,6 @@ def reserve(payer: Payer, evaluations: Iterable[Evaluation]) -> None:
         for evaluation in evaluations
         if reservation_gpu_s(evaluation.profile) and evaluation.node_owner_id is None
     )
-
-
-def charge_ended(ended: EvaluationEnded) -> None:
-    """Replace the reservation of an evaluation that has ended by the GPU time that it used."""
-    evaluation = ended.evaluation
-    reserved = GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None)
-    reserved.update(used_gpu_s=charge(evaluation), at=evaluation.finished_at)
-
-
-def refund(refunded: EvaluationRefunded) -> None:
-    """Give back the GPU time of an ended evaluation; a second call changes nothing."""
-    GpuUse.objects.filter(evaluation=refunded.evaluation).exclude(used_gpu_s=None).update(used_gpu_s=0.0)
 
 
 def charge(evaluation: Evaluation) -> float:

@@ -12,7 +12,7 @@ from portal.core.errors import Refusal
 from portal.dispatcher.assign import dispatch_once
 from portal.nodes.models import Node
 from portal.submissions import actions, quotas
-from portal.submissions.actions.attempts import AttemptSource
+from portal.submissions.actions.bulk import AttemptSource
 from portal.submissions.models import AllowanceLimit, Evaluation, GpuUse, LimitScope, State
 from tests.portal.factories import bundle, delivery_of, evaluation_of, submit
 
@@ -114,6 +114,15 @@ def test_rows_go_before_settings_and_what_names_one_before_what_names_all(alice,
     submit(bob)
     assert refused(alice).status == refused(bob).status == 429
     assert together(bob).limit_gpu_s is None
+
+
+def test_a_limit_that_was_lowered_below_what_waits_says_how_many_wait(alice):
+    submit(alice)
+    submit(alice)
+    AllowanceLimit.objects.create(scope=LimitScope.ACCOUNT, account=alice, queued_at_most=1)
+    refusal = refused(alice)
+    assert (refusal.status, refusal.retry_after_s) == (429, 60)
+    assert "You have 2 evaluations in the queue" in refusal.message
 
 
 def test_every_limit_counts_of_all_profiles_and_of_one(alice):

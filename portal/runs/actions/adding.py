@@ -25,7 +25,7 @@ from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, 
 from portal.runs.uploads import Line, NewAttempt
 from portal.submissions import actions as submissions
 from portal.submissions import quotas
-from portal.submissions.actions.attempts import AttemptSource
+from portal.submissions.actions.bulk import AttemptSource
 from portal.submissions.models import Evaluation
 from portal.submissions.queue import BULK_PRIORITY
 from portal.submissions.quotas import Limit, Payer

@@ -1,6 +1,6 @@
 """Every write to submissions and evaluations; state moves are in `portal.submissions.lifecycle`."""
 
-from portal.submissions.actions.attempts import (
+from portal.submissions.actions.bulk import (
     confirm_here,
     publish_sources,
     rejudge,
@@ -8,9 +8,9 @@ from portal.submissions.actions.attempts import (
     store_sources,
     submit_attempts,
 )
-from portal.submissions.actions.moderating import flag, lift_quarantine, quarantine, resolve_flags
+from portal.submissions.actions.moderate import flag, lift_quarantine, quarantine, resolve_flags
 from portal.submissions.actions.record import receive_delivery, receive_progress, record_delivery
-from portal.submissions.actions.submitting import (
+from portal.submissions.actions.submit import (
     Submitted,
     cancel_evaluation,
     create_submission,

@@ -15,7 +15,8 @@ from evaluator.contract import Delivery, Progress, Verdict
 from evaluator.judging import primitives
 from evaluator.judging.verdicts import FACTS, Fault
 from portal.core import metrics
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict, Forbidden, Refusal
+from portal.nodes.actions import check_name
 from portal.nodes.leases import was_given
 from portal.nodes.models import Node
 from portal.submissions import lifecycle
@@ -42,14 +43,7 @@ def receive_delivery(node: Node, delivery: Delivery, now: datetime) -> None:
             is not about what was sent under that lease (422).
     """
     report = delivery.report
-    if delivery.node != node.name:
-        metrics.refused_messages.labels("report", "forged name").inc()
-        raise Refusal(
-            field="node",
-            value=delivery.node[:60],
-            message=f"The report names another node than {node.name}, whose key it came with.",
-            remedy="Send the reports of a node under its own address, with its own key.",
-        )
+    check_name(node, delivery.node, kind="report")
     if not _holds(node, report.evaluation_id, delivery.lease, kind="report"):
         logger.info("report on %s came again, or after its lease had ended", report.evaluation_id)
         return
@@ -68,19 +62,14 @@ def _holds(node: Node, evaluation_id: str, lease: str, *, kind: str) -> bool:
     logger.warning("%s of node %s on %s refused: %s", kind, node, evaluation_id[:40], reason)
     metrics.refused_messages.labels(kind, reason).inc()
     if holder is not None:
-        raise Refusal(
-            field="lease",
-            value=evaluation_id[:60],
-            message="Another node holds this lease.",
-            remedy="A node reports only on what was sent to it.",
-            status=403,
+        raise Forbidden(
+            "lease", evaluation_id[:60], "Another node holds this lease.", "A node reports only on what was sent to it."
         )
-    raise Refusal(
-        field="lease",
-        value=evaluation_id[:60],
-        message=f"This site never gave node {node.name} such a lease on this evaluation.",
-        remedy="Send the report to the site that sent the work.",
-        status=409,
+    raise Conflict(
+        "lease",
+        evaluation_id[:60],
+        f"This site never gave node {node.name} such a lease on this evaluation.",
+        "Send the report to the site that sent the work.",
     )
 
 
@@ -109,10 +98,10 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
             logger.warning("report on %s from %s refused: %s", report.evaluation_id, delivery.node[:60], reason)
             metrics.refused_messages.labels("report", "not as assigned").inc()
             raise Refusal(
-                field="report",
-                value=report.evaluation_id,
-                message=f"The report is not about what was sent: {reason}.",
-                remedy="Bring site and node to the same version. The evaluation is judged again after its lease.",
+                "report",
+                report.evaluation_id,
+                f"The report is not about what was sent: {reason}.",
+                "Bring site and node to the same version. The evaluation is judged again after its lease.",
             )
         with logs.about(**evaluation.facts, lease=logs.lease_mark(delivery.lease), node=delivery.node):
             return _record(evaluation, delivery, now)

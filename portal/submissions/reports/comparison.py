@@ -94,7 +94,6 @@ def _setting(evaluation: Evaluation) -> tuple[str, str, int | None, int | None]:
 
 
 def reference_bundle(slug: str) -> SourceBundle:
-    """The reference as a source to compare with."""
     return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=registry.reference_source(slug)),))
 
 

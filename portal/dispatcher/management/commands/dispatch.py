@@ -30,13 +30,11 @@ class Command(BaseCommand):
     help = "Send queued evaluations to free slots until stopped. Several dispatchers may run at the same time."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """How often to look."""
         parser.add_argument(
             "--interval", type=float, default=0.3, help="seconds between two looks at the queue (default 0.3)"
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Look, send, wait."""
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
