@@ -27,7 +27,7 @@ from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem
 from portal.nodes.queries import NodeView, node_views, online_slots
 from portal.ranking.queries import BoardKey, board_page, boards_of, quarantined_entries
-from portal.submissions.allowances import Forecast, allowances_of, forecasts, payer_of_author
+from portal.submissions.quotas import Forecast, forecasts, limits_of, payer_of_author
 from portal.submissions.use import Use, use_of_nodes
 from problems import registry
 from problems.spec.schema import Problem
@@ -44,7 +44,6 @@ class Problems(Resource):
         """The problems that take no submissions now and whether hints are asked for, beside what is usual."""
         closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
         return {**super().get_serializer_context(), "closed": closed, "has_hints": self.query.get("hints", False)}
-
 
     @operation("listProblems", "List the problems", ProblemBrief, many=True)
     def list(self, _request: Request) -> tuple[Problem, ...]:
@@ -154,7 +153,7 @@ class Me(Resource):
     def retrieve(self, request: Request) -> dict[str, Any]:
         """Who is calling, by which token, and how much of the queue is theirs."""
         user = caller(request)
-        together = allowances_of(payer_of_author(user), now=timezone.now())[0]
+        together = limits_of(payer_of_author(user), now=timezone.now())[0]
         return {
             "username": user.username,
             "token": request.auth if isinstance(request.auth, ApiToken) else None,

@@ -19,7 +19,7 @@ from portal.api.submission_views import SubmissionResource, get_evaluation
 from portal.core.errors import Refusal
 from portal.exports import bundles, files, tables
 from portal.runs import queries
-from portal.submissions import queries as submissions
+from portal.submissions import access
 from portal.tabular.formats import MEDIA_TYPES, written
 
 _ZIP = "application/zip"
@@ -141,7 +141,7 @@ class EvaluationBundle(SubmissionResource):
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponseBase:
         """Source, request, problem, report, environment, and the command, in one zip."""
         evaluation = get_evaluation(request, submission_id, evaluation_id)
-        if not submissions.may_read_source(viewer(request), evaluation.submission):
+        if not access.may_read_source(viewer(request), evaluation.submission):
             raise Http404
         response = HttpResponse(bundles.bundle(evaluation), content_type=_ZIP)
         response["Content-Disposition"] = f'attachment; filename="evaluation-{evaluation_id}.zip"'

@@ -23,7 +23,7 @@ from portal.api.parsers import JSONParser, MultiPartParser
 from portal.api.schema import LOCATION, idempotency_key
 from portal.api.submission_outputs import EvaluationDetail, SourceOutput, SubmissionBrief, SubmissionDetail
 from portal.core.errors import Refusal
-from portal.submissions import actions, queries
+from portal.submissions import access, actions, queries
 from portal.submissions.models import Evaluation, Submission, Visibility
 from portal.submissions.reports import machine_code, timelines
 
@@ -183,7 +183,7 @@ def _require_readable(request: Request, submission: Submission) -> None:
 
 def get_evaluation(request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> Evaluation:
     """An evaluation of a submission that the caller and their token may read."""
-    evaluation = queries.get_evaluation(viewer(request), evaluation_id)
+    evaluation = access.get_evaluation(viewer(request), evaluation_id)
     if evaluation.submission_id != submission_id:
         raise Http404
     _require_readable(request, evaluation.submission)
@@ -196,7 +196,7 @@ class SingleSubmission(SubmissionResource):
     @operation("readSubmission", "Read a submission", {200: SubmissionDetail, 304: None}, headers=_ETAGS)
     def retrieve(self, request: Request, submission_id: uuid.UUID) -> Response:
         """A submission with stage, queue position or report of its newest evaluation. Poll it with If-None-Match."""
-        submission = queries.get_submission(viewer(request), submission_id)
+        submission = access.get_submission(viewer(request), submission_id)
         _require_readable(request, submission)
         evaluations = queries.evaluations_of(submission)
         live = queries.live_view(evaluations[0])
@@ -206,9 +206,9 @@ class SingleSubmission(SubmissionResource):
     @operation("readSource", "Read a submission's source", SourceOutput)
     def source(self, request: Request, submission_id: uuid.UUID) -> SourceBundle:
         """The files as they are judged."""
-        submission = queries.get_submission(viewer(request), submission_id)
+        submission = access.get_submission(viewer(request), submission_id)
         _require_readable(request, submission)
-        files = queries.readable_source(viewer(request), submission)
+        files = access.readable_source(viewer(request), submission)
         if files is None:
             raise Http404
         return files
@@ -217,7 +217,7 @@ class SingleSubmission(SubmissionResource):
     def cancel(self, request: Request, submission_id: uuid.UUID) -> Response:
         """Cancel the newest evaluation; the node that works on it stops."""
         user = caller(request)
-        submission = queries.get_submission(user, submission_id)
+        submission = access.get_submission(user, submission_id)
         evaluations = queries.evaluations_of(submission)
         actions.cancel_evaluation(evaluations[0], by=user)
         return Response(_detail(request, submission, evaluations))
@@ -238,8 +238,8 @@ class Evaluations(SubmissionResource):
     def create(self, request: Request, submission_id: uuid.UUID) -> Response:
         """Queue one more evaluation of an own submission, on the same or another profile. None is overwritten."""
         user = caller(request)
-        submission = queries.get_submission(user, submission_id)
-        if not queries.may_change(user, submission):
+        submission = access.get_submission(user, submission_id)
+        if not access.may_change(user, submission):
             raise _someone_elses(submission)
         values = self.body()
         # The only refusal that names the source here says that this profile already has it in the queue.

@@ -368,7 +368,7 @@ KINDS = (
                     "runs/languagemodel",
                     "submissions/gpuuse",
                     "submissions/report",
-                    "submissions/profileswitch",
+                    "submissions/profilestate",
                 )
             )
         ),
