@@ -1,7 +1,7 @@
 """The boards: of problems, of people, records, scaling, what is open, and what others published."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypedDict
 
@@ -27,7 +27,9 @@ from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
 from portal.tabular.formats import MEDIA_TYPES, written
 from problems import registry
+from problems.spec.categories import Category, SourceFamily, category, source_family
 from problems.spec.schema import Problem
+from problems.spec.taxonomy import Labelled
 
 PAGE_ROWS = 50
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -237,10 +239,12 @@ def published_board(request: HttpRequest) -> HttpResponse:
     figures = published.figures()
     k = "3" if request.GET.get("k") == "3" else "1"
     results, problems = figures["results"], figures["categories"]
+    categories = _counted_here(Category, category)
     rows = [
         (
             group,
             problems.of("", group)["problems"],
+            categories.get(group),
             [_correct_and_faster(results.of(model, group), k) for model in results.models],
         )
         for group in problems.groups
@@ -265,11 +269,20 @@ def published_board(request: HttpRequest) -> HttpResponse:
         "sweeps": [
             (figure, published_charts.sweep(figure)) for name, figure in figures.items() if name.startswith("sweep_")
         ],
-        "coverage": [figures["parallelisms"], figures["code_bases"]],
+        "coverage": [
+            (figures["parallelisms"], {}),
+            (figures["code_bases"], _counted_here(SourceFamily, source_family)),
+        ],
         "headlines": [(group, figures["headlines"].of("", group)) for group in figures["headlines"].groups],
         "call": published_charts.one_call(figures["traced_call"]),
     }
     return render(request, "ranking/published.html", context)
+
+
+def _counted_here(kind: type[Labelled], of: Callable[[Problem], Labelled]) -> dict[str, tuple[Labelled, int]]:
+    """By the paper's name of a group: ours, and how many problems our rule puts there."""
+    counts = Counter(of(problem) for problem in registry.problems())
+    return {member.label: (member, counts[member]) for member in kind}
 
 
 def _correct_and_faster(counts: Mapping[str, float], k: str) -> tuple[float, float]:

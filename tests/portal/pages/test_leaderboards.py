@@ -296,6 +296,11 @@ def test_published_results_are_marked_as_not_ours(client, db):
     heads = re.findall(r'<th scope="col" class="num">([^<]*)</th>', text[text.index(">Outcome</th>") :])[:5]
     assert dict(zip(heads, re.findall(r">(\d+)<", failures), strict=True))["Gemini 3 Pro"] == "10"
     assert "GPT-5.5, fast_1@3: the rows add up to 30, the last line says 27." in text
+    [tensor] = re.findall(r'<th scope="row" class="nowrap">Tensor Parallel</th>(.*?)</tr>', text)
+    assert re.findall(r">(\d+)<", tensor)[:2] == ["17", "13"]
+    assert "13 of" in page(client, "/problems/", category="tensor") or ">13<" in page(
+        client, "/problems/", category="tensor"
+    )
     lines = client.get("/leaderboards/published.jsonl").content.decode().splitlines()
     rows = [json.loads(line) for line in lines]
     [best] = [row for row in rows if (row["model"], row["group"], row["measure"]) == ("GPT-5.5", "Total", "fast_1@3")]
