@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
+from problems.spec.categories import Category, SourceFamily, category, source_family
 from problems.spec.schema import Problem
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -75,6 +76,18 @@ FACETS = (
     ),
     Facet(name="stage", label="Stage", labels=_labels(Stage), values=lambda problem: problem.stage),
     Facet(name="domain", label="Domain", labels=_labels(Domain), values=lambda problem: (problem.domain,)),
+    Facet(
+        name="category",
+        label="Category of the paper",
+        labels=_labels(Category),
+        values=lambda problem: (category(problem),),
+    ),
+    Facet(
+        name="source",
+        label="Kind of code base",
+        labels=_labels(SourceFamily),
+        values=lambda problem: (source_family(problem),),
+    ),
     Facet(name="origin", label="Origin", labels={}, values=lambda problem: (origin_project(problem),)),
 )
 

@@ -1,7 +1,7 @@
 """The boards: of problems, of people, records, scaling, what is open, and what others published."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypedDict
 
@@ -21,12 +21,15 @@ from portal.charts.chart import Chart
 from portal.charts.history import Curve, record_line, times_over_ranks
 from portal.core.requests import choice
 from portal.nodes.queries import guest_owner
-from portal.ranking import guests, people, published, queries
+from portal.ranking import guests, people, published, published_charts, queries
 from portal.ranking.leaders import board_counts, leaders, most_used, open_problems, profiles_by_speed
 from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
+from portal.tabular.formats import MEDIA_TYPES, written
 from problems import registry
+from problems.spec.categories import Category, SourceFamily, category, source_family
 from problems.spec.schema import Problem
+from problems.spec.taxonomy import Labelled
 
 PAGE_ROWS = 50
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -228,14 +231,66 @@ def guest(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def published_board(request: HttpRequest) -> HttpResponse:
-    """What others have published about models on these problems."""
+    """What others have published about models on these problems, in the form in which they did."""
+    figures = published.figures()
+    k = "3" if request.GET.get("k") == "3" else "1"
+    results, problems = figures["results"], figures["categories"]
+    categories = _counted_here(Category, category)
+    rows = [
+        (
+            group,
+            problems.of("", group)["problems"],
+            categories.get(group),
+            [_correct_and_faster(results.of(model, group), k) for model in results.models],
+        )
+        for group in problems.groups
+    ]
     context = {
-        "results": published.RESULTS,
-        "kernels": published.KERNELS,
+        "figures": figures,
+        "k": k,
+        "models": results.models,
+        "rows": rows,
+        "contradictions": published.contradictions(),
+        "measures": published.MEASURES,
+        "totals": [
+            (model, results.of(model, published.TOTAL), figures["agentic"].of(model)) for model in results.models
+        ],
         "total": published.PROBLEMS,
-        "setting": published.SETTING,
+        "failure_rows": [
+            (title, [figures["failures"].of(model)[title] for model in figures["failures"].models])
+            for title in figures["failures"].measures
+        ],
+        "failures": published_charts.failures(figures["failures"]),
+        "fast_p": published_charts.fast_p(figures["fast_p"]),
+        "sweeps": [
+            (figure, published_charts.sweep(figure)) for name, figure in figures.items() if name.startswith("sweep_")
+        ],
+        "coverage": [
+            (figures["parallelisms"], {}),
+            (figures["code_bases"], _counted_here(SourceFamily, source_family)),
+        ],
+        "headlines": [(group, figures["headlines"].of("", group)) for group in figures["headlines"].groups],
+        "call": published_charts.one_call(figures["traced_call"]),
     }
     return render(request, "ranking/published.html", context)
+
+
+def _counted_here(kind: type[Labelled], of: Callable[[Problem], Labelled]) -> dict[str, tuple[Labelled, int]]:
+    """By the paper's name of a group: ours, and how many problems our rule puts there."""
+    counts = Counter(of(problem) for problem in registry.problems())
+    return {member.label: (member, counts[member]) for member in kind}
+
+
+def _correct_and_faster(counts: Mapping[str, float], k: str) -> tuple[float, float]:
+    return counts[f"pass@{k}"], counts[f"fast_1@{k}"]
+
+
+@require_safe
+def published_data(request: HttpRequest, format: str) -> HttpResponse:  # noqa: A002, ARG001 - as the address says
+    """Every published number with its source and date, as CSV or JSON Lines."""
+    response = HttpResponse(b"".join(written(published.TABLE, format=format)), content_type=MEDIA_TYPES[format])
+    response["Content-Disposition"] = f'attachment; filename="pkb-published.{format}"'
+    return response
 
 
 class _Cursors(TypedDict):

@@ -65,9 +65,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "incomplete": [row for row in rows if not row.figures.is_complete],
         "has_k": any(row.run.k > 1 for row in ranked),
         **_figures(named, chosen=p, address=f"?{urlencode({'profile': profile})}&p="),
-        "published": published.RESULTS,
+        "published": published.totals(),
         "published_total": published.PROBLEMS,
-        "published_setting": published.SETTING,
     }
     return render(request, "runs/leaderboard.html", context)
 
@@ -201,9 +200,8 @@ def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
         "fill_form": FillForm(),
         "formats": tuple(MEDIA_TYPES),
         "looped": pages.looped_speedup(run),
-        "published": [result for result in published.RESULTS if result.model == run.model.name],
+        "published": [result for result in published.totals() if result.model == run.model.name],
         "published_total": published.PROBLEMS,
-        "published_setting": published.SETTING,
         "others": queries.visible_runs(request.user).exclude(pk=run.pk).filter(profile=run.profile)[:20],
         **more,
     }
