@@ -1,5 +1,6 @@
 """A node's messages to a site that is away, refuses, lies or answers in another's name: no report is lost by it."""
 
+import functools
 import gzip
 import hashlib
 import json
@@ -50,6 +51,7 @@ def a_request():
     )
 
 
+@functools.cache  # a report names the second in which it was made
 def a_delivery(lease="secret lease"):
     return Delivery(lease=lease, node="alpha", report=failure_report(a_request(), "for the test"))
 

@@ -171,8 +171,8 @@ class StallWatch:
     """Notices a worker group that waits for itself; a new one is made for every wait.
 
     A deadline that is fair to slow programs is long. A deadlock is found much sooner, by four conditions at two looks
-    in a row, a second apart: no process of the group uses the processor; there is no process beside launcher and
-    ranks; no thread of a late rank but the shim's can act; the stack of every late rank ends inside torch.distributed.
+    in a row, a second apart. No process of the group uses the processor, and there is none beside launcher and ranks.
+    No thread of a late rank but the shim's can act, and the stack of every late rank ends inside torch.distributed.
 
     Attributes:
         sandbox: of the worker group.
