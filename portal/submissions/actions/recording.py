@@ -76,7 +76,7 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
                 field="report",
                 value=report.evaluation_id,
                 message=f"The report is not about what was sent: {reason}.",
-                remedy="Bring site and node to the same version. The evaluation is judged again after its lease.",
+                remedy="Bring site and node to the same version. The evaluation is judged again.",
             )
         with logs.about(**evaluation.facts, lease=logs.lease_mark(delivery.lease), node=delivery.node):
             return _record(evaluation, delivery, now)
