@@ -8,7 +8,8 @@ import threading
 from collections import Counter, deque
 from pathlib import Path
 
-from evaluator.contract import Delivery, NodeMessage, NodeStatus, Progress
+from evaluator.contract import ContractError, Delivery, EvaluationReport, NodeMessage, NodeStatus, Progress, Verdict
+from evaluator.contract.report import RequestFields
 from evaluator.node import spool
 from evaluator.node.report_size import fitted
 from evaluator.node.site import KeyRefused, NotReceived, Refused, Revoked, Site
@@ -149,8 +150,11 @@ class Outbox:
             self.site.send(NodeMessage.REPORT, text)
         except Refused as error:
             logger.error("the site refuses the report %s: %s", path, error)  # noqa: TRY400 - as above
-            if error.is_too_large:
-                self._send_the_verdict(text)
+            match error.status:
+                case 413:
+                    self._send_the_verdict(text)
+                case 422:
+                    self._send_the_failure(text, str(error))
             self.spool.set_aside(path, str(error))
         else:
             # If killed between the two lines, the node sends the report again; the site records it once.
@@ -161,6 +165,19 @@ class Outbox:
         bare = fitted(Delivery.from_json(text), most_bytes=0)
         if len(bare.to_json()) < len(text):
             self._keep_or_send(bare)
+
+    def _send_the_failure(self, text: str, reason: str) -> None:
+        """In place of a report that the site does not take, send that there is none: else it waits for its lease."""
+        try:
+            refused = Delivery.from_json(text)
+        except ContractError:  # an older version of the node wrote it
+            return
+        if refused.report.verdict is Verdict.JUDGE_FAILURE:
+            return
+        kept = {name: getattr(refused.report, name) for name in RequestFields.__annotations__}
+        message = f"The site refused the report. {reason}"[:1000]
+        report = EvaluationReport(**kept, verdict=Verdict.JUDGE_FAILURE, message=message)
+        self._keep_or_send(Delivery(lease=refused.lease, node=refused.node, report=report))
 
     def _run_progress(self) -> None:
         while not self._closed.is_set():

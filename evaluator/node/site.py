@@ -40,12 +40,12 @@ class Revoked(NotReceived):
 class Refused(Exception):
     """The site read a message and does not take it; sending it again would have the same answer.
 
-    `is_too_large` is true where a smaller one may pass.
+    `status` is that of the answer: 413 where a smaller message may pass, 422 where the site does not take what it says.
     """
 
-    def __init__(self, reason: str, *, is_too_large: bool = False) -> None:
+    def __init__(self, reason: str, *, status: int) -> None:
         super().__init__(reason)
-        self.is_too_large = is_too_large
+        self.status = status
 
 
 class Site:
@@ -90,7 +90,7 @@ class Site:
         body = packed(content)
         if len(body) > MOST_COMPRESSED_BYTES:
             # A proxy may refuse it in a way that says nothing: Caddy 2.6 answers 502.
-            raise Refused(f"the message has {len(body)} bytes, compressed", is_too_large=True)
+            raise Refused(f"the message has {len(body)} bytes, compressed", status=413)
         request = urllib.request.Request(  # noqa: S310 - the settings take http and https alone
             f"{self._address}/{kind.value}/", data=body, headers=self._headers
         )
@@ -134,9 +134,9 @@ def _meaning(error: urllib.error.HTTPError, url: str) -> Exception:
         case 410 if is_ours:
             return Revoked(f"the site {url} has revoked this node: {reason}")
         case 413:
-            return Refused(reason or "the message is larger than a proxy lets pass", is_too_large=True)
+            return Refused(reason or "the message is larger than a proxy lets pass", status=413)
         case 400 | 403 | 409 | 415 | 422 if is_ours:
-            return Refused(reason)
+            return Refused(reason, status=error.code)
         case 301 | 302 | 303 | 307 | 308:
             target = error.headers.get("Location", "another address")
             return NotReceived(f"the site {url} redirects to {target}; PKB_SITE_URL has to name the address itself")

@@ -66,14 +66,14 @@ class Spool:
 
     def remove(self, path: Path) -> None:
         """Remove the report that the site has received."""
-        path.unlink(missing_ok=True)
         self._evaluations.pop(path.stem, None)
+        path.unlink(missing_ok=True)
 
     def set_aside(self, path: Path, reason: str) -> None:
         """Keep a refused report for the operator, and say why; it is not sent any more."""
         path.with_suffix(".reason").write_text(reason, encoding="utf-8")
-        path.rename(path.with_suffix(".refused"))
         self._evaluations.pop(path.stem, None)
+        path.rename(path.with_suffix(".refused"))
 
 
 def refusals(folder: Path, *, most: int = 1000) -> list[str]:

@@ -28,12 +28,13 @@ from evaluator.contract import (
     SourceFile,
     Stage,
     StageTime,
+    Verdict,
 )
 from evaluator.node.outbox import Outbox
 from evaluator.node.report_size import LEFT_OUT, fitted
 from evaluator.node.site import Site, packed
 from evaluator.node.slots import failure_report
-from evaluator.node.spool import refusals
+from evaluator.node.spool import Spool, refusals
 from tests.stack import wait_until
 
 AWAY = "http://127.0.0.1:1"
@@ -210,6 +211,33 @@ def test_a_refused_report_is_kept_with_its_reason_and_the_next_ones_pass(outbox,
     assert Delivery.from_json(kept.read_text()).lease == "odd"
     assert outbox.refusals() == refusals(spool) == [f"{kept}: This site never gave such a lease."]
     assert outbox.spool.evaluations == ()
+
+
+def test_an_evaluation_whose_report_is_not_understood_does_not_wait_for_its_lease(outbox, listener, spool):
+    """The site is told once that there is none; what an older version wrote is kept and no more."""
+
+    def answer(_kind, text):
+        is_taken = '"odd"' not in text or '"verdict":"JUDGE_FAILURE"' in text
+        return (200, receipt(text)) if is_taken else (422, problem("It has an unknown field."))
+
+    listener.answer = answer
+    passed = msgspec.structs.replace(a_delivery("odd").report, verdict=Verdict.WRONG_RESULT)
+    outbox.deliver(msgspec.structs.replace(a_delivery("odd"), report=passed))
+    Spool(spool).write("an evaluation", '{"lease": "odd", "version": 0}')
+    outbox.start()
+    wait_until(lambda: not waiting(spool), what="both are refused, and the failure is received", seconds=30)
+    [told] = [Delivery.from_json(text) for _, text in listener.heard if "JUDGE_FAILURE" in text]
+    assert (told.lease, told.report.evaluation_id) == ("odd", passed.evaluation_id)
+    assert told.report.message == "The site refused the report. It has an unknown field."
+    assert len(list(spool.glob("*.refused"))) == 2
+
+
+def test_a_failure_that_is_refused_is_not_told_again(outbox, listener, spool):
+    listener.answer = lambda _kind, _text: (422, problem("It is about something else."))
+    outbox.deliver(a_delivery())
+    outbox.start()
+    wait_until(lambda: not waiting(spool), what="it is refused", seconds=30)
+    assert listener.reports() == [a_delivery()]
 
 
 def test_a_report_that_the_site_fails_on_does_not_hold_up_the_others(outbox, listener, spool):

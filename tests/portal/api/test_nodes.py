@@ -14,6 +14,7 @@ from evaluator.contract import (
     MOST_COMPRESSED_BYTES,
     MOST_STATUS_BYTES,
     Backend,
+    Mode,
     NodeStatus,
     Progress,
     Receipt,
@@ -193,7 +194,16 @@ def test_a_guessed_lease_is_refused_and_so_is_one_of_another_evaluation(leased, 
 
 
 @pytest.mark.parametrize(
-    "changes", [{"profile": "h200x8-nomc"}, {"problem": "allgather"}, {"source_digest": "0" * 64}, {"revision": "0"}]
+    "changes",
+    [
+        {"profile": "h200x8-nomc"},
+        {"problem": "allgather"},
+        {"source_digest": "0" * 64},
+        {"revision": "0"},
+        {"mode": Mode.BENCHMARK},
+        {"backend": Backend.CUDA},
+        {"world_size": 8},
+    ],
 )
 def test_a_report_on_something_else_than_was_sent_is_refused(leased, changes):
     delivery = delivery_of(leased)
