@@ -7,8 +7,7 @@ from datetime import timedelta
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, transaction
-from django.db.models import CharField, IntegerField
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from portal.accounts import sign_up_codes
@@ -16,7 +15,6 @@ from portal.accounts.models import ApiToken, TokenScope, User
 from portal.accounts.names import OWN_AUTHOR, check_name, name_taken
 from portal.accounts.operators import as_proven
 from portal.core.errors import Conflict, Forbidden, NotSignedIn, Refusal
-from portal.core.kept_statements import Given, KeptStatement
 
 TOKEN_PREFIX = "pkb_"  # noqa: S105 - marks our tokens for secret scanners, is not one
 MAX_LIFETIME_DAYS = 366
@@ -123,16 +121,9 @@ def lock_account(user: User) -> None:
     """
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError(f"the row of {user} was to be locked outside a transaction")
-    row = _LOCK.row(pk=user.pk)
-    if row is None:
-        raise User.DoesNotExist
-    if row[0] is not None:
+    left_at = User.objects.select_for_update().values_list("left_at", flat=True).get(pk=user.pk)
+    if left_at is not None:
         raise _left(user)
-
-
-_LOCK = KeptStatement(
-    lambda: User.objects.select_for_update().filter(pk=Given("pk", IntegerField())).values_list("left_at")
-)
 
 
 def revoke_token(token: ApiToken) -> None:
@@ -148,7 +139,7 @@ def authenticate(secret: str) -> ApiToken:
         Refusal: the token is unknown, revoked or expired, or its owner's account is closed (401 each).
     """
     now = timezone.now()
-    token = _token_with(_digest(secret))
+    token = ApiToken.objects.select_related("user").filter(digest=_digest(secret)).first()
     if token is None:
         raise _unauthorized(
             "", "The token is unknown.", "Check it for missing characters, or create a new one on your account page."
@@ -168,27 +159,6 @@ def authenticate(secret: str) -> ApiToken:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     as_proven(token.user)
     return token
-
-
-def _token_with(digest: str) -> ApiToken | None:
-    """The token of this digest with its user, as every call of the API needs them."""
-    row = _TOKEN.row(digest=digest)
-    if row is None:
-        return None
-    token = ApiToken.from_db(DEFAULT_DB_ALIAS, _TOKEN_COLUMNS, row[: len(_TOKEN_COLUMNS)])
-    token.user = User.from_db(DEFAULT_DB_ALIAS, _USER_COLUMNS, row[len(_TOKEN_COLUMNS) :])
-    return token
-
-
-_TOKEN_COLUMNS = [field.attname for field in ApiToken._meta.concrete_fields]  # noqa: SLF001 - Django documents it
-_USER_COLUMNS = [field.attname for field in User._meta.concrete_fields]  # noqa: SLF001 - as above
-_TOKEN = KeptStatement(
-    lambda: (
-        ApiToken.objects.filter(digest=Given("digest", CharField()))
-        .order_by()
-        .values_list(*_TOKEN_COLUMNS, *(f"user__{name}" for name in _USER_COLUMNS))
-    )
-)
 
 
 def _digest(secret: str) -> str:

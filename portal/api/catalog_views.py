@@ -29,7 +29,7 @@ from portal.catalog.queries import get_problem
 from portal.core.errors import Refusal
 from portal.nodes.queries import NodeView, node_views, online_slots
 from portal.ranking.queries import BoardKey, board_page, boards_of, quarantined_entries
-from portal.submissions.allowances import Forecast, allowances_of, forecasts, payer_of_author
+from portal.submissions.quotas import Forecast, forecasts, limits_of, payer_of_author
 from portal.submissions.use import Use, use_of_nodes
 from problems import registry
 from problems.spec.schema import Problem
@@ -170,7 +170,7 @@ class Me(Endpoint):
     def retrieve(self, request: Request) -> dict[str, Any]:
         """Who is calling, by which token, and how much of the queue is theirs."""
         user = caller(request)
-        together = allowances_of(payer_of_author(user), now=timezone.now())[0]
+        together = limits_of(payer_of_author(user), now=timezone.now())[0]
         return {
             "username": user.username,
             "token": request.auth if isinstance(request.auth, ApiToken) else None,

@@ -22,7 +22,7 @@ from portal.api.submission_views import SubmissionEndpoint, require_readable
 from portal.core.errors import Refusal
 from portal.exports import bundles, files, tables
 from portal.runs import queries
-from portal.submissions import queries as submissions
+from portal.submissions import access
 from portal.tabular.formats import MEDIA_TYPES, written
 
 _ZIP = "application/zip"
@@ -147,9 +147,9 @@ class EvaluationBundle(SubmissionEndpoint):
     @operation("exportEvaluation", "Export an evaluation with everything to judge it again", Files(_ZIP))
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponseBase:
         """Source, request, problem, report, environment, and the command, in one zip."""
-        evaluation = submissions.get_evaluation(viewer(request), evaluation_id)
+        evaluation = access.get_evaluation(viewer(request), evaluation_id)
         submission = evaluation.submission
-        if evaluation.submission_id != submission_id or not submissions.may_read_source(viewer(request), submission):
+        if evaluation.submission_id != submission_id or not access.may_read_source(viewer(request), submission):
             raise Http404
         require_readable(request, submission)
         response = HttpResponse(bundles.bundle(evaluation), content_type=_ZIP)

@@ -28,8 +28,7 @@ from portal.api.schema import NUMBER
 from portal.deliveries import actions, queries
 from portal.deliveries.models import Delivery
 from portal.deliveries.models import Endpoint as Webhook
-from portal.runs import quotas
-from portal.submissions.allowances import Forecast, forecasts, payer_of_runs
+from portal.submissions.quotas import Forecast, Limit, forecasts, payer_of_runs, quota_of
 
 _LOGGED = 200
 
@@ -106,9 +105,9 @@ class Organisations(_Organisations):
         return forecasts(payer, profiles.profiles(), now=timezone.now())
 
     @operation("readQuota", "Read the quota", One(QuotaOutput))
-    def quota(self, request: Request, slug: str) -> quotas.Quota:
+    def quota(self, request: Request, slug: str) -> Limit:
         """GPU-seconds used, reserved and left in any 30 days."""
-        return quotas.quota_of(_organisation(request, slug), now=timezone.now())
+        return quota_of(_organisation(request, slug), now=timezone.now())
 
 
 class SentInvitations(_Organisations):

@@ -24,7 +24,7 @@ from portal.api.parsers import JSONParser, MultiPartParser
 from portal.api.schema import LOCATION, idempotency_key
 from portal.api.submission_outputs import EvaluationDetail, SourceOutput, SubmissionBrief, SubmissionDetail
 from portal.core.errors import Refusal
-from portal.submissions import actions, queries
+from portal.submissions import access, actions, queries
 from portal.submissions.models import Evaluation, Submission, Visibility
 from portal.submissions.reports import machine_code, timelines
 
@@ -188,7 +188,7 @@ class SingleSubmission(SubmissionEndpoint):
     @operation("readSubmission", "Read a submission", Conditional(SubmissionDetail), headers=(_IF_NONE_MATCH, _ETAG))
     def retrieve(self, request: Request, submission_id: uuid.UUID) -> Response:
         """A submission with stage, queue position or report of its newest evaluation. Poll it with If-None-Match."""
-        submission = queries.get_submission(viewer(request), submission_id)
+        submission = access.get_submission(viewer(request), submission_id)
         require_readable(request, submission)
         evaluations = queries.evaluations_of(submission)
         live = queries.live_view(evaluations[0])
@@ -198,9 +198,9 @@ class SingleSubmission(SubmissionEndpoint):
     @operation("readSource", "Read a submission's source", One(SourceOutput))
     def source(self, request: Request, submission_id: uuid.UUID) -> SourceBundle:
         """The files as they are judged."""
-        submission = queries.get_submission(viewer(request), submission_id)
+        submission = access.get_submission(viewer(request), submission_id)
         require_readable(request, submission)
-        files = queries.readable_source(viewer(request), submission)
+        files = access.readable_source(viewer(request), submission)
         if files is None:
             raise Http404
         return files
@@ -209,7 +209,7 @@ class SingleSubmission(SubmissionEndpoint):
     def cancel(self, request: Request, submission_id: uuid.UUID) -> Response:
         """Cancel the newest evaluation; the node that works on it stops."""
         user = caller(request)
-        submission = queries.get_submission(user, submission_id)
+        submission = access.get_submission(user, submission_id)
         evaluations = queries.evaluations_of(submission)
         actions.cancel_evaluation(evaluations[0], by=user)
         return Response(_detail(request, submission, evaluations))
@@ -230,8 +230,8 @@ class Evaluations(SubmissionEndpoint):
     def create(self, request: Request, submission_id: uuid.UUID) -> Response:
         """Queue one more evaluation of an own submission, on the same or another profile. None is overwritten."""
         user = caller(request)
-        submission = queries.get_submission(user, submission_id)
-        if not queries.may_change(user, submission):
+        submission = access.get_submission(user, submission_id)
+        if not access.may_change(user, submission):
             raise _someone_elses(submission)
         values = self.body()
         # The only refusal that names the source here says that this profile already has it in the queue.
@@ -243,7 +243,7 @@ class Evaluations(SubmissionEndpoint):
     @operation("readEvaluation", "Read an evaluation", Conditional(EvaluationDetail), headers=(_IF_NONE_MATCH, _ETAG))
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> Response:
         """One evaluation of a submission, with its stage, queue position or report."""
-        evaluation = queries.get_evaluation(viewer(request), evaluation_id)
+        evaluation = access.get_evaluation(viewer(request), evaluation_id)
         if evaluation.submission_id != submission_id:
             raise Http404
         require_readable(request, evaluation.submission)
@@ -254,7 +254,7 @@ class Evaluations(SubmissionEndpoint):
     @operation("readTrace", "Read the timeline of a recorded call", Files("application/json"))
     def trace(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponse:
         """All ranks of the submission and the reference as a trace that Perfetto opens; 404 where none was recorded."""
-        evaluation = queries.get_evaluation(viewer(request), evaluation_id)
+        evaluation = access.get_evaluation(viewer(request), evaluation_id)
         if evaluation.submission_id != submission_id:
             raise Http404
         require_readable(request, evaluation.submission)
@@ -266,7 +266,7 @@ class Evaluations(SubmissionEndpoint):
     @operation("readMachineCode", "Read the machine code of kernels", Files("application/json"))
     def machine_code(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponse:
         """Kernels that mode profile found, each instruction with file and line; 404 where none was compiled."""
-        evaluation = queries.get_evaluation(viewer(request), evaluation_id)
+        evaluation = access.get_evaluation(viewer(request), evaluation_id)
         if evaluation.submission_id != submission_id:
             raise Http404
         require_readable(request, evaluation.submission)

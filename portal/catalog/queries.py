@@ -1,22 +1,16 @@
 """What an operator has switched for a problem."""
 
-from django.db.models import QuerySet, SlugField
+from django.db.models import QuerySet
 
 from portal.catalog.models import ProblemSwitch
 from portal.core.errors import NotFound
-from portal.core.kept_statements import Given, KeptStatement
 from problems import registry
 from problems.spec.schema import Problem
 
 
 def switch(slug: str) -> ProblemSwitch:
     """The switches of the problem `slug`; an unsaved open one where the operator never touched it."""
-    found = _SWITCH.row(slug=slug)
-    return ProblemSwitch(slug=slug) if found is None else ProblemSwitch(**dict(zip(_SWITCHES, found, strict=True)))
-
-
-_SWITCHES = ("slug", "is_open", "is_paused", "note")
-_SWITCH = KeptStatement(lambda: ProblemSwitch.objects.filter(slug=Given("slug", SlugField())).values_list(*_SWITCHES))
+    return ProblemSwitch.objects.filter(slug=slug).first() or ProblemSwitch(slug=slug)
 
 
 def paused_slugs() -> QuerySet[ProblemSwitch, str]:

@@ -1,15 +1,13 @@
-"""Pages of long lists: what one costs does not grow with the table.
+"""Pages of long lists: by the ordering values of a row, so that what a page costs does not grow with the table.
 
-A part of a board begins after, or ends before, the row that a cursor names: the ordering values of that row, as one
-opaque token. Parts are found by these values and not by counting rows. So the thousandth page costs what the first
-does, and an entry that arrives meanwhile neither repeats nor hides another. Other lists count a bounded number of rows.
+The thousandth page costs what the first does, and an entry that arrives meanwhile neither repeats nor hides another.
 """
 
 import base64
 import binascii
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,10 +19,32 @@ from django.db.models import Q, QuerySet
 from portal.core.errors import NotFound
 
 Row = TypeVar("Row")
+Other = TypeVar("Other")
+
+
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+    """A paginator that counts a bounded number of rows: pages beyond them are not offered.
+
+    Filters reach the rows beyond.
+    """
+
+    most = 3000
+
+    @cached_property
+    def count(self) -> int:
+        """How many rows there are, `most` where there are more."""
+        rows = cast("QuerySet[Any]", self.object_list)
+        # Without their annotations, which the database would make for each of them.
+        return int(rows.order_by().values("pk")[: self.most].count())
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there may be more rows than are counted."""
+        return self.count >= self.most
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order(Generic[Row]):
+class Ordering(Generic[Row]):
     """How a board is ordered and read.
 
     Attributes:
@@ -41,10 +61,10 @@ class Order(Generic[Row]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part(Generic[Row]):
+class Page(Generic[Row]):
     """Some rows in their order. `ahead` rows come before them, the last of these with the ordering values `above`.
 
-    `after` and `before` are cursors to the next and the previous part, None where there is none.
+    `after` and `before` are cursors to the next and the previous page, None where there is none.
     """
 
     rows: tuple[Row, ...]
@@ -55,55 +75,52 @@ class Part(Generic[Row]):
 
     @property
     def is_first(self) -> bool:
+        """Whether the board begins here."""
         return self.above is None
 
+    def showing(self, rows: Iterable[Other]) -> "Page[Other]":
+        """The same page with its rows as readers see them."""
+        return Page(rows=tuple(rows), ahead=self.ahead, above=self.above, after=self.after, before=self.before)
 
-def part(
-    entries: QuerySet[Any, Any], order: Order[Row], *, after: str = "", before: str = "", rows: int, counts: bool = True
-) -> Part[Row]:
+
+def page_of(
+    entries: QuerySet[Any, Any],
+    ordering: Ordering[Row],
+    *,
+    after: str = "",
+    before: str = "",
+    rows: int,
+    counts: bool = True,
+) -> Page[Row]:
     """The page of `entries` after the row that the cursor `after` names, or before that of `before`.
 
-    At most two queries: the rows and, behind the first part, how many are ahead of them, unless `counts` says that
-    nobody asks. Where fewer than a part's rows are in front of `before`, it is the first part.
+    At most two queries: the rows and, behind the first page, how many are ahead of them, unless `counts` says that
+    nobody asks. Where fewer than a page's rows are in front of `before`, it is the first page.
 
     Raises:
         Refusal: a cursor is not one of ours (404).
     """
+    above = decode(after, kinds=ordering.kinds) if after else None
     if before and not after:
-        return _in_front(entries, order, before=before, rows=rows, counts=counts)
-    above = decode_cursor(after, kinds=order.kinds) if after else None
-    behind = entries if above is None else entries.filter(beyond(order.columns, above))
-    found = order.read(behind, order.columns, rows + 1)
-    shown = found[:rows]
-    return Part(
+        backwards = reverse_of(ordering.columns)
+        in_front = entries.filter(beyond(backwards, decode(before, kinds=ordering.kinds)))
+        found = ordering.read(in_front, backwards, rows + 1)[::-1]
+        if len(found) > rows:
+            above, shown, is_more = tuple(ordering.values(found[0])), found[1:], True
+    if above is None or after:
+        behind = entries if above is None else entries.filter(beyond(ordering.columns, above))
+        found = ordering.read(behind, ordering.columns, rows + 1)
+        shown, is_more = found[:rows], len(found) > rows
+    ahead = 0
+    if counts and above is not None:
+        ahead = entries.order_by().filter(beyond(reverse_of(ordering.columns), above)).count() + 1
+    return Page(
         rows=tuple(shown),
-        ahead=_count_up_to(entries, order, above) if counts and above is not None else 0,
+        ahead=ahead,
         above=above,
-        after=encode_cursor(order.values(shown[-1])) if len(found) > rows else None,
-        before=encode_cursor(order.values(shown[0])) if above is not None and shown else None,
+        after=encode(ordering.values(shown[-1])) if is_more else None,
+        before=encode(ordering.values(shown[0])) if above is not None and shown else None,
     )
-
-
-def _in_front(entries: QuerySet[Any, Any], order: Order[Row], *, before: str, rows: int, counts: bool) -> Part[Row]:
-    below = decode_cursor(before, kinds=order.kinds)
-    backwards = reverse_of(order.columns)
-    found = order.read(entries.filter(beyond(backwards, below)), backwards, rows + 1)
-    if len(found) <= rows:
-        return part(entries, order, rows=rows, counts=counts)
-    shown = found[rows - 1 :: -1]
-    above = tuple(order.values(found[rows]))
-    return Part(
-        rows=tuple(shown),
-        ahead=_count_up_to(entries, order, above) if counts else 0,
-        above=above,
-        after=encode_cursor(order.values(shown[-1])),
-        before=encode_cursor(order.values(shown[0])),
-    )
-
-
-def _count_up_to(entries: QuerySet[Any, Any], order: Order[Row], values: Sequence[Any]) -> int:
-    """How many entries come before or at the row with these ordering values."""
-    return entries.order_by().filter(beyond(reverse_of(order.columns), values)).count() + 1
 
 
 def beyond(order: Sequence[str], values: Sequence[Any]) -> Q:
@@ -128,17 +145,17 @@ def _comparison(name: str) -> str:
     return f"{name[1:]}__lt" if name.startswith("-") else f"{name}__gt"
 
 
-def encode_cursor(values: Sequence[Any]) -> str:
+def encode(values: Sequence[Any]) -> str:
     """`values` (numbers and times) as a token for an address."""
     plain = [value.isoformat() if isinstance(value, datetime) else value for value in values]
     return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode().rstrip("=")
 
 
-def decode_cursor(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
+def decode(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
     """The values in the token `word`, which must be of these kinds.
 
     Raises:
-        Refusal: it is not a token that `encode_cursor` made for such values (404).
+        Refusal: it is not a token that `encode` made for such values (404).
     """
     try:
         values = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
@@ -163,24 +180,3 @@ def _typed(value: Any, kind: type) -> Any:
     if not math.isfinite(number):
         raise ValueError("no number that rows have")
     return number
-
-
-class BoundedPaginator(Paginator):  # type: ignore[type-arg]
-    """A paginator that counts a bounded number of rows: pages beyond them are not offered.
-
-    Filters reach the rows beyond.
-    """
-
-    most = 3000
-
-    @cached_property
-    def count(self) -> int:
-        """How many rows there are, `most` where there are more."""
-        rows = cast("QuerySet[Any]", self.object_list)
-        # Without their annotations, which the database would make for each of them.
-        return int(rows.order_by().values("pk")[: self.most].count())
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether there may be more rows than are counted."""
-        return self.count >= self.most

@@ -58,7 +58,7 @@ def problem_list(request: HttpRequest) -> HttpResponse:
 def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
     """Statement, interface, reference, sizes, cost, roofline and the head of the board."""
     problem = get_problem(slug)
-    boards = ranking.profiles_with_entries(slug)
+    boards = tuple(ranking.boards_of(slug))
     shown = boards[-1] if boards else None
     board = ranking.board(slug, profile=shown, limit=ROOFLINE_ENTRIES) if shown else ()
     context = {

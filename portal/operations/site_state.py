@@ -25,7 +25,7 @@ from portal.exports.files import newest
 from portal.nodes.models import Node, Slot
 from portal.nodes.queries import offline_before
 from portal.submissions.models import Evaluation, State
-from portal.submissions.queries import HELD, WAITING, paused_profiles
+from portal.submissions.queue import paused_profiles
 
 KEPT_S = 5.0
 """So long an answer serves all who ask: several web processes and several Prometheus."""
@@ -78,7 +78,7 @@ def _queues(now: datetime) -> Iterator[Metric]:
     counts = {(name, kind, State.QUEUED.value): 0 for name in profiles() for kind in _KINDS}
     for profile, kind, state, count, since in rows:
         counts[profile, kind, state] = count
-        if state in WAITING and (key := (profile, kind)) in oldest:
+        if state in State.waiting() and (key := (profile, kind)) in oldest:
             oldest[key] = max(oldest[key], (now - since).total_seconds())
     stopped = paused_profiles()
     yield _gauge("pkb_queue_depth", "Evaluations that have not ended.", ("profile", "kind", "state"), counts)
@@ -89,7 +89,7 @@ def _queues(now: datetime) -> Iterator[Metric]:
 
 
 def _leases(now: datetime) -> Iterator[Metric]:
-    held = Evaluation.objects.filter(state__in=HELD).aggregate(
+    held = Evaluation.objects.filter(state__in=State.under_lease()).aggregate(
         held=Count("pk"),
         overdue=Count("pk", filter=Q(lease_expires_at__lt=now)),
     )

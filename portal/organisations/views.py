@@ -19,9 +19,9 @@ from portal.accounts.organisations import create_organisation, get_organisation,
 from portal.deliveries import actions, queries
 from portal.deliveries.models import Endpoint
 from portal.organisations.forms import InviteForm, OrganisationForm, WebhookForm
-from portal.runs import quotas
+from portal.runs.gpu_use import use_by_run
 from portal.runs.queries import visible_runs
-from portal.submissions.allowances import allowances_of, payer_of_runs
+from portal.submissions.quotas import limits_of, payer_of_runs, quota_of
 
 LOGGED = 50
 """Deliveries on one page of a webhook's log."""
@@ -61,9 +61,9 @@ def _page(request: HttpRequest, chosen: Organisation, **more: Any) -> HttpRespon
         "is_owner": role == Role.OWNER or user.is_staff,
         "members": list(chosen.memberships.select_related("user")),
         "sent": list(memberships.sent_invitations(chosen)),
-        "allowances": allowances_of(payer_of_runs(chosen), now=now),
-        "quota": quotas.quota_of(chosen, now=now),
-        "uses": quotas.use_by_run(chosen, now=now),
+        "allowances": limits_of(payer_of_runs(chosen), now=now),
+        "quota": quota_of(chosen, now=now),
+        "uses": use_by_run(chosen, now=now),
         "webhooks": list(chosen.webhooks.filter(removed_at=None)),
         "run_count": visible_runs(user).filter(model__organisation=chosen).count(),
         "roles": Role.choices,

@@ -29,12 +29,13 @@ from portal.core.live_links import Kind, Subject
 from portal.core.requests import choice
 from portal.ranking import published
 from portal.ranking.leaders import board_counts, most_used
-from portal.runs import actions, pages, queries, quotas
+from portal.runs import actions, pages, queries
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.progress import progress
 from portal.runs.prompts import VERSION, VERSIONS, WITH_HINTS, prompt_for
 from portal.runs.queries import RunFigures
+from portal.submissions.quotas import quota_of
 from portal.tabular.formats import MEDIA_TYPES
 
 PER_PAGE = 30
@@ -124,7 +125,7 @@ def mine(request: HttpRequest) -> HttpResponse:
     runs = queries.with_counts(queries.visible_runs(user).filter(model__organisation__in=own)).order_by("-created_at")
     context = {
         "page": Paginator(runs, PER_PAGE).get_page(request.GET.get("page")),
-        "quotas": [quotas.quota_of(organisation, now=timezone.now()) for organisation in own],
+        "quotas": [quota_of(organisation, now=timezone.now()) for organisation in own],
         "invitations": list(memberships.open_invitations(user)),
     }
     return render(request, "runs/mine.html", context)

@@ -4,12 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from django.db.models import QuerySet, UUIDField
+from django.db.models import QuerySet
 
 from evaluator.contract import Mode, Verdict
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
-from portal.core.kept_statements import Given, KeptStatement
 from portal.core.requests import by_id
 from portal.seasons import scoring
 from portal.seasons.models import Entry, Season, Team, TeamMember
@@ -205,20 +204,11 @@ def entries_of(team: Team, *, limit: int = 100) -> list[Entry]:
 
 def entries_from(submission: Submission, evaluations: Iterable[Evaluation] | None = None) -> list[Entry]:
     """The entries that a submission's evaluations, where known `evaluations`, made, the last one first."""
-    # Most submissions have none: the rest is read only where there is one.
+    # Most submissions have none.
     if evaluations is not None and not any(may_enter(submission, each) for each in evaluations):
-        return []
-    if _FIRST_ENTRY.row(submission=submission.pk) is None:
         return []
     chosen = Entry.objects.filter(evaluation__submission=submission).prefetch_related("season", "team", "evaluation")
     return list(chosen.order_by("-entered_at", "season__slug"))
-
-
-_FIRST_ENTRY = KeptStatement(
-    lambda: (
-        Entry.objects.filter(evaluation__submission=Given("submission", UUIDField())).order_by().values_list("pk")[:1]
-    )
-)
 
 
 def may_enter(submission: Submission, evaluation: Evaluation) -> bool:

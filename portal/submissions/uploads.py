@@ -181,4 +181,4 @@ def _path_refused(value: str, message: str, remedy: str) -> PathRefused:
 
 
 def _refusal(value: str, message: str, remedy: str, *, status: int = 422) -> Refusal:
-    return Refusal(field="file", value=value, message=message, remedy=remedy, status=status)
+    return Refusal("file", value, message, remedy, status=status)

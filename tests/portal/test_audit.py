@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from evaluator.contract import Verdict
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.nodes.models import Node, Slot
 from portal.operations.audit.auditing import INVARIANTS, audit
 from portal.ranking.models import Board, Standing

@@ -369,7 +369,7 @@ KINDS = (
                     "runs/languagemodel",
                     "submissions/gpuuse",
                     "submissions/report",
-                    "submissions/profileswitch",
+                    "submissions/profilestate",
                 )
             )
         ),

@@ -7,9 +7,9 @@ from datetime import datetime
 from django.db.models import Exists, OuterRef, Q
 
 from portal.operations.audit.invariants import invariant
-from portal.submissions import allowances
+from portal.submissions import quotas
 from portal.submissions.models import Evaluation, GpuUse, State
-from portal.submissions.priorities import REJUDGE_PRIORITY
+from portal.submissions.queue import REJUDGE_PRIORITY
 
 
 @invariant(
@@ -23,7 +23,7 @@ def _uncharged(_now: datetime) -> Iterator[str]:
     here = Evaluation.objects.filter(recorded_on=None, node_owner=None).exclude(priority=REJUDGE_PRIORITY)
     free = here.filter(chargeable, gpu_use=None)
     chosen = free.order_by().values_list("pk", "profile")
-    return (str(pk) for pk, profile in chosen if allowances.reservation_gpu_s(profile))
+    return (str(pk) for pk, profile in chosen if quotas.reservation_gpu_s(profile))
 
 
 @invariant("quotas-are-exact", "What waits is reserved. What has ended is charged by the time that it took.")
@@ -35,5 +35,5 @@ def _wrongly_charged(_now: datetime) -> Iterator[str]:
                 yield f"GPU use {use.pk}: charged before its end"
         elif use.used_gpu_s is None:
             yield f"GPU use {use.pk}: still reserved"
-        elif use.used_gpu_s and not math.isclose(use.used_gpu_s, allowances.charge(use.evaluation), abs_tol=1e-6):
-            yield f"GPU use {use.pk}: {use.used_gpu_s} instead of {allowances.charge(use.evaluation)}"
+        elif use.used_gpu_s and not math.isclose(use.used_gpu_s, quotas.charge(use.evaluation), abs_tol=1e-6):
+            yield f"GPU use {use.pk}: {use.used_gpu_s} instead of {quotas.charge(use.evaluation)}"

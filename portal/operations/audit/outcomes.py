@@ -12,7 +12,6 @@ from evaluator.contract import Verdict
 from evaluator.judging.verdicts import FACTS
 from portal.operations.audit.invariants import invariant
 from portal.submissions.models import Evaluation, Report, State, Submission
-from portal.submissions.queries import HELD, WAITING
 
 NOTE = "demo data, not judged"
 """The note of submissions that are invented for load tests (`tools.bench.demo_data`)."""
@@ -59,13 +58,12 @@ def _outcome_before_the_end(_now: datetime) -> Iterator[str]:
 @invariant("waiting-is-free", "An evaluation that waits has no lease.")
 def _waiting_under_a_lease(_now: datetime) -> Iterator[str]:
     """What waits has no lease, but for what is compiled meanwhile."""
-    waiting = [state for state in WAITING if state != State.BUILDING]
-    return _ids(Evaluation.objects.filter(state__in=waiting).exclude(lease=None, lease_expires_at=None))
+    return _ids(Evaluation.objects.filter(state__in=State.without_a_node()).exclude(lease=None, lease_expires_at=None))
 
 
 @invariant("held-is-leased", "An evaluation on a node has a lease with an end and a deadline, and a slot.")
 def _on_a_node_without_a_lease(_now: datetime) -> Iterator[str]:
-    held = Evaluation.objects.filter(state__in=HELD)
+    held = Evaluation.objects.filter(state__in=State.under_lease())
     return _ids(held.filter(Q(lease=None) | Q(lease_expires_at=None) | Q(deadline_at=None) | Q(slot_index=None)))
 
 
@@ -74,7 +72,7 @@ def _on_a_node_without_a_lease(_now: datetime) -> Iterator[str]:
 )
 def _stuck(now: datetime) -> Iterator[str]:
     since = now - STUCK_AFTER
-    held = Evaluation.objects.filter(state__in=HELD)
+    held = Evaluation.objects.filter(state__in=State.under_lease())
     return _ids(held.filter(Q(lease_expires_at__lt=since) | Q(deadline_at__lt=since)))
 
 

@@ -1,7 +1,7 @@
 """Adding attempts to a run: one, or as many as an upload brings, stored in batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -14,21 +14,21 @@ from evaluator.contract import Backend, Mode, Verdict
 from evaluator.hardware import profiles
 from evaluator.judging.source_rules import check_source
 from evaluator.judging.verdicts import decide_before_ranks
-from portal.accounts.models import Organisation, User
+from portal.accounts.models import User
 from portal.catalog import queries as catalog
 from portal.catalog.models import ProblemSwitch
-from portal.core.errors import Conflict, Refusal, TooMany
+from portal.core.errors import Conflict, Refusal
 from portal.core.repeated_keys import differences
-from portal.runs import queries, quotas
+from portal.runs import queries
 from portal.runs.events import record
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, Trajectory
 from portal.runs.uploads import Line, NewAttempt
 from portal.submissions import actions as submissions
-from portal.submissions import allowances
-from portal.submissions.actions.attempts import AttemptSource
-from portal.submissions.allowances import Payer
+from portal.submissions import quotas
+from portal.submissions.actions.bulk import AttemptSource
 from portal.submissions.models import Evaluation
-from portal.submissions.priorities import BULK_PRIORITY
+from portal.submissions.queue import BULK_PRIORITY
+from portal.submissions.quotas import Limit, Payer
 
 BATCH = 50
 """Attempts stored in one transaction: an interrupted upload leaves a whole number of these batches."""
@@ -113,15 +113,15 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
     }
     closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
     with transaction.atomic():
-        organisation = quotas.locked(run.model.organisation_id)
+        payer = quotas.lock_organisation(run.model.organisation_id)
         current = Run.objects.select_for_update().get(pk=run.pk)
         if current.is_published:
             message = "The run is published, so nothing can be added to it."
             raise Conflict("run", run.pk, message, "Create a new run.")
         room = MAX_ATTEMPTS - run.attempts.count()
-        payer = allowances.payer_of_runs(organisation)
-        budget = _budget(payer, organisation, run, faults)
-        sorter = _Sorter(run, batch, closed=closed, budget=budget, room=room)
+        now = timezone.now()
+        limit = None if all(faults.values()) else quotas.tightest_limit(payer, run.profile, now=now)
+        sorter = _Sorter(run, batch, closed=closed, limit=limit, room=room)
         decided = [sorter.decide(line, faults.get(line.number)) for line in batch]
         fresh = [
             _Fresh(number=line.number, attempt=line.attempt, fault=faults[line.number])
@@ -164,62 +164,10 @@ def _fault(run: Run, attempt: NewAttempt) -> _Fault | None:
     return (found.verdict, found.message) if found is not None else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Budget:
-    """How many judgements the quota still allows, and what to say when it is used up."""
-
-    judgements: int | None
-    refusal: Refusal | None
-
-
-def _budget(payer: Payer, organisation: Organisation, run: Run, faults: dict[int, _Fault | None]) -> _Budget:
-    """What quota and allowances leave: the tightest of them, and its refusal when it is used up."""
-    if all(faults.values()):
-        return _Budget(judgements=None, refusal=None)
-    now = timezone.now()
-    budgets = [_of_quota(organisation, run, now), *_of_allowances(payer, run, now)]
-    limiting = [budget for budget in budgets if budget.judgements is not None]
-    return min(limiting, key=lambda budget: budget.judgements or 0, default=budgets[0])
-
-
-def _of_allowances(payer: Payer, run: Run, now: datetime) -> Iterator[_Budget]:
-    each = allowances.reservation_gpu_s(run.profile)
-    for allowance in allowances.allowances_for(payer, run.profile, now=now):
-        judgements = allowance.judgements(each)
-        if judgements is not None:
-            # As for the quota: who is refused waits for what this very upload will have queued before.
-            when_full = replace(
-                allowance,
-                reserved_gpu_s=allowance.reserved_gpu_s + judgements * each,
-                queued=allowance.queued + judgements,
-            )
-            refusal = allowances.refusal(payer, when_full, run.profile, now=now)
-            yield _Budget(judgements=judgements, refusal=refusal)
-
-
-def _of_quota(organisation: Organisation, run: Run, now: datetime) -> _Budget:
-    each = allowances.reservation_gpu_s(run.profile)
-    if each == 0:
-        return _Budget(judgements=None, refusal=None)
-    quota = quotas.quota_of(organisation, now=now)
-    judgements = int(quota.remaining_gpu_s // each)
-    # Lines after the last one that fits wait for the lines before, which this very upload will have reserved.
-    when_full = replace(quota, reserved_gpu_s=quota.reserved_gpu_s + judgements * each)
-    refusal = TooMany(
-        "quota",
-        f"{quota.remaining_gpu_s:.0f} GPU-seconds left",
-        f"The quota of {quota.owner} is used up: one more judgement on {run.profile} takes about "
-        f"{each:.0f} of its {quota.limit_gpu_s:.0f} GPU-seconds in {quota.window_days} days.",
-        "Wait until earlier use is 30 days old or pending evaluations have ended, or ask the operator for more.",
-        retry_after_s=when_full.retry_after_s(now),
-    )
-    return _Budget(judgements=judgements, refusal=refusal)
-
-
 class _Sorter:
     """Classifies the lines of a batch: refused, repeated, over quota, or fresh."""
 
-    def __init__(self, run: Run, batch: Sequence[Line], *, closed: set[str], budget: _Budget, room: int) -> None:
+    def __init__(self, run: Run, batch: Sequence[Line], *, closed: set[str], limit: Limit | None, room: int) -> None:
         attempts = [line.attempt for line in batch if line.attempt is not None]
         keys = {attempt.key for attempt in attempts}
         slugs = {attempt.problem for attempt in attempts}
@@ -229,8 +177,10 @@ class _Sorter:
         self.in_batch: set[object] = set()
         self.asked_backend = run.backend
         self.closed = closed
-        self.budget = budget
-        self.left = budget.judgements
+        self.profile = run.profile
+        self.limit = limit
+        self.fitting = limit.judgements(quotas.reservation_gpu_s(run.profile)) if limit is not None else None
+        self.left = self.fitting
         self.room = room
 
     def decide(self, line: Line, fault: _Fault | None) -> LineResult | None:
@@ -246,9 +196,10 @@ class _Sorter:
             self._check_fresh(attempt, place)
         except Refusal as refusal:
             return LineResult(line=line.number, key=line.key, status="refused", refusal=refusal)
-        if fault is None and self.left is not None:
+        if fault is None and self.limit is not None and self.left is not None:
             if self.left == 0:
-                return LineResult(line=line.number, key=line.key, status="over_quota", refusal=self.budget.refusal)
+                over = quotas.refusal(self.limit, self.profile, now=timezone.now(), after=self.fitting or 0)
+                return LineResult(line=line.number, key=line.key, status="over_quota", refusal=over)
             self.left -= 1
         self.room -= 1
         self.in_batch |= {attempt.key, place}

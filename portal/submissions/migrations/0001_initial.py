@@ -12,22 +12,13 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ("accounts", "0001_initial"),
-        ("nodes", "0004_help_says_what_empty_means"),
+        ("nodes", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name="ProfileQueue",
-            fields=[
-                ("profile", models.CharField(max_length=40, primary_key=True, serialize=False)),
-                ("turn", models.PositiveBigIntegerField(default=0)),
-                ("served_at", models.DateTimeField(blank=True, null=True)),
-                ("looked_at", models.DateTimeField(default=django.utils.timezone.now)),
-            ],
-        ),
-        migrations.CreateModel(
-            name="ProfileSwitch",
+            name="ProfileState",
             fields=[
                 ("profile", models.CharField(max_length=40, primary_key=True, serialize=False)),
                 (
@@ -35,10 +26,10 @@ class Migration(migrations.Migration):
                     models.BooleanField(default=False, help_text="A paused queue takes submissions but judges none."),
                 ),
                 ("note", models.TextField(blank=True, help_text="Reason. Authors whose submissions wait see it.")),
+                ("turn", models.PositiveBigIntegerField(default=0, editable=False)),
+                ("served_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("looked_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
             ],
-            options={
-                "verbose_name_plural": "profile switches",
-            },
         ),
         migrations.CreateModel(
             name="Source",

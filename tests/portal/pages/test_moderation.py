@@ -11,7 +11,7 @@ from portal.ranking import queries as ranking
 from portal.ranking.actions import rebuild_standings
 from portal.ranking.models import Board, PersonStanding, Standing
 from portal.submissions import actions
-from portal.submissions.actions.moderating import FLAGS_PER_DAY
+from portal.submissions.actions.moderate import FLAGS_PER_DAY
 from portal.submissions.models import Evaluation, Flag, Quarantine, State
 from tests.portal.factories import bundle, delivery_of, evaluation_of, submit
 
@@ -264,5 +264,5 @@ def test_the_admin_lists_ask_as_much_for_ten_rows_as_for_one(
 def test_every_name_in_the_admin_has_its_plural(operator, client):
     client.force_login(operator)
     page = client.get("/admin/").content.decode()
-    for name in ("Problem switches", "Profile switches", "GPU use", "Quarantines", "Flags", "Allowance limits"):
+    for name in ("Problem switches", "Profile states", "GPU use", "Quarantines", "Flags", "Allowance limits"):
         assert name in page

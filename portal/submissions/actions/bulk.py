@@ -10,12 +10,10 @@ from evaluator import logs
 from evaluator.contract import SourceBundle
 from portal.accounts.models import User
 from portal.nodes.queries import online_slots
-from portal.submissions.allowances import Payer, reserve
 from portal.submissions.hooks import EvaluationRefunded, evaluation_refunded
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
-from portal.submissions.priorities import REJUDGE_PRIORITY
-from portal.submissions.turns import first_turn
-from portal.submissions.waiting import waiting_of
+from portal.submissions.queue import REJUDGE_PRIORITY, waiting_of
+from portal.submissions.quotas import Payer, reserve
 from problems import registry
 
 
@@ -57,7 +55,7 @@ def submit_attempts(
     What may be judged at all was decided by the caller, who holds the payer's lock; nothing is refused here.
     """
     with transaction.atomic():
-        turn = first_turn(waiting_of(payer.key), profile=profile, priority=priority)
+        turn = waiting_of(payer.key).next_turn(profile=profile, priority=priority)
         sources = store_sources(attempt.files for attempt in wanted)
         submissions = Submission.objects.bulk_create(
             Submission(
@@ -141,7 +139,7 @@ def _take_turn(turns: dict[tuple[str, str], int], evaluation: Evaluation) -> int
     place = (evaluation.payer, evaluation.profile)
     if place not in turns:
         waiting = waiting_of(evaluation.payer)
-        turns[place] = first_turn(waiting, profile=evaluation.profile, priority=REJUDGE_PRIORITY)
+        turns[place] = waiting.next_turn(profile=evaluation.profile, priority=REJUDGE_PRIORITY)
     turns[place] += 1
     return turns[place] - 1
 

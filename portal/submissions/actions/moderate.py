@@ -6,7 +6,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from portal.accounts.models import User
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict, Forbidden, Refusal, TooMany
 from portal.submissions.hooks import QuarantineChanged, quarantine_changed
 from portal.submissions.models import Flag, Quarantine, Submission
 
@@ -92,33 +92,29 @@ def _reason(text: str, *, most: int) -> str:
     if cleaned and len(cleaned) <= most:
         return cleaned
     message = f"The reason has {len(cleaned)} characters." if cleaned else "The reason is empty."
-    raise Refusal(
-        field="reason", value=cleaned, message=message, remedy=f"Say in 1 to {most} characters what is wrong."
-    )
+    raise Refusal("reason", cleaned, message, f"Say in 1 to {most} characters what is wrong.")
 
 
 def _require_operator(by: User) -> None:
     if not by.is_staff:
-        raise Refusal(
-            field="submission",
-            value=by.username,
-            message="Only an operator can decide on entries.",
-            remedy="Flag the entry: then the operators review it.",
-            status=403,
+        raise Forbidden(
+            "submission",
+            by.username,
+            "Only an operator can decide on entries.",
+            "Flag the entry: then the operators review it.",
         )
 
 
 def _too_many(oldest: Flag) -> Refusal:
     again = oldest.at + timedelta(days=1)
-    return Refusal(
-        field="reason",
-        value=str(FLAGS_PER_DAY),
-        message=f"You have flagged {FLAGS_PER_DAY} entries within a day, which is the limit.",
-        remedy=f"Wait until {again:%Y-%m-%d %H:%M} UTC.",
-        status=429,
+    return TooMany(
+        "reason",
+        FLAGS_PER_DAY,
+        f"You have flagged {FLAGS_PER_DAY} entries within a day, which is the limit.",
+        f"Wait until {again:%Y-%m-%d %H:%M} UTC.",
         retry_after_s=max(1, int((again - timezone.now()).total_seconds()) + 1),
     )
 
 
 def _conflict(submission: Submission, message: str, remedy: str) -> Refusal:
-    return Refusal(field="submission", value=str(submission.pk), message=message, remedy=remedy, status=409)
+    return Conflict("submission", submission.pk, message, remedy)
