@@ -10,11 +10,11 @@ from django.shortcuts import render
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
+from rest_framework.decorators import api_view, permission_classes, schema
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.api.endpoint import Endpoint
 from portal.api.problem_details import KINDS, Kind
 from portal.api.schema import document
 
@@ -173,11 +173,11 @@ def _example(described: Schema) -> str:
 @require_safe
 def reference(request: HttpRequest) -> HttpResponse:
     """The page at /api/v1/."""
-    schema = document()
+    described = document()
     context = {
-        "operations": operations(schema),
+        "operations": operations(described),
         "kinds": tuple(KINDS.values()),
-        "about": _marked(schema["info"]["description"]),
+        "about": _marked(described["info"]["description"]),
     }
     return render(request, "api/reference.html", context)
 
@@ -188,18 +188,10 @@ def openapi(_request: HttpRequest) -> JsonResponse:
     return JsonResponse(document(), content_type="application/vnd.oai.openapi+json")
 
 
-class Nowhere(Endpoint):
-    """Every address under /api/v1/ that does not exist: an error in the API's own form, not a page."""
-
-    http_method_names = ["get", "head", "post", "put", "patch", "delete", "options", "trace"]
-    schema = None
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Answer every method alike."""
-        super().initial(request, *args, **kwargs)
-        remedy = "" if request.path.endswith("/") else " Addresses of the API end with a slash."
-        raise NotFound(f"There is nothing at {request.path}.{remedy} /api/v1/ lists every address.")
-
-    def retrieve(self, _request: Request, **_: Any) -> Response:
-        """Never reached: `initial` has answered."""
-        raise NotFound
+@api_view(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+@schema(None)
+@permission_classes([])
+def nowhere(request: Request) -> Response:
+    """Answer every address under /api/v1/ that does not exist: an error in the API's own form, not a page."""
+    remedy = "" if request.path.endswith("/") else " Addresses of the API end with a slash."
+    raise NotFound(f"There is nothing at {request.path}.{remedy} /api/v1/ lists every address.")

@@ -120,7 +120,6 @@ class FiguresOutput(serializers.Serializer[RunFigures]):
 
     @extend_schema_field(FastOutput(many=True))
     def get_fast(self, figures: RunFigures) -> Any:
-        """One entry per p."""
         found = ((p, figures.fast_at(p)) for p in SHOWN_P)
         return [{"p": p, "k": at.k, "value": at.value, "low": at.low, "high": at.high} for p, at in found if at]
 
@@ -181,7 +180,7 @@ class AttemptOutput(serializers.Serializer[Attempt]):
     score = serializers.FloatField(allow_null=True)
     score_low = serializers.FloatField(allow_null=True)
     score_high = serializers.FloatField(allow_null=True)
-    score_rule = serializers.SerializerMethodField(help_text=SCORE_RULE_HELP)
+    score_rule = serializers.IntegerField(source="evaluation.score_rule", allow_null=True, help_text=SCORE_RULE_HELP)
     submission = serializers.SerializerMethodField(help_text="Null if the text alone decided.")
     submission_id = serializers.UUIDField(allow_null=True)
     evaluation_id = serializers.UUIDField(allow_null=True)
@@ -193,13 +192,8 @@ class AttemptOutput(serializers.Serializer[Attempt]):
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
 
-    def get_score_rule(self, attempt: Attempt) -> int | None:
-        """As its evaluation has it."""
-        return attempt.evaluation.score_rule if attempt.evaluation is not None else None
-
     @extend_schema_field({**URI, "type": ["string", "null"]})
     def get_submission(self, attempt: Attempt) -> str | None:
-        """The address of its submission."""
         if attempt.submission_id is None:
             return None
         return reverse("api:submission", args=[attempt.submission_id], request=self.context["request"])
@@ -227,18 +221,9 @@ class LineOutput(serializers.Serializer[Any]):
     line = serializers.IntegerField()
     key = serializers.CharField(allow_blank=True)
     status = serializers.ChoiceField(choices=["created", "repeated", "refused", "over_quota"])
-    attempt_id = serializers.SerializerMethodField()
-    verdict = serializers.SerializerMethodField(help_text="Set if the text alone decided.")
+    attempt_id = serializers.IntegerField(source="attempt.pk", allow_null=True)
+    verdict = VerdictField(source="attempt.verdict", default=None, help_text="Set if the text alone decided.")
     errors = serializers.SerializerMethodField()  # type: ignore[assignment]  # the metaclass takes it out of the class
-
-    def get_attempt_id(self, result: Any) -> int | None:
-        """The attempt that is there now."""
-        return result.attempt.pk if result.attempt else None
-
-    @extend_schema_field(VerdictField)
-    def get_verdict(self, result: Any) -> str | None:
-        """Its verdict, where it is known already."""
-        return (result.attempt.verdict or None) if result.attempt else None
 
     @extend_schema_field(LineErrorOutput(many=True))
     def get_errors(self, result: Any) -> Any:
@@ -399,23 +384,19 @@ class OrganisationOutput(serializers.Serializer[Organisation]):
 
     @extend_schema_field({"type": "string", "enum": Role.values})
     def get_role(self, organisation: Organisation) -> str:
-        """The caller's."""
         username = self.context["request"].user.username
         roles = {row.user.username: row.role for row in organisation.memberships.all()}
         return roles.get(username, Role.OWNER.value)  # operators act as owners where they are no members
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
     def get_members(self, organisation: Organisation) -> list[str]:
-        """Everybody."""
         return [row.user.username for row in organisation.memberships.all()]
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
     def get_owners(self, organisation: Organisation) -> list[str]:
-        """Those who may change it."""
         return [row.user.username for row in organisation.memberships.all() if row.role == Role.OWNER]
 
     def get_sponsor(self, organisation: Organisation) -> str | None:
-        """An account's name."""
         return organisation.sponsor.username if organisation.payer_id and organisation.sponsor else None
 
 
