@@ -239,8 +239,7 @@ class Evaluations(SubmissionResource):
         """Queue one more evaluation of an own submission, on the same or another profile. None is overwritten."""
         user = caller(request)
         submission = access.get_submission(user, submission_id)
-        if not access.may_change(user, submission):
-            raise _someone_elses(submission)
+        access.require_change(user, submission, remedy="Submit the source yourself to have it judged.")
         values = self.body()
         # The only refusal that names the source here says that this profile already has it in the queue.
         with _input_names(file="profile"):
@@ -271,13 +270,3 @@ class Evaluations(SubmissionResource):
         if report is None or report.machine_code is None:
             raise Http404
         return HttpResponse(json.dumps(machine_code.data(report)), content_type="application/json")
-
-
-def _someone_elses(submission: Submission) -> Refusal:
-    return Refusal(
-        field="submission",
-        value=str(submission.pk),
-        message="This submission belongs to another author.",
-        remedy="Submit the source yourself to have it judged.",
-        status=403,
-    )

@@ -1,6 +1,6 @@
 """The problems as a matrix of block and parallelism, shaded by a chosen quantity, and the transformer as a drawing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlencode
@@ -78,8 +78,6 @@ class Matrix:
 
 
 _COLUMNS = ((NONE, "None"), *((value.value, value.label) for value in Parallelism))
-
-Fits = Callable[[Problem], bool]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from evaluator.contract import Backend, Mode
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import size_rows
-from portal.catalog.queries import get_problem
-from portal.core.errors import Refusal, check_choice
+from portal.catalog.queries import check_world_size, get_problem, get_profile
+from portal.core.errors import Refusal
 from problems import registry
 from problems.spec.schema import Argument, ArgumentKind, Problem
 
@@ -115,7 +115,8 @@ def prompt_for(slug: str, *, backend: str, profile: str, version: str = VERSION)
         Refusal: there is no such problem (404), backend or profile, or they do not fit each other.
     """
     problem = get_problem(slug)
-    chosen = _profile(problem, profile)
+    chosen = get_profile(profile)
+    check_world_size(problem, chosen, chosen.sizes[Mode.RANKED])
     if backend not in [member.value for member in chosen.backends]:
         judged = ", ".join(member.value for member in chosen.backends)
         message = f"{chosen.name} does not judge this backend."
@@ -175,16 +176,6 @@ def statement_of(problem: Problem, *, has_hints: bool) -> str:
 def values_told(argument: Argument, *, has_hints: bool) -> str:
     """What prompts say of an argument's values."""
     return argument.values if has_hints or argument.kind.value in _SAID_OF_BARE_KINDS else ""
-
-
-def _profile(problem: Problem, name: str) -> Profile:
-    chosen = profiles.get(check_choice("profile", name, profiles.profiles()))
-    reason = problem.refuses(chosen.world_size, chosen.sizes[Mode.RANKED])
-    if reason is not None:
-        message = f"{problem.title} does not run on {chosen.world_size} ranks: it {reason}."
-        remedy = f"Choose a profile with a world size that it allows ({problem.world_size_rule})."
-        raise Refusal("profile", name, message, remedy)
-    return chosen
 
 
 def _example(slug: str, backend: Backend) -> tuple[Backend, str]:
