@@ -86,7 +86,6 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "portal.accounts.operators_log.OperatorsLogMiddleware",
     "portal.pages.middleware.RefusalMiddleware",
-    "portal.pages.middleware.DatabaseAwayMiddleware",
 ]
 ROOT_URLCONF = "portal.urls"
 ASGI_APPLICATION = "portal.asgi.application"

@@ -23,8 +23,6 @@ class ActivityForm(forms.Form):
 
 @admin.register(User)
 class PersonAdmin(UserAdmin):  # type: ignore[type-arg]
-    """People, and closing their accounts with a reason."""
-
     list_per_page = 25  # as in other long lists: Django's admin takes about a millisecond for a row
     show_full_result_count = False
     search_fields = ("username", "email")  # each column is looked through for all accounts, twice

@@ -65,7 +65,6 @@ class SignUpForm(ActionForm):
             self.fields["code"] = _code_field()
 
     def clean(self) -> dict[str, Any]:
-        """Refuse two different passwords."""
         cleaned = super().clean() or {}
         if cleaned.get("password") and cleaned.get("repeated") and cleaned["password"] != cleaned["repeated"]:
             self.add_error("repeated", "The two passwords differ. Type the same one twice.")
@@ -89,7 +88,6 @@ class SocialSignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no type
             self.fields["code"] = _code_field()
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a code that opens nothing."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         try:
             sign_up_codes.check(cleaned.get("code", ""))

@@ -20,13 +20,11 @@ ASK_AGAIN_AFTER = timedelta(days=7)
 
 
 def open_invitations(user: User) -> QuerySet[Invitation]:
-    """What `user` is invited to and has not answered."""
     chosen = Invitation.objects.filter(invited=user, state=InvitationState.OPEN)
     return chosen.select_related("organisation", "invited_by", "invited")
 
 
 def sent_invitations(organisation: Organisation) -> QuerySet[Invitation]:
-    """The organisation's invitations that have no answer yet."""
     chosen = organisation.invitations.filter(state=InvitationState.OPEN)
     return chosen.select_related("organisation", "invited_by", "invited")
 

@@ -94,7 +94,6 @@ class ApiToken(models.Model):
         return f"{self.prefix}... ({self.name})"
 
     def is_live(self, *, now: datetime) -> bool:
-        """Whether the token can be used at `now`."""
         return self.revoked_at is None and now < self.expires_at
 
 

@@ -21,7 +21,6 @@ class SignUp(StrEnum):
 
 
 def sign_up_is() -> SignUp:
-    """Who may make an account on this site."""
     return SignUp(settings.SIGN_UP)
 
 

@@ -68,7 +68,6 @@ class SignIn(LoginView):
         return response
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
-        """Sign in, or ask for the second factor first."""
         user = form.get_user()
         throttle.was_right(self._tried, self.request, user.username)
         onwards = Login(user=user, redirect_url=self.get_success_url())
@@ -94,7 +93,6 @@ class NewPassword(PasswordChangeView):
     success_url = reverse_lazy("accounts:profile")
 
     def get_form_class(self) -> Any:
-        """Whether the old password is asked for."""
         return NewPasswordForm if signed_in(self.request).has_usable_password() else FirstPasswordForm
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:

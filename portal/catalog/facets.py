@@ -79,10 +79,6 @@ FACETS = (
 )
 
 
-def _matches(problem: Problem, facet: Facet, wanted: str) -> bool:
-    return not wanted or wanted in facet.values(problem)
-
-
 def _contains(problem: Problem, words: Sequence[str]) -> bool:
     if not words:
         return True
@@ -94,10 +90,11 @@ def _contains(problem: Problem, words: Sequence[str]) -> bool:
 def find(problems: Iterable[Problem], *, chosen: dict[str, str], search: str = "") -> list[Problem]:
     """The problems that have every chosen facet value and every word of `search`, in their order."""
     words = search.lower().split()
+    wanted = [(facet, value) for facet in FACETS if (value := chosen.get(facet.name))]
     return [
         problem
         for problem in problems
-        if _contains(problem, words) and all(_matches(problem, facet, chosen.get(facet.name, "")) for facet in FACETS)
+        if _contains(problem, words) and all(value in facet.values(problem) for facet, value in wanted)
     ]
 
 

@@ -27,7 +27,6 @@ class Piece:
 
     @property
     def middle(self) -> float:
-        """The centre of its name."""
         return self.x + self.width / 2
 
 

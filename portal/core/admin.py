@@ -32,8 +32,6 @@ class ReadOnly(NoAdding, NoChanging, admin.ModelAdmin):  # type: ignore[type-arg
 
 
 class ReasonForm(forms.Form):
-    """Why an operator does something."""
-
     reason = forms.CharField(
         max_length=300, widget=forms.Textarea(attrs={"rows": 4, "cols": 80}), help_text="Public, and kept as evidence."
     )

@@ -8,8 +8,6 @@ from portal.deliveries.models import Delivery, Endpoint
 
 @admin.register(Endpoint)
 class EndpointAdmin(ReadOnly):
-    """Webhooks, which show as their addresses, and channels."""
-
     list_display = ("__str__", "organisation", "form", "kinds", "failures", "created_at", "removed_at")
     list_filter = ("form", ("organisation", admin.EmptyFieldListFilter))
     list_select_related = ("organisation", "account")

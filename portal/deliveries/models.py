@@ -63,7 +63,6 @@ class Endpoint(models.Model):
 
     @property
     def is_webhook(self) -> bool:
-        """Whether it belongs to an organisation."""
         return self.organisation_id is not None
 
     @property

@@ -40,7 +40,6 @@ def message_of(delivery: Delivery) -> Message:
 
 
 def body_of(delivery: Delivery) -> bytes:
-    """The body of the request that carries `delivery`."""
     if delivery.endpoint.is_webhook:
         return _event(delivery)
     if delivery.endpoint.form == Form.SIGNED:

@@ -53,7 +53,6 @@ class ExportVersion:
 
     @property
     def due_at(self) -> datetime:
-        """When the next one is due."""
         return self.made_at + max(EVERY, timedelta(seconds=self.took_s * _SHARE))
 
 

@@ -55,7 +55,6 @@ _ATTEMPT_COLUMNS = (
 
 
 def attempts_of(run: Run) -> Table:
-    """The attempts of one run as a table."""
     return Table(
         name=f"run-{run.pk}",
         meaning="The attempts of one run with their results.",

@@ -1,7 +1,6 @@
 """Which pages the manual has, in which order, and what stands in them; read once per process."""
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,7 +29,6 @@ class NavPage:
 
     @property
     def url(self) -> str:
-        """Where the site shows it."""
         return page_url(self.path)
 
 
@@ -55,14 +53,6 @@ class Page:
     after: NavPage | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class File:
-    """A picture or a table of data beside the pages."""
-
-    data: bytes
-    content_type: str
-
-
 def _root() -> Path:
     return Path(settings.BASE_DIR) / "docs"
 
@@ -79,17 +69,13 @@ def sections() -> tuple[Section, ...]:
     """The navigation of mkdocs.yml without the manual's own front page, for which the site has /docs/."""
     entries = _configuration()["nav"]
     return tuple(
-        Section(title=title, pages=tuple(_nav_pages(pages)))
+        Section(
+            title=title, pages=tuple(NavPage(title=name, path=path) for page in pages for name, path in page.items())
+        )
         for entry in entries
         for title, pages in entry.items()
         if isinstance(pages, list)
     )
-
-
-def _nav_pages(entries: Sequence[Mapping[str, str]]) -> Iterator[NavPage]:
-    for entry in entries:
-        for title, path in entry.items():
-            yield NavPage(title=title, path=path)
 
 
 @cache
@@ -163,13 +149,8 @@ def link_address(path: str, target: str) -> str | None:
     return None
 
 
-def file_at(address: str) -> File | None:
-    """The picture or data under /docs/`address`; None where there is none."""
-    is_file = address in paths() and not address.endswith(".md")
-    return _file(address) if is_file else None
-
-
-@cache
-def _file(path: str) -> File:
-    file = _root() / path
-    return File(data=file.read_bytes(), content_type=_CONTENT_TYPES[file.suffix])
+def file_at(address: str) -> tuple[bytes, str] | None:
+    """The picture or data under /docs/`address` with its content type; None where there is none."""
+    file = _root() / address
+    is_file = address in paths() and file.suffix in _CONTENT_TYPES
+    return (file.read_bytes(), _CONTENT_TYPES[file.suffix]) if is_file else None

@@ -49,7 +49,6 @@ def index(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 def organisation(request: HttpRequest, slug: str) -> HttpResponse:
-    """One organisation, for those who belong to it."""
     return _page(request, get_organisation(signed_in(request), slug))
 
 

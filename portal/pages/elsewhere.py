@@ -154,7 +154,6 @@ def person_card(_request: HttpRequest, username: str) -> HttpResponse:
 
 @require_safe
 def run_card(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """A run of a model with its problems solved."""
     run = get_run(request.user, run_id)
     figures = run_figures(run)
     so_far = "" if figures.is_complete else f", {figures.judged} of {figures.programs} programs judged"

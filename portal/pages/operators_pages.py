@@ -31,13 +31,10 @@ def terms(request: HttpRequest) -> HttpResponse:
 
 def _page(request: HttpRequest, name: OperatorsPage.Name) -> HttpResponse:
     row = OperatorsPage.objects.filter(name=name).first()
-    text = row.text if row is not None else _as_it_comes(name)
+    default = Path(settings.BASE_DIR, "templates", "words", f"{name.value}.md")
+    text = row.text if row is not None else default.read_text(encoding="utf-8")
     context = {"title": name.label, "text": markdown(text), "changed_at": row.changed_at if row else None}
     return render(request, "operators_page.html", context)
-
-
-def _as_it_comes(name: OperatorsPage.Name) -> str:
-    return Path(settings.BASE_DIR, "templates", "words", f"{name.value}.md").read_text(encoding="utf-8")
 
 
 @require_safe

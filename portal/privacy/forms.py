@@ -32,7 +32,6 @@ class DeleteAccountForm(ActionForm):
         self._user = user
 
     def clean_username(self) -> str:
-        """Refuse another name than one's own."""
         if self.cleaned_data["username"] != self._user.username:
             raise forms.ValidationError(f"This is not your name. Type {self._user.username}.")
         return self._user.username

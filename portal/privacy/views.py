@@ -24,7 +24,6 @@ ARCHIVES = throttle.Limit(failures=10, window_s=60 * 60)
 @reauthentication_required  # type: ignore[untyped-decorator]  # allauth has no types
 @throttle.limited("archive", ARCHIVES)
 def archive(request: HttpRequest) -> HttpResponse:
-    """Everything of the reader's account as one file."""
     user = signed_in(request)
     return FileResponse(archive_of(user), as_attachment=True, filename=f"parallelkernelbench-{user.username}.zip")  # type: ignore[return-value]
 

@@ -19,6 +19,7 @@ samples.
 """
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -237,4 +238,4 @@ def primitives_used(samples: Samples) -> dict[str, int]:
 
 def geometric_mean(values: Sequence[float]) -> float | None:
     """The geometric mean of positive values; None of none."""
-    return math.exp(math.fsum(math.log(value) for value in values) / len(values)) if values else None
+    return statistics.geometric_mean(values) if values else None

@@ -38,7 +38,6 @@ class LanguageModel(models.Model):
 
     @property
     def title(self) -> str:
-        """Name and version as people say them."""
         return f"{self.name} {self.version}".strip()
 
 
@@ -49,8 +48,6 @@ class RunMode(models.TextChoices):
 
 
 class RunState(models.TextChoices):
-    """Whether anybody but the organisation sees a run."""
-
     DRAFT = "draft", "Draft"
     PUBLISHED = "published", "Published"
 
@@ -117,8 +114,6 @@ class Run(models.Model):
 
 
 class AttemptState(models.TextChoices):
-    """Whether the result of an attempt is known."""
-
     PENDING = "pending", "Pending"
     ENDED = "ended", "Ended"
 
@@ -200,8 +195,6 @@ class Trajectory(models.Model):
 
 
 class EventKind(models.TextChoices):
-    """The kinds of events in results feeds and webhooks."""
-
     ATTEMPT_ENDED = "attempt.ended", "An attempt has its result"
     RUN_COMPLETED = "run.completed", "Every attempt has its result"
     RUN_PUBLISHED = "run.published", "The run was published"
@@ -227,8 +220,6 @@ class RunEvent(models.Model):
 
 
 class DecisionKind(models.TextChoices):
-    """What an operator may decide of a run."""
-
     RE_RUN = "re_run", "Verified by a re-run"
     AUDITED = "audited", "Audited"
     SELF_REPORTED = "self_reported", "Verification withdrawn"

@@ -89,8 +89,6 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """The prompt of a problem, with its version."""
-
     problem: str
     revision: str
     backend: str

@@ -74,11 +74,7 @@ def get_attempt(run: Run, attempt_id: int) -> Attempt:
 
 def shows_sources(viewer: Viewer, run: Run) -> bool:
     """Whether `viewer` may read what the run's attempts wrote, and how."""
-    return (run.is_published and run.are_sources_public) or may_change(viewer, run) or _is_staff(viewer)
-
-
-def _is_staff(viewer: Viewer) -> bool:
-    return isinstance(viewer, User) and viewer.is_staff
+    return (run.is_published and run.are_sources_public) or may_change(viewer, run) or viewer.is_staff
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,41 +155,22 @@ def figures_of(runs: Iterable[Run]) -> dict[uuid.UUID, RunFigures]:
     chosen = {run.pk: run for run in runs}
     published = [pk for pk, run in chosen.items() if run.is_published]
     newest = _newest_events(published) if published else {}
-    kept = {pk: found for pk, event in newest.items() if (found := _kept.get(pk, event)) is not None}
+    with _lock:
+        kept = {pk: held[1] for pk, event in newest.items() if (held := _cache.get(pk)) and held[0] == event}
+        for pk in kept:
+            _cache.move_to_end(pk)
     fresh = _worked_out({pk: run for pk, run in chosen.items() if pk not in kept})
-    for pk, event in newest.items():
-        if pk in fresh:
-            _kept.put(pk, event, fresh[pk])
+    with _lock:
+        _cache.update({pk: (event, fresh[pk]) for pk, event in newest.items() if pk in fresh})
+        while len(_cache) > _MOST_CACHED:
+            _cache.popitem(last=False)
     return {pk: kept.get(pk) or fresh[pk] for pk in chosen}
 
 
-class _Kept:
-    """Figures of published runs by their newest event, as many as a board shows; the one not used for longest goes."""
-
-    def __init__(self, *, most: int) -> None:
-        self._most = most
-        self._held: OrderedDict[uuid.UUID, tuple[int, RunFigures]] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, pk: uuid.UUID, event: int) -> RunFigures | None:
-        """The figures as of `event`, or None."""
-        with self._lock:
-            held = self._held.get(pk)
-            if held is None or held[0] != event:
-                return None
-            self._held.move_to_end(pk)
-            return held[1]
-
-    def put(self, pk: uuid.UUID, event: int, figures: RunFigures) -> None:
-        """Keep the figures as of `event`."""
-        with self._lock:
-            self._held[pk] = (event, figures)
-            self._held.move_to_end(pk)
-            while len(self._held) > self._most:
-                self._held.popitem(last=False)
-
-
-_kept = _Kept(most=500)
+_MOST_CACHED = 500
+"""As many as a board shows; the one not used for longest goes."""
+_cache: OrderedDict[uuid.UUID, tuple[int, RunFigures]] = OrderedDict()
+_lock = Lock()
 
 
 def _newest_events(runs: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:

@@ -162,7 +162,6 @@ def import_tree(request: HttpRequest) -> HttpResponse:
 
 
 def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
-    """What the live part of a run's page shows."""
     figures = queries.run_figures(run)
     total, pending = queries.counts(run)
     return {

@@ -158,7 +158,6 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
 
 
 def open_final_sources(season: Season) -> None:
-    """Open the sources that a final season's rules name."""
     submissions.open_sources(_opened(season), opened_by=f"the season {season.title}")
 
 

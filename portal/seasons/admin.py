@@ -34,7 +34,6 @@ class SeasonForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = _FIELDS
 
     def clean(self) -> dict[str, Any]:
-        """Show a refusal of the definition at its field."""
         values = super().clean() or {}
         if self.errors:
             return values
@@ -74,10 +73,6 @@ class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         stored = actions.define(form.definition, now=timezone.now())
         obj.pk = stored.pk
         obj.refresh_from_db()
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Season | None = None) -> Any:  # noqa: ARG002 - Django's
-        """Its name never changes: addresses contain it."""
-        return self.readonly_fields
 
     @admin.display(description="phase")
     def phase(self, season: Season) -> str:

@@ -145,7 +145,6 @@ class Counts:
 
 
 def counts(season: Season) -> Counts:
-    """What of the season was judged."""
     entries = list(counted_entries(season))
     finals = [entry.final for entry in entries if entry.final is not None]
     first = [entry.evaluation for entry in entries]
@@ -192,7 +191,6 @@ def _reached(season: Season, team: int, held: dict[tuple[int, str], Result]) -> 
 
 
 def part_in(season: Season, viewer: Viewer) -> TeamMember | None:
-    """The part that the reader takes in a season."""
     if not isinstance(viewer, User):
         return None
     return TeamMember.objects.filter(season=season, user=viewer).select_related("team__organisation").first()

@@ -108,7 +108,6 @@ def own_team(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @login_required
 def enter(request: HttpRequest, slug: str) -> HttpResponse:
-    """Take part, alone or with an organisation's team."""
     chosen, user = queries.get_season(slug), signed_in(request)
     wanted = request.POST.get("organisation", "")
     organisation = get_organisation(user, wanted) if wanted else None

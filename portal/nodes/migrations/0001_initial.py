@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("accounts", "0008_one_account_per_look"),
+        ("accounts", "0001_initial"),
     ]
 
     operations = [

@@ -36,6 +36,11 @@ BATCH = 50
 MAX_ATTEMPTS = 100_000
 """Attempts of one run: all problems with the largest k. A run's page and figures are worked out from all of them."""
 
+_COPIED = (
+    "key", "problem", "sample", "step", "mode", "source_digest", "tokens_in", "tokens_out", "cost_usd", "seconds",
+)  # fmt: skip
+"""What an attempt is stored with as it came."""
+
 _Fault = tuple[Verdict, str]
 
 
@@ -58,7 +63,6 @@ class BulkResult:
     retry_after_s: int | None = None
 
     def count(self, status: str) -> int:
-        """How many lines ended in `status`."""
         return sum(result.status == status for result in self.results)
 
 
@@ -112,7 +116,8 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
         payer = quotas.lock_organisation(run.model.organisation_id)
         current = Run.objects.select_for_update().get(pk=run.pk)
         if current.is_published:
-            raise _refuse_published(run)
+            message = "The run is published, so nothing can be added to it."
+            raise Conflict("run", run.pk, message, "Create a new run.")
         room = MAX_ATTEMPTS - run.attempts.count()
         now = timezone.now()
         limit = None if all(faults.values()) else quotas.tightest_limit(payer, run.profile, now=now)
@@ -240,7 +245,6 @@ class _Fresh:
 
     @property
     def is_to_judge(self) -> bool:
-        """Whether a judge has to look at it."""
         return self.fault is None and self.attempt.files is not None
 
 
@@ -282,21 +286,12 @@ def _row(run: Run, new: _Fresh, evaluation: Evaluation | None, *, now: datetime)
     attempt = new.attempt
     return Attempt(
         run=run,
-        key=attempt.key,
-        problem=attempt.problem,
-        sample=attempt.sample,
-        step=attempt.step,
-        mode=attempt.mode,
         backend=attempt.backend or run.backend,
-        source_digest=attempt.source_digest,
         submission=evaluation.submission if evaluation else None,
         evaluation=evaluation,
-        tokens_in=attempt.tokens_in,
-        tokens_out=attempt.tokens_out,
-        cost_usd=attempt.cost_usd,
-        seconds=attempt.seconds,
         has_trajectory=bool(attempt.trajectory),
         created_at=now,
+        **{name: getattr(attempt, name) for name in _COPIED},
         **_outcome(new.fault, now=now),
     )
 
@@ -311,7 +306,3 @@ def _outcome(fault: _Fault | None, *, now: datetime) -> dict[str, Any]:
 
 def _ended(run: Run, row: Attempt) -> RunEvent:
     return RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, attempt=row, verdict=row.verdict, message=row.message)
-
-
-def _refuse_published(run: Run) -> Refusal:
-    return Conflict("run", run.pk, "The run is published, so nothing can be added to it.", "Create a new run.")

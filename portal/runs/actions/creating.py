@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -36,6 +36,8 @@ MAX_K = 1000
 MAX_SAMPLING_BYTES = 4096
 MAX_SAMPLING_DEPTH = 20
 MAX_NOTES = 4000
+_DECLARED = ("mode", "backend", "profile", "k", "sampling", "prompt_version", "cost_usd")
+"""What a run keeps as it was declared."""
 _SURROGATE = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
 """Characters beyond the basic plane and halves of them as `json.dumps` writes both; PostgreSQL refuses the halves."""
 
@@ -67,7 +69,9 @@ def create_run(user: User, declaration: RunDeclaration, *, idempotency_key: str 
         Refusal: a choice is unknown or does not fit the others. A text is empty or too long. The organisation is not
             theirs (404) or not clear (409). The key was used for a run with other settings (409).
     """
-    chosen = check_declaration(declaration)
+    check_declaration(declaration)
+    texts = ("model", "version", "provider", "prompt_version", "notes")
+    declaration = replace(declaration, **{name: getattr(declaration, name).strip() for name in texts})
     try:
         with transaction.atomic():
             lock_account(user)
@@ -77,15 +81,9 @@ def create_run(user: User, declaration: RunDeclaration, *, idempotency_key: str 
             return Run.objects.create(
                 model=model_of(home_of(user, declaration.organisation), declaration),
                 created_by=user,
-                mode=declaration.mode,
-                backend=declaration.backend,
-                profile=chosen.name,
-                k=declaration.k,
-                sampling=dict(declaration.sampling),
-                prompt_version=declaration.prompt_version.strip(),
-                cost_usd=declaration.cost_usd,
-                notes=declaration.notes.strip(),
+                notes=declaration.notes,
                 idempotency_key=idempotency_key,
+                **{name: getattr(declaration, name) for name in _DECLARED},
             )
     except IntegrityError as error:
         message = "Another call created the same model at the same moment."
@@ -201,27 +199,11 @@ def _earlier(user: User, declaration: RunDeclaration, *, key: str | None) -> Run
         "organisation": earlier.model.organisation.slug,
         "model": earlier.model.name,
         "version": earlier.model.version,
-        "mode": earlier.mode,
-        "backend": earlier.backend,
-        "profile": earlier.profile,
-        "k": earlier.k,
-        "sampling": earlier.sampling,
-        "prompt_version": earlier.prompt_version,
-        "cost_usd": earlier.cost_usd,
+        **{name: getattr(earlier, name) for name in _DECLARED},
     }
-    came = {
-        # Which home an organisation that is not named would be found in may have changed since.
-        "organisation": declaration.organisation or held["organisation"],
-        "model": declaration.model.strip(),
-        "version": declaration.version.strip(),
-        "mode": declaration.mode,
-        "backend": declaration.backend,
-        "profile": declaration.profile,
-        "k": declaration.k,
-        "sampling": dict(declaration.sampling),
-        "prompt_version": declaration.prompt_version.strip(),
-        "cost_usd": declaration.cost_usd,
-    }
+    # Which home an organisation that is not named would be found in may have changed since.
+    came = {name: getattr(declaration, name) for name in held}
+    came["organisation"] = came["organisation"] or held["organisation"]
     check_same_request(field="Idempotency-Key", key=key, what="run", pk=earlier.pk, came=came, held=held)
     return earlier
 

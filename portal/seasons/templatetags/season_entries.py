@@ -17,7 +17,6 @@ register = template.Library()
 
 @register.filter
 def item_at(row: Sequence[Any], index: int) -> Any:
-    """The item of a row at an index."""
     return row[index]
 
 
