@@ -100,10 +100,10 @@ def page_of(
     Raises:
         Refusal: a cursor is not one of ours (404).
     """
-    above = decode_cursor(after, kinds=ordering.kinds) if after else None
+    above = decode(after, kinds=ordering.kinds) if after else None
     if before and not after:
         backwards = reverse_of(ordering.columns)
-        in_front = entries.filter(beyond(backwards, decode_cursor(before, kinds=ordering.kinds)))
+        in_front = entries.filter(beyond(backwards, decode(before, kinds=ordering.kinds)))
         found = ordering.read(in_front, backwards, rows + 1)[::-1]
         if len(found) > rows:
             above, shown, is_more = tuple(ordering.values(found[0])), found[1:], True
@@ -118,8 +118,8 @@ def page_of(
         rows=tuple(shown),
         ahead=ahead,
         above=above,
-        after=encode_cursor(ordering.values(shown[-1])) if is_more else None,
-        before=encode_cursor(ordering.values(shown[0])) if above is not None and shown else None,
+        after=encode(ordering.values(shown[-1])) if is_more else None,
+        before=encode(ordering.values(shown[0])) if above is not None and shown else None,
     )
 
 
@@ -145,13 +145,13 @@ def _comparison(name: str) -> str:
     return f"{name[1:]}__lt" if name.startswith("-") else f"{name}__gt"
 
 
-def encode_cursor(values: Sequence[Any]) -> str:
+def encode(values: Sequence[Any]) -> str:
     """`values` (numbers and times) as a token for an address."""
     plain = [value.isoformat() if isinstance(value, datetime) else value for value in values]
     return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode().rstrip("=")
 
 
-def decode_cursor(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
+def decode(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
     """The values in the token `word`, which must be of these kinds.
 
     Raises:

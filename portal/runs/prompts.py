@@ -17,10 +17,10 @@ from evaluator.contract import Backend, Mode
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import size_rows
-from portal.catalog.queries import get_problem
-from portal.core.errors import Refusal, check_choice
+from portal.catalog.queries import check_world_size, get_problem, get_profile
+from portal.core.errors import Refusal
 from problems import registry
-from problems.spec.schema import ArgumentKind, Problem
+from problems.spec.schema import ArgumentKind
 
 VERSION = "pkb-prompt-3"
 """The version that is given where none is asked for: the task alone."""
@@ -115,7 +115,8 @@ def prompt_for(slug: str, *, backend: str, profile: str, version: str = VERSION)
         Refusal: there is no such problem (404), backend or profile, or they do not fit each other.
     """
     problem = get_problem(slug)
-    chosen = _profile(problem, profile)
+    chosen = get_profile(profile)
+    check_world_size(problem, chosen, chosen.sizes[Mode.RANKED])
     if backend not in [member.value for member in chosen.backends]:
         judged = ", ".join(member.value for member in chosen.backends)
         message = f"{chosen.name} does not judge this backend."
@@ -165,16 +166,6 @@ def _task_of(statement: str) -> str:
     sections = zip(rest[::2], rest[1::2], strict=True)
     told = (f"### {title}\n\n{body.strip()}" for title, body in sections if title in _TASK_SECTIONS)
     return "\n\n".join([beginning.strip(), *told])
-
-
-def _profile(problem: Problem, name: str) -> Profile:
-    chosen = profiles.get(check_choice("profile", name, profiles.profiles()))
-    reason = problem.refuses(chosen.world_size, chosen.sizes[Mode.RANKED])
-    if reason is not None:
-        message = f"{problem.title} does not run on {chosen.world_size} ranks: it {reason}."
-        remedy = f"Choose a profile with a world size that it allows ({problem.world_size_rule})."
-        raise Refusal("profile", name, message, remedy)
-    return chosen
 
 
 def _example(slug: str, backend: Backend) -> tuple[Backend, str]:

@@ -7,7 +7,8 @@ import msgspec
 import yaml
 
 from evaluator.contract import Mode
-from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
+from portal.catalog.queries import get_profile
 from portal.core.errors import Refusal, check_choice
 from portal.seasons.models import OpenedSources
 from problems import registry
@@ -59,16 +60,14 @@ def made(values: Any) -> Definition:
 
 def check(definition: Definition) -> None:
     """Refuse a season that could not take place."""
-    check_choice("profile", definition.profile, profiles.profiles())
-    _check_problems(definition)
+    _check_problems(definition, get_profile(definition.profile))
     if definition.closes_at <= definition.opens_at:
         raise Refusal("closes_at", str(definition.closes_at), "It closes before it opens.", "Choose a later moment.")
     check_choice("opened_sources", definition.opened_sources, OpenedSources.values, noun="choice")
 
 
-def _check_problems(definition: Definition) -> None:
+def _check_problems(definition: Definition, profile: Profile) -> None:
     known = {problem.slug: problem for problem in registry.problems()}
-    profile = profiles.get(definition.profile)
     if not definition.problems:
         raise Refusal("problems", "", "The list of problems is empty.", "Name at least one problem.")
     for slug in definition.problems:

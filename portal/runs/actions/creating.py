@@ -12,11 +12,11 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from evaluator.contract import Backend
-from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import home_of
+from portal.catalog.queries import check_backend, get_profile
 from portal.core.errors import Conflict, Refusal, check_choice
 from portal.core.repeated_keys import check_same_request
 from portal.runs import queries
@@ -133,11 +133,8 @@ def _check_complete(run: Run) -> None:
 def _profile(declaration: RunDeclaration) -> Profile:
     check_choice("mode", declaration.mode, RunMode.values)
     check_choice("backend", declaration.backend, Backend)
-    chosen = profiles.get(check_choice("profile", declaration.profile, profiles.profiles()))
-    if Backend(declaration.backend) not in chosen.backends:
-        judged = ", ".join(member.value for member in chosen.backends)
-        remedy = f"Choose one of {judged}, or a profile that judges {declaration.backend}."
-        raise Refusal("backend", declaration.backend, f"{chosen.name} judges only {judged}.", remedy)
+    chosen = get_profile(declaration.profile)
+    check_backend(chosen, declaration.backend)
     return chosen
 
 

@@ -13,7 +13,6 @@ from django.utils import timezone
 
 from evaluator import logs
 from evaluator.contract import Backend, Cancellation, Mode, SourceBundle
-from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.source_rules import check_source
 from portal.accounts.models import Organisation, User
@@ -221,24 +220,10 @@ def _source_for(evaluation: Evaluation, files: SourceBundle) -> Source:
 def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str, size: str) -> Profile:
     check_choice("backend", backend, Backend)
     check_choice("mode", mode, Mode)
-    chosen = profiles.get(check_choice("profile", profile, profiles.profiles()))
+    chosen = catalog.get_profile(profile)
     _check_size(size, mode=Mode(mode), profile=chosen)
-    reason = problem.refuses(chosen.world_size, (size,) if size else chosen.sizes[Mode(mode)])
-    if reason is not None:
-        raise Refusal(
-            "profile",
-            profile,
-            f"{problem.title} does not run on {chosen.world_size} ranks: it {reason}.",
-            f"Choose a profile with a world size that it allows ({problem.world_size_rule}).",
-        )
-    if Backend(backend) not in chosen.backends:
-        judged = ", ".join(member.value for member in chosen.backends)
-        raise Refusal(
-            "backend",
-            backend,
-            f"{chosen.name} judges only {judged}.",
-            f"Choose one of {judged}, or a profile that judges {backend}.",
-        )
+    catalog.check_world_size(problem, chosen, (size,) if size else chosen.sizes[Mode(mode)])
+    catalog.check_backend(chosen, backend)
     return chosen
 
 
