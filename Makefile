@@ -66,13 +66,13 @@ problem: setup-tests ## one problem against itself, its mutants and its honest v
 	@$(VENV)/python -m pytest tests/problems --problem $(N) $(ARGS)
 
 problem-docs: setup-tests ## docs/problems.md with the problems that it lacks; N=13 runs that one again, ARGS=--all each
-	@$(VENV)/python -m tests.problems.table $(if $(N),--problem $(N)) $(ARGS)
+	@$(VENV)/python -m tools.tables.problems_page $(if $(N),--problem $(N)) $(ARGS)
 
 docs: setup-tests ## the manual with its own search, as a site of files in var/manual; ARGS="serve" shows it while you write
 	@$(VENV)/mkdocs $(or $(ARGS),build --strict)
 
 verdict-docs: setup-tests ## docs/judge/verdicts.md from the facts in evaluator/judging/verdicts.py
-	@$(VENV)/python -m tests.evaluator.verdicts_page
+	@$(VENV)/python -m tools.tables.verdicts_page
 
 node: setup ## judge for a queue on this machine: make node PROFILE=cpux2
 	@if [ -z "$(PROFILE)" ]; then \
@@ -90,15 +90,15 @@ try-stack: setup ## does the whole chain work here? servers, site and node from 
 # submit: from Submit to the verdict on an idle node.
 WHAT ?= judging
 bench: setup-tests ## measure: WHAT=judging (default), building, launches, oracles, million, boards, pages, intake, nodes, heartbeats, runs, client, links, connections or submit; ARGS="--help" for each
-	@PYTHONPATH=client $(VENV)/python -m tests.bench.$(WHAT) $(ARGS)
+	@PYTHONPATH=client $(VENV)/python -m tools.bench.$(WHAT) $(ARGS)
 
 MINUTES ?= 20
 chaos: setup-tests ## does anything get lost while everything dies? 16 nodes, MINUTES=20 SEED=1
-	@$(VENV)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@$(VENV)/python -m tools.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 demo-data: setup ## a million invented submissions into the configured database (ARGS="--submissions 1000", "--remove")
 	@$(VENV)/python manage.py migrate --verbosity 0
-	@$(VENV)/python -m tests.bench.demo_data $(ARGS)
+	@$(VENV)/python -m tools.bench.demo_data $(ARGS)
 
 gate: setup-tests ## the long tests: the whole matrix of problems, fuzz, chaos; renews tests/problems/matrix_passed_at
 	@$(VENV)/python -m pytest --tier gate $(ARGS)

@@ -24,11 +24,11 @@ from django.core.signals import request_started
 from django.http.response import HttpResponseBase
 from django.urls import get_resolver, set_script_prefix
 
-from portal.access_log import VISITOR_LEFT, answered
-from portal.bodies import RETRY_AFTER_S, Bodies, BodyRefused, Receive, Scope
-from portal.database_away import is_database_away
-from portal.refusals import Refusal
-from portal.request_threads import NotWanted, RequestThreads
+from portal.core.access_log import VISITOR_LEFT, answered
+from portal.core.bodies import RETRY_AFTER_S, Bodies, BodyRefused, Receive, Scope
+from portal.core.database_outage import is_database_away
+from portal.core.errors import Refusal
+from portal.core.threads import NotWanted, RequestThreads
 from problems import registry
 
 Message = Mapping[str, Any]
@@ -163,8 +163,8 @@ def _choosing(pages: Application, beside: tuple[tuple[str, Application], ...]) -
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
-        if scope["type"] == "http" and serving.is_for_metrics(scope):
-            return await serving.application(scope, receive, send)
+        if scope["type"] == "http" and metrics_page.is_for_metrics(scope):
+            return await metrics_page.application(scope, receive, send)
         for prefix, other in beside:
             if scope["type"] == "http" and path.startswith(prefix):
                 return await other(scope, receive, send)
@@ -205,16 +205,16 @@ from django.contrib.auth import get_user  # noqa: E402 - models can be imported 
 from django.contrib.sessions.backends.db import SessionStore  # noqa: E402
 from rest_framework.request import Request  # noqa: E402
 
-from portal import streams  # noqa: E402
 from portal.api import problem_details  # noqa: E402
 from portal.api.authentication import BearerAuthentication  # noqa: E402
 from portal.api.faults import TokenRefused  # noqa: E402
 from portal.catalog import highlighting, markdown  # noqa: E402
-from portal.monitoring import serving  # noqa: E402
+from portal.core import live_links  # noqa: E402
 from portal.nodes.actions import authenticate  # noqa: E402
+from portal.operations import metrics_page  # noqa: E402
 from portal.pages import live  # noqa: E402
 
-_BESIDE: tuple[tuple[str, Application], ...] = ((streams.PREFIX, live.application),)
+_BESIDE: tuple[tuple[str, Application], ...] = ((live_links.PREFIX, live.application),)
 """Path prefixes and what streams below them."""
 
 

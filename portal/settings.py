@@ -67,12 +67,10 @@ INSTALLED_APPS = [
     "portal.deliveries",
     "portal.exports",
     "portal.dispatcher",
-    "portal.audit",
-    "portal.recorded",
-    "portal.monitoring",
+    "portal.operations",
 ]
 MIDDLEWARE = [
-    "portal.monitoring.middleware.RequestIdMiddleware",
+    "portal.core.request_ids.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "portal.pages.middleware.PermissionsPolicyMiddleware",
     "portal.pages.middleware.StaticFileMiddleware",

@@ -24,7 +24,7 @@ urlpatterns = [
     path("", include("portal.deliveries.urls")),
     path("accounts/", include("portal.accounts.urls")),
     path("accounts/", include("portal.accounts.sign_in_urls")),
-    path("accounts/", include("portal.own_data.urls")),
+    path("accounts/", include("portal.privacy.urls")),
     path("api/v1/", include("portal.api.urls")),
     path("feeds/records.atom", RecordsFeed(), name="records-feed"),
     path("feeds/problems/<slug:slug>.atom", BoardFeed(), name="problem-feed"),

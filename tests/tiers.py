@@ -49,7 +49,7 @@ INTEGRATION = (
     "browser/*",
     "chaos/*",
     "portal/production/*",
-    "portal/monitoring/*",
+    "portal/operations/*",
     "portal/artefacts/*",
     "portal/api/test_schema.py",
     "portal/test_broker.py",

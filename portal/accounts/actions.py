@@ -15,8 +15,8 @@ from portal.accounts import sign_up_codes
 from portal.accounts.models import ApiToken, TokenScope, User
 from portal.accounts.names import OWN_AUTHOR, check_name, name_taken
 from portal.accounts.operators import as_proven
-from portal.kept_statements import Given, KeptStatement
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
+from portal.core.kept_statements import Given, KeptStatement
 
 TOKEN_PREFIX = "pkb_"  # noqa: S105 - marks our tokens for secret scanners, is not one
 MAX_LIFETIME_DAYS = 366

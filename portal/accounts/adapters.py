@@ -20,7 +20,7 @@ from portal.accounts.names import check_name
 from portal.accounts.operators import has_second_factor
 from portal.accounts.sign_up_codes import SignUp, sign_up_is
 from portal.accounts.throttle import client_address
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 _NAMES = ("login", "preferred_username", "nickname", "name")
 """Where providers send a person's name."""

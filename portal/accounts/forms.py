@@ -19,7 +19,7 @@ from portal.accounts import actions, sign_up_codes
 from portal.accounts.models import ApiToken, TokenScope, User
 from portal.accounts.names import MAX_NAME, name_taken
 from portal.accounts.sign_up_codes import SignUp, sign_up_is
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 LIFETIMES = ((30, "30 days"), (90, "90 days"), (180, "180 days"), (365, "1 year"))
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Invitation, InvitationState, Membership, Organisation, Role, User
 from portal.accounts.organisations import require_owner
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 MAX_OPEN = 50
 """The most open invitations of one organisation: each appears on somebody's page."""

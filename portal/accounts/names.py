@@ -3,7 +3,7 @@
 import re
 
 from portal.accounts.models import User, look_of
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 OWN_AUTHOR = "pkb"
 MIN_NAME = 2

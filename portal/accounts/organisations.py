@@ -7,7 +7,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Invitation, InvitationState, Membership, Organisation, Role, User
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 MAX_OWNED = 10
 SHORT_NAME = r"^[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?$"

@@ -14,7 +14,7 @@ from django.shortcuts import render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 View = Callable[..., HttpResponse]
 

@@ -4,7 +4,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 
 from portal.accounts.models import ApiToken, User
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 Viewer = User | AnonymousUser
 """The viewer of a page: signed in or not."""

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from portal.accounts.models import SignUpCode, User
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 
 class SignUp(StrEnum):

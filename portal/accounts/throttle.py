@@ -26,7 +26,7 @@ from django.http.response import HttpResponseBase
 from django.urls import reverse
 
 from portal.accounts.models import User
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 
 @dataclass(frozen=True)

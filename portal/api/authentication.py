@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from portal.accounts import actions
 from portal.accounts.models import ApiToken, User
 from portal.api.faults import TokenRefused
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 
 class BearerAuthentication(BaseAuthentication):

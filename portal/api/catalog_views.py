@@ -26,9 +26,9 @@ from portal.api.inputs import BoardQuery
 from portal.api.operations import Listed, One, operation
 from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem
+from portal.core.errors import Refusal
 from portal.nodes.queries import NodeView, node_views, online_slots
 from portal.ranking.queries import BoardKey, board_page, boards_of, quarantined_entries
-from portal.refusals import Refusal
 from portal.submissions.allowances import Forecast, allowances_of, forecasts, payer_of_author
 from portal.submissions.use import Use, use_of_nodes
 from problems import registry

@@ -19,8 +19,8 @@ from portal.api import run_inputs
 from portal.api.endpoint import Endpoint, viewer
 from portal.api.operations import Files, operation
 from portal.api.submission_views import SubmissionEndpoint, require_readable
+from portal.core.errors import Refusal
 from portal.exports import bundles, files, tables
-from portal.refusals import Refusal
 from portal.runs import queries
 from portal.submissions import queries as submissions
 from portal.tabular.formats import MEDIA_TYPES, written

@@ -2,7 +2,7 @@
 
 from rest_framework import exceptions
 
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 
 class TokenRefused(exceptions.AuthenticationFailed):

@@ -33,14 +33,14 @@ from evaluator.contract import (
     NodeStatus,
     Progress,
 )
-from portal import metrics
 from portal.api.endpoint import Endpoint
 from portal.api.faults import TokenRefused
 from portal.api.operations import Answer, operation, operation_of
+from portal.core import metrics
+from portal.core.errors import Refusal
 from portal.dispatcher.heartbeats import record_heartbeat
 from portal.nodes.actions import authenticate
 from portal.nodes.models import Node
-from portal.refusals import Refusal
 from portal.submissions.actions import receive_delivery, receive_progress
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
 
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 
 class NewestFirst(CursorPagination):

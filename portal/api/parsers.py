@@ -10,7 +10,7 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 _Context = Mapping[str, Any] | None
 

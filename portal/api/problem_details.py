@@ -21,8 +21,8 @@ from rest_framework.views import set_rollback
 
 from evaluator import logs
 from portal.api.faults import ScopeMissing, TokenRefused
-from portal.database_away import RETRY_AFTER_S, is_database_away
-from portal.refusals import Refusal
+from portal.core.database_outage import RETRY_AFTER_S, is_database_away
+from portal.core.errors import Refusal
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)

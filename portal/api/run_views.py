@@ -36,7 +36,7 @@ from portal.api.run_outputs import (
     UnderstoodOutput,
 )
 from portal.api.schema import LOCATION, NUMBER, idempotency_key
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.runs import actions, queries, uploads
 from portal.runs.models import Attempt, LanguageModel, Run, RunEvent
 from portal.runs.progress import Progress, progress

@@ -13,10 +13,10 @@ from evaluator.judging.call_parts import Gap
 from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, CopiedFields, VerdictField, values_of
 from portal.api.season_views import SubmissionSeason
 from portal.seasons.queries import entries_from
-from portal.submissions import timelines
 from portal.submissions.models import Evaluation, State, Submission, Visibility
-from portal.submissions.presentation import verdict_facts
 from portal.submissions.queries import quarantine_of
+from portal.submissions.reports import timelines
+from portal.submissions.reports.presentation import verdict_facts
 
 
 class EvaluationBrief(CopiedFields):

@@ -23,9 +23,10 @@ from portal.api.operations import Conditional, Files, One, Paged, operation
 from portal.api.parsers import JSONParser, MultiPartParser
 from portal.api.schema import LOCATION, idempotency_key
 from portal.api.submission_outputs import EvaluationDetail, SourceOutput, SubmissionBrief, SubmissionDetail
-from portal.refusals import Refusal
-from portal.submissions import actions, machine_code, queries, timelines
+from portal.core.errors import Refusal
+from portal.submissions import actions, queries
 from portal.submissions.models import Evaluation, Submission, Visibility
+from portal.submissions.reports import machine_code, timelines
 
 _ETAG = OpenApiParameter(
     "ETag", str, "header", response=[200, 304], description="Send it as If-None-Match in the next request."

@@ -13,7 +13,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
 from evaluator.contract import SourceBundle
-from portal.helper import Helper
+from portal.core.helper import Helper
 from problems import registry
 
 MOST_CHARACTERS = 200_000

@@ -3,8 +3,8 @@
 from django.db.models import QuerySet, SlugField
 
 from portal.catalog.models import ProblemSwitch
-from portal.kept_statements import Given, KeptStatement
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
+from portal.core.kept_statements import Given, KeptStatement
 from problems import registry
 from problems.spec.schema import Problem
 

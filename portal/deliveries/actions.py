@@ -13,10 +13,10 @@ from django.utils import timezone
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import require_owner
+from portal.core.errors import Refusal
 from portal.deliveries import mailing
 from portal.deliveries.models import BY_HAND, Delivery, DeliveryState, Endpoint, Form, NoticeKind
 from portal.deliveries.outbound_http import address_of
-from portal.refusals import Refusal
 from portal.runs.models import EventKind
 
 MAX_WEBHOOKS = 10

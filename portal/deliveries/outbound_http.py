@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
 
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 ADDRESS = r'^https?://([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?][!"$-~]*)?$'
 """What an address looks like: printable ASCII, without a user name or fragment."""

@@ -5,8 +5,8 @@ import uuid
 from django.db.models import Count, QuerySet
 
 from portal.accounts.models import Organisation, User
+from portal.core.errors import Refusal
 from portal.deliveries.models import Delivery, Endpoint
-from portal.refusals import Refusal
 
 LOG_SHOWN = 20
 

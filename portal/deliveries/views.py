@@ -9,9 +9,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.accounts.identity import signed_in
+from portal.core.errors import Refusal
 from portal.deliveries import actions, mailing, queries
 from portal.deliveries.models import Endpoint, Form, NoticeKind
-from portal.refusals import Refusal
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

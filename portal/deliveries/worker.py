@@ -7,7 +7,7 @@ from collections import Counter
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 from django.utils import timezone
 
-from portal.database_away import AwayLines
+from portal.core.database_outage import AwayLines
 from portal.deliveries.sending import DueEndpoint, deliver_batch, due_endpoints
 
 AT_ONCE = 32

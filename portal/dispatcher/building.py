@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from evaluator import logs
 from evaluator.contract import BuildOrder
-from portal import metrics
+from portal.core import metrics
 from portal.dispatcher.dispatching import CLAIMS_PER_LOOK, judgeable_on, request_of
 from portal.nodes import messages
 from portal.nodes.leases import new_lease

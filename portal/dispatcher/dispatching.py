@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from evaluator import logs
 from evaluator.contract import Assignment, Backend, EvaluationRequest, Mode, SandboxLevel, SlotState
 from evaluator.hardware import profiles
-from portal import metrics
+from portal.core import metrics
 from portal.nodes import messages
 from portal.nodes.leases import new_lease
 from portal.nodes.models import Node, Slot

@@ -7,11 +7,11 @@ from django.conf import settings
 from django.db import transaction
 
 from evaluator.contract import NodeStatus
-from portal import metrics
+from portal.core import metrics
+from portal.core.errors import Refusal
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node
 from portal.nodes.queries import is_any_heartbeat_recent, offline_before
-from portal.refusals import Refusal
 from portal.submissions.models import Evaluation, State
 from portal.submissions.queries import HELD
 

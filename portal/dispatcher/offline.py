@@ -16,9 +16,9 @@ from django.db import transaction
 
 from evaluator.contract import ContractError, Delivery, EvaluationReport, EvaluationRequest
 from evaluator.judging.recompute import recompute
+from portal.core.errors import Refusal
 from portal.dispatcher.dispatching import request_of
 from portal.nodes.models import Node
-from portal.refusals import Refusal
 from portal.runs.models import Run
 from portal.submissions.actions import record_delivery
 from portal.submissions.models import Evaluation, State

@@ -15,7 +15,7 @@ def revoke(name: str, *, now: datetime) -> int:
     What it has judged stays as it was found, under its name: an operator who distrusts that has it judged again.
 
     Raises:
-        portal.refusals.Refusal: there is no such node, or it was revoked before (404).
+        portal.core.errors.Refusal: there is no such node, or it was revoked before (404).
     """
     with transaction.atomic():
         node = nodes.revoke_node(name, now=now)

@@ -10,7 +10,7 @@ from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
 from evaluator import logs
 from evaluator.contract import Cancellation, Verdict
-from portal import metrics
+from portal.core import metrics
 from portal.nodes import messages
 from portal.nodes.models import Node
 from portal.nodes.queries import all_online_slots

@@ -19,10 +19,10 @@ from portal.catalog.measurements import (
     published_against_ours,
 )
 from portal.catalog.queries import get_problem, switch
+from portal.core.errors import Refusal
 from portal.ranking import queries as ranking
 from portal.ranking.leaders import board_counts, leaders, most_used, profiles_by_speed
 from portal.ranking.queries import BoardRow
-from portal.refusals import Refusal
 from problems import registry
 from problems.spec.schema import Problem
 

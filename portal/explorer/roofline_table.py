@@ -14,7 +14,7 @@ from evaluator.judging.floors import Bound
 from portal.catalog import measurements
 from portal.catalog.rooflines import RANKED_SIZES, Axis, Point, gpu_profiles
 from portal.charts.rooflines import Window
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from problems.spec.taxonomy import Block
 
 ALL_SIZES = "all"

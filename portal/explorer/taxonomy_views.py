@@ -12,10 +12,10 @@ from django.views.decorators.http import require_safe
 from evaluator.contract import Primitive
 from evaluator.hardware.profiles import profiles
 from portal.catalog import facets, patterns
+from portal.core.errors import Refusal
 from portal.explorer import taxonomy
 from portal.explorer.taxonomy import Quantity
 from portal.ranking.leaders import Leader, best_leaders, board_counts, leaders, profiles_by_speed
-from portal.refusals import Refusal
 from problems import registry
 from problems.spec.taxonomy import Communication
 

@@ -25,8 +25,8 @@ from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils import timezone
 
+from portal.core.errors import Refusal
 from portal.exports.tables import TABLES, schema
-from portal.refusals import Refusal
 from portal.tabular.formats import MEDIA_TYPES, written
 from portal.tabular.tables import Table
 from problems import registry

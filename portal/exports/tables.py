@@ -9,8 +9,8 @@ from typing import Any
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
+from portal.core.errors import Refusal
 from portal.ranking.models import Standing
-from portal.refusals import Refusal
 from portal.runs import queries
 from portal.runs.figures import Estimate
 from portal.runs.models import Attempt, LanguageModel, Run, RunState

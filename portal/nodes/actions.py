@@ -15,8 +15,8 @@ from django.db.models import F, Value
 from evaluator.contract import NodeStatus
 from evaluator.hardware import profiles
 from portal.accounts.models import Organisation
+from portal.core.errors import Refusal
 from portal.nodes.models import Node, Slot
-from portal.refusals import Refusal
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from evaluator.contract import SlotState
 from portal.accounts.models import Organisation
-from portal.kept_statements import Given, KeptStatement
+from portal.core.errors import Refusal
+from portal.core.kept_statements import Given, KeptStatement
 from portal.nodes.models import Node, Slot
-from portal.refusals import Refusal
 
 
 def offline_before(now: datetime) -> datetime:

@@ -5,9 +5,9 @@ from django import forms
 from portal.accounts import memberships, organisations
 from portal.accounts.forms import RefusableForm
 from portal.accounts.models import Invitation, Organisation, Role, User
+from portal.core.errors import Refusal
 from portal.deliveries import actions as deliveries
 from portal.deliveries.models import Endpoint
-from portal.refusals import Refusal
 from portal.runs.models import EventKind
 
 _PLAIN = {"autocapitalize": "none", "spellcheck": "false", "autocomplete": "off"}

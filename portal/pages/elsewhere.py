@@ -20,10 +20,10 @@ from portal.catalog.rooflines import Axis
 from portal.charts.cards import Card, badge_svg, card_svg
 from portal.charts.chart import Chart
 from portal.charts.pictures import png
+from portal.core.errors import Refusal
 from portal.ranking import people, queries
 from portal.ranking.leaders import board_counts, leaders, most_used
 from portal.ranking.queries import BoardRow
-from portal.refusals import Refusal
 from portal.runs.queries import get_run, run_figures
 from problems import registry
 

@@ -14,8 +14,8 @@ from django.template.loader import render_to_string
 from django_htmx.middleware import HtmxDetails
 
 from evaluator import logs
-from portal.database_away import RETRY_AFTER_S, is_database_away
-from portal.refusals import Refusal
+from portal.core.database_outage import RETRY_AFTER_S, is_database_away
+from portal.core.errors import Refusal
 
 
 def _page(

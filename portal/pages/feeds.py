@@ -13,10 +13,10 @@ from django.utils.feedgenerator import Atom1Feed
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.queries import get_problem
+from portal.core.errors import Refusal
 from portal.ranking import people
 from portal.ranking.models import Record, Standing
 from portal.ranking.queries import latest_records
-from portal.refusals import Refusal
 from portal.seasons import queries as seasons
 from portal.seasons.models import Season
 from portal.seasons.news import News, news_of

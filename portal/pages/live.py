@@ -22,10 +22,10 @@ from weakref import WeakKeyDictionary
 from django.db import close_old_connections, connections
 from django.db.models import Count, Max, Q
 
-from portal import streams
-from portal.database_away import is_database_away
+from portal.core import live_links
+from portal.core.database_outage import is_database_away
+from portal.core.live_links import Kind, Subject
 from portal.runs.models import Attempt, AttemptState
-from portal.streams import Kind, Subject
 from portal.submissions.models import Evaluation, State
 
 ASK_EVERY_S = 0.3
@@ -63,7 +63,7 @@ class Urgency(IntEnum):
 
 async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Follow the subject of the address until it ends or the reader leaves; 404 to an address that is not ours."""
-    subject = streams.subject_of(scope["path"])
+    subject = live_links.subject_of(scope["path"])
     if subject is None or scope["method"] != "GET":
         await send({"type": "http.response.start", "status": 404, "headers": [(b"content-type", b"text/plain")]})
         await send({"type": "http.response.body", "body": b"There is nothing to follow at this address.\n"})

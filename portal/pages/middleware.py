@@ -12,9 +12,9 @@ from django_htmx.middleware import HtmxDetails
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
-from portal.database_away import is_database_away
+from portal.core.database_outage import is_database_away
+from portal.core.errors import Refusal
 from portal.pages.errors import database_away_page, refusal_page, signed_out
-from portal.refusals import Refusal
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from portal.catalog.markdown import render as markdown
+from portal.core.errors import Refusal
 from portal.pages.models import OperatorsPage
-from portal.refusals import Refusal
 
 SECURITY_TXT_DAYS = 180
 """RFC 9116 wants a date after which nobody trusts the file; it moves on for as long as the site answers."""

@@ -18,7 +18,7 @@ from evaluator.judging.verdicts import FACTS
 from portal.catalog import rooflines
 from portal.catalog.measurements import baselines, best_measured_profile
 from portal.catalog.rooflines import Axis, gpu_profiles
-from portal.database_away import RETRY_AFTER_S
+from portal.core.database_outage import RETRY_AFTER_S
 from portal.exports.files import citation
 from portal.manual import pages as manual
 from portal.nodes.queries import online_slots

@@ -8,10 +8,10 @@ from django.db.models import QuerySet
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
+from portal.core.errors import Refusal
+from portal.core.paging import Order, Part, part
 from portal.ranking.models import PersonStanding, Standing
 from portal.ranking.order import PEOPLE_ORDER
-from portal.ranking.paging import Order, Part, part
-from portal.refusals import Refusal
 from problems import registry
 
 PAGE_ROWS = 50

@@ -12,10 +12,10 @@ from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
-from portal.kept_statements import Given, KeptStatement
+from portal.core.kept_statements import Given, KeptStatement
+from portal.core.paging import Order, Part, beyond, part, reverse_of
 from portal.ranking.models import Board, Record, Standing
-from portal.ranking.order import beyond, board_order, reverse_of
-from portal.ranking.paging import Order, Part, part
+from portal.ranking.order import board_order
 from portal.submissions.models import Evaluation, Visibility, recorded_mark
 from portal.submissions.queries import quarantined
 from problems import registry

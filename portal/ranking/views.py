@@ -19,12 +19,12 @@ from portal.catalog.queries import get_problem, switch
 from portal.catalog.references import ReferenceRow, reference_row
 from portal.charts.chart import Chart
 from portal.charts.history import Curve, record_line, times_over_ranks
+from portal.core.errors import Refusal
 from portal.nodes.queries import guest_owner
 from portal.ranking import guests, people, published, queries
 from portal.ranking.leaders import board_counts, leaders, most_used, open_problems, profiles_by_speed
 from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
-from portal.refusals import Refusal
 from problems import registry
 from problems.spec.schema import Problem
 

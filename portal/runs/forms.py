@@ -8,7 +8,7 @@ from evaluator.hardware.profiles import profiles
 from portal.accounts.forms import RefusableForm
 from portal.accounts.models import User
 from portal.accounts.organisations import homes_of, own_organisations
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.runs import actions, uploads
 from portal.runs.models import Run, RunMode
 from portal.runs.prompts import VERSIONS

@@ -18,7 +18,7 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import size_rows
 from portal.catalog.queries import get_problem
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from problems import registry
 from problems.spec.schema import ArgumentKind, Problem
 

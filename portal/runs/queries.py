@@ -14,7 +14,7 @@ from evaluator.contract import SCORE_RULE, Mode
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.runs import figures, prompts
 from portal.runs.figures import Bounds, Estimate, Sample
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState

@@ -17,7 +17,7 @@ from django.conf import settings
 
 from evaluator.contract import Backend, Mode, SourceBundle, Verdict
 from evaluator.judging.source_files import ARCHIVE_ERRORS, is_folder
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
 from portal.submissions import uploads
 

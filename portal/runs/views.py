@@ -17,22 +17,22 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evaluator.contract import Backend
 from evaluator.hardware.profiles import profiles
-from portal import streams
 from portal.accounts import memberships
 from portal.accounts.identity import signed_in
 from portal.accounts.organisations import own_organisations
 from portal.catalog.costs import judging_profiles
 from portal.catalog.queries import get_problem
+from portal.core import live_links
+from portal.core.errors import Refusal
+from portal.core.live_links import Kind, Subject
 from portal.ranking import published
 from portal.ranking.leaders import board_counts, most_used
-from portal.refusals import Refusal
 from portal.runs import actions, pages, queries, quotas
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.progress import progress
 from portal.runs.prompts import VERSION, VERSIONS, WITH_HINTS, prompt_for
 from portal.runs.queries import RunFigures
-from portal.streams import Kind, Subject
 from portal.tabular.formats import MEDIA_TYPES
 
 PER_PAGE = 30
@@ -169,7 +169,7 @@ def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
         "judged": total - pending,
         "may_change": queries.may_change(request.user, run),
         "etag": _etag(run, total=total, pending=pending),
-        "stream": streams.address(Subject(Kind.RUN, str(run.pk))),
+        "stream": live_links.address(Subject(Kind.RUN, str(run.pk))),
     }
 
 

@@ -5,7 +5,7 @@ from typing import NoReturn
 
 from django.db import IntegrityError, transaction
 
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.seasons import queries, scoring
 from portal.seasons.definition import Definition
 from portal.seasons.models import Entry, OpenedSources, Phase, Season

@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.seasons import actions, queries
 from portal.seasons.definition import made
 from portal.seasons.models import Entry, Season, Team

@@ -8,7 +8,7 @@ import yaml
 
 from evaluator.contract import Mode
 from evaluator.hardware import profiles
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.seasons.models import OpenedSources
 from problems import registry
 

@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 
 from portal.accounts.models import Membership, Organisation, User
 from portal.accounts.organisations import require_owner
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.seasons.models import Entry, Phase, Season, Team, TeamMember
 from portal.seasons.queries import may_enter
 from portal.submissions.models import Evaluation

@@ -9,8 +9,8 @@ from django.db.models import QuerySet, UUIDField
 from evaluator.contract import Mode, Verdict
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
-from portal.kept_statements import Given, KeptStatement
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
+from portal.core.kept_statements import Given, KeptStatement
 from portal.seasons import scoring
 from portal.seasons.models import Entry, Season, Team, TeamMember
 from portal.seasons.scoring import Result, TeamScore

@@ -17,7 +17,7 @@ from portal.accounts.models import User
 from portal.accounts.organisations import get_organisation, own_organisations
 from portal.charts.chart import Chart
 from portal.charts.seasons import progress_chart
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.seasons import entering, queries
 from portal.seasons.models import Phase, Season
 from portal.seasons.queries import StandingRow

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 
 from evaluator.hardware.profiles import profiles
 from portal.accounts.identity import signed_in
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.submissions import actions, queries
 from portal.submissions.gpu_time import expected_gpu_s
 from portal.submissions.large_lists import (

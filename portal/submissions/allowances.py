@@ -18,8 +18,8 @@ from evaluator.contract import Verdict
 from evaluator.hardware import profiles
 from evaluator.judging.verdicts import FACTS
 from portal.accounts.models import Organisation, User
-from portal.kept_statements import Given, KeptStatement
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
+from portal.core.kept_statements import Given, KeptStatement
 from portal.submissions.gpu_time import gpus_of, usual_seconds
 from portal.submissions.hooks import EvaluationEnded, EvaluationRefunded
 from portal.submissions.models import AllowanceLimit, Evaluation, GpuUse, LimitScope, State

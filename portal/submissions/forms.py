@@ -10,8 +10,8 @@ from django import forms
 from evaluator.contract import Backend, Mode, SourceBundle
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
+from portal.core.errors import Refusal
 from portal.nodes.queries import guests_for
-from portal.refusals import Refusal
 from portal.submissions import actions, uploads
 from portal.submissions.models import Submission, Visibility
 from problems.spec.schema import SizeName

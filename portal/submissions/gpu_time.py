@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db.models import CharField, F
 
 from evaluator.hardware import profiles
-from portal.kept_statements import Given, KeptStatement
+from portal.core.kept_statements import Given, KeptStatement
 from portal.submissions.models import Evaluation, State
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from portal.hooks import Hook
+from portal.core.hooks import Hook
 from portal.submissions.models import Evaluation, Submission
 
 

@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from evaluator.hardware.profiles import profiles
 from portal.accounts.models import User
-from portal.bounded import BoundedPaginator
+from portal.core.bounded import BoundedPaginator
 from problems import registry
 
 NEWEST = 1000

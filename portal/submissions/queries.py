@@ -30,10 +30,10 @@ from evaluator.contract import Backend, EarlierTry, EvaluationReport, Mode, Sour
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.catalog.queries import paused_problems, paused_slugs
-from portal.kept_statements import Given, KeptStatement
+from portal.core.errors import Refusal
+from portal.core.kept_statements import Given, KeptStatement
 from portal.nodes.models import Node
 from portal.nodes.queries import count_online_slots
-from portal.refusals import Refusal
 from portal.submissions.models import (
     Evaluation,
     Flag,

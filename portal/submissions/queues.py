@@ -8,7 +8,7 @@ from django.db.models import Count, Q
 from evaluator.contract import Backend, SlotState
 from evaluator.hardware.profiles import Profile, profiles
 from portal.accounts.models import User
-from portal.kept_statements import KeptStatement
+from portal.core.kept_statements import KeptStatement
 from portal.nodes.queries import online_slots, slots_of_online_nodes
 from portal.submissions.allowances import payer_of_author
 from portal.submissions.models import Evaluation, ProfileQueue, State

@@ -6,7 +6,7 @@ queueing). A payer with nothing queued starts at the turn that is being judged; 
 
 from django.db.models import CharField
 
-from portal.kept_statements import Given, KeptStatement
+from portal.core.kept_statements import Given, KeptStatement
 from portal.submissions.models import Evaluation, ProfileQueue
 from portal.submissions.waiting import Waiting
 

@@ -11,7 +11,7 @@ from django.conf import settings
 from evaluator.contract import SourceBundle, SourceFile
 from evaluator.judging import source_files
 from evaluator.judging.source_files import ARCHIVE_ERRORS, MAX_PATH_BYTES, can_stop_unpacking, is_folder, why_unreadable
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 
 EXTENSIONS = (".py", ".cu", ".cuh", ".cpp", ".h")
 """What a file of a submission may be."""

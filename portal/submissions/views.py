@@ -17,17 +17,18 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
 from portal.accounts.identity import signed_in
 from portal.accounts.models import User
-from portal.bounded import BoundedPaginator
 from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import reference_rows
 from portal.catalog.queries import get_problem, switch
-from portal.refusals import Refusal
-from portal.submissions import actions, comparison, differences, machine_code, queries, timelines
+from portal.core.bounded import BoundedPaginator
+from portal.core.errors import Refusal
+from portal.submissions import actions, queries
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
-from portal.submissions.pair_traffic import link_rows
-from portal.submissions.presentation import live_context, source_views
 from portal.submissions.profile_notes import submit_data
+from portal.submissions.reports import comparison, differences, machine_code, timelines
+from portal.submissions.reports.pair_traffic import link_rows
+from portal.submissions.reports.presentation import live_context, source_views
 from portal.submissions.starters import starters, starters_script
 from problems import registry
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.db.models import CharField, Count, Max
 
-from portal.kept_statements import Given, KeptStatement
+from portal.core.kept_statements import Given, KeptStatement
 from portal.submissions.models import Evaluation, State
 from portal.submissions.priorities import REJUDGE_PRIORITY
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.chaos.load import Pace
-from tests.chaos.trial import Wishes, run
+from tools.chaos.load import Pace
+from tools.chaos.trial import Wishes, run
 
 pytestmark = [pytest.mark.production, pytest.mark.slow]
 

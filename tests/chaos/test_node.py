@@ -6,9 +6,9 @@ from evaluator.contract import SlotState, Verdict
 from portal.accounts.models import User
 from portal.nodes.models import Node
 from portal.submissions.models import Evaluation, State
-from tests.chaos.prepared import Outcome, source_of
 from tests.portal.factories import bundle, submit
 from tests.stack import wait_until
+from tools.chaos.prepared import Outcome, source_of
 
 
 @pytest.mark.parametrize("lies", ["", "lies"])
@@ -17,7 +17,7 @@ def test_a_simulated_node_answers_what_its_source_asks_for(stack, lies):
     stack.start_web()
     stack.start_dispatcher()
     stack.start_node(
-        "alpha", module="tests.chaos.node", environment={"PKB_CHAOS_LIES": lies, "PKB_CHAOS_BUILDERS": "0"}
+        "alpha", module="tools.chaos.node", environment={"PKB_CHAOS_LIES": lies, "PKB_CHAOS_BUILDERS": "0"}
     )
     wait_until(
         lambda: Node.objects.filter(slots__state=SlotState.FREE).exists(),

@@ -10,10 +10,10 @@ import pytest
 
 from evaluator.node import metrics as of_nodes
 from evaluator.node.settings import THE_RISK, Misconfigured, NodeSettings
-from portal import metrics
 from portal.accounts.models import User
-from portal.monitoring.state import StateOfTheSite
-from portal.streams import Kind, Subject, address, subject_of
+from portal.core import metrics
+from portal.core.live_links import Kind, Subject, address, subject_of
+from portal.operations.site_state import StateOfTheSite
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "operating.md").read_text()

@@ -10,7 +10,7 @@ import pytest
 from tests.docs.test_prose import ROOT, count, sentences
 
 LONGEST_SENTENCE = 40
-PACKAGES = ("client", "deploy", "evaluator", "portal", "problems", "tests")
+PACKAGES = ("client", "deploy", "evaluator", "portal", "problems", "tests", "tools")
 FIXED = re.compile(r"problems/data|migrations/|cheats/")
 """Programs that are judged as they are, and migrations."""
 PARTS = re.compile(r"\n\s*\n|\n\s*(?=[-*] |\d+\. |[\w`*]+(?:, [\w`*]+)*: |\w+\.py\n)")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evaluator.hardware.profiles import Profile, profiles
-from tests.evaluator import verdicts_page
+from tools.tables import verdicts_page
 
 MANUAL = Path(__file__).parents[2] / "docs" / "judge"
 

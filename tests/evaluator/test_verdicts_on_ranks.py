@@ -22,7 +22,7 @@ from evaluator.contract import (
 from evaluator.errors import Cancelled
 from evaluator.host import Judge
 from evaluator.judging.recompute import recompute
-from portal.submissions.failing_lines import failing_lines
+from portal.submissions.reports.failing_lines import failing_lines
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for, request_for_text
 

@@ -7,8 +7,8 @@ from django.core.management import CommandError, call_command
 
 from portal.accounts import actions, queries
 from portal.accounts.models import ApiToken, User
+from portal.core.errors import Refusal
 from portal.nodes.models import Node
-from portal.refusals import Refusal
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "correct horse battery staple"

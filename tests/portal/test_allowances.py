@@ -8,9 +8,9 @@ from django.utils import timezone
 from evaluator.contract import Verdict
 from portal.accounts.models import Organisation
 from portal.accounts.organisations import create_organisation
+from portal.core.errors import Refusal
 from portal.dispatcher.dispatching import dispatch_once
 from portal.nodes.models import Node
-from portal.refusals import Refusal
 from portal.submissions import actions, allowances
 from portal.submissions.actions.attempts import AttemptSource
 from portal.submissions.models import AllowanceLimit, Evaluation, GpuUse, LimitScope, State

@@ -17,7 +17,7 @@ from django.views.decorators.csrf import csrf_exempt
 from portal.accounts.actions import create_token
 from portal.accounts.models import User
 from portal.asgi import application
-from portal.bodies import MOST_HELD_BYTES, RUN_BYTES, USUAL_BYTES, Bodies, BodyRefused
+from portal.core.bodies import MOST_HELD_BYTES, RUN_BYTES, USUAL_BYTES, Bodies, BodyRefused
 
 PIECE = b"x" * (1024 * 1024)
 HOST = (b"host", b"localhost")

@@ -8,16 +8,16 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from evaluator.contract import Verdict
-from portal.audit.auditing import INVARIANTS, audit
 from portal.dispatcher.dispatching import dispatch_once
 from portal.nodes.models import Node, Slot
+from portal.operations.audit.auditing import INVARIANTS, audit
 from portal.ranking.models import Board, Standing
 from portal.runs.models import Attempt, AttemptState, RunEvent
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, GpuUse, Report, State
-from tests.bench import demo_data as demo
 from tests.portal.factories import delivery_of, evaluation_of, submit
 from tests.portal.runs.rows import add, end, line, make_run
+from tools.bench import demo_data as demo
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection
 
 from portal import settings as settings_module
-from portal.database_away import AwayLines, is_database_away
+from portal.core.database_outage import AwayLines, is_database_away
 
 
 def caused(error: Exception, cause: Exception) -> Exception:

@@ -13,6 +13,7 @@ from evaluator.contract import (
     SlotStatus,
 )
 from portal.accounts.organisations import create_organisation
+from portal.core.errors import Refusal
 from portal.dispatcher import revoking
 from portal.dispatcher.dispatching import dispatch_once
 from portal.dispatcher.heartbeats import record_heartbeat
@@ -22,7 +23,6 @@ from portal.nodes.models import Node, Slot
 from portal.ranking import guests
 from portal.ranking.actions import rebuild_standings
 from portal.ranking.models import Board, PersonStanding, Record, Standing
-from portal.refusals import Refusal
 from portal.seasons.models import Entry
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from portal.helper import Helper
+from portal.core.helper import Helper
 
 PID, SLEEP = "__import__('os').getpid()", "__import__('time').sleep(600)"
 LITTLE, MUCH = range(3), range(10**12)
@@ -27,7 +27,7 @@ def test_results_come_in_order_from_one_process_without_the_sites_secrets(helper
 
 
 def test_a_spent_budget_ends_the_work_inside_one_call_and_what_came_before_counts(helper, monkeypatch):
-    monkeypatch.setattr("portal.helper._PATIENCE", 1000)
+    monkeypatch.setattr("portal.core.helper._PATIENCE", 1000)
     [pid] = helper.each(eval, [PID])
     assert helper.each(sum, [LITTLE, MUCH, LITTLE]) == [3]
     with pytest.raises(ProcessLookupError):
@@ -36,7 +36,9 @@ def test_a_spent_budget_ends_the_work_inside_one_call_and_what_came_before_count
 
 
 def test_what_was_found_is_kept_and_that_a_budget_did_not_suffice(helper, monkeypatch):
-    monkeypatch.setattr("portal.helper._PATIENCE", 1000)  # on a machine that is busy, too, the budget is what ends it
+    monkeypatch.setattr(
+        "portal.core.helper._PATIENCE", 1000
+    )  # on a machine that is busy, too, the budget is what ends it
     [pid] = helper.each(eval, [PID])
     assert helper.each(sum, [MUCH]) == []
     [other] = helper.each(eval, [f" {PID}"])
@@ -70,7 +72,7 @@ def test_a_helper_that_somebody_ended_is_started_again(helper):
 
 
 def test_results_are_kept_up_to_a_size(helper, monkeypatch):
-    monkeypatch.setattr("portal.helper.MOST_KEPT_BYTES", 1000)
+    monkeypatch.setattr("portal.core.helper.MOST_KEPT_BYTES", 1000)
     [pid] = helper.each(eval, [PID])
     helper.each(eval, ["'x' * 2000"])
     helper._end()  # noqa: SLF001

@@ -3,7 +3,7 @@
 import pytest
 
 from portal.catalog.highlighting import highlight_lines, visible
-from portal.submissions.differences import compare
+from portal.submissions.reports.differences import compare
 from tests.portal.factories import bundle
 
 

@@ -3,7 +3,7 @@
 import pytest
 from django.db import transaction
 
-from portal.hooks import Hook
+from portal.core.hooks import Hook
 from portal.ranking.models import Standing
 from portal.submissions import actions
 from portal.submissions.hooks import EvaluationEnded, evaluation_ended

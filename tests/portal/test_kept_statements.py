@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.accounts.actions import lock_account
-from portal.kept_statements import Given, KeptInsert, KeptStatement
+from portal.core.kept_statements import Given, KeptInsert, KeptStatement
 from portal.submissions.models import Evaluation, Source, Submission
 from tests.portal.factories import submit
 

@@ -10,13 +10,13 @@ from django.utils import timezone
 
 from portal.accounts import actions as accounts
 from portal.accounts.models import User
-from portal.bounded import BoundedPaginator
+from portal.core.bounded import BoundedPaginator
 from portal.ranking.models import Board, Standing
 from portal.submissions import large_lists
 from portal.submissions.models import Evaluation, State, Submission
-from tests.bench import demo_data as demo
-from tests.bench.million import KINDS, Data
 from tests.portal.factories import submit
+from tools.bench import demo_data as demo
+from tools.bench.million import KINDS, Data
 
 pytestmark = pytest.mark.django_db
 PROBLEMS = ("allreduce", "allgather")

@@ -10,12 +10,12 @@ from django.test import Client
 from portal.accounts import actions as accounts
 from portal.accounts.models import User
 from portal.accounts.organisations import MAX_OWNED, create_organisation
+from portal.core.errors import Refusal
 from portal.dispatcher.dispatching import dispatch_once
 from portal.dispatcher.sweeping import sweep
 from portal.nodes.models import Node, Slot
-from portal.own_data.account_deletion import Entries, delete_account
+from portal.privacy.account_deletion import Entries, delete_account
 from portal.ranking.models import Board, Standing
-from portal.refusals import Refusal
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Report, State, Submission
 from tests.portal.factories import SOLUTION, bundle, delivery_of, evaluation_of, submit

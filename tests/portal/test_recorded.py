@@ -13,10 +13,10 @@ from portal.accounts.models import User
 from portal.catalog import measurements
 from portal.catalog.references import reference_row
 from portal.exports import tables
+from portal.operations.recorded import kernels, runs, season
+from portal.operations.recorded.reports import Outcome, read_reports, read_source, write_reports
 from portal.ranking import queries
 from portal.ranking.models import Board, PersonStanding, Record, Standing
-from portal.recorded import kernels, runs, season
-from portal.recorded.reports import Outcome, read_reports, read_source, write_reports
 from portal.runs.models import Run
 from portal.seasons.models import Season
 from portal.submissions import actions

@@ -19,13 +19,13 @@ from evaluator.contract import (
 )
 from evaluator.errors import EvaluatorError
 from evaluator.node.slots import Slot as NodeSlot
+from portal.core.errors import Refusal
 from portal.dispatcher.dispatching import dispatch_once
 from portal.dispatcher.heartbeats import record_heartbeat
 from portal.dispatcher.sweeping import sweep
 from portal.nodes.models import Node, Slot
 from portal.ranking import actions as ranking
 from portal.ranking.models import Standing
-from portal.refusals import Refusal
 from portal.submissions import actions, queries
 from portal.submissions.models import Evaluation, Report, State
 from tests.portal.conftest import keep

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from portal.request_threads import NotWanted, RequestThreads
+from portal.core.threads import NotWanted, RequestThreads
 
 WAIT_S = 20
 

@@ -35,7 +35,7 @@ from evaluator.contract import (
 from evaluator.contract.code import pack
 from portal.exports.tables import get_table
 from portal.nodes.models import Slot
-from portal.recorded.reports import read_reports
+from portal.operations.recorded.reports import read_reports
 from portal.submissions.models import Evaluation, State
 from portal.tabular import formats
 from problems import registry

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from portal.accounts import actions, sign_up_codes, throttle
 from portal.accounts.models import SignUpCode, User
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from tests.portal.sign_in import mail_server, openid_provider, there_and_back
 
 pytestmark = pytest.mark.django_db

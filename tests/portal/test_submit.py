@@ -5,8 +5,8 @@ from django.core.management import call_command
 
 from evaluator.contract import Mode
 from portal.catalog.models import ProblemSwitch
+from portal.core.errors import Refusal
 from portal.dispatcher.dispatching import request_of
-from portal.refusals import Refusal
 from portal.submissions import actions, queries
 from portal.submissions.management.commands import submit_entries
 from portal.submissions.models import Evaluation, Source, State, Submission

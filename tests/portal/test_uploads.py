@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.submissions.uploads import bundle_from_files, bundle_from_text, bundle_from_upload
 from tests.evaluator import odd_archives
 

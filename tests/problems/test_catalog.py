@@ -19,8 +19,8 @@ from problems.outputs.checking import dtype_of
 from problems.spec.schema import Argument, ArgumentKind, Cost, Output, Problem, Regime, SizeName
 from tests.docs.test_docstrings import long_sentences
 from tests.docs.test_prose import long_parts
-from tests.problems import table
 from tests.problems.memory import held_bytes
+from tools.tables import problems_page as table
 
 CARDS: dict[str, dict[str, dict[str, list[int | None]]]] = json.loads(
     (Path(__file__).parent / "cards.json").read_text(encoding="utf-8")

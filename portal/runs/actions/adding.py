@@ -17,8 +17,8 @@ from evaluator.judging.verdicts import decide_before_ranks
 from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
 from portal.catalog.models import ProblemSwitch
-from portal.refusals import Refusal
-from portal.repeated_keys import differences
+from portal.core.errors import Refusal
+from portal.core.repeated_keys import differences
 from portal.runs import queries, quotas
 from portal.runs.events import record
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, Trajectory

@@ -17,8 +17,8 @@ from evaluator.hardware.profiles import Profile
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import home_of
-from portal.refusals import Refusal
-from portal.repeated_keys import check_same_request
+from portal.core.errors import Refusal
+from portal.core.repeated_keys import check_same_request
 from portal.runs import queries
 from portal.runs.events import record
 from portal.runs.models import (

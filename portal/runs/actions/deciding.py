@@ -3,7 +3,7 @@
 from django.db import transaction
 
 from portal.accounts.models import User
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.runs.models import Decision, DecisionKind, Run, Verification
 
 

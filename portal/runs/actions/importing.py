@@ -13,9 +13,9 @@ from evaluator.contract import Backend, SourceBundle
 from evaluator.hardware import profiles
 from evaluator.judging.source_backend import judged_as, shown_backends
 from portal.accounts.models import User
-from portal.helper import Helper
+from portal.core.errors import Refusal
+from portal.core.helper import Helper
 from portal.nodes.queries import online_slots
-from portal.refusals import Refusal
 from portal.runs import uploads
 from portal.runs.actions.adding import BulkResult, add_lines
 from portal.runs.actions.creating import RunDeclaration, check_declaration, create_run

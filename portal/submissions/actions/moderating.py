@@ -6,7 +6,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from portal.accounts.models import User
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.submissions.hooks import QuarantineChanged, quarantine_changed
 from portal.submissions.models import Flag, Quarantine, Submission
 

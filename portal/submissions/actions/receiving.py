@@ -7,10 +7,10 @@ import logging
 from datetime import datetime
 
 from evaluator.contract import Delivery, Progress
-from portal import metrics
+from portal.core import metrics
+from portal.core.errors import Refusal
 from portal.nodes.leases import was_given
 from portal.nodes.models import Node
-from portal.refusals import Refusal
 from portal.submissions import queries
 from portal.submissions.actions.recording import record_delivery, record_progress
 

@@ -15,12 +15,12 @@ from evaluator import logs
 from evaluator.contract import Delivery, EvaluationReport, Progress, Verdict
 from evaluator.judging import primitives
 from evaluator.judging.verdicts import FACTS, Fault
-from portal import metrics
-from portal.refusals import Refusal
+from portal.core import metrics
+from portal.core.errors import Refusal
 from portal.submissions import queries
-from portal.submissions.agreement import disagreement
 from portal.submissions.hooks import EvaluationEnded, evaluation_ended
 from portal.submissions.models import Evaluation, Report, State
+from portal.submissions.reports.agreement import disagreement
 
 logger = logging.getLogger(__name__)
 

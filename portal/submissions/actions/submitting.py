@@ -16,15 +16,15 @@ from evaluator.contract import Backend, Cancellation, Mode, SourceBundle
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.source_rules import check_source
-from portal import metrics
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
-from portal.kept_statements import KeptInsert
+from portal.core import metrics
+from portal.core.errors import Refusal
+from portal.core.kept_statements import KeptInsert
+from portal.core.repeated_keys import check_same_request
 from portal.nodes import messages
 from portal.nodes.queries import guests_for
-from portal.refusals import Refusal
-from portal.repeated_keys import check_same_request
 from portal.submissions import queries
 from portal.submissions.allowances import Payer, payer_of_author, require_allowance, reserve
 from portal.submissions.hooks import EvaluationEnded, EvaluationQueued, evaluation_ended, evaluation_queued

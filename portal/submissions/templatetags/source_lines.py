@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from django import template
 from django.utils.safestring import SafeString
 
-from portal.submissions import source_links
+from portal.submissions.reports import source_links
 
 register = template.Library()
 

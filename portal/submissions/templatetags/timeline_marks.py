@@ -5,7 +5,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from evaluator.judging.call_advice import short
 from evaluator.judging.call_parts import RankSplit
-from portal.submissions import timelines
+from portal.submissions.reports import timelines
 
 register = template.Library()
 

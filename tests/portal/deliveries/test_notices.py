@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from evaluator.contract import Verdict
 from portal.accounts.models import User
+from portal.core.errors import Refusal
 from portal.deliveries import actions, rendering, sending
 from portal.deliveries.models import Delivery, DeliveryState, Endpoint, Notice, NoticeKind
 from portal.deliveries.sending import BACK_OFF_S, signature
-from portal.refusals import Refusal
 from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation, State
 from tests.portal.deliveries.serving import deliver_due

@@ -13,12 +13,12 @@ from django.utils import timezone
 from hypothesis import given, strategies
 
 from portal.accounts.models import User
+from portal.core.errors import Refusal
 from portal.deliveries import actions, outbound_http, worker
 from portal.deliveries.models import Delivery, Endpoint
 from portal.deliveries.outbound_http import is_public
 from portal.deliveries.sending import BACK_OFF_S, DELIVERY_TTL, deliver_batch, due_endpoints
 from portal.deliveries.worker import DeliveryWorker
-from portal.refusals import Refusal
 from tests.portal.api.problem import assert_problem
 from tests.portal.deliveries.serving import deliver_due
 from tests.portal.runs.rows import add, end, join, line, make_run

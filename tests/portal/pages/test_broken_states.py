@@ -7,8 +7,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from portal.catalog.models import ProblemSwitch
+from portal.core.errors import Refusal
 from portal.nodes.models import Node
-from portal.refusals import Refusal
 from portal.submissions.models import ProfileSwitch
 from tests.portal.pages import scenes
 

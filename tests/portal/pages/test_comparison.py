@@ -3,8 +3,8 @@
 from django.urls import reverse
 
 from evaluator.contract import SCORE_RULE, SourceBundle, SourceFile, Verdict
-from portal.submissions.differences import compare
 from portal.submissions.models import Submission
+from portal.submissions.reports.differences import compare
 from tests.portal.pages import scenes
 
 

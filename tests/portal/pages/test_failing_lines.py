@@ -6,8 +6,8 @@ from django.utils import timezone
 
 from evaluator.contract import Delivery, Finding, Verdict
 from portal.submissions import actions
-from portal.submissions.failing_lines import failing_lines, marks_for_scripts
-from portal.submissions.source_links import own_frames
+from portal.submissions.reports.failing_lines import failing_lines, marks_for_scripts
+from portal.submissions.reports.source_links import own_frames
 from tests.portal.pages import scenes
 
 STACK = """Thread 0x01 (most recent call first):

@@ -19,9 +19,9 @@ from portal.ranking.models import Board, PersonStanding, Record, Standing
 from portal.ranking.people import people_page
 from portal.submissions.models import Evaluation
 from problems import registry
-from tests.bench import demo_data as demo
 from tests.portal.pages import scenes
 from tests.portal.pages.test_board_order import stand
+from tools.bench import demo_data as demo
 
 INVENTED = 600
 BOARD = "/problems/allreduce/leaderboard/"

@@ -6,11 +6,11 @@ import threading
 import pytest
 from asgiref.sync import sync_to_async
 
-from portal import streams
 from portal.asgi import application
+from portal.core import live_links
+from portal.core.live_links import Kind, Subject
 from portal.pages import live
 from portal.runs.models import Attempt, AttemptState
-from portal.streams import Kind, Subject
 from portal.submissions.models import Evaluation, State
 from tests.portal.pages import scenes
 from tests.portal.runs.rows import add, line, make_run
@@ -43,7 +43,7 @@ class Reader:
 
 
 def follow(submission) -> str:
-    return streams.address(Subject(Kind.EVALUATION, str(submission.evaluations.get().pk)))
+    return live_links.address(Subject(Kind.EVALUATION, str(submission.evaluations.get().pk)))
 
 
 def change(**values) -> None:
@@ -89,7 +89,7 @@ def test_whoever_waits_hears_that_the_queue_moved(alice, bob, local):
 def test_a_run_is_followed_until_nothing_of_it_is_pending(alice, local):
     run = make_run(alice)
     add(run, line())
-    path = streams.address(Subject(Kind.RUN, str(run.pk)))
+    path = live_links.address(Subject(Kind.RUN, str(run.pk)))
 
     async def read() -> None:
         reader = Reader(path)

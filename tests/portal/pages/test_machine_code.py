@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from evaluator.contract import CallTimeline, Instruction, KernelCode, MachineCode, SpanKind, Timeline
 from evaluator.contract.code import pack
-from portal.submissions import machine_code
+from portal.submissions.reports import machine_code
 from tests.evaluator.timelines import call
 from tests.portal.pages import scenes
 from tests.portal.pages.test_report_evidence import cells, deliver

@@ -5,11 +5,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluator.contract import Verdict
+from portal.core.errors import Refusal
 from portal.exports.tables import TABLES
 from portal.ranking import queries as ranking
 from portal.ranking.actions import rebuild_standings
 from portal.ranking.models import Board, PersonStanding, Standing
-from portal.refusals import Refusal
 from portal.submissions import actions
 from portal.submissions.actions.moderating import FLAGS_PER_DAY
 from portal.submissions.models import Evaluation, Flag, Quarantine, State

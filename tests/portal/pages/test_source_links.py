@@ -2,7 +2,7 @@
 
 import pytest
 
-from portal.submissions.source_links import linked
+from portal.submissions.reports.source_links import linked
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from django.urls import reverse
 from evaluator.contract import SourceBundle, SourceFile
 from portal.accounts.models import User
 from portal.catalog import highlighting
-from portal.helper import Helper
+from portal.core.helper import Helper
 from portal.submissions import actions, differences
 from portal.submissions.models import Submission
 from tests.portal import worst_texts

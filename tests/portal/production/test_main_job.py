@@ -17,11 +17,11 @@ import psycopg2
 import pytest
 
 from tests import servers
-from tests.chaos.network import Network
 from tests.portal.factories import SOLUTION
 from tests.portal.production.conftest import Broker
 from tests.portal.test_faults import SLOW_SOLUTION
 from tests.stack import Stack, wait_until
+from tools.chaos.network import Network
 
 # The first test also starts the servers and the site: at a load of 30 that alone takes minutes.
 pytestmark = [pytest.mark.production, pytest.mark.timeout(1800)]

@@ -11,8 +11,8 @@ from django.utils import timezone
 from evaluator.contract import Verdict
 from portal.accounts.models import Organisation
 from portal.accounts.organisations import create_organisation, home_of
+from portal.core.errors import Refusal
 from portal.ranking.models import Standing
-from portal.refusals import Refusal
 from portal.runs import actions, queries, quotas, uploads
 from portal.runs.actions import adding
 from portal.runs.forms import RunForm

@@ -5,7 +5,7 @@ import pytest
 from portal.accounts import memberships
 from portal.accounts.models import Invitation, User
 from portal.accounts.organisations import create_organisation, homes_of
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.submissions.actions import cancel_evaluation
 from tests.portal.api.problem import assert_problem
 from tests.portal.runs.rows import add, join, line, make_run

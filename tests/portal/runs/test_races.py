@@ -6,9 +6,9 @@ from threading import Barrier, Thread
 import pytest
 from django.db import connection
 
+from portal.core.errors import Refusal
 from portal.deliveries import actions as deliveries
 from portal.deliveries.models import Delivery
-from portal.refusals import Refusal
 from portal.runs import actions
 from portal.runs.models import Attempt
 from portal.submissions.models import GpuUse, Submission

@@ -10,14 +10,14 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from evaluator.contract import BuildResult, EvaluationReport, SourceBundle, SourceFile, Verdict
-from portal.audit.auditing import audit
 from portal.dispatcher import offline
 from portal.exports import tables
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node
-from portal.recorded import kernels
-from portal.recorded import runs as recorded
-from portal.recorded.reports import NotRecorded, Outcome
+from portal.operations.audit.auditing import audit
+from portal.operations.recorded import kernels
+from portal.operations.recorded import runs as recorded
+from portal.operations.recorded.reports import NotRecorded, Outcome
 from portal.runs import queries
 from portal.runs.actions import decide
 from portal.runs.models import Attempt, LanguageModel, Run, RunEvent

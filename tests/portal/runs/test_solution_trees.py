@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from portal.helper import Helper
+from portal.core.helper import Helper
 from portal.runs.actions import importing
 from portal.runs.models import Run
 from portal.runs.solution_trees import FileMatcher, Matched, TreeName, Unmatched, tree_name

@@ -12,11 +12,11 @@ from evaluator.contract import Verdict
 from portal.accounts import memberships
 from portal.accounts.models import User
 from portal.accounts.organisations import create_organisation
+from portal.core.errors import Refusal
+from portal.operations.recorded import season as example
 from portal.ranking.actions import rebuild_standings
 from portal.ranking.models import Record
 from portal.ranking.queries import board
-from portal.recorded import season as example
-from portal.refusals import Refusal
 from portal.seasons import actions, entering, queries
 from portal.seasons.definition import made, read
 from portal.seasons.models import Entry, Phase, Season, Team

@@ -10,8 +10,8 @@ from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
-from portal import metrics
-from portal.database_away import AwayLines
+from portal.core import metrics
+from portal.core.database_outage import AwayLines
 from portal.deliveries.worker import DeliveryWorker
 from portal.dispatcher.building import build_once
 from portal.dispatcher.dispatching import dispatch_once

@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from portal.core.errors import Refusal
 from portal.dispatcher.revoking import revoke
-from portal.refusals import Refusal
 
 
 class Command(BaseCommand):

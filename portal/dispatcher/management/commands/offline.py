@@ -8,9 +8,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluator.hardware import profiles
+from portal.core.errors import Refusal
 from portal.dispatcher import offline
 from portal.nodes.models import Node
-from portal.refusals import Refusal
 
 
 class Command(BaseCommand):

@@ -7,8 +7,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from portal.accounts.models import Organisation
+from portal.core.errors import Refusal
 from portal.nodes import actions
-from portal.refusals import Refusal
 
 
 class Command(BaseCommand):

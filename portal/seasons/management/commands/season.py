@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.seasons import actions, definition, queries
 
 

@@ -10,7 +10,7 @@ from evaluator.contract import Mode, SourceBundle, SourceFile
 from portal.accounts.actions import own_author
 from portal.accounts.models import User
 from portal.accounts.names import OWN_AUTHOR
-from portal.refusals import Refusal
+from portal.core.errors import Refusal
 from portal.submissions import actions
 from portal.submissions.models import Visibility
 from problems import registry

@@ -1,0 +1,57 @@
+"""What a second request under the same idempotency key must share with the first, and how a different one is refused.
+
+Giving back the earlier thing for another request would make its sender believe in something that was never made.
+"""
+
+import json
+from collections.abc import Mapping
+
+from portal.core.errors import Refusal
+
+_SHORT = 40
+"""Characters of a value that is still shown: a profile or a model's name is, the digest of a source is not."""
+
+
+def differences(came: Mapping[str, object], held: Mapping[str, object]) -> list[str]:
+    """In words, each field of `came` that `held` has another value of, with both values where they are short."""
+    return [_difference(name, value, held[name]) for name, value in came.items() if value != held[name]]
+
+
+def check_same_request(
+    *, field: str, key: str, what: str, pk: object, came: Mapping[str, object], held: Mapping[str, object]
+) -> None:
+    """Do nothing where a request says what the first under its key said.
+
+    Args:
+        field: the input that brought the key.
+        key: the key.
+        what: what it made, one word such as "run".
+        pk: the id of that.
+        came: what this request says, by the names of its fields.
+        held: the same of the first request.
+
+    Raises:
+        Refusal: something differs (409); its message names every such field.
+    """
+    found = differences(came, held)
+    if found:
+        raise Refusal(
+            field=field,
+            value=key,
+            message=f"This key was used for a different {what}, {pk}: {'; '.join(found)}.",
+            remedy=f"Use another key for another {what}, or repeat the first request unchanged.",
+            status=409,
+        )
+
+
+def _difference(name: str, came: object, held: object) -> str:
+    values = [_shown(value) for value in (came, held)]
+    if max(len(value) for value in values) > _SHORT:
+        return f"{name} is another"
+    return f"{name} is {values[0]} and was {values[1]}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return json.dumps(value)
+    return "not given" if value is None or value == "" else str(value)

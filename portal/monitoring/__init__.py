@@ -1,1 +1,0 @@
-"""What operators see: metrics for Prometheus, an identifier and a log line for every request."""

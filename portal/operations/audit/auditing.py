@@ -1,0 +1,26 @@
+"""The whole audit: every invariant checked against the database."""
+
+from datetime import datetime
+
+from django.db import connection, transaction
+
+from portal.operations.audit import attempts, boards, charges, outcomes
+from portal.operations.audit.invariants import Finding
+
+INVARIANTS = (*outcomes.INVARIANTS, *boards.INVARIANTS, *attempts.INVARIANTS, *charges.INVARIANTS)
+
+
+def audit(now: datetime) -> tuple[Finding, ...]:
+    """Check every invariant against one snapshot of the database; writes nothing.
+
+    Runs while the site works: on PostgreSQL all queries see one snapshot, on SQLite writers wait. Inside another
+    transaction they see what that one sees.
+    """
+    is_outermost = not connection.in_atomic_block
+    with transaction.atomic():
+        if connection.vendor == "postgresql" and is_outermost:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        return tuple(
+            Finding(name=each.name, sentence=each.sentence, broken=tuple(each.find(now))) for each in INVARIANTS
+        )

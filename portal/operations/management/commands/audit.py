@@ -1,0 +1,42 @@
+"""Whether everything that was accepted has exactly one outcome, and quotas are exact."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from portal.operations.audit.auditing import audit
+from portal.operations.audit.invariants import Finding
+
+
+class Command(BaseCommand):
+    """`manage.py audit`: reads everything and writes nothing; ends with 1 where an invariant is broken."""
+
+    help = "Check the database's invariants: nothing lost, nothing twice, quotas exact."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """How much to show."""
+        parser.add_argument(
+            "--shown", type=int, default=5, help="number of rows to name per broken invariant (default 5)"
+        )
+        parser.add_argument("--json", action="store_true", help="the whole result, for programs")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Audit and print."""
+        found = audit(timezone.now())
+        if options["json"]:
+            self.stdout.write(json.dumps({each.name: each.broken for each in found}))
+        else:
+            for each in found:
+                self._print(each, shown=options["shown"])
+        broken = [each.name for each in found if not each.holds]
+        if broken:
+            raise CommandError(f"{len(broken)} of {len(found)} invariants are broken: {', '.join(broken)}")
+
+    def _print(self, found: Finding, *, shown: int) -> None:
+        mark = "holds " if found.holds else f"BROKEN by {len(found.broken)}: "
+        self.stdout.write(f"{found.name:24} {mark} {found.sentence}")
+        for row in found.broken[:shown]:
+            self.stdout.write(f"{'':24}   {row}")

@@ -1,0 +1,144 @@
+"""Deleting one's own account.
+
+The row of the account stays, without anything that says who it was or that lets anyone sign in. Entries on boards, runs
+of organisations and the records of GPU time refer to it.
+"""
+
+import secrets
+from enum import StrEnum
+
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
+
+from evaluator.contract import SourceBundle, SourceFile
+from portal.accounts.actions import lock_account
+from portal.accounts.models import Invitation, InvitationState, Membership, Role, User
+from portal.core.errors import Refusal
+from portal.deliveries import actions as deliveries
+from portal.deliveries.models import Endpoint
+from portal.ranking.models import Record, Standing
+from portal.runs.models import RunState, Trajectory
+from portal.submissions import actions as submissions
+from portal.submissions.models import Evaluation, Report, Source, State, Submission, Visibility
+
+REMOVED = SourceBundle(files=(SourceFile(path="solution.py", text="# Removed: the author deleted their account.\n"),))
+
+
+class Entries(StrEnum):
+    """The fate of the public entries of a user who leaves."""
+
+    KEEP = "keep"
+    ANONYMISE = "anonymise"
+    REMOVE = "remove"
+
+
+def delete_account(user: User, *, entries: Entries) -> None:
+    """Delete an account: its ways in, tokens, memberships and private submissions; its entries as `entries` says.
+
+    What waits or is being judged is cancelled first: a report that comes later belongs to nothing and is dropped.
+
+    Raises:
+        Refusal: it is an operator's, or the only owner's of an organisation with other members (409).
+    """
+    _check_may_delete(User.objects.get(pk=user.pk))
+    _cancel_all(user)
+    with transaction.atomic():
+        # What takes the same lock (a submission, a token) came before and is found here, or is refused afterwards.
+        lock_account(user)
+        locked = User.objects.get(pk=user.pk)
+        _check_may_delete(locked)
+        _cancel_all(locked)
+        _leave_organisations(locked)
+        _close_ways_in(locked)
+        _empty(_own(locked) if entries is Entries.REMOVE else _private(locked))
+        _forget_person(locked, entries=entries)
+
+
+def _check_may_delete(user: User) -> None:
+    if user.is_staff or user.is_superuser:
+        raise _not_yet(
+            user, "An operator's account cannot be deleted.", "Ask another operator to remove its operator's rights."
+        )
+    other_owners = Membership.objects.filter(
+        organisation=OuterRef("organisation"), role=Role.OWNER, user__is_active=True
+    ).exclude(user=user)
+    others = Membership.objects.filter(organisation=OuterRef("organisation")).exclude(user=user)
+    stuck = user.memberships.filter(Exists(others), ~Exists(other_owners), role=Role.OWNER).first()
+    if stuck is not None:
+        name = stuck.organisation.slug
+        raise _not_yet(user, f"Nobody else owns the organisation {name}.", "Make another member its owner first.")
+
+
+def _not_yet(user: User, message: str, remedy: str) -> Refusal:
+    return Refusal(field="", value=user.username, message=message, remedy=remedy, status=409)
+
+
+def _own(user: User) -> QuerySet[Submission]:
+    """Their submissions; attempts of runs only where no organisation of others holds them."""
+    held = Membership.objects.filter(organisation=OuterRef("attempt__run__model__organisation"))
+    published = Submission.objects.filter(pk=OuterRef("pk"), attempt__run__state=RunState.PUBLISHED)
+    return Submission.objects.filter(author=user).exclude(Exists(held)).exclude(Exists(published))
+
+
+def _private(user: User) -> QuerySet[Submission]:
+    """Those of `_own` that nobody else sees: neither public nor an entry on a board."""
+    of_it = {"evaluation__submission": OuterRef("pk")}
+    entries = Exists(Standing.objects.filter(**of_it)) | Exists(Record.objects.filter(**of_it))
+    return _own(user).filter(visibility=Visibility.PRIVATE).exclude(entries)
+
+
+def _cancel_all(user: User) -> None:
+    going_on = Evaluation.objects.filter(submission__author=user, submission__is_attempt=False)
+    for evaluation in going_on.exclude(state__in=State.ended()).select_related("submission"):
+        try:
+            submissions.cancel_evaluation(evaluation, by=user)
+        except Refusal:
+            continue  # it ended meanwhile
+
+
+def _leave_organisations(user: User) -> None:
+    now = timezone.now()
+    alone = [row.organisation_id for row in user.memberships.all() if row.organisation.memberships.count() == 1]
+    for webhook in Endpoint.objects.filter(organisation__in=alone, removed_at=None):
+        deliveries.close(webhook)
+    Endpoint.objects.filter(organisation__in=alone).update(secret="")
+    user.memberships.all().delete()
+    user.invitations.all().delete()
+    offered = Invitation.objects.filter(invited_by=user, state=InvitationState.OPEN)
+    offered.update(state=InvitationState.WITHDRAWN, ended_at=now)
+
+
+def _close_ways_in(user: User) -> None:
+    user.tokens.all().delete()
+    user.channels.all().delete()
+    for ways in (EmailAddress, SocialAccount, Authenticator):
+        ways.objects.filter(user=user).delete()
+
+
+def _empty(chosen: QuerySet[Submission]) -> None:
+    """Remove from submissions what their author wrote and all reports on it; the rows record the GPU time."""
+    ids = list(chosen.values_list("pk", flat=True))
+    theirs = Submission.objects.filter(pk__in=ids)
+    sources = list(theirs.values_list("source_id", flat=True))
+    Report.objects.filter(evaluation__submission__in=ids).delete()
+    Trajectory.objects.filter(attempt__submission__in=ids).delete()
+    Evaluation.objects.filter(submission__in=ids).update(message="", stage_detail="", primitives=[])
+    empty = submissions.store_sources([REMOVED])
+    theirs.update(source=next(iter(empty.values())), visibility=Visibility.PRIVATE, note="", idempotency_key=None)
+    Source.objects.filter(pk__in=sources, submissions=None).delete()
+
+
+def _forget_person(user: User, *, entries: Entries) -> None:
+    """What nobody needs of the person; every session ends, since no password fits any more."""
+    if entries is not Entries.KEEP:
+        user.username = f"gone-{secrets.token_hex(6)}"
+    user.set_unusable_password()
+    user.first_name = user.last_name = user.email = ""
+    user.last_login = None
+    user.left_at = timezone.now()
+    user.is_active = entries is not Entries.REMOVE
+    user.save()

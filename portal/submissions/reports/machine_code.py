@@ -1,0 +1,132 @@
+"""The machine code of a submission's kernels beside its source, as pages and the API have it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.safestring import SafeString
+
+from evaluator.contract import ContractError, EvaluationReport, Instruction, KernelCode, Mode, SourceBundle
+from evaluator.judging import recorded_work
+from evaluator.judging.call_advice import short
+from portal.catalog.highlighting import listings, visible
+from portal.submissions.reports.timelines import KernelRow
+
+PER_PAGE = 1500
+"""Instructions on one page."""
+MOST_LISTED_CHARACTERS = 32 * 1024**2
+"""Of all kernels together, for programs; a judge lists at most 24 MiB. Kernels beyond are named alone."""
+
+NOTHING_COMPILED = "UNAVAILABLE: nothing was compiled ahead of the ranks"
+COUNTERS = (
+    "UNAVAILABLE: Nsight Compute runs a kernel several times to read its counters, and a kernel that waits for a peer "
+    "then hangs"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelView:
+    """A kernel in the list: its code, and where it ran in the recorded call, the launch that took longest."""
+
+    number: int
+    short: str
+    code: KernelCode
+    ran: KernelRow | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """Instructions of one source line that follow each other; `path` is "" and `html` None where none is known.
+
+    `is_own` is whether the line is the author's, so that the page of the submission has it.
+    """
+
+    path: str
+    line: int
+    html: SafeString | None
+    is_own: bool
+    text: str
+
+
+def kernel_views(report: EvaluationReport, rows: Sequence[KernelRow]) -> list[KernelView]:
+    """The kernels of a report, with `rows` of the recorded call."""
+    kernels = report.machine_code.kernels if report.machine_code is not None else ()
+    return [
+        KernelView(
+            number=number,
+            short=short(kernel.name),
+            code=kernel,
+            ran=next((row for row in rows if recorded_work.has_run(kernel, [row.name])), None),
+        )
+        for number, kernel in enumerate(kernels)
+    ]
+
+
+def unavailable(report: EvaluationReport) -> dict[str, str]:
+    """What a profile cannot show, by name; empty in other modes."""
+    if report.mode is not Mode.PROFILE:
+        return {}
+    code = report.machine_code
+    missing = {} if code is not None and code.kernels else {"Machine code": NOTHING_COMPILED}
+    if code is not None and not code.kernels:
+        missing = {"Machine code": f"UNAVAILABLE: {code.note or 'the build has no kernel'}"}
+    return {**missing, "Counters of Nsight Compute": COUNTERS}
+
+
+def instructions(kernel: KernelCode) -> tuple[Instruction, ...]:
+    """A kernel's instructions; none where a node sent something else."""
+    try:
+        return kernel.instructions()
+    except ContractError:
+        return ()
+
+
+def passages(
+    entries: Sequence[Instruction], *, files: Sequence[str], source: SourceBundle, start: int = 0
+) -> list[Passage]:
+    """The instructions from `start` on, as many as a page takes, each run of one line beside that line."""
+    lines = {path: dict(listing.lines) for path, listing in listings(source).items()}
+    groups: list[tuple[tuple[int, int], list[str]]] = []
+    for entry in entries[start : start + PER_PAGE]:
+        at = (entry.file, entry.line)
+        # A label belongs to what follows, but must not end a run of its line.
+        if groups and (groups[-1][0] == at or entry.text.endswith(":")):
+            groups[-1][1].append(entry.text)
+        else:
+            groups.append((at, [entry.text]))
+    found = []
+    for (file, line), texts in groups:
+        path = files[file] if 0 <= file < len(files) else ""
+        html = lines.get(path, {}).get(line)
+        found.append(Passage(path=path, line=line, html=html, is_own=html is not None, text=visible("\n".join(texts))))
+    return found
+
+
+def data(report: EvaluationReport) -> dict[str, Any]:
+    """All kernels as the API has them; `instructions` are [text, file or -1, line or 0]."""
+    code = report.machine_code
+    if code is None:
+        return {"files": [], "kernels": [], "dropped": 0, "note": "nothing was compiled ahead of the ranks"}
+    listed, room = [], MOST_LISTED_CHARACTERS
+    for kernel in code.kernels:
+        # A few KB unpack to megabytes, and a node may send many of them.
+        listed.append(instructions(kernel) if room > 0 else ())
+        room -= sum(len(entry.text) for entry in listed[-1])
+    return {
+        "files": list(code.files),
+        "kernels": [
+            {
+                "name": kernel.name,
+                "symbol": kernel.symbol,
+                "module": kernel.module,
+                "registers": kernel.registers,
+                "stack_bytes": kernel.stack_bytes,
+                "shared_bytes": kernel.shared_bytes,
+                "count": kernel.count,
+                "instructions": [[entry.text, entry.file, entry.line] for entry in entries],
+            }
+            for kernel, entries in zip(code.kernels, listed, strict=True)
+        ],
+        "dropped": code.dropped,
+        "note": code.note,
+    }

@@ -1,0 +1,352 @@
+"""What the submission page shows of an evaluation, gathered before any template sees it."""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
+
+from django.conf import settings
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from evaluator.contract import (
+    ClockKind,
+    EvaluationReport,
+    Mode,
+    OutputCheck,
+    Record,
+    SizeResult,
+    SizeTiming,
+    SourceBundle,
+    Stage,
+    Timing,
+    Verdict,
+    is_informative,
+)
+from evaluator.hardware import profiles
+from evaluator.judging import driver_faults
+from evaluator.judging.verdicts import FACTS, Facts
+from portal.catalog import rooflines
+from portal.catalog.highlighting import Listing, listings
+from portal.catalog.size_times import SizeTime, size_times
+from portal.charts.blocks import block_ratios
+from portal.charts.spread import Series, timed_calls, times_spread
+from portal.core import live_links
+from portal.core.live_links import Kind, Subject
+from portal.submissions.models import Evaluation, State, Visibility
+from portal.submissions.queries import IN_PROGRESS, LiveView, expected_stage_seconds
+from portal.submissions.reports import machine_code, timelines
+from portal.submissions.reports.error_maps import error_maps
+from portal.submissions.reports.failing_lines import FailingLine, failing_lines, marks_for_scripts
+from portal.submissions.reports.pair_traffic import pair_traffic
+from problems import registry
+
+STAGE_LABELS = {
+    Stage.PREPARING: "Preparing",
+    Stage.BUILDING: "Building",
+    Stage.STARTING: "Starting ranks",
+    Stage.VERIFYING: "Verifying",
+    Stage.TIMING: "Timing",
+    Stage.COMPARING: "Comparing",
+    Stage.REPORTING: "Reporting",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageStep:
+    """One stage of judging in the page's row of stages."""
+
+    label: str
+    status: str
+    seconds: float | None
+    expected_s: float | None = None
+
+
+def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list[StageStep]:
+    """Every stage as `done`, `now`, `later` or `end` (a failure showed there), and its time where the report has it."""
+    if report is not None:
+        last = len(report.stages) - 1 if report.verdict is not Verdict.PASSED else None
+        return [
+            StageStep(label=STAGE_LABELS[entry.stage], status="end" if index == last else "done", seconds=entry.seconds)
+            for index, entry in enumerate(report.stages)
+        ]
+    order = list(STAGE_LABELS)
+    expected = expected_stage_seconds(evaluation) if evaluation.state in IN_PROGRESS else {}
+    now = order.index(Stage(evaluation.stage)) if evaluation.stage in set(Stage) else -1
+    statuses = ["done" if index < now else "now" if index == now else "later" for index in range(len(order))]
+    return [
+        StageStep(label=STAGE_LABELS[stage], status=status, seconds=None, expected_s=expected.get(stage))
+        for stage, status in zip(order, statuses, strict=True)
+    ]
+
+
+_ADVICE_CHECKED = "Submit it in ranked mode: then it is timed side by side with the reference and enters the board."
+_ADVICE_PROFILED = (
+    "Read below where the time of one call went. Submit it in ranked mode to have it timed and to enter the board."
+)
+_ADVICE_WITHOUT_FLOOR = "Compare your times with the reference's, size by size."
+
+
+def verdict_facts(evaluation: Evaluation, report: EvaluationReport | None = None) -> Facts | None:
+    """Explanation and advice for the verdict; None before there is one. Advice on a pass depends on its report."""
+    if not evaluation.verdict:
+        return None
+    facts = FACTS[Verdict(evaluation.verdict)]
+    if evaluation.verdict != Verdict.PASSED:
+        return facts
+    if evaluation.mode == Mode.CHECK:
+        return replace(facts, advice=_ADVICE_CHECKED)
+    if evaluation.mode == Mode.PROFILE:
+        return replace(facts, advice=_ADVICE_PROFILED)
+    sizes = report.timing.sizes if report is not None and report.timing is not None else ()
+    has_floor = any(size.floor_us is not None for size in sizes)
+    return facts if has_floor else replace(facts, advice=_ADVICE_WITHOUT_FLOOR)
+
+
+def spoken_status(live: LiveView) -> str:
+    """One sentence for screen readers, changed only when the state or stage changes."""
+    evaluation = live.evaluation
+    facts = verdict_facts(evaluation)
+    if facts is not None:
+        return f"Finished: {facts.title}."
+    if evaluation.state in (State.QUEUED, State.BUILT) and live.place is not None:
+        return f"{evaluation.get_state_display()}, {live.place.ahead} ahead."
+    if evaluation.stage in set(Stage):
+        return f"Being judged: {STAGE_LABELS[Stage(evaluation.stage)]}."
+    return f"{evaluation.get_state_display()}."
+
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+def tries_sentence(live: LiveView) -> str:
+    """Which try this is and why each before it ended; empty for a first one, and while it waits for its next."""
+    # In the queue the stage's words say why it is there again.
+    if not live.earlier or live.evaluation.state == State.QUEUED:
+        return ""
+    ends = (
+        f"the {_ordinal(one.attempt)} ended as {one.verdict}: {one.reason}"
+        if one.verdict is not None
+        else f"the {_ordinal(one.attempt)} was lost: {one.reason}"
+        for one in live.earlier
+    )
+    return f"{_ordinal(live.evaluation.attempt).capitalize()} try: {'; '.join(ends)}"
+
+
+def _ordinal(number: int) -> str:
+    return _ORDINALS[number - 1] if number <= len(_ORDINALS) else f"{number}th"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceView:
+    """One file of a submission, and by line what a verdict says of it."""
+
+    path: str
+    listing: Listing
+    marks: Mapping[int, FailingLine]
+
+    @property
+    def rows(self) -> SafeString:
+        """The lines as rows of a table: a template would take half a second for 10,000."""
+        form = '<tr id="{}-L{}"{}><td class="no">{}</td><td class="code"{}>{}</td></tr>'
+        return format_html_join("", form, (self._cells(number, line) for number, line in self.listing.lines))
+
+    def _cells(self, number: int, line: SafeString) -> tuple[str, int, SafeString, int, SafeString, SafeString]:
+        mark = self.marks.get(number)
+        if mark is None:
+            kind = note = SafeString("")
+        else:
+            kind = SafeString(' class="is-waiting"' if mark.is_quiet else ' class="is-marked"')
+            note = format_html(' data-note="{}"', mark.why) if mark.is_quiet else SafeString("")
+        return self.path, number, kind, number, note, line
+
+
+def source_views(bundle: SourceBundle, *, marks: Sequence[FailingLine] = ()) -> Iterator[SourceView]:
+    """Every file of `bundle`, `solution.py` first, with the lines that a verdict is about."""
+    for path, listing in listings(bundle).items():
+        here = {mark.line: mark for mark in marks if mark.path == path}
+        yield SourceView(path=path, listing=listing, marks=here)
+
+
+def live_context(live: LiveView) -> dict[str, Any]:
+    """Everything that the live part of the page is rendered from."""
+    report = live.report
+    stages = stage_steps(live.evaluation, report)
+    return {
+        "live": live,
+        "evaluation": live.evaluation,
+        "report": report,
+        "profile": profiles.get(live.evaluation.profile),
+        "facts": verdict_facts(live.evaluation, report),
+        "stages": stages,
+        "status_text": spoken_status(live),
+        "stream": live_links.address(Subject(Kind.EVALUATION, str(live.evaluation.pk))),
+        "earlier": tries_sentence(live),
+        "unserved_hours": f"{settings.UNSERVED_HOURS:.0f}",
+        "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
+        "paths": [file.path for file in live.evaluation.submission.source.files.files],
+        **(_findings(report) if report else {}),
+        **_marks(live.evaluation, report),
+        **(_times(live.evaluation, report, report.timing) if report and report.timing else {}),
+    }
+
+
+def _marks(evaluation: Evaluation, report: EvaluationReport | None) -> dict[str, Any]:
+    """The lines that the verdict is about, for templates and for scripts."""
+    paths = [file.path for file in evaluation.submission.source.files.files]
+    marks = failing_lines(report, paths=paths) if report else ()
+    return {"marks": marks, "marks_text": marks_for_scripts(marks)}
+
+
+def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> dict[str, Any]:
+    """The speedup of every block, the times of every call, and the roofline."""
+    calls = timed_calls(report.record)
+    return {
+        "timing": timing,
+        "is_gated": report.record is not None and report.record.rules.clock is ClockKind.GATE,
+        "queued": _queued(report.record, timing),
+        "has_looped": any(size.looped_us is not None for size in timing.sizes),
+        "figure": block_ratios(timing),
+        "spreads": [
+            (f"spread-{size.size}", size.size, times_spread(size, calls.get(size.size, Series())))
+            for size in timing.sizes
+        ],
+        "has_calls": bool(calls),
+        "block_rows": _block_rows(timing),
+        **_roofline(evaluation, timing),
+    }
+
+
+def _block_rows(timing: Timing) -> list[tuple[str, ...]]:
+    """The speedup of every block, of all sizes together and of each, as words."""
+    every = _in_words(timing, timing.blocks)
+    return list(zip_longest(every, *(_in_words(size, size.ratios) for size in timing.sizes), fillvalue=""))
+
+
+def _in_words(of: Timing | SizeTiming, ratios: Sequence[float]) -> list[str]:
+    return [f"{ratio:.3f}" if is_informative(of.low, of.high) else "too noisy to tell" for ratio in ratios]
+
+
+@dataclass(frozen=True)
+class Queued:
+    """Whether all work of a call was queued behind the gate before it opened; None where the report does not say."""
+
+    submission: bool | None = None
+    reference: bool | None = None
+
+
+def _queued(record: Record | None, timing: Timing) -> list[Queued]:
+    """Of every size of the timing."""
+    found = {size.size: Queued(size.queues, size.reference_queues) for size in (record.sizes if record else ())}
+    return [found.get(size.size, Queued()) for size in timing.sizes]
+
+
+def _findings(report: EvaluationReport) -> dict[str, Any]:
+    """What the judge saw of outputs, ranks and machine."""
+    return {
+        "rank_numbers": range(report.world_size),
+        "error_maps": error_maps(report),
+        "checks": [(size, check, _is_correct(report, size, check)) for size in report.sizes for check in size.outputs],
+        "largest_error": max((check.max_error for size in report.sizes for check in size.outputs), default=0.0),
+        "has_rank_story": report.verdict is not Verdict.PASSED or any(rank.stack or rank.log for rank in report.ranks),
+        **_environment(report),
+        **_evidence(report),
+        **_timeline(report),
+    }
+
+
+def _is_correct(report: EvaluationReport, size: SizeResult, check: OutputCheck) -> bool:
+    """Whether an output is within its bounds. That of all errors together (rms) is known from findings alone."""
+    wrong = [found for found in report.findings if found.verdict is Verdict.WRONG_RESULT]
+    return check.is_within and (size.size, check.rank, check.output) not in [
+        (found.size, found.rank, found.output) for found in wrong
+    ]
+
+
+def _timeline(report: EvaluationReport) -> dict[str, Any]:
+    """The recorded call: its picture, where its time went, and its kernels."""
+    calls = timelines.recorded_calls(report)
+    rows = timelines.kernel_rows(calls[-1]) if calls else []
+    kernels = {
+        "kernel_views": machine_code.kernel_views(report, rows),
+        "unavailable": machine_code.unavailable(report),
+    }
+    if not calls:
+        return {"recorded_calls": [], **kernels}
+    return {
+        "recorded_calls": calls,
+        "timeline_picture": timelines.picture(calls),
+        "kernel_rows": rows,
+        "pairs": pair_traffic(report, calls[-1]),
+        **kernels,
+    }
+
+
+_OF_THE_JUDGE = ("judge.", "sandbox.")
+
+
+def _environment(report: EvaluationReport) -> dict[str, Any]:
+    """What the node was, and apart from it how the judge was set."""
+    facts = [(name, value) for name, value in report.environment.items() if value]
+    return {
+        "environment": [pair for pair in facts if not pair[0].startswith(_OF_THE_JUDGE)],
+        "judge_settings": [pair for pair in facts if pair[0].startswith(_OF_THE_JUDGE)],
+    }
+
+
+def _evidence(report: EvaluationReport) -> dict[str, Any]:
+    """Evidence about the times: collectives per rank, GPUs around timed calls, driver faults, link traffic."""
+    sizes = report.record.sizes if report.record else ()
+    return {
+        "collectives": [(rank.rank, one) for rank in report.ranks for one in rank.collectives],
+        "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus if not reading.is_of_phase],
+        "driver_faults": [(driver_faults.sentence(one), one.noticed_at) for one in report.driver_faults or ()],
+        "wires": [(size.size, size.links) for size in sizes if size.links is not None],
+        "primed_sizes": sorted({size.size for size in sizes if size.is_primed}),
+    }
+
+
+def _roofline(evaluation: Evaluation, timing: Timing) -> dict[str, Any]:
+    """The submission and the reference under the profile's ceilings; empty where there is no roofline."""
+    profile = profiles.get(evaluation.profile)
+    if profile.peaks is None or evaluation.score is None:
+        return {}
+    try:
+        problem = registry.get(evaluation.submission.problem)
+    except registry.UnknownProblem:
+        return {}
+    if registry.revision(problem.slug) != evaluation.problem_revision:
+        return {}
+    entry = _entry(evaluation, timing)
+    points = [
+        point for point in rooflines.points_of(problem, profile=profile.name, best=entry) if point.best_us is not None
+    ]
+    if not points:
+        return {}
+    return {
+        "roofline_points": points,
+        "roofline_figure": rooflines.problem_figure(points, [entry], profile=profile),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """An evaluation as a roofline shows it, whether or not it is on a board."""
+
+    author: str
+    backend: str
+    submission_id: uuid.UUID
+    is_source_public: bool
+    sizes: tuple[SizeTime, ...]
+
+
+def _entry(evaluation: Evaluation, timing: Timing) -> _Entry:
+    submission = evaluation.submission
+    return _Entry(
+        author=submission.author.username,
+        backend=submission.backend,
+        submission_id=submission.pk,
+        is_source_public=submission.visibility == Visibility.PUBLIC,
+        sizes=size_times(timing),
+    )

@@ -1,0 +1,1 @@
+"""What runs on a machine with GPUs: references, attacks and programs, judged there."""

@@ -1,0 +1,1 @@
+"""Tables and pages that are made by running the problems and the judge."""
