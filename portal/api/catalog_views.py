@@ -104,9 +104,7 @@ def _part(request: Request, **cursor: str | None) -> str | None:
     [(name, word)] = cursor.items()
     if word is None:
         return None
-    here = request.build_absolute_uri()
-    for held in ("after", "before"):
-        here = remove_query_param(here, held)
+    here = remove_query_param(remove_query_param(request.build_absolute_uri(), "after"), "before")
     return replace_query_param(here, name, word)
 
 

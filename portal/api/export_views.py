@@ -53,13 +53,10 @@ class _Download:
         return self
 
     async def __anext__(self) -> bytes:
-        piece = await sync_to_async(self._next)()
+        piece = await sync_to_async(lambda: next(self._pieces, None))()
         if piece is None:
             raise StopAsyncIteration
         return piece
-
-    def _next(self) -> bytes | None:
-        return next(self._pieces, None)
 
     def close(self) -> None:
         """Release the download slot; Django calls it when the response has been sent or its reader has gone."""

@@ -53,10 +53,7 @@ class NodeBody(parsers.BaseParser):
     media_type = "application/json"
 
     def parse(
-        self,
-        stream: IO[Any],
-        media_type: str | None = None,  # noqa: ARG002 - REST framework's signature
-        parser_context: Mapping[str, Any] | None = None,
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
         """The JSON's bytes; raises Refusal where it is too large, ParseError where it is no gzip."""
         request: Request = (parser_context or {})["request"]

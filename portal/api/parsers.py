@@ -41,12 +41,7 @@ class JSONParser(parsers.BaseParser):
 
     media_type = "application/json"
 
-    def parse(
-        self,
-        stream: IO[Any],
-        media_type: str | None = None,  # noqa: ARG002 - REST framework's signature
-        parser_context: _Context = None,
-    ) -> Any:
+    def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: _Context = None) -> Any:
         """The decoded body; raises ParseError with the location of the first error."""
         _check_size(parser_context)
         try:
@@ -80,12 +75,7 @@ class ArchiveForm(MultiPartParser):
 class _Stream(parsers.BaseParser):
     """A body that the view reads piece by piece instead of holding it in memory."""
 
-    def parse(
-        self,
-        stream: IO[Any],
-        media_type: str | None = None,  # noqa: ARG002 - REST framework's signature
-        parser_context: _Context = None,
-    ) -> Any:
+    def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: _Context = None) -> Any:
         """The stream itself."""
         _check_size(parser_context, limit=settings.BULK_MAX_BYTES, remedy="Send it in several parts.")
         return stream
@@ -113,10 +103,7 @@ class JSONAlways(DefaultContentNegotiation):
     """Answers are JSON whatever `Accept` says, so that a browser or curl gets an answer instead of a 406."""
 
     def select_renderer(
-        self,
-        request: Request,  # noqa: ARG002 - REST framework's signature
-        renderers: Any,
-        format_suffix: str | None = None,  # noqa: ARG002
+        self, request: Request, renderers: Any, format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
         """The only renderer."""
         return renderers[0], renderers[0].media_type

@@ -98,7 +98,7 @@ class Runs(_Runs):
 
     pagination_class = NewestFirst
 
-    @operation("listRuns", "List runs", RunBrief, many=True, query=run_inputs.RunsQuery, refuses=(404,))
+    @operation("listRuns", "List runs", RunBrief, many=True, query=run_inputs.RunsQuery)
     def list(self, request: Request) -> QuerySet[Run]:
         """Published runs and those of own organisations, the newest first, by cursor."""
         wanted = self.query

@@ -113,8 +113,8 @@ def describe_operations(result: dict[str, Any], **_: Any) -> dict[str, Any]:
         for method, operation in methods.items():
             refused = {int(status) for status in operation["responses"] if int(status) >= 400} | _ALWAYS
             for parameter in operation.get("parameters", ()):
+                refused |= {404} if parameter["in"] == "path" or parameter["name"] == "cursor" else set()
                 if parameter["in"] == "path":
-                    refused.add(404)
                     [place] = re.findall(rf"\w+/{{{parameter['name']}}}", path)
                     parameter["schema"], parameter["description"] = _PATH_PARAMETERS[place]
             refused |= {422} if method == "get" else set()
@@ -131,7 +131,8 @@ def describe_operations(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     try:
         get_profile("h900x8")
     except Refusal as refusal:
-        result["components"]["schemas"]["ProblemDetailsOutput"]["examples"] = [describe(refusal, None).body]
+        example = describe(refusal, None).body | {"request_id": "5f0c6e3bd2a44c0c9a0b8d6e1f7a2b3c"}
+        result["components"]["schemas"]["ProblemDetailsOutput"]["examples"] = [example]
     return result
 
 

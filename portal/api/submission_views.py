@@ -87,14 +87,7 @@ class Submissions(Resource):
     pagination_class = NewestFirst
     parser_classes = (JSONParser, MultiPartParser)
 
-    @operation(
-        "listSubmissions",
-        "List own submissions",
-        SubmissionBrief,
-        many=True,
-        query=inputs.SubmissionsQuery,
-        refuses=(404,),
-    )
+    @operation("listSubmissions", "List own submissions", SubmissionBrief, many=True, query=inputs.SubmissionsQuery)
     def list(self, request: Request) -> QuerySet[Submission]:
         """Own submissions, the newest first, by cursor: follow `next` until it is null."""
         return _selected(caller(request), self.query)
