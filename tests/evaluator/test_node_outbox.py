@@ -11,11 +11,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from evaluator.node.builders import Builders
 
 from evaluator.contract import (
     MOST_COMPRESSED_BYTES,
     MOST_REPORT_BYTES,
+    Assignment,
     Backend,
+    BuildOrder,
     ContractError,
     Delivery,
     EvaluationRequest,
@@ -24,6 +27,7 @@ from evaluator.contract import (
     Progress,
     RankState,
     SandboxLevel,
+    SlotState,
     SourceBundle,
     SourceFile,
     Stage,
@@ -32,9 +36,11 @@ from evaluator.contract import (
 )
 from evaluator.node.outbox import Outbox
 from evaluator.node.report_size import LEFT_OUT, fitted
+from evaluator.node.settings import NodeSettings
 from evaluator.node.site import Site, packed
 from evaluator.node.slots import failure_report
 from evaluator.node.spool import Spool, refusals
+from evaluator.node.worker import Node
 from tests.stack import wait_until
 
 AWAY = "http://127.0.0.1:1"
@@ -274,6 +280,24 @@ def test_a_revoked_node_knows_and_keeps_its_reports(outbox, listener, spool):
     outbox.start()
     wait_until(listener.reports, what="it is tried", seconds=30)
     assert len(waiting(spool)) == 1
+
+
+def test_a_revoked_node_takes_no_more_work(outbox, listener, spool, tmp_path):
+    values = {"PKB_NODE_NAME": "alpha", "PKB_NODE_KEY": "pkn_k", "PKB_NODE_PROFILES": "cpux2", "PKB_DATA_DIR": tmp_path}
+    builders = Builders(0, make=lambda: pytest.fail("it builds nothing"))
+    node = Node(
+        NodeSettings.from_environment({name: str(value) for name, value in values.items()}),
+        outbox,
+        make_judge=lambda _profile: pytest.fail("it judges nothing"),
+        builders=builders,
+    )
+    listener.answer = lambda _kind, _text: (410, problem("Node alpha was revoked."))
+    outbox.send_status(node.status)
+    node.judge(Assignment(lease="one", slot=0, request=a_request()))
+    node.build(BuildOrder(lease="two", request=a_request()))
+    assert [slot.state for slot in node.status.slots] == [SlotState.STOPPED]
+    assert not waiting(spool)
+    assert listener.reports() == []
 
 
 def test_a_report_waits_behind_no_heartbeat(outbox, listener, spool):
