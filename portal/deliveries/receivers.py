@@ -17,7 +17,7 @@ from portal.ranking.models import Record, Standing
 from portal.ranking.order import board_order
 from portal.runs.hooks import EventsWritten, events_written
 from portal.runs.models import EventKind, Run
-from portal.submissions.hooks import EvaluationEnded, evaluation_ended
+from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, State
 from problems import registry
 
@@ -38,9 +38,8 @@ def queue_events(written: EventsWritten) -> None:
 
 
 @evaluation_ended.receiver
-def note_verdict(ended: EvaluationEnded) -> None:
+def note_verdict(evaluation: Evaluation) -> None:
     """Note a verdict, or that no node came, for the submission's author; what they cancel they know."""
-    evaluation = ended.evaluation
     if evaluation.submission.is_attempt or evaluation.state == State.CANCELLED:
         return
     where = f"{_title(evaluation.submission.problem)} on {evaluation.profile}, {evaluation.mode}"

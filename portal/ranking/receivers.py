@@ -8,17 +8,17 @@ from django.dispatch import receiver
 from portal.accounts.models import User
 from portal.ranking.actions import change_quarantine, raise_standing, recount_boards
 from portal.ranking.hooks import standing_raised
-from portal.submissions.hooks import EvaluationEnded, QuarantineChanged, evaluation_ended, quarantine_changed
-from portal.submissions.models import Submission
+from portal.submissions.hooks import QuarantineChanged, evaluation_ended, quarantine_changed
+from portal.submissions.models import Evaluation, Submission
 
 
 @evaluation_ended.receiver
-def on_evaluation_ended(ended: EvaluationEnded) -> None:
+def on_evaluation_ended(evaluation: Evaluation) -> None:
     """Let the evaluation become its author's standing, and send `standing_raised` if it did."""
     # An operator who puts the entry into quarantine locks the same row: of the two, the later sees what the other did.
     # A rebuild locks no submission: it locks standings, for which an evaluation that ends may wait.
-    Submission.objects.select_for_update().only("pk").get(pk=ended.evaluation.submission_id)
-    raised = raise_standing(ended.evaluation)
+    Submission.objects.select_for_update().only("pk").get(pk=evaluation.submission_id)
+    raised = raise_standing(evaluation)
     if raised is not None:
         standing_raised.send(raised)
 

@@ -4,18 +4,17 @@ from django.db import transaction
 
 from portal.runs.events import record
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent
-from portal.submissions.hooks import EvaluationEnded, evaluation_ended
+from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, State
 
 
 @evaluation_ended.receiver
-def on_evaluation_ended(ended: EvaluationEnded) -> None:
+def on_evaluation_ended(evaluation: Evaluation) -> None:
     """Record the end of an attempt's evaluation: update the attempt's result and store an event.
 
     Runs inside the transaction that ends the evaluation. Evaluations of people's submissions change nothing here, nor
     do those of an attempt on another profile, in another mode, or older than the one it shows.
     """
-    evaluation = ended.evaluation
     if not evaluation.submission.is_attempt:
         return
     with transaction.atomic():

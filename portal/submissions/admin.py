@@ -325,7 +325,13 @@ class ProfileStateAdmin(NoAdding, admin.ModelAdmin):  # type: ignore[type-arg]
 
     list_display = ("profile", "is_paused", "note")
     list_editable = ("is_paused",)
+    ordering = ("profile",)
+    fields = ("profile", "is_paused", "note")
     readonly_fields = ("profile",)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002 - Django's signature
+        """Turns would begin anew."""
+        return False
 
     def save_model(self, request: HttpRequest, obj: ProfileState, form: Any, change: bool) -> None:  # noqa: ARG002, FBT001
         """Save what operators decide alone: the dispatcher may be writing the rest."""

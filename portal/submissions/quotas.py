@@ -453,6 +453,17 @@ def reserve(payer: Payer, evaluations: Iterable[Evaluation]) -> None:
     )
 
 
+def settle(evaluation: Evaluation) -> None:
+    """Replace the reservation of an evaluation that has ended by the GPU time that it used."""
+    reserved = GpuUse.objects.filter(evaluation=evaluation, used_gpu_s=None)
+    reserved.update(used_gpu_s=charge(evaluation), at=evaluation.finished_at)
+
+
+def refund(evaluations: Iterable[Evaluation]) -> None:
+    """Give back the GPU time of evaluations that have ended; a second call changes nothing."""
+    GpuUse.objects.filter(evaluation__in=list(evaluations)).exclude(used_gpu_s=None).update(used_gpu_s=0.0)
+
+
 def charge(evaluation: Evaluation) -> float:
     """GPU-seconds that an evaluation that has ended costs: nothing where the fault was ours."""
     # A cancelled evaluation costs the time used so far: otherwise cancelling just before the end would be free.

@@ -82,7 +82,7 @@ def read_twice(alice, node, now):
 def ends():
     """The evaluations whose end the apps above were told."""
     told = []
-    evaluation_ended.connect(lambda event: told.append(event.evaluation.state), uid="test.ends")
+    evaluation_ended.connect(lambda event: told.append(event.state), uid="test.ends")
     yield told
     evaluation_ended.disconnect(uid="test.ends")
 

@@ -10,10 +10,9 @@ from evaluator import logs
 from evaluator.contract import SourceBundle
 from portal.accounts.models import User
 from portal.nodes.queries import online_slots
-from portal.submissions.hooks import EvaluationRefunded, evaluation_refunded
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from portal.submissions.queue import REJUDGE_PRIORITY, waiting_of
-from portal.submissions.quotas import Payer, reserve
+from portal.submissions.quotas import Payer, refund, reserve
 from problems import registry
 
 
@@ -151,8 +150,7 @@ def rejudge_and_refund(evaluations: Iterable[Evaluation], *, reason: str = "") -
     """
     ended = [evaluation for evaluation in evaluations if evaluation.has_ended]
     with transaction.atomic():
-        for evaluation in ended:
-            evaluation_refunded.send(EvaluationRefunded(evaluation=evaluation))
+        refund(ended)
         return rejudge(ended, reason=reason)
 
 

@@ -23,7 +23,7 @@ from portal.core.repeated_keys import check_same_request
 from portal.nodes import messages
 from portal.nodes.queries import guests_for
 from portal.submissions import access, lifecycle, queries
-from portal.submissions.hooks import EvaluationQueued, evaluation_queued
+from portal.submissions.hooks import evaluation_queued
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from portal.submissions.queue import REJUDGE_PRIORITY, waiting_of
 from portal.submissions.quotas import Payer, lock_author, require_room, reserve
@@ -314,4 +314,4 @@ def _queue(evaluation: Evaluation, payer: Payer) -> None:
     evaluation.save(force_insert=True)
     reserve(payer, [evaluation])
     transaction.on_commit(lambda: metrics.queued.labels(evaluation.profile, evaluation.mode).inc())
-    evaluation_queued.send(EvaluationQueued(evaluation=evaluation))
+    evaluation_queued.send(evaluation)
