@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from portal.accounts import actions
 from portal.accounts.models import ApiToken, User
 from portal.core import metrics
-from portal.core.errors import Refusal
+from portal.core.errors import Forbidden, Refusal
 from portal.nodes.actions import authenticate as authenticate_node
 from portal.nodes.models import Node
 
@@ -56,12 +56,11 @@ class BearerAuthentication(BaseAuthentication):
 
 def scope_missing(scope: str) -> CredentialRefused:
     """The refusal of a valid token that may not do this."""
-    refusal = Refusal(
-        field="Authorization",
-        value="",
-        message=f"This token lacks the scope {scope!r}.",
-        remedy=f"Create a token with the scope {scope!r} on your account page.",
-        status=403,
+    refusal = Forbidden(
+        "Authorization",
+        "",
+        f"This token lacks the scope {scope!r}.",
+        f"Create a token with the scope {scope!r} on your account page.",
     )
     return CredentialRefused(refusal, f'error="insufficient_scope", scope="{scope}"')
 

@@ -22,9 +22,9 @@ from portal.api.catalog_outputs import (
     ProfileOutput,
     UseOutput,
 )
-from portal.api.inputs import BoardQuery, known_profile
+from portal.api.inputs import BoardQuery
 from portal.catalog.models import ProblemSwitch
-from portal.catalog.queries import get_problem
+from portal.catalog.queries import get_problem, get_profile
 from portal.nodes.queries import NodeView, node_views, online_slots
 from portal.ranking.queries import BoardKey, board_page, boards_of, quarantined_entries
 from portal.submissions.quotas import Forecast, forecasts, limits_of, payer_of_author
@@ -66,7 +66,7 @@ class Leaderboard(Resource):
         """The best accepted ranked evaluation of every author on a profile, best first, page by page."""
         problem = get_problem(slug)
         wanted = self.query
-        profile = known_profile(wanted["profile"])
+        profile = get_profile(wanted["profile"])
         key = BoardKey(
             problem=problem.slug,
             profile=profile.name,

@@ -16,7 +16,7 @@ from portal.accounts.models import TokenScope
 from portal.api import run_inputs
 from portal.api.base import Resource, file_of, operation, viewer
 from portal.api.submission_views import SubmissionResource, get_evaluation
-from portal.core.errors import Refusal
+from portal.core.errors import TooMany
 from portal.exports import bundles, files, tables
 from portal.runs import queries
 from portal.submissions import access
@@ -44,14 +44,8 @@ class _Download:
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         if not _downloading.acquire(blocking=False):
-            raise Refusal(
-                field="",
-                value="",
-                message=f"{DOWNLOADS} other downloads are running, which is the limit.",
-                remedy="Try again in a few seconds.",
-                status=429,
-                retry_after_s=5,
-            )
+            message = f"{DOWNLOADS} other downloads are running, which is the limit."
+            raise TooMany("", "", message, "Try again in a few seconds.", retry_after_s=5)
         self._pieces = pieces
         self._is_open = True
 

@@ -12,7 +12,6 @@ from rest_framework.request import Request
 from evaluator.contract import Backend, Mode, Primitive, SourceBundle, Verdict
 from evaluator.hardware import profiles
 from portal.api.fields import CopiedFields, values_of
-from portal.core.errors import Refusal
 from portal.submissions import uploads
 from portal.submissions.models import State, Visibility
 from problems.spec.schema import SizeName
@@ -62,19 +61,6 @@ class ProfileName(Text):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"max_length": 40, **options})
-
-
-def known_profile(name: str) -> profiles.Profile:
-    """The profile of a query; raises Refusal."""
-    if name not in profiles.profiles():
-        raise unknown_profile(name)
-    return profiles.get(name)
-
-
-def unknown_profile(name: str) -> Refusal:
-    """The refusal of a profile that is not there."""
-    remedy = f"Choose one of {', '.join(profiles.profiles())}."
-    return Refusal(field="profile", value=name, message="There is no such profile.", remedy=remedy)
 
 
 def patterned(pattern: str, *, max_length: int, **options: Any) -> Text:

@@ -70,13 +70,8 @@ class NodeBody(parsers.BaseParser):
             case "gzip":
                 return _unpacked(body)
             case other:
-                raise Refusal(
-                    field="Content-Encoding",
-                    value=other,
-                    message="The body is encoded in a way that the site does not read.",
-                    remedy="Send it as gzip, or as it is.",
-                    status=415,
-                )
+                message = "The body is encoded in a way that the site does not read."
+                raise Refusal("Content-Encoding", other, message, "Send it as gzip, or as it is.", status=415)
 
 
 def _unpacked(body: bytes) -> bytes:
@@ -96,11 +91,7 @@ def _unpacked(body: bytes) -> bytes:
 def _too_large(value: str, most: int) -> Refusal:
     metrics.refused_messages.labels("message", "too large").inc()
     return Refusal(
-        field="",
-        value=value,
-        message=f"The message is larger than {most} bytes.",
-        remedy="Leave evidence out of the report.",
-        status=413,
+        "", value, f"The message is larger than {most} bytes.", "Leave evidence out of the report.", status=413
     )
 
 
@@ -158,24 +149,15 @@ def _received(request: Request, kind: type[M], receive: Callable[[Node, M, datet
         said = kind.from_json(body.replace(b"\\u0000", b"\\ufffd"))
     except ContractError as error:
         metrics.refused_messages.labels(said_as, "malformed").inc()
-        raise Refusal(
-            field=_field(str(error)),
-            value="",
-            message=f"{error}.",
-            remedy="Bring site and node to the same version.",
-        ) from error
+        raise Refusal(_field(str(error)), "", f"{error}.", "Bring site and node to the same version.") from error
     try:
         receive(node, said, timezone.now())
     except (DataError, IntegrityError, OverflowError) as error:
         # As an error of ours it would be sent again for ever.
         logger.warning("a message of node %s holds a value that cannot be stored: %s", node, error)
         metrics.refused_messages.labels(said_as, "malformed").inc()
-        raise Refusal(
-            field="",
-            value=str(error)[:80],
-            message="The message holds a value that the site cannot store.",
-            remedy="Bring site and node to the same version.",
-        ) from error
+        message = "The message holds a value that the site cannot store."
+        raise Refusal("", str(error)[:80], message, "Bring site and node to the same version.") from error
     return Response({"sha256": hashlib.sha256(body).hexdigest()})
 
 

@@ -32,15 +32,9 @@ class NewestFirst(CursorPagination):
         try:
             return super().paginate_queryset(queryset, request, view)
         except (NotFound, ValidationError, ValueError, OverflowError) as error:
-            raise Refusal(
-                field="cursor",
-                value=request.query_params.get("cursor", ""),
-                message="This cursor cannot be read.",
-                remedy=(
-                    "Copy next or previous from a page unchanged, or leave out the cursor to start at the first page."
-                ),
-                status=404,
-            ) from error
+            message = "This cursor cannot be read."
+            remedy = "Copy next or previous from a page unchanged, or leave out the cursor to start at the first page."
+            raise Refusal("cursor", request.query_params.get("cursor", ""), message, remedy, status=404) from error
 
 
 class SmallestFirst(NewestFirst):

@@ -33,7 +33,8 @@ from portal.api.run_outputs import (
     UnderstoodOutput,
 )
 from portal.api.schema import LOCATION, idempotency_key
-from portal.core.errors import Refusal
+from portal.catalog.queries import get_profile
+from portal.core.errors import NotFound
 from portal.runs import actions, queries, uploads
 from portal.runs.models import Attempt, LanguageModel, Run, RunEvent
 from portal.runs.progress import Progress, progress
@@ -202,13 +203,9 @@ class Attempts(_Runs):
         run = queries.get_run(viewer(request), run_id)
         attempt = queries.get_attempt(run, attempt_id)
         if not attempt.has_trajectory or not queries.shows_sources(viewer(request), run):
-            raise Refusal(
-                field="attempt_id",
-                value=str(attempt_id),
-                message="The attempt has no trajectory, or the run keeps its sources private.",
-                remedy="Look for an attempt whose has_trajectory is true in a run with public sources.",
-                status=404,
-            )
+            message = "The attempt has no trajectory, or the run keeps its sources private."
+            remedy = "Look for an attempt whose has_trajectory is true in a run with public sources."
+            raise NotFound("attempt_id", attempt_id, message, remedy)
         return {"key": attempt.key, "text": attempt.trajectory.text}
 
 
@@ -294,5 +291,5 @@ class ModelBoard(Resource):
     @operation("readModelLeaderboard", "Read the model leaderboard", ModelBoardOutput, query=run_inputs.ModelBoardQuery)
     def retrieve(self, _request: Request) -> dict[str, Any]:
         """The published runs on a profile by correct@1, with fast_p at the p that is asked for."""
-        profile = inputs.known_profile(self.query["profile"]).name
+        profile = get_profile(self.query["profile"]).name
         return {**self.query, "rows": queries.model_board(profile, p=self.query["p"])}

@@ -15,8 +15,9 @@ from rest_framework.permissions import IsAuthenticatedOrReadOnly
 
 from evaluator.contract import Delivery, EvaluationReport, NodeStatus, Progress, Receipt
 from portal.api.auth import IsNode
-from portal.api.inputs import unknown_profile
 from portal.api.problem_details import KINDS, MEDIA_TYPE, describe
+from portal.catalog.queries import get_profile
+from portal.core.errors import Refusal
 from portal.exports.tables import TABLES
 
 _REFERENCES = "#/components/schemas/{name}"
@@ -127,8 +128,10 @@ def describe_operations(result: dict[str, Any], **_: Any) -> dict[str, Any]:
             for status in sorted(refused):
                 responses.pop(str(status), None)
                 responses[str(status)] = {"content": {MEDIA_TYPE: problem}, "description": KINDS[status].meaning}
-    example = describe(unknown_profile("h900x8"), None)
-    result["components"]["schemas"]["ProblemDetailsOutput"]["examples"] = [example.body]
+    try:
+        get_profile("h900x8")
+    except Refusal as refusal:
+        result["components"]["schemas"]["ProblemDetailsOutput"]["examples"] = [describe(refusal, None).body]
     return result
 
 

@@ -86,24 +86,20 @@ class Entry(Protocol):
     """An accepted entry with its times by size."""
 
     @property
-    def author(self) -> str:
-        """Public name."""
+    def author(self) -> str: ...
 
     @property
-    def backend(self) -> str:
-        """What it is written in."""
+    def backend(self) -> str: ...
 
     @property
-    def sizes(self) -> Sequence[SizeTime]:
-        """Its times."""
+    def sizes(self) -> Sequence[SizeTime]: ...
 
 
 class LinkedEntry(Entry, Protocol):
     """An entry whose submission a chart may lead to."""
 
     @property
-    def submission_id(self) -> uuid.UUID:
-        """Where its page is."""
+    def submission_id(self) -> uuid.UUID: ...
 
     @property
     def is_source_public(self) -> bool:

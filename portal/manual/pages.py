@@ -9,9 +9,8 @@ from typing import Any
 import yaml
 from django.conf import settings
 from django.urls import reverse
-from django.utils.safestring import SafeString
 
-from portal.manual.rendering import Heading, Rendered, render
+from portal.manual.rendering import Rendered, render
 
 _CONTENT_TYPES = {".png": "image/png", ".svg": "image/svg+xml", ".jsonl": "application/x-ndjson"}
 """Files beside the pages that are served, by their ending."""
@@ -41,13 +40,10 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
+class Page(Rendered):
     """One page of the manual; `section` is empty and the neighbours are None where it is not in the navigation."""
 
     path: str
-    title: str
-    html: SafeString
-    headings: tuple[Heading, ...]
     section: str
     before: NavPage | None
     after: NavPage | None
@@ -114,12 +110,9 @@ def page_at(address: str) -> Page | None:
 def _page(path: str) -> Page:
     order = [(section.title, page) for section in sections() for page in section.pages]
     at = next((number for number, (_, page) in enumerate(order) if page.path == path), None)
-    rendered = rendered_page(path)
     return Page(
+        **vars(rendered_page(path)),
         path=path,
-        title=rendered.title,
-        html=rendered.html,
-        headings=rendered.headings,
         section="" if at is None else order[at][0],
         before=None if not at else order[at - 1][1],
         after=None if at is None or at + 1 == len(order) else order[at + 1][1],

@@ -41,23 +41,15 @@ def register_node(name: str, *, owner: Organisation | None = None, allowed_profi
     """
     _check_profiles(owner, allowed_profiles)
     if not _NAME.fullmatch(name):
-        raise Refusal(
-            "name",
-            name,
-            "This is not a valid name of a node.",
-            "Use lower-case letters, digits and inner hyphens, at most 60.",
-        )
+        message = "This is not a valid name of a node."
+        raise Refusal("name", name, message, "Use lower-case letters, digits and inner hyphens, at most 60.")
     key = _new_key()
     try:
         with transaction.atomic():
             Node.objects.create(name=name, key_digest=_digest(key), owner=owner, profiles=list(allowed_profiles))
     except IntegrityError as error:
-        raise Conflict(
-            "name",
-            name,
-            "A node of this name exists already.",
-            "Choose another name, or replace its key with --new-key.",
-        ) from error
+        message = "A node of this name exists already."
+        raise Conflict("name", name, message, "Choose another name, or replace its key with --new-key.") from error
     return key
 
 
@@ -92,12 +84,8 @@ def revoke_node(name: str, *, now: datetime) -> Node:
 
 
 def _unknown(name: str) -> Refusal:
-    return NotFound(
-        "name",
-        name,
-        "There is no such node, or it was revoked.",
-        "Register the node first. A revoked node needs another name.",
-    )
+    message = "There is no such node, or it was revoked."
+    return NotFound("name", name, message, "Register the node first. A revoked node needs another name.")
 
 
 def _check_profiles(owner: Organisation | None, allowed_profiles: Sequence[str]) -> None:
@@ -125,20 +113,13 @@ def authenticate(name: str, key: str) -> Node:
     is_earlier = hmac.compare_digest(earlier or _NO_KEY, digest)
     if node is None or not (is_current or is_earlier):
         logger.warning("a message with a wrong key for node %s is refused", name[:60])
-        raise NotSignedIn(
-            "Authorization",
-            f"{key[:8]}...",
-            f"This is not the key of a node called {name[:60]}.",
-            "Check PKB_NODE_NAME and PKB_NODE_KEY. `manage.py node_add NAME --new-key` makes a new key.",
-        )
+        message = f"This is not the key of a node called {name[:60]}."
+        remedy = "Check PKB_NODE_NAME and PKB_NODE_KEY. `manage.py node_add NAME --new-key` makes a new key."
+        raise NotSignedIn("Authorization", f"{key[:8]}...", message, remedy)
     if node.revoked_at is not None:
-        raise Refusal(
-            "Authorization",
-            f"{key[:8]}...",
-            f"Node {name} was revoked on {node.revoked_at:%Y-%m-%d}. It gets no more work.",
-            "Stop it. The site's operator can register the machine under another name.",
-            status=410,
-        )
+        message = f"Node {name} was revoked on {node.revoked_at:%Y-%m-%d}. It gets no more work."
+        remedy = "Stop it. The site's operator can register the machine under another name."
+        raise Refusal("Authorization", f"{key[:8]}...", message, remedy, status=410)
     if is_current and node.earlier_key_digest:
         Node.objects.filter(pk=node.pk, key_digest=digest).update(earlier_key_digest="")
     return node
@@ -148,12 +129,9 @@ def check_name(node: Node, named: str, *, kind: str) -> None:
     """Refuse a message of `node`, such as a report, that names another."""
     if named != node.name:
         metrics.refused_messages.labels(kind, "forged name").inc()
-        raise Refusal(
-            "node",
-            named[:60],
-            f"The {kind} names another node than {node.name}, whose key it came with.",
-            f"Send the {kind}s of a node under its own address, with its own key.",
-        )
+        message = f"The {kind} names another node than {node.name}, whose key it came with."
+        remedy = f"Send the {kind}s of a node under its own address, with its own key."
+        raise Refusal("node", named[:60], message, remedy)
 
 
 def record_node_status(node: Node, status: NodeStatus, now: datetime) -> None:

@@ -113,10 +113,6 @@ def guest_owner(slug: str) -> Organisation:
     """The organisation of that name, if a node of its own is or was registered; raises Refusal (404)."""
     owner = Organisation.objects.filter(slug=slug, nodes__isnull=False).distinct().first()
     if owner is None:
-        raise NotFound(
-            "node_owner",
-            slug,
-            "No organisation of this name has a node here.",
-            "The page of nodes lists the organisations that have one.",
-        )
+        message = "No organisation of this name has a node here."
+        raise NotFound("node_owner", slug, message, "The page of nodes lists the organisations that have one.")
     return owner

@@ -390,13 +390,9 @@ def refusal(limit: Limit, profile: str, *, now: datetime, after: int = 0) -> Ref
     where = f" on {limit.profile}" if limit.profile else ""
     more = _remedy(limit)
     if limit.queued_at_most is not None and full.queued >= limit.queued_at_most:
-        return TooMany(
-            "",
-            full.queued,
-            f"{who} {have} {full.queued} evaluations in the queue{where}, which is the limit.{_because(limit)}",
-            f"Wait until one has ended, or cancel one.{more}",
-            retry_after_s=_SOON_S,
-        )
+        message = f"{who} {have} {full.queued} evaluations in the queue{where}, which is the limit.{_because(limit)}"
+        remedy = f"Wait until one has ended, or cancel one.{more}"
+        return TooMany("", full.queued, message, remedy, retry_after_s=_SOON_S)
     return TooMany(
         "profile",
         profile,
@@ -425,12 +421,8 @@ def _not_allowed(limit: Limit, profile: str) -> Refusal:
     )
     if limit.queued_at_most == 0:
         allowed = f"may have no evaluation in the queue {where}."
-    return Forbidden(
-        "profile",
-        profile,
-        f"{limit.payer.words} {allowed}{_because(limit)}",
-        f"Choose another profile, or ask the operator for more.{_remedy(limit)}",
-    )
+    remedy = f"Choose another profile, or ask the operator for more.{_remedy(limit)}"
+    return Forbidden("profile", profile, f"{limit.payer.words} {allowed}{_because(limit)}", remedy)
 
 
 def _because(limit: Limit) -> str:

@@ -144,12 +144,8 @@ def _evaluation(request: HttpRequest, submission: Submission) -> Evaluation:
     wanted = request.GET.get("evaluation")
     found = access.get_evaluation(request.user, wanted) if wanted else queries.latest_evaluation(submission)
     if found is None or found.submission_id != submission.pk:
-        raise NotFound(
-            "evaluation",
-            wanted or "",
-            "This submission has no such evaluation.",
-            "Open the submission without an evaluation in the address.",
-        )
+        message = "This submission has no such evaluation."
+        raise NotFound("evaluation", wanted or "", message, "Open the submission without an evaluation in the address.")
     return found
 
 
@@ -302,12 +298,8 @@ def source_file(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     path = request.GET.get("file", SourceBundle.ENTRY)
     found = next((file for file in bundle.files if file.path == path), None) if bundle else None
     if found is None:
-        raise NotFound(
-            "file",
-            path,
-            "This submission has no such file, or you may not read it.",
-            "The submission's page lists its files.",
-        )
+        message = "This submission has no such file, or you may not read it."
+        raise NotFound("file", path, message, "The submission's page lists its files.")
     headers = {"Content-Disposition": content_disposition_header(as_attachment=True, filename=PurePosixPath(path).name)}
     return HttpResponse(found.text, content_type="text/plain; charset=utf-8", headers=headers)
 
@@ -322,12 +314,8 @@ def trace(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     """The recorded call of all ranks as a trace that Perfetto and chrome://tracing open."""
     found = _finished_report(request, evaluation_id)
     if not timelines.recorded_calls(found):
-        raise NotFound(
-            "evaluation",
-            evaluation_id,
-            "No call of this evaluation was recorded.",
-            "Submit the source again. The judge now records a call of every submission that passes.",
-        )
+        remedy = "Submit the source again. The judge now records a call of every submission that passes."
+        raise NotFound("evaluation", evaluation_id, "No call of this evaluation was recorded.", remedy)
     return _json_file(json.dumps(timelines.trace(found)), name=f"trace-{evaluation_id}.json")
 
 
@@ -343,12 +331,8 @@ def machine_code_page(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpRes
     views = machine_code.kernel_views(found, rows) if found is not None and source is not None else []
     number, start = _whole(request, "kernel"), _whole(request, "from")
     if found is None or found.machine_code is None or source is None or number >= len(views):
-        raise NotFound(
-            "kernel",
-            request.GET.get("kernel", ""),
-            "This evaluation has no such machine code.",
-            "Submit the source in mode profile: its page then lists the kernels that were compiled.",
-        )
+        remedy = "Submit the source in mode profile: its page then lists the kernels that were compiled."
+        raise NotFound("kernel", request.GET.get("kernel", ""), "This evaluation has no such machine code.", remedy)
     view = views[number]
     entries = machine_code.instructions(view.code)
     after = start + machine_code.PER_PAGE
@@ -377,12 +361,8 @@ def _finished_report(request: HttpRequest, evaluation_id: uuid.UUID) -> Evaluati
     evaluation = access.get_evaluation(request.user, evaluation_id)
     found = queries.latest_report(evaluation)
     if found is None:
-        raise NotFound(
-            "evaluation",
-            evaluation_id,
-            "There is no report on this evaluation yet.",
-            "Wait until the evaluation has finished.",
-        )
+        message = "There is no report on this evaluation yet."
+        raise NotFound("evaluation", evaluation_id, message, "Wait until the evaluation has finished.")
     return found
 
 

@@ -97,12 +97,8 @@ def _reason(text: str, *, most: int) -> str:
 
 def _require_operator(by: User) -> None:
     if not by.is_staff:
-        raise Forbidden(
-            "submission",
-            by.username,
-            "Only an operator can decide on entries.",
-            "Flag the entry: then the operators review it.",
-        )
+        message = "Only an operator can decide on entries."
+        raise Forbidden("submission", by.username, message, "Flag the entry: then the operators review it.")
 
 
 def _too_many(oldest: Flag) -> Refusal:

@@ -65,12 +65,8 @@ def _holds(node: Node, evaluation_id: str, lease: str, *, kind: str) -> bool:
         raise Forbidden(
             "lease", evaluation_id[:60], "Another node holds this lease.", "A node reports only on what was sent to it."
         )
-    raise Conflict(
-        "lease",
-        evaluation_id[:60],
-        f"This site never gave node {node.name} such a lease on this evaluation.",
-        "Send the report to the site that sent the work.",
-    )
+    message = f"This site never gave node {node.name} such a lease on this evaluation."
+    raise Conflict("lease", evaluation_id[:60], message, "Send the report to the site that sent the work.")
 
 
 def record_delivery(delivery: Delivery, now: datetime) -> bool:
@@ -97,12 +93,8 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
         if reason := disagreement(delivery, evaluation):
             logger.warning("report on %s from %s refused: %s", report.evaluation_id, delivery.node[:60], reason)
             metrics.refused_messages.labels("report", "not as assigned").inc()
-            raise Refusal(
-                "report",
-                report.evaluation_id,
-                f"The report is not about what was sent: {reason}.",
-                "Bring site and node to the same version. The evaluation is judged again after its lease.",
-            )
+            remedy = "Bring site and node to the same version. The evaluation is judged again after its lease."
+            raise Refusal("report", report.evaluation_id, f"The report is not about what was sent: {reason}.", remedy)
         with logs.about(**evaluation.facts, lease=logs.lease_mark(delivery.lease), node=delivery.node):
             return _record(evaluation, delivery, now)
 

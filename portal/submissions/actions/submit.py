@@ -138,12 +138,8 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
         # The row is locked, not the node that it may lack.
         current = Evaluation.objects.select_for_update(of=("self",)).select_related("node").get(pk=evaluation.pk)
         if not lifecycle.cancel(evaluation, now=timezone.now()):
-            raise Conflict(
-                "evaluation",
-                evaluation.pk,
-                "This evaluation has already ended.",
-                "There is nothing to cancel. To have it judged again, submit it again.",
-            )
+            remedy = "There is nothing to cancel. To have it judged again, submit it again."
+            raise Conflict("evaluation", evaluation.pk, "This evaluation has already ended.", remedy)
     evaluation.refresh_from_db(from_queryset=Evaluation.objects.select_related("submission"))
     if current.node is not None and current.lease is not None:
         messages.send_cancellation(
@@ -157,19 +153,11 @@ def set_visibility(submission: Submission, *, visibility: str, by: User) -> None
     access.require_change(by, submission, remedy="Only its author can change its visibility.")
     _refuse_attempt(submission, remedy="Publish the run: all its sources become public together.")
     if not by.is_staff and queries.quarantine_of(submission) is not None:
-        raise Conflict(
-            "submission",
-            submission.pk,
-            "The entry is in quarantine, so its visibility cannot change.",
-            "Ask the operators to lift the quarantine first.",
-        )
+        message = "The entry is in quarantine, so its visibility cannot change."
+        raise Conflict("submission", submission.pk, message, "Ask the operators to lift the quarantine first.")
     if submission.opened_by and visibility != Visibility.PUBLIC:
-        raise Conflict(
-            "visibility",
-            visibility,
-            f"The rules of {submission.opened_by} made this source public.",
-            "It stays public.",
-        )
+        message = f"The rules of {submission.opened_by} made this source public."
+        raise Conflict("visibility", visibility, message, "It stays public.")
     submission.visibility = visibility
     submission.save(update_fields=["visibility"])
 
@@ -233,12 +221,8 @@ def _check_size(size: str, *, mode: Mode, profile: Profile) -> None:
             "size", size, f"Mode {mode.value} has sizes of its own.", "Leave the size out, or choose mode profile."
         )
     if size and size not in profile.known_sizes:
-        raise Refusal(
-            "size",
-            size,
-            f"{profile.name} judges no such size.",
-            f"Choose one of {', '.join(profile.known_sizes)}, or leave it out.",
-        )
+        message = f"{profile.name} judges no such size."
+        raise Refusal("size", size, message, f"Choose one of {', '.join(profile.known_sizes)}, or leave it out.")
 
 
 def _node_owner(slug: str, *, profile: str) -> Organisation | None:
@@ -249,12 +233,8 @@ def _node_owner(slug: str, *, profile: str) -> Organisation | None:
     owner = owners.filter(slug=slug).first()
     if owner is None:
         known = ", ".join(owners.values_list("slug", flat=True))
-        raise Refusal(
-            "node_owner",
-            slug,
-            f"{slug[:60]!r} has no guest node for {profile}.",
-            f"Known for it are {known}." if known else "Leave it empty for the site's own nodes.",
-        )
+        remedy = f"Known for it are {known}." if known else "Leave it empty for the site's own nodes."
+        raise Refusal("node_owner", slug, f"{slug[:60]!r} has no guest node for {profile}.", remedy)
     return owner
 
 
@@ -267,12 +247,8 @@ def _check_source(files: SourceBundle, problem: Problem, *, backend: Backend, pr
 def _check_open(slug: str) -> None:
     switch = catalog.switch(slug)
     if not switch.is_open:
-        raise Conflict(
-            "problem",
-            slug,
-            f"This problem is closed: it accepts no submissions now. {switch.note}".strip(),
-            "Choose another problem.",
-        )
+        message = f"This problem is closed: it accepts no submissions now. {switch.note}".strip()
+        raise Conflict("problem", slug, message, "Choose another problem.")
 
 
 def _refuse_attempt(submission: Submission, *, remedy: str) -> None:
@@ -285,24 +261,16 @@ def _check_not_quarantined(submission: Submission) -> None:
     same = {"author": submission.author, "problem": submission.problem, "source": submission.source}
     found = queries.quarantined().filter(**{f"submission__{name}": value for name, value in same.items()}).first()
     if found is not None:
-        raise Forbidden(
-            "file",
-            found.submission_id,
-            f"The same source is in quarantine: {found.reason}",
-            "Submit another source, or ask the operators to lift the quarantine.",
-        )
+        remedy = "Submit another source, or ask the operators to lift the quarantine."
+        raise Forbidden("file", found.submission_id, f"The same source is in quarantine: {found.reason}", remedy)
 
 
 def _check_not_waiting(same: QuerySet[Evaluation]) -> None:
     waiting = same.first()
     if waiting is not None:
         address = f"{settings.SITE_URL}{reverse('submissions:detail', args=[waiting.submission_id])}"
-        raise Conflict(
-            "file",
-            waiting.submission_id,
-            "The same source is already in the queue.",
-            f"Follow it at {address} , or cancel it there first.",
-        )
+        message = "The same source is already in the queue."
+        raise Conflict("file", waiting.submission_id, message, f"Follow it at {address} , or cancel it there first.")
 
 
 def _submitted_with_key(evaluation: Evaluation, files: SourceBundle) -> Submitted | None:

@@ -29,7 +29,7 @@ class Command(BaseCommand):
         try:
             author = own_author()
         except Refusal as refusal:
-            raise CommandError(f"{refusal.message} {refusal.remedy}") from refusal
+            raise CommandError(refusal.sentences) from refusal
         refused = [
             path.stem for path in sorted(FOLDER.glob("*.py")) if not self._submit(path, author, options["profile"])
         ]
