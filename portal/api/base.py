@@ -89,7 +89,7 @@ def operation(
     headers: Sequence[Any] = (),
     refuses: Sequence[int] = (),
     examples: Sequence[Any] = (),
-) -> Callable[[Callable[..., Any]], Callable[..., HttpResponseBase]]:
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a method of a `Resource` an operation of the API and of its OpenAPI document.
 
     What the method returns is shown by the serializer `answers`, unless it is a response already; those are described
@@ -99,7 +99,7 @@ def operation(
     shown = answers(many=True) if many else answers
     responses = answers if isinstance(answers, Mapping) else {status: shown}
 
-    def decorate(method: Callable[..., Any]) -> Callable[..., HttpResponseBase]:
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
         @extend_schema(
             operation_id=operation_id,
             summary=summary,
@@ -109,13 +109,13 @@ def operation(
             examples=[*examples],
         )
         @wraps(method)
-        def handler(view: Any, request: Request, **names: Any) -> HttpResponseBase:
+        def handler(view: Any, request: Request, **names: Any) -> Any:
             if request.method in SAFE_METHODS:
                 view.query = read(query, request.query_params)
             found = method(view, request, **names)
-            return (
-                found if isinstance(found, HttpResponseBase) else view.shown(found, answers, many=many, status=status)
-            )
+            if isinstance(found, HttpResponseBase):
+                return found
+            return view.shown(found, answers, many=many, status=status)
 
         handler.body = body  # type: ignore[attr-defined]  # `Resource.body` reads it
         return handler

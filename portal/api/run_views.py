@@ -20,9 +20,10 @@ from portal.api.pagination import NewestFirst, SmallestFirst
 from portal.api.parsers import ArchiveForm, ArchiveStream, BytesStream, LinesStream
 from portal.api.run_outputs import (
     AttemptOutput,
-    BulkOutput,
-    FeedOutput,
+    BulkResultOutput,
+    EventPageOutput,
     ImportOutput,
+    ImportPreviewOutput,
     ModelBoardOutput,
     ModelOutput,
     ProgressOutput,
@@ -30,7 +31,6 @@ from portal.api.run_outputs import (
     RunBrief,
     RunDetail,
     TrajectoryOutput,
-    UnderstoodOutput,
 )
 from portal.api.schema import LOCATION, idempotency_key
 from portal.catalog.queries import get_profile
@@ -132,7 +132,7 @@ class Runs(_Runs):
         """Problems, scores and cost that a run had reached by each step."""
         return progress(queries.get_run(viewer(request), run_id))
 
-    @operation("readEvents", "Follow a run", FeedOutput, query=run_inputs.EventsQuery)
+    @operation("readEvents", "Follow a run", EventPageOutput, query=run_inputs.EventsQuery)
     def events(self, request: Request, run_id: uuid.UUID) -> dict[str, Any]:
         """What has happened after a cursor, oldest first; `wait` holds the call open until there is something."""
         wanted = self.query
@@ -217,7 +217,7 @@ class BulkAttempts(_Runs):
     @operation(
         "addAttempts",
         "Add many attempts",
-        BulkOutput,
+        BulkResultOutput,
         body={"application/x-ndjson": _BYTES, "application/zip": _BYTES, "application/octet-stream": _BYTES},
         headers=(_RETRY_AFTER,),
         refuses=(409,),
@@ -228,7 +228,7 @@ class BulkAttempts(_Runs):
         queries.require_change(caller(request), run)
         bulk = _added(run, request)
         headers = {} if bulk.retry_after_s is None else {"Retry-After": str(bulk.retry_after_s)}
-        return Response(BulkOutput(bulk).data, headers=headers)
+        return Response(BulkResultOutput(bulk).data, headers=headers)
 
 
 def _added(run: Run, request: Request) -> actions.BulkResult:
@@ -269,7 +269,7 @@ class Trees(_Runs):
         return Response(shown, status=201, headers={"Location": run["url"]})
 
     @operation(
-        "previewImport", "Preview an import", UnderstoodOutput, body={"multipart/form-data": run_inputs.TreeUpload}
+        "previewImport", "Preview an import", ImportPreviewOutput, body={"multipart/form-data": run_inputs.TreeUpload}
     )
     def preview(self, _request: Request) -> actions.ImportPreview:
         """The same fields as an import; nothing is stored."""

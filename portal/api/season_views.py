@@ -41,7 +41,7 @@ class SeasonBrief(serializers.Serializer[Season]):
         return max(0.0, (season.closes_at - timezone.now()).total_seconds())
 
 
-class CellOutput(serializers.Serializer[Any]):
+class SeasonResultOutput(serializers.Serializer[Any]):
     """A team's best entry for a problem."""
 
     problem = serializers.CharField()
@@ -59,7 +59,7 @@ class CellOutput(serializers.Serializer[Any]):
         return str(result.submission_id) if result.is_source_public else None
 
 
-class TeamOutput(serializers.Serializer[StandingRow]):
+class SeasonTeamOutput(serializers.Serializer[StandingRow]):
     """A team's line."""
 
     place = serializers.IntegerField(source="line.place")
@@ -74,9 +74,9 @@ class TeamOutput(serializers.Serializer[StandingRow]):
     solved = serializers.IntegerField(source="line.solved")
     results = serializers.SerializerMethodField(help_text="The team's best entries, in the order of the problems.")
 
-    @extend_schema_field(CellOutput(many=True))
+    @extend_schema_field(SeasonResultOutput(many=True))
     def get_results(self, row: StandingRow) -> Any:
-        return CellOutput([result for result in row.line.results if result is not None], many=True).data
+        return SeasonResultOutput([result for result in row.line.results if result is not None], many=True).data
 
 
 class SeasonDetail(SeasonBrief):
@@ -100,11 +100,11 @@ class SeasonDetail(SeasonBrief):
         counted = queries.counts(season)
         return counted.pending + counted.rejudge_pending
 
-    @extend_schema_field(TeamOutput(many=True))
+    @extend_schema_field(SeasonTeamOutput(many=True))
     def get_standings(self, season: Season) -> Any:
         """Best first."""
         rows: Any = queries.standings(season)
-        return TeamOutput(rows, many=True).data
+        return SeasonTeamOutput(rows, many=True).data
 
 
 class Seasons(Resource):
@@ -123,7 +123,7 @@ class Seasons(Resource):
         return queries.get_season(slug)
 
 
-class SubmissionSeason(serializers.Serializer[Any]):
+class SeasonEntryOutput(serializers.Serializer[Any]):
     """What a submission is to a season that its author takes part in."""
 
     season = serializers.CharField(source="season.slug")

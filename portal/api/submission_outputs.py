@@ -11,7 +11,7 @@ from rest_framework.reverse import reverse
 from evaluator.contract import Backend, Mode, Stage
 from evaluator.judging.call_parts import Gap
 from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, CopiedFields, VerdictField, values_of
-from portal.api.season_views import SubmissionSeason
+from portal.api.season_views import SeasonEntryOutput
 from portal.seasons.queries import entries_from
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.queries import quarantine_of
@@ -67,7 +67,7 @@ class StageOutput(CopiedFields):
     since = serializers.DateTimeField(allow_null=True, source="stage_since")
 
 
-class PlaceOutput(CopiedFields):
+class QueuePositionOutput(CopiedFields):
     """The queue position of an evaluation."""
 
     ahead = serializers.IntegerField(help_text="Evaluations ahead of it.")
@@ -158,10 +158,10 @@ class EvaluationDetail(EvaluationBrief):
         is_judged = evaluation.state in (State.BUILDING, State.RUNNING) and evaluation.stage
         return StageOutput(evaluation).data if is_judged else None
 
-    @extend_schema_field(PlaceOutput(allow_null=True))
+    @extend_schema_field(QueuePositionOutput(allow_null=True))
     def get_queue(self, _evaluation: Evaluation) -> Any:
         place = self.context["live"].place
-        return PlaceOutput(place).data if place else None
+        return QueuePositionOutput(place).data if place else None
 
     def get_poll_after_s(self, _evaluation: Evaluation) -> int | None:
         seconds: int | None = self.context["live"].poll_after_s
@@ -246,9 +246,9 @@ class SubmissionDetail(SubmissionBrief):
     def get_evaluation(self, _submission: Submission) -> Any:
         return self.context["newest"]
 
-    @extend_schema_field(SubmissionSeason(many=True))
+    @extend_schema_field(SeasonEntryOutput(many=True))
     def get_seasons(self, submission: Submission) -> Any:
-        return SubmissionSeason(entries_from(submission, self.context["evaluations"]), many=True).data
+        return SeasonEntryOutput(entries_from(submission, self.context["evaluations"]), many=True).data
 
 
 class FileOutput(serializers.Serializer[Any]):
