@@ -313,9 +313,9 @@ class Evaluation(models.Model):
 class ProfileState(models.Model):
     """What the site knows of a profile's queue; one without a row moves.
 
-    An operator decides `is_paused` and `note`, and the dispatcher writes the rest. `turn` is that of the last
-    evaluation that a slot took. `served_at` is when a slot could last take work, None where none ever could.
-    `looked_at` is when the dispatcher last looked for such a slot.
+    An operator decides `is_paused` and `note`, the dispatcher writes the rest. `turn` is that of the last evaluation
+    that a slot took. `served_at` is when a slot could last take work, None where none ever could. `looked_at` is when
+    the dispatcher last looked for such a slot.
     """
 
     profile = models.CharField(primary_key=True, max_length=40)

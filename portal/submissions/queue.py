@@ -7,6 +7,7 @@ continue from their last one.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
@@ -27,33 +28,22 @@ _RECENT = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Group:
-    """A payer's unfinished evaluations of one priority on one profile."""
-
-    profile: str
-    priority: int
-    number: int
-    last_turn: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """A payer's unfinished evaluations."""
+    """A payer's unfinished evaluations: by profile and priority how many, and the last turn of these."""
 
-    groups: tuple[_Group, ...]
+    groups: Mapping[tuple[str, int], tuple[int, int]]
 
     def counted(self, profile: str = "") -> int:
         """How many count against a limit of `profile`, or of all together; an operator's rejudges do not."""
-        own = (group for group in self.groups if group.priority != REJUDGE_PRIORITY)
-        return sum(group.number for group in own if profile in ("", group.profile))
+        own = ((name, number) for (name, priority), (number, _) in self.groups.items() if priority != REJUDGE_PRIORITY)
+        return sum(number for name, number in own if profile in ("", name))
 
     def next_turn(self, *, profile: str, priority: int) -> int:
         """The turn of the payer's next evaluation; further ones take those after it.
 
         Runs while the payer's row is locked, so that two requests do not take the same turn.
         """
-        place = (profile, priority)
-        last = max((group.last_turn for group in self.groups if (group.profile, group.priority) == place), default=-1)
+        _, last = self.groups.get((profile, priority), (0, -1))
         judged = ProfileState.objects.filter(profile=profile).values_list("turn", flat=True).first()
         return max(judged or 0, last + 1)
 
@@ -61,8 +51,8 @@ class Waiting:
 def waiting_of(payer: str) -> Waiting:
     """What the payer of this key has in the queue; holds until the payer's row is unlocked."""
     unfinished = Evaluation.objects.filter(state__in=State.unfinished(), payer=payer).order_by()
-    rows = unfinished.values("profile", "priority").annotate(number=Count("pk"), last_turn=Max("turn"))
-    return Waiting(groups=tuple(_Group(**row) for row in rows))
+    rows = unfinished.values_list("profile", "priority").annotate(Count("pk"), Max("turn"))
+    return Waiting(groups={(profile, priority): (number, last) for profile, priority, number, last in rows})
 
 
 def note_turn(evaluation: Evaluation) -> None:

@@ -178,7 +178,7 @@ def quota_of(organisation: Organisation, *, now: datetime) -> Limit:
     """What the organisation's runs may use in 30 days."""
     payer = payer_of_runs(organisation)
     # Of the queue this says nothing.
-    return _limit(payer, _month(organisation), Waiting(groups=()), now)
+    return _limit(payer, _month(organisation), Waiting(groups={}), now)
 
 
 def _month(organisation: Organisation) -> _Rule:
