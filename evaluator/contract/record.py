@@ -1,4 +1,4 @@
-"""The evidence behind the times: every call, the blocks, the rules; and the reference's times alone."""
+"""The evidence behind the times: every call, the blocks, the rules; and the reference's isolated times."""
 
 from enum import StrEnum
 from typing import Annotated
