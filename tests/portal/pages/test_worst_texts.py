@@ -7,8 +7,9 @@ from evaluator.contract import SourceBundle, SourceFile
 from portal.accounts.models import User
 from portal.catalog import highlighting
 from portal.core.helper import Helper
-from portal.submissions import actions, differences
+from portal.submissions import actions
 from portal.submissions.models import Submission
+from portal.submissions.reports import differences
 from tests.portal import worst_texts
 from tests.portal.pages import scenes
 
