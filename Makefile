@@ -74,6 +74,9 @@ docs: setup-tests ## the manual with its own search, as a site of files in var/m
 verdict-docs: setup-tests ## docs/judge/verdicts.md from the facts in evaluator/judging/verdicts.py
 	@$(VENV)/python -m tools.tables.verdicts_page
 
+client-types: setup-tests ## the client's types, client/pkb/results.py, from the OpenAPI document
+	@PKB_SECRET_KEY=unused PKB_DATABASE_URL=sqlite://:memory: $(VENV)/python -m tools.tables.client_types
+
 node: setup ## judge for a queue on this machine: make node PROFILE=cpux2
 	@if [ -z "$(PROFILE)" ]; then \
 		echo "make node PROFILE=<profile>: judges for the site that PKB_SITE_URL and PKB_BROKER_URL name"; \

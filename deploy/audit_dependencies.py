@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = ("requirements.txt", "requirements-node.txt", "requirements-dev.txt")
+FILES = ("requirements.txt", "requirements-dev.txt")
 ASK_SECONDS = 120
 
 

@@ -14,11 +14,12 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$folder" "$work/servers/bin" "$work/servers/lib"
 
 # pyarrow is as large as everything else together and serves one export, which this trial does not ask for.
-grep -v '^pyarrow' "$here/requirements.txt" >"$work/requirements.txt"
+cp "$here/requirements.txt" "$work"
+grep -v '^pyarrow' "$here/requirements-site.txt" >"$work/requirements-site.txt"
 "$python" -m pip install --quiet --no-compile --only-binary=:all: --implementation cp --python-version "$version" \
 	--platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 \
 	--platform manylinux2014_x86_64 --platform any \
-	--target "$work/site" --requirement "$work/requirements.txt"
+	--target "$work/site" --requirement "$work/requirements-site.txt"
 # The site speaks English.
 find "$work/site/django" "$work/site/rest_framework" -path '*/locale/*' -name '*.[mp]o' -delete
 

@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 REQUIREMENTS = {
-    "site": ("requirements.txt", "requirements-node.txt"),
-    "tests": ("requirements.txt", "requirements-node.txt", "requirements-dev.txt"),
+    "site": ("requirements.txt",),
+    "tests": ("requirements.txt", "requirements-dev.txt"),
 }
 # Debian package by the program or shared library that we look for; some of them live outside PATH.
 PROGRAMS = {
@@ -171,7 +171,7 @@ def install_torch() -> None:
     index = os.environ.get("PKB_TORCH_INDEX")
     if not index:
         return
-    lines = (ROOT / "requirements-node.txt").read_text().splitlines()
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
     torch = next(line for line in lines if line.startswith("torch=="))
     subprocess.run([*PIP, "--quiet", "--no-compile", "--no-deps", "--index-url", index, torch], check=True)
 

@@ -8,8 +8,10 @@ import gzip
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,9 +20,8 @@ import msgspec
 from evaluator.contract import ContractError, EarlierTry, EvaluationReport, EvaluationRequest, Message, Stage, Verdict
 from evaluator.errors import Cancelled
 from evaluator.host import Judge, JudgeSettings
-from evaluator.host.build_ahead import BuildAhead
+from evaluator.host.build_ahead import BuildAhead, Builders
 from evaluator.judging.verdicts import FACTS
-from evaluator.node.builders import Builders
 from problems import registry
 
 logger = logging.getLogger(__name__)
@@ -178,7 +179,6 @@ class Batch:
         self._busy_s = 0.0
         self._began: float | None = None
         self._ended = time.monotonic()
-        self._done = 0
 
     def stop(self) -> None:
         """End early, as at the limit."""
@@ -189,7 +189,9 @@ class Batch:
         self._first_line, outstanding = len(self.results.lines), list(self._known(requests))
         if not outstanding:
             return ""
-        with _Builders(self.settings, self.builders) as builders, Judge(self.settings) as judge:
+        ahead = Builders(self.builders, make=lambda: BuildAhead(self.settings))
+        with closing(ahead) as builders, Judge(self.settings) as judge:
+            builders.prepare()
             pool = ThreadPoolExecutor(max(1, self.builders), thread_name_prefix="builder")
             try:
                 pending = {pool.submit(self._build, builders, order, each) for order, each in enumerate(outstanding)}
@@ -208,9 +210,7 @@ class Batch:
         hung_s = sum(line.judged_s for line in hangs)
         others = len(lines) - len(hangs)
         gaps = sorted(line.gap_s for line in lines if line.gap_s is not None)
-        verdicts: dict[str, int] = {}
-        for line in lines:
-            verdicts[line.verdict.value] = verdicts.get(line.verdict.value, 0) + 1
+        verdicts = Counter(line.verdict.value for line in lines)
         sentences = [
             f"{len(lines)} verdicts in {seconds:.0f} s since the first build: {60 * len(lines) / seconds:.2f} a minute",
             f"without {len(hangs)} hangs of {hung_s:.0f} s: {60 * others / max(seconds - hung_s, 1e-9):.2f} a minute",
@@ -295,23 +295,8 @@ class Batch:
             logger.error("%s: %s", built.request.problem, judge.error_log)
         line = _line(built, report, began=began, judged_s=judged_s, idle_s=began - free_since)
         self.results.add(line, report)
-        self._done += 1
         self.say(_shown(line, number=len(self.results.lines)))
         return True
-
-
-class _Builders:
-    """The node's builders, from their preparation to their end."""
-
-    def __init__(self, settings: JudgeSettings, number: int) -> None:
-        self._builders = Builders(number, make=lambda: BuildAhead(settings))
-
-    def __enter__(self) -> Builders:
-        self._builders.prepare()
-        return self._builders
-
-    def __exit__(self, *_: object) -> None:
-        self._builders.close()
 
 
 def _renewed(request: EvaluationRequest) -> EvaluationRequest:

@@ -36,12 +36,10 @@ from evaluator.host import Judge, JudgeSettings, SandboxChoice
 from evaluator.host.build_ahead import builders_here
 from evaluator.host.job import no_progress
 from evaluator.host.machine import facts
-from evaluator.host.measure import ceiling_run
-from evaluator.host.measure.baselines import BaselineRun
-from evaluator.host.measure.baselines import table as baseline_table
 from evaluator.host.sandbox import bubblewrap, cgroups, doctor
-from evaluator.host.sandbox.host_users import SlotUser
+from evaluator.host.sandbox.slot_claims import SlotUser
 from evaluator.judging.recompute import recompute
+from evaluator.measuring import baselines, ceiling_run
 from evaluator.node import spool
 from evaluator.sources import SourceError, read_source
 from problems import registry
@@ -216,7 +214,7 @@ def judge_one(options: argparse.Namespace) -> int:
         allow_unsandboxed=options.allow_unsandboxed,
         call_limit_s=options.call_limit,
         warm=False,
-        other_world_size=not options.one_world_size,
+        cross_check=not options.one_world_size,
     )
     with Judge(settings) as judge:
         report = judge.evaluate(request, progress=no_progress if options.json else _show_progress)
@@ -366,11 +364,11 @@ def measure_baselines(options: argparse.Namespace) -> int:
     waiting, failed = deque(slugs), []
     while waiting:
         # Ranks that one problem ended, such as by a lack of memory, are replaced for the next problems.
-        with BaselineRun(JudgeSettings(profile=profile.name)) as run:
+        with baselines.ranks(JudgeSettings(profile=profile.name)) as trusted:
             while waiting:
                 slug = waiting.popleft()
                 try:
-                    for _, size, found in run.measure([slug]):
+                    for size, found in baselines.measure(trusted, profile, slug):
                         known[slug] = {**known.get(slug, {}), size: found}
                         sys.stdout.write(f"{slug:<32} {size:<6} {found.median_us:12.1f} us  ({found.calls} calls)\n")
                         sys.stdout.flush()
@@ -378,7 +376,7 @@ def measure_baselines(options: argparse.Namespace) -> int:
                     failed.append(slug)
                     sys.stderr.write(f"{slug}: {error}\n")
                     break
-                table = baseline_table(profile.name, known).to_json().encode()
+                table = baselines.table(profile.name, known).to_json().encode()
                 _replace(path, msgspec.json.format(table, indent=1) + b"\n")
     return 1 if failed else 0
 
@@ -427,12 +425,10 @@ def _refused_messages() -> list[str]:
 
 def _survey(profile: Profile) -> bubblewrap.Confinement:
     with tempfile.TemporaryDirectory(prefix="pkb-doctor-") as directory:
-        private = Path(directory)
-        bubblewrap.write_private(private)
         settings = JudgeSettings(profile=profile.name, allow_unsandboxed=True)
         user = SlotUser.take(settings.users)
         try:
-            return doctor.resolve(profile, settings, private=private, user=user.number if user is not None else None)
+            return doctor.resolve_in(Path(directory), profile=profile, settings=settings, user=user)
         finally:
             if user is not None:
                 user.close()

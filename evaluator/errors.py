@@ -19,7 +19,7 @@ class EvaluatorError(Exception):
     """
 
 
-class NodeTrouble(EvaluatorError):
+class NodeFailure(EvaluatorError):
     """A failure of the node for every submission: a missing compiler, ranks that do not start."""
 
 

@@ -62,16 +62,13 @@ class OneLine(logging.Formatter):
         """The line, with its facts in brackets at the end."""
         facts = " ".join(f"{name}={getattr(record, name)}" for name in _NAMES if getattr(record, name, ""))
         line = super().formatMessage(record)
-        return _without_controls(f"{line} [{facts}]" if facts else line)
+        # Line breaks and other control characters, also U+2028 and U+2029, are written as escapes.
+        text = f"{line} [{facts}]" if facts else line
+        return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 _NAMES = ("request_id", "submission", "evaluation", "lease", "node")
 """The facts, in the order in which text shows them."""
-
-
-def _without_controls(text: str) -> str:
-    """`text` with line breaks and other control characters written as escapes, also U+2028 and U+2029."""
-    return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 def configuration(log_format: str, *, level: str = "INFO") -> dict[str, Any]:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evaluator.contract import SourceBundle, SourceFile
-from evaluator.judging import source_paths
-from evaluator.judging.source_archives import ARCHIVE_ERRORS, can_stop_unpacking, is_folder, why_unreadable
+from evaluator.judging import source_files
+from evaluator.judging.source_files import ARCHIVE_ERRORS, can_stop_unpacking, is_folder, why_unreadable
 from evaluator.judging.source_rules import MAX_BYTES
 
 _ENDINGS = frozenset({".py", ".cu", ".cuh", ".cpp", ".h"})
@@ -31,7 +31,7 @@ def read_source(path: Path) -> SourceBundle:
         named = [(SourceBundle.ENTRY, _bytes_of(path))]
     if sum(len(raw) for _, raw in named) > MAX_BYTES:
         raise SourceError(f"{path} holds more than {MAX_BYTES // 1024} KB of source")
-    for name, fault in source_paths.faults([name for name, _ in named]):
+    for name, fault in source_files.faults([name for name, _ in named]):
         raise SourceError(f"{path} contains the path {name!r}: {fault}")
     files = (SourceFile(path=name, text=_decoded(name, raw)) for name, raw in named)
     return SourceBundle(files=tuple(sorted(files, key=lambda file: file.path)))

@@ -104,7 +104,7 @@ class Handler(ASGIHandler):
                 return found[0].pk
             request.session = SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
             return get_user(request).pk
-        except TokenRefused:
+        except CredentialRefused:
             return None
         except Refusal as refusal:
             raise BodyRefused(refusal.status, f"{refusal.message} {refusal.remedy}") from refusal
@@ -206,8 +206,7 @@ from django.contrib.sessions.backends.db import SessionStore  # noqa: E402
 from rest_framework.request import Request  # noqa: E402
 
 from portal.api import problem_details  # noqa: E402
-from portal.api.authentication import BearerAuthentication  # noqa: E402
-from portal.api.faults import TokenRefused  # noqa: E402
+from portal.api.auth import BearerAuthentication, CredentialRefused  # noqa: E402
 from portal.catalog import highlighting, markdown  # noqa: E402
 from portal.core import live_links  # noqa: E402
 from portal.nodes.actions import authenticate  # noqa: E402

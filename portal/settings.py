@@ -68,6 +68,7 @@ INSTALLED_APPS = [
     "portal.exports",
     "portal.dispatcher",
     "portal.operations",
+    "portal.core",
 ]
 MIDDLEWARE = [
     "portal.core.request_ids.RequestIdMiddleware",
@@ -85,7 +86,6 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "portal.accounts.operators_log.OperatorsLogMiddleware",
     "portal.pages.middleware.RefusalMiddleware",
-    "portal.pages.middleware.DatabaseAwayMiddleware",
 ]
 ROOT_URLCONF = "portal.urls"
 ASGI_APPLICATION = "portal.asgi.application"
@@ -274,10 +274,13 @@ CONTENT_SECURITY_POLICY = {
 REST_FRAMEWORK = {
     # Bearer comes first: its challenge is what a 401 carries.
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "portal.api.authentication.BearerAuthentication",
+        "portal.api.auth.BearerAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["portal.api.permissions.Scoped"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "portal.api.auth.HasScope",
+        "rest_framework.permissions.IsAuthenticatedOrReadOnly",
+    ],
     "DEFAULT_PARSER_CLASSES": ["portal.api.parsers.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.parsers.JSONAlways",
@@ -290,7 +293,7 @@ REST_FRAMEWORK = {
     # How many proxies of ours are in front; with none, a caller's own X-Forwarded-For must not choose their bucket.
     "NUM_PROXIES": env.int("PKB_NUM_PROXIES", default=0 if IS_EMBEDDED else 1),
     "EXCEPTION_HANDLER": "portal.api.problem_details.handle",
-    "DEFAULT_SCHEMA_CLASS": "portal.api.operation_schema.OperationSchema",
+    "DEFAULT_SCHEMA_CLASS": "portal.api.schema.ResourceSchema",
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "ParallelKernelBench API",
@@ -322,8 +325,8 @@ SPECTACULAR_SETTINGS = {
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "portal.api.schema.add_report_schemas",
-        "portal.api.schema.close_bodies",
+        "portal.api.schema.describe_operations",
+        "portal.api.schema.complete_components",
     ],
     "TAGS": [
         {"name": "Problems", "description": "The problems and their boards."},

@@ -5,6 +5,8 @@ import tomllib
 from datetime import date
 from pathlib import Path
 
+import yaml
+
 from pkb.version import VERSION
 
 ROOT = Path(__file__).parents[1]
@@ -15,6 +17,8 @@ RELEASES = re.findall(r"^## (\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)$", TEXT, re.MULT
 def test_the_newest_release_is_the_version_of_site_and_client() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert RELEASES[0][0] == project["version"] == VERSION
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (citation["version"], citation["date-released"].isoformat()) == RELEASES[0]
 
 
 def test_releases_go_back_to_the_first_with_their_dates() -> None:

@@ -217,12 +217,13 @@ def changed_problems() -> frozenset[str]:
     try:
         changed = {ROOT / name for name in _git("diff", "--name-only", commit, "--")}
         changed |= {ROOT / name for name in _git("ls-files", "--others", "--exclude-standard", "--", "problems")}
-        libraries = _git("diff", "-U0", commit, "--", "requirements.txt", "requirements-node.txt")
+        pins = _git("diff", "-U0", commit, "--", "requirements*.txt")
     except (subprocess.CalledProcessError, FileNotFoundError):
         return everything
     changed = {path for path in changed if path.suffix in (".py", ".json") and path != PASSED_AT}
     harness = _imports([path for pattern in MATRIX for path in (ROOT / "tests").glob(pattern)])
-    if changed & harness or any(re.match(r"[+-](torch|numpy)\b", line) for line in libraries):
+    before, after = ({line[1:] for line in pins if re.match(rf"[{sign}](torch|numpy)==", line)} for sign in "-+")
+    if changed & harness or before != after:
         return everything
     return frozenset(slug for slug in everything if changed & _imports(list(registry.folder(slug).glob("*.py"))))
 
@@ -303,6 +304,6 @@ def _is_whole(config: pytest.Config, items: list[pytest.Item]) -> bool:
 
 def _renew() -> None:
     """Write the commit into PASSED_AT, unless files of problems or of their tests differ from it."""
-    if _git("status", "--porcelain", "--", "problems", "tests/problems", "requirements.txt", "requirements-node.txt"):
+    if _git("status", "--porcelain", "--", "problems", "tests/problems", "requirements.txt"):
         return
     PASSED_AT.write_text(_git("rev-parse", "HEAD")[0] + "\n", encoding="utf-8")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from .identifiers import identifier
+from .outcomes import has_ended
 from .packing import Upload, upload_of, upload_of_text
 from .results import (
     Forecast,
@@ -19,7 +20,7 @@ from .results import (
     SeasonBrief,
     Submission,
     SubmissionBrief,
-    SubmissionPage,
+    SubmissionBriefPage,
 )
 from .runs import Runs
 from .transport import Transport, decode
@@ -171,10 +172,10 @@ class Client:
         """One's own submissions, the newest first; further pages are fetched as one goes on."""
         wanted = {"problem": problem, "state": state, "verdict": verdict}
         params = {name: value for name, value in wanted.items() if value is not None}
-        page = self.transport.get("submissions/", SubmissionPage, params={**params, "page_size": 100})
+        page = self.transport.get("submissions/", SubmissionBriefPage, params={**params, "page_size": 100})
         yield from page.results
         while page.next:
-            page = self.transport.get(page.next, SubmissionPage)
+            page = self.transport.get(page.next, SubmissionBriefPage)
             yield from page.results
 
     def watch(self, submission_id: str) -> Iterator[Submission]:
@@ -189,7 +190,7 @@ class Client:
                 tag = answer.headers.get("ETag", "")
                 submission = decode(answer, Submission)
                 yield submission
-                if submission.evaluation.has_ended:
+                if has_ended(submission.evaluation):
                     return
                 pause_s, longest_s = 0.5, submission.evaluation.poll_after_s or longest_s
             time.sleep(min(pause_s, longest_s))

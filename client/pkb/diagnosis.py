@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from .results import Evaluation, Finding, OutputCheck, RankState, Report, SizeTiming, Splits, is_informative
+from .outcomes import has_ended, is_informative, is_right
+from .results import Evaluation, Finding, OutputCheck, RankState, Report, SizeTiming, Splits
 
 MOST_CHARACTERS = 12_000
 """A compiler's output can be longer than a model can use; the middle of a longer text is left out."""
@@ -40,7 +41,7 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
 
 def headline(evaluation: Evaluation) -> str:
     """Verdict and score in one line."""
-    if not evaluation.has_ended:
+    if not has_ended(evaluation):
         return _whereabouts(evaluation)
     if evaluation.verdict is None:
         return "NOT JUDGED: no node" if evaluation.state == "unserved" else "CANCELLED"
@@ -84,7 +85,7 @@ def _where(finding: Finding) -> str:
 
 
 def _checks(report: Report) -> Iterator[str]:
-    wrong = [(size.size, check) for size in report.sizes for check in size.outputs if not check.is_right]
+    wrong = [(size.size, check) for size in report.sizes for check in size.outputs if not is_right(check)]
     if not wrong:
         return
     yield "\nOutputs beyond the tolerance (an error of 1 is the limit):"

@@ -1,8 +1,9 @@
 """What can go wrong between a program and the site, and the exit status that the command ends with for it."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
-import msgspec
+from .results import FieldError
 
 
 class ExitCode(IntEnum):
@@ -36,22 +37,13 @@ class Unreachable(PkbError):
     exit_code = ExitCode.UNREACHABLE
 
 
-class FieldError(msgspec.Struct, frozen=True, kw_only=True):
-    """One input that the site refused."""
-
-    field: str = ""
-    value: str = ""
-    message: str = ""
-    remedy: str = ""
-
-
 class Refused(PkbError):
     """The site answered with an error: its status, its words, and one entry per input at fault."""
 
     exit_code = ExitCode.REFUSED
 
     def __init__(
-        self, *, status: int, detail: str, errors: tuple[FieldError, ...] = (), retry_after_s: float | None = None
+        self, *, status: int, detail: str, errors: Sequence[FieldError] = (), retry_after_s: float | None = None
     ) -> None:
         super().__init__(detail)
         self.status = status

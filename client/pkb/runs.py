@@ -18,7 +18,7 @@ from .results import (
     Quota,
     Run,
     RunBrief,
-    RunPage,
+    RunBriefPage,
 )
 from .transport import Transport, decode
 
@@ -84,10 +84,10 @@ class Runs:
     def list(self, *, model: str | None = None, state: str | None = None) -> Iterator[RunBrief]:
         """Published and own runs, the newest first."""
         params = {name: value for name, value in {"model": model, "state": state}.items() if value is not None}
-        page = self._transport.get("runs/", RunPage, params=params)
+        page = self._transport.get("runs/", RunBriefPage, params=params)
         yield from page.results
         while page.next:
-            page = self._transport.get(page.next, RunPage)
+            page = self._transport.get(page.next, RunBriefPage)
             yield from page.results
 
     def add_attempt(self, run_id: str, attempt: NewAttempt) -> Attempt:

@@ -9,6 +9,7 @@ from .client import Client
 from .context import Context, with_context
 from .diagnosis import diagnosis, headline
 from .errors import ExitCode, UsageError
+from .outcomes import has_ended, has_passed
 from .results import Submission
 
 BACKENDS = ("pytorch", "cuda", "triton", "parallelkittens", "nvshmem", "nccl_device")
@@ -137,7 +138,7 @@ def shown(context: Context, submission: Submission) -> ExitCode:
         for entry in submission.seasons:
             said = f"counts for {entry.team}" if entry.counts else f"does not count: {entry.message}"
             output.print_text(f"season {entry.season}: {said}")
-    has_failed = submission.evaluation.has_ended and not submission.evaluation.has_passed
+    has_failed = has_ended(submission.evaluation) and not has_passed(submission.evaluation)
     return ExitCode.NOT_PASSED if has_failed else ExitCode.OK
 
 

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
-from .errors import FieldError, Refused, Unreachable, UsageError
+from .errors import Refused, Unreachable, UsageError
+from .results import FieldError
 from .version import VERSION
 
 USER_AGENT = f"pkb-client/{VERSION}"

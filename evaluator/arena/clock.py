@@ -14,18 +14,18 @@ from typing import Any
 import torch
 
 from evaluator.arena import device_memory, fingerprint
-from evaluator.arena.gate import Gate
+from evaluator.arena.gate import Gate, Sealer
 from evaluator.arena.loaded_call import LoadedCall, describe_outputs, planned_outputs, store_host_outputs, store_outputs
-from evaluator.arena.protocol import BARRIER_STRIDE
+from evaluator.arena.protocol import BARRIER_BYTES, BARRIER_STRIDE, CLOCK_PAGE_BYTES
 
 _NUMBER = struct.Struct("<Q")
 
 
 class Barrier:
-    """Ranks line up through a shared page; no process group of the submission takes part."""
+    """Ranks line up through a shared page, given by its descriptor; no process group of the submission takes part."""
 
-    def __init__(self, page: mmap.mmap, *, rank: int, world_size: int) -> None:
-        self._page = page
+    def __init__(self, page: int, *, rank: int, world_size: int) -> None:
+        self._page = mmap.mmap(page, BARRIER_BYTES)
         self._own = rank * BARRIER_STRIDE
         self._all = [peer * BARRIER_STRIDE for peer in range(world_size)]
         self._passed = 0
@@ -40,7 +40,7 @@ class Barrier:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed:
+class CallTiming:
     """What a call returned, and its time in nanoseconds by this rank's own clock.
 
     `fingerprint` is 0 on a GPU, where the host gets it with the end of the call.
@@ -67,7 +67,7 @@ class CpuRunner:
         number: int,  # noqa: ARG002
         delay_us: int = 0,
         is_open: bool = False,  # noqa: ARG002
-    ) -> Timed:
+    ) -> CallTiming:
         """Line up, call `function`, and store its outputs; a delay makes this rank start later."""
         now = self._now
         self._barrier.wait()
@@ -79,7 +79,7 @@ class CpuRunner:
         returned = loaded.collect(value)
         mark = fingerprint.fingerprint(returned)
         store_outputs(loaded.output, loaded.area, returned)
-        return Timed(returned=returned, fingerprint=mark, claimed_ns=claimed_ns)
+        return CallTiming(returned=returned, fingerprint=mark, claimed_ns=claimed_ns)
 
     def run_nothing(self, *, number: int) -> None:  # noqa: ARG002
         """A bare call: ranks only line up."""
@@ -103,7 +103,7 @@ class GpuRunner:
         number: int,
         delay_us: int = 0,  # noqa: ARG002
         is_open: bool = False,
-    ) -> Timed:
+    ) -> CallTiming:
         """Queue gate, unsealing, `function` and the copy of its outputs; return when the device is idle.
 
         With `is_open`, `function` is called once the gate is open and the inputs can be read: what it makes for later
@@ -132,7 +132,7 @@ class GpuRunner:
         self._share.take_back()
         store_host_outputs(loaded.area, described, returned)
         describe_outputs(loaded.output, described)
-        return Timed(returned=returned, fingerprint=0, claimed_ns=int(begin.elapsed_time(finish) * 1e6))
+        return CallTiming(returned=returned, fingerprint=0, claimed_ns=int(begin.elapsed_time(finish) * 1e6))
 
     def run_nothing(self, *, number: int) -> None:
         """A bare call: no bytes, no work; only opening and end."""
@@ -143,4 +143,9 @@ class GpuRunner:
         torch.cuda.synchronize()
 
 
-Runner = CpuRunner | GpuRunner
+def new_runner(device: torch.device, barrier: Barrier, *, clock: int, rank: int) -> CpuRunner | GpuRunner:
+    """What runs calls on `device`; on a GPU by the page of the host's clock, which is given by its descriptor."""
+    if device.type != "cuda":
+        return CpuRunner(barrier)
+    page = mmap.mmap(clock, CLOCK_PAGE_BYTES)
+    return GpuRunner(device, Gate(page, sealer=Sealer(device, rank=rank), rank=rank))

@@ -1,5 +1,8 @@
 """How ranks join their process group. The same code in sandbox and trusted ranks."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
@@ -20,3 +23,17 @@ def join(process_group: str, *, rank: int, world_size: int, device: torch.device
     dist.all_reduce(token)
     if int(token.item()) != world_size:
         raise RuntimeError(f"the first all-reduce of {world_size} ranks gave {token.item()}")
+
+
+def group_maker(world_size: int) -> Callable[[tuple[int, ...]], Any]:
+    """A function that gives the process group of some ranks; each is made once, by every rank in the same order."""
+    made: dict[tuple[int, ...], Any] = {}
+
+    def group_of(ranks: tuple[int, ...]) -> Any:
+        if len(ranks) == world_size:
+            return dist.group.WORLD
+        if ranks not in made:
+            made[ranks] = dist.new_group(list(ranks))
+        return made[ranks]
+
+    return group_of

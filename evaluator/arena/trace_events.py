@@ -1,6 +1,6 @@
 """Events of the profiler's trace as rows (what ran how often) and as spans (what ran when)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evaluator.arena.recording import Kind, Recording, Row, Span, WorkName
@@ -79,6 +79,7 @@ def recording(events: Sequence[Event], *, marks: Sequence[tuple[int, int]]) -> R
                 flow=int(event.get("args", {}).get("correlation", 0)),
             )
         )
+    gates = [event for event in seen if event.get("cat") == "kernel" and event["name"].startswith(GATE)]
     return Recording(
         names=tuple(names.values),
         lanes=tuple(lanes.values),
@@ -86,7 +87,7 @@ def recording(events: Sequence[Event], *, marks: Sequence[tuple[int, int]]) -> R
         begin_ns=begin_ns,
         end_ns=max(begin_ns + round(call["dur"] * 1000), *(span.start_ns + span.ns for span in spans), 0),
         uncertainty_ns=uncertainty_ns,
-        opened_ns=max((round(_end_us(gate) * 1000) - offset_ns for gate in _gates(seen)), default=0),
+        opened_ns=max((round(_end_us(gate) * 1000) - offset_ns for gate in gates), default=0),
     )
 
 
@@ -111,11 +112,6 @@ def _without_the_judges(events: Sequence[Event]) -> list[Event]:
 def _call(events: Iterable[Event]) -> Event | None:
     """Our annotation around the call."""
     return next((event for event in events if event["name"] == CALL and event.get("cat") == "user_annotation"), None)
-
-
-def _gates(events: Iterable[Event]) -> Iterator[Event]:
-    """The kernels behind which the call was queued."""
-    return (event for event in events if event.get("cat") == "kernel" and event["name"].startswith(GATE))
 
 
 def _end_us(event: Event) -> float:

@@ -56,12 +56,6 @@ class Channel(virtual.Channel):
     def _size(self, queue: str) -> int:
         return sum(1 for _ in self._queue_folder(queue).glob("[!.]*.json"))
 
-    def _purge(self, queue: str) -> int:
-        messages = list(self._queue_folder(queue).glob("[!.]*.json"))
-        for message in messages:
-            message.unlink(missing_ok=True)
-        return len(messages)
-
 
 class Transport(virtual.Transport):
     """The transport that `filesystem://` stands for."""
@@ -69,10 +63,3 @@ class Transport(virtual.Transport):
     Channel = Channel
     # Bindings are made anew by whoever connects; nothing but queues is shared.
     global_state = virtual.BrokerState()
-    default_port = 0
-    driver_type = "filesystem"
-    driver_name = "filesystem"
-
-    def driver_version(self) -> str:
-        """The version shown by diagnostics."""
-        return "1"

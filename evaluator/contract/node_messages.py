@@ -9,8 +9,7 @@ from typing import Annotated, Self
 
 from msgspec import Meta
 
-from evaluator.contract.message import ContractError, Message
-from evaluator.contract.ranges import MOST_BUILDERS, MOST_REPORT_BYTES, MOST_SLOTS, Name
+from evaluator.contract.base import MOST_BUILDERS, MOST_REPORT_BYTES, MOST_SLOTS, ContractError, Message, Name
 from evaluator.contract.report import EvaluationReport, SandboxLevel, Stage
 from evaluator.contract.request import Backend, EvaluationRequest
 

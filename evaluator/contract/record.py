@@ -5,13 +5,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from evaluator.contract.message import Message
-from evaluator.contract.ranges import (
+from evaluator.contract.base import (
     MOST_BLOCKS,
     MOST_RANKS,
     MOST_SIZES,
     Amount,
     Count,
+    Message,
     Name,
     Positive,
     Real,
@@ -106,8 +106,8 @@ class LinkTraffic(Message, frozen=True, kw_only=True):
     note: Sentence = ""
 
 
-MOMENT_ALONE, MOMENT_REVEALING, MOMENT_LEG = "alone", "revealing", "block"
-"""Moments of a `GpuReading`. A leg of the reference adds the number of its block."""
+MOMENT_ALONE, MOMENT_REVEALING, MOMENT_PHASE = "alone", "revealing", "block"
+"""Moments of a `GpuReading`. A phase of the reference adds the number of its block."""
 
 
 class GpuReading(Message, frozen=True, kw_only=True):
@@ -116,7 +116,7 @@ class GpuReading(Message, frozen=True, kw_only=True):
     Attributes:
         gpu: its minor number.
         moment: "alone": the reference's calls before any rank could read the submission. "revealing": just before ranks
-            may read it. "before" and "after": around the timed calls. "block 3": a leg of the reference in the third
+            may read it. "before" and "after": around the timed calls. "block 3": a phase of the reference in the third
             block.
         sm_mhz, memory_mhz, watts, celsius: clocks, power and temperature.
         throttled_by: the driver's reasons for clocks below what was asked for, in NVML's words; "sw_power_cap" and
@@ -124,10 +124,10 @@ class GpuReading(Message, frozen=True, kw_only=True):
         used_bytes: memory in use; None where it was not read, as for the fields below.
         processes: how many processes used the GPU, as far as the driver lists them.
         memory_percent: in which share of the driver's last sample period device memory was read or written.
-        sent_bytes, received_bytes: payload on the GPU's links in a leg of the reference, per call.
-        pcie_sent_bytes, pcie_received_bytes: the same over PCIe, where copies to and from the host go; a leg with more
-            than 4 GiB counts less, because the driver's counters begin again.
-        dram_percent: which share of its memory's bandwidth the GPU used in that leg; None for legs below 0.3 s.
+        sent_bytes, received_bytes: payload on the GPU's links in a phase of the reference, per call.
+        pcie_sent_bytes, pcie_received_bytes: the same over PCIe, where copies to and from the host go; a phase with
+            more than 4 GiB counts less, because the driver's counters begin again.
+        dram_percent: which share of its memory's bandwidth the GPU used in that phase; None for phases below 0.3 s.
     """
 
     gpu: Count
@@ -152,9 +152,9 @@ class GpuReading(Message, frozen=True, kw_only=True):
         return self.moment in (MOMENT_ALONE, MOMENT_REVEALING)
 
     @property
-    def is_of_leg(self) -> bool:
-        """Whether it was made in a leg of the reference in a timed series."""
-        return self.moment.startswith(MOMENT_LEG)
+    def is_of_phase(self) -> bool:
+        """Whether it was made in a phase of the reference in a timed series."""
+        return self.moment.startswith(MOMENT_PHASE)
 
 
 class SizeRecord(Message, frozen=True, kw_only=True):
@@ -176,9 +176,9 @@ class SizeRecord(Message, frozen=True, kw_only=True):
             and by the reference ranks at that time. The difference: how much longer a call's overhead is in the former.
         reference_alone_ns: calls of the reference at this size before any rank could read the submission.
         looped_ns, reference_looped_ns: per call, back to back on unchanging inputs (the published harness's way).
-        watched_ns, busy_ns: the observed time of the reference's legs, and the processor time that the submission's
+        watched_ns, busy_ns: the observed time of the reference's phases, and the processor time that the submission's
             processes used in it.
-        gpus: read before the submission was revealed, in legs of the reference, and before and after the blocks.
+        gpus: read before the submission was handed over, in phases of the reference, and before and after the blocks.
         processes: how many the sandbox then had.
         is_primed: the reference met all inputs once before it was timed on them; only in reports of before 23 November
             2026 (decision 0052).

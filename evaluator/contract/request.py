@@ -6,9 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from evaluator.contract.base import ContractError, Message, Sentence
 from evaluator.contract.findings import Verdict
-from evaluator.contract.message import ContractError, Message
-from evaluator.contract.ranges import Sentence
 
 
 class Backend(StrEnum):
@@ -38,16 +37,6 @@ class Mode(StrEnum):
     def is_timed(self) -> bool:
         """Whether the submission is timed against the reference."""
         return self in (Mode.BENCHMARK, Mode.RANKED)
-
-    @property
-    def records_reference(self) -> bool:
-        """Whether a call of the reference is recorded beside the submission's."""
-        return self is not Mode.CHECK
-
-    @property
-    def lists_machine_code(self) -> bool:
-        """Whether the report has the machine code of kernels, with source lines."""
-        return self is Mode.PROFILE
 
 
 class SourceFile(Message, frozen=True, kw_only=True):

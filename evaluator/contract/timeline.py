@@ -5,8 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from evaluator.contract.message import Message
-from evaluator.contract.ranges import MOST_RANKS, Count, Name, Rank, Sentence, Whole
+from evaluator.contract.base import MOST_RANKS, Count, Message, Name, Rank, Sentence, Whole
 
 
 class SpanKind(StrEnum):

@@ -8,6 +8,8 @@ datasheet (per-GPU share). NVLink figures there are bidirectional totals; a one-
 from dataclasses import dataclass
 from functools import cache
 
+import msgspec
+
 from evaluator.contract import Backend, ClockKind, Mode, SandboxLevel, TimingRules
 
 
@@ -64,21 +66,9 @@ _WATCHED = TimingPolicy(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clock:
-    """How a profile's times are taken, and their uncertainty; the fields are those of `TimingRules`."""
-
-    kind: ClockKind
-    resolution_us: float
-    start_share: float
-    start_us: float
-    waiting_share: float
-    judges_throttling: bool
-
-
 # Practice times are indicative: two busy cores answer late by milliseconds.
-_ANSWERED = Clock(
-    kind=ClockKind.ANSWER,
+_ANSWERED = TimingRules(
+    clock=ClockKind.ANSWER,
     resolution_us=20.0,
     start_share=0.05,
     start_us=50.0,
@@ -89,8 +79,8 @@ _ANSWERED = Clock(
 # differed by 1.5 us at `base` (root mean square of 29 judgements, programs that queue all their work), and by 8.8 % for
 # programs that wait for the device (25 sizes; without three in which new shapes decided, which the scatter shows). At
 # `large` it was 0.4 % on 22 November (13), and the median was 0.1 % now. Each side has its part: less by root two.
-_GATED = Clock(
-    kind=ClockKind.GATE,
+_GATED = TimingRules(
+    clock=ClockKind.GATE,
     resolution_us=2.0,
     start_share=0.003,
     start_us=1.0,
@@ -108,9 +98,9 @@ class Profile:
         is_ranked_by_speed: False for practice boards, which rank by correctness; times are indicative there.
         sandbox: the level that ranked public work requires.
         multicast: whether NVLink multicast may be used.
-        clock: how times are taken, and their uncertainty.
+        rules: how times are taken, and their uncertainty; see `timing_rules`.
         timing_policy: special calls, and tolerances while timing.
-        other_world_size: the profile of the same machine on which a passed check is repeated; "" for none.
+        cross_check: the profile of the same machine on which a passed check is repeated; "" for none.
     """
 
     name: str
@@ -124,10 +114,10 @@ class Profile:
     is_ranked_by_speed: bool
     sandbox: SandboxLevel
     multicast: bool
-    clock: Clock
+    rules: TimingRules
     timing_policy: TimingPolicy
     peaks: Peaks | None
-    other_world_size: str = ""
+    cross_check: str = ""
 
     @property
     def known_sizes(self) -> tuple[str, ...]:
@@ -136,15 +126,8 @@ class Profile:
 
     def timing_rules(self) -> TimingRules:
         """How times become a score here, and when they count."""
-        return TimingRules(
-            clock=self.clock.kind,
-            resolution_us=self.clock.resolution_us,
-            start_share=self.clock.start_share,
-            start_us=self.clock.start_us,
-            waiting_share=self.clock.waiting_share,
-            busy_cores=self.timing_policy.busy_cores_per_rank * self.world_size,
-            judges_throttling=self.clock.judges_throttling,
-        )
+        busy_cores = self.timing_policy.busy_cores_per_rank * self.world_size
+        return msgspec.structs.replace(self.rules, busy_cores=busy_cores)
 
 
 class UnknownProfile(LookupError):
@@ -201,10 +184,10 @@ def _practice(world_size: int) -> Profile:
         is_ranked_by_speed=False,
         sandbox=SandboxLevel.REDUCED,
         multicast=False,
-        clock=_ANSWERED,
+        rules=_ANSWERED,
         timing_policy=_PRACTICE,
         peaks=None,
-        other_world_size="cpux4" if world_size == 2 else "cpux2",
+        cross_check="cpux4" if world_size == 2 else "cpux2",
     )
 
 
@@ -227,7 +210,7 @@ def _gpus(model: str, world_size: int, peaks: Peaks, *, multicast: bool) -> Prof
         is_ranked_by_speed=True,
         sandbox=SandboxLevel.FULL,
         multicast=multicast,
-        clock=_GATED,
+        rules=_GATED,
         timing_policy=_WATCHED,
         peaks=peaks,
     )

@@ -3,6 +3,8 @@
 The slots of a node share the cache of builds. A slot that finds a build there compiles nothing.
 """
 
+import logging
+import math
 import tempfile
 import time
 from collections.abc import Callable
@@ -13,23 +15,25 @@ from evaluator.contract import (
     MOST_BUILDERS,
     EvaluationReport,
     EvaluationRequest,
-    Finding,
     Stage,
     StageTime,
     request_fields,
 )
+from evaluator.errors import Cancelled, EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
-from evaluator.host.building.builder import Builder, Built
+from evaluator.host.building.builder import Builder
 from evaluator.host.building.builder_process import BuildLimits
 from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.machine import backends
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.sandbox import cgroups, doctor
 from evaluator.host.sandbox.cpu_sets import shares_for
-from evaluator.host.sandbox.host_users import SlotUser
-from evaluator.host.sandbox.work_directory import WorkDirectory
+from evaluator.host.sandbox.slot_claims import SlotUser, WorkDirectory
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import source_rules, verdicts
+
+logger = logging.getLogger(__name__)
 
 _PROCESSORS_EACH = 2
 """The steps for host and device run at the same time; the rest of a build takes one."""
@@ -54,8 +58,7 @@ class BuildAhead:
     def __init__(self, settings: JudgeSettings) -> None:
         """Examine how this machine can confine a build.
 
-        Raises:
-            EvaluatorError: it cannot confine one, and the settings require it.
+        Raises EvaluatorError where it cannot confine one, and the settings require it.
         """
         self._profile = profiles.get(settings.profile)
         self._work_directory = WorkDirectory(settings.work_dir)
@@ -85,38 +88,19 @@ class BuildAhead:
             request.source, backend=request.backend, node=backends.Node.this()
         ):
             return None
-        started_at, began = _now(), time.monotonic()
+        started_at, began, deadlines = _now(), time.monotonic(), Deadlines(math.inf, cancelled)
         with tempfile.TemporaryDirectory(prefix="ahead-", dir=self._work_directory.path) as name:
-            built = self._builder.build(request, workdir=Path(name), sandbox=self._confinement, cancelled=cancelled)
+            built = self._builder.build(request, workdir=Path(name), sandbox=self._confinement, deadlines=deadlines)
         found = (*built.findings, *source_rules.check_machine_code(built.primitives, profile=self._profile))
         decided = verdicts.decide_before_ranks(found)
         if decided is None:
             return None
-        stages = (StageTime(stage=Stage.BUILDING, seconds=time.monotonic() - began),)
-        return self._report(request, built, found, decided, stages=stages, started_at=started_at)
-
-    def close(self) -> None:
-        """Remove the private folder and release the user; running builds end by their own `cancelled`."""
-        self._work_directory.close()
-        if self._user is not None:
-            self._user.close()
-
-    def _report(
-        self,
-        request: EvaluationRequest,
-        built: Built,
-        found: tuple[Finding, ...],
-        decided: Finding,
-        *,
-        stages: tuple[StageTime, ...],
-        started_at: str,
-    ) -> EvaluationReport:
         return EvaluationReport(
             **request_fields(request, world_size=self._profile.world_size, dtype=request.input_dtype),
             verdict=decided.verdict,
             message=decided.message,
             findings=found,
-            stages=stages,
+            stages=(StageTime(stage=Stage.BUILDING, seconds=time.monotonic() - began),),
             build=built.result,
             primitives=built.primitives,
             sandbox=self._confinement.level,
@@ -125,6 +109,59 @@ class BuildAhead:
             finished_at=_now(),
         )
 
+    def close(self) -> None:
+        """Remove the private folder and release the user; running builds end by their own `cancelled`."""
+        self._work_directory.close()
+        if self._user is not None:
+            self._user.close()
+
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class Builders:
+    """Compiles up to `number` evaluations at once; each is started by the thread that calls `build`.
+
+    Where the machine cannot confine a build none is offered, and the slots compile for themselves.
+    """
+
+    def __init__(self, number: int, *, make: Callable[[], BuildAhead]) -> None:
+        self.number = number
+        self._make = make
+        self._ahead: BuildAhead | None = None
+
+    @property
+    def offered(self) -> int:
+        """How many builds the site may send at once; 0 until `prepare` has succeeded."""
+        return self.number if self._ahead is not None else 0
+
+    def prepare(self) -> None:
+        """Find out how a build is confined here."""
+        if self.number == 0 or self._ahead is not None:
+            return
+        try:
+            self._ahead = self._make()
+        except (EvaluatorError, OSError):
+            logger.exception("nothing is compiled ahead of a slot on this node")
+
+    def build(self, request: EvaluationRequest, *, cancelled: Callable[[], bool]) -> EvaluationReport | None:
+        """Compile. Returns the report where the build decides the verdict, None where a slot continues.
+
+        An error of the judge is left to the slot, which compiles again and reports it. Raises Cancelled.
+        """
+        if self._ahead is None:
+            return None
+        try:
+            return self._ahead.build(request, cancelled=cancelled)
+        except Cancelled:
+            raise
+        except Exception:
+            # The slot will meet the same error, and decides what it means.
+            logger.exception("evaluation %s could not be compiled ahead", request.evaluation_id)
+            return None
+
+    def close(self) -> None:
+        """Remove the builders' files, except the cache."""
+        if self._ahead is not None:
+            self._ahead.close()

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, Stage, StageTime
-from evaluator.errors import NodeTrouble
+from evaluator.errors import NodeFailure
+from evaluator.hardware.profiles import Profile
 from evaluator.host.building.builder import Built
 from evaluator.host.process.deadlines import Deadlines
-from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.resources import Resources
+from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
 from problems import registry
 from problems.spec.schema import Problem, Regime
@@ -31,16 +33,14 @@ class Job:
 
     Attributes:
         request: what to judge.
-        plan: the slot's profile, settings and confinement.
-        deadlines: until when it may take its time, and until when it must be over.
-        cancelled: asked often; once true, the evaluation ends.
+        resources: the slot's profile, settings and confinement.
+        deadlines: until when it may take its time, when it must be over, and whether it is still wanted.
         progress: learns of every stage that is entered.
     """
 
     request: EvaluationRequest
-    plan: SlotPlan
+    resources: Resources
     deadlines: Deadlines
-    cancelled: Callable[[], bool]
     progress: ReportProgress = no_progress
     _seconds: dict[Stage, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -48,14 +48,24 @@ class Job:
         """Check that this slot can judge the request. Reads nothing of the submission.
 
         Raises:
-            NodeTrouble: it cannot.
+            NodeFailure: it cannot.
         """
-        if self.request.profile != self.plan.profile.name:
-            raise NodeTrouble(f"this slot judges for profile {self.plan.profile.name}, not {self.request.profile}")
+        if self.request.profile != self.profile.name:
+            raise NodeFailure(f"this slot judges for profile {self.profile.name}, not {self.request.profile}")
         try:
             registry.get(self.request.problem)
         except registry.UnknownProblem as error:
-            raise NodeTrouble(str(error)) from error
+            raise NodeFailure(str(error)) from error
+
+    @property
+    def profile(self) -> Profile:
+        """The slot's profile."""
+        return self.resources.profile
+
+    @property
+    def settings(self) -> JudgeSettings:
+        """The slot's settings."""
+        return self.resources.settings
 
     @property
     def problem(self) -> Problem:
@@ -75,15 +85,11 @@ class Job:
     @property
     def sizes(self) -> tuple[str, ...]:
         """The sizes, in their order."""
-        return self.request.sizes or self.plan.profile.sizes[self.mode]
+        return self.request.sizes or self.profile.sizes[self.mode]
 
     def does(self, check: Check) -> bool:
         """Whether `check` is not switched off."""
-        return check not in self.plan.settings.without
-
-    def within(self, seconds: float) -> float:
-        """`seconds`, or less where the evaluation's deadline comes sooner."""
-        return self.deadlines.step(seconds)
+        return check not in self.settings.without
 
     @contextmanager
     def stage(self, stage: Stage, detail: str, fraction: float | None = None) -> Iterator[None]:
@@ -114,8 +120,8 @@ class Job:
 
     def budget_s(self, share: float) -> float:
         """How many seconds the timed series of one size may take that a group runs with this `share` of all."""
-        settings = self.plan.settings
-        series_s = settings.series_s if self.plan.profile.is_ranked_by_speed else settings.practice_series_s
+        settings = self.settings
+        series_s = settings.series_s if self.profile.is_ranked_by_speed else settings.practice_series_s
         return series_s * share / len(self.sizes)
 
     @property
@@ -123,8 +129,7 @@ class Job:
         """The share of the series that a second worker group runs; 0 where there is none."""
         if self.mode is not Mode.RANKED or not self.does(Check.SECOND_GROUP):
             return 0.0
-        share = self.plan.settings.second_group_share
-        return self.plan.profile.timing_policy.second_group_share if share is None else share
+        return self.resources.second_group_share
 
     def first_call_s(self, built: Built | None) -> float:
         """Extra seconds for the first call at a size: more where it may compile what `built` does not hold."""
@@ -132,4 +137,4 @@ class Job:
         # Some Triton kernels may depend on input values. Those are compiled in the first call.
         is_complete = is_built and self.request.backend is not Backend.TRITON
         may_build = self.request.backend is not Backend.PYTORCH and not is_complete
-        return self.plan.settings.lazy_build_s if may_build else self.plan.settings.first_call_s
+        return self.settings.lazy_build_s if may_build else self.settings.first_call_s

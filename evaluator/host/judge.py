@@ -11,25 +11,21 @@ from typing import Self
 
 import msgspec
 
-from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, SandboxLevel, Verdict
-from evaluator.errors import Cancelled, EvaluatorError, NodeTrouble
+from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, Verdict
+from evaluator.errors import Cancelled, EvaluatorError, NodeFailure
 from evaluator.hardware import profiles
+from evaluator.host.evaluation import handover
 from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.job import Job, ReportProgress, no_progress
 from evaluator.host.process.deadlines import Deadlines
-from evaluator.host.sandbox.bubblewrap import Probe
+from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.settings import JudgeSettings
 from evaluator.host.slot import Slot
-from evaluator.judging import world_sizes
+from evaluator.judging import cross_check
 
 logger = logging.getLogger(__name__)
 
 _ERROR_LOG_CHARACTERS = 64 * 1024
-
-
-def never() -> bool:
-    """Never cancelled."""
-    return False
 
 
 class Judge:
@@ -39,46 +35,36 @@ class Judge:
     """
 
     def __init__(self, settings: JudgeSettings) -> None:
-        """Examine what this machine can enforce, and start trusted ranks and a worker group in the background.
-
-        Raises:
-            EvaluatorError: the machine cannot judge for the profile under these settings.
-            UnknownProfile: the settings name a profile that does not exist.
-        """
+        """Start a `Slot`, and raise what that raises."""
         self.settings = settings
         self.profile = profiles.get(settings.profile)
-        self._slot = Slot(settings)
+        self.slot = Slot(settings)
         self._turn = threading.Lock()
-        self._other: Judge | None = None
+        self._cross_judge: Judge | None = None
         self._unclean = ""
         self._errors: list[str] = []
 
     @property
-    def sandbox(self) -> SandboxLevel:
-        """How well submissions are confined here."""
-        return self._slot.plan.confinement.level
+    def confinement(self) -> Confinement:
+        """How submissions are confined here, and the probes behind that."""
+        return self.slot.resources.confinement
 
     @property
     def quarantine(self) -> str:
         """Why this slot must not take more work; empty while it is clean."""
-        return self._unclean or self._slot.trusted.wrong
+        return self._unclean or self.slot.trusted.wrong
 
     @property
     def error_log(self) -> str:
         """Errors of the judge in the last evaluation, for the operator only; empty where there were none."""
         return "\n\n".join(self._errors)[:_ERROR_LOG_CHARACTERS]
 
-    @property
-    def probes(self) -> tuple[Probe, ...]:
-        """The probes of this machine's confinement."""
-        return self._slot.plan.confinement.probes
-
     def evaluate(
         self,
         request: EvaluationRequest,
         *,
         progress: ReportProgress = no_progress,
-        cancelled: Callable[[], bool] = never,
+        cancelled: Callable[[], bool] = lambda: False,
         deadlines: Deadlines | None = None,
     ) -> EvaluationReport:
         """Judge one submission.
@@ -87,7 +73,7 @@ class Judge:
             request: what to judge; its profile must be this slot's.
             progress: called at every stage with stage, detail, and fraction or None.
             cancelled: polled; once true, the evaluation ends and cleans up.
-            deadlines: when it should be over; None for the slot's `evaluation_s` from now.
+            deadlines: when it should be over, in place of `cancelled`; None for the slot's `evaluation_s` from now.
 
         Returns:
             The report. An error of the judge is a verdict, never an exception. It is JUDGE_FAILURE where the node
@@ -100,28 +86,28 @@ class Judge:
         with self._turn:
             job = Job(
                 request=request,
-                plan=self._slot.plan,
-                deadlines=deadlines or Deadlines(time.monotonic() + self.settings.evaluation_s),
-                cancelled=cancelled,
+                resources=self.slot.resources,
+                deadlines=deadlines or Deadlines(time.monotonic() + self.settings.evaluation_s, cancelled),
                 progress=progress,
             )
             report = self._evaluate(job)
-            return self._on_the_other_number_of_ranks(job, report) if self._is_repeated(job, report) else report
+            return self._cross_checked(job, report) if self._needs_cross_check(job, report) else report
 
     def _evaluate(self, job: Job) -> EvaluationReport:
         """Judge on the ranks of this slot's profile."""
-        slot = self._slot
+        slot = self.slot
         with slot.held(job.deadlines):
             evaluation = Evaluation(job, slot)
             started_at = _now()
-            slot.trusted.forget_canaries()
+            # The last canary counts for this evaluation, too.
+            slot.trusted.canaries = slot.trusted.canaries[-1:]
             self._errors = []
             try:
                 self._check_quarantine()
                 evaluation.run()
             except Cancelled:
                 raise
-            except NodeTrouble as error:
+            except NodeFailure as error:
                 self._note(evaluation, error, is_nodes=True)
                 self._drop_trusted(evaluation)
             except Exception as error:  # noqa: BLE001 - every error of the judge becomes a verdict here
@@ -136,14 +122,10 @@ class Judge:
         if self.quarantine:
             raise EvaluatorError(f"this slot is not clean and takes no more work: {self.quarantine}")
 
-    def wait_until_warm(self) -> None:
-        """Return once the worker groups that wait for an evaluation have started; a group that fails is ended."""
-        self._slot.waiting.wait_until_ready()
-
     def close(self) -> None:
         """End every process of this judge, and remove its files."""
-        self._close_other()
-        self._slot.close()
+        self._close_cross_judge()
+        self.slot.close()
 
     def __enter__(self) -> Self:
         return self
@@ -153,49 +135,48 @@ class Judge:
 
     # ---- what passes a check is checked on the other number of ranks of the machine ----------------------------
 
-    def _is_repeated(self, job: Job, report: EvaluationReport) -> bool:
+    def _needs_cross_check(self, job: Job, report: EvaluationReport) -> bool:
         """Whether `report` is a pass that is to be checked on the other number of ranks."""
-        request, name = job.request, self.profile.other_world_size
-        if not self.settings.other_world_size or not name or request.mode is not Mode.CHECK or request.regime:
+        request, name = job.request, self.profile.cross_check
+        if not self.settings.cross_check or not name or request.mode is not Mode.CHECK or request.regime:
             return False
         other = profiles.get(name)
         sizes = request.sizes or other.sizes[request.mode]
         return report.verdict is Verdict.PASSED and job.problem.refuses(other.world_size, sizes) is None
 
-    def _on_the_other_number_of_ranks(self, job: Job, report: EvaluationReport) -> EvaluationReport:
+    def _cross_checked(self, job: Job, report: EvaluationReport) -> EvaluationReport:
         """`report`, which passed, joined with the result there; raises Cancelled."""
-        name = self.profile.other_world_size
+        name = self.profile.cross_check
         ranks = profiles.get(name).world_size
         if time.monotonic() >= job.deadlines.evaluation:
-            return world_sizes.unseen(report, world_size=ranks, why="the time of the evaluation was used up")
+            return cross_check.unseen(report, world_size=ranks, why="the time of the evaluation was used up")
         try:
-            if self._other is None or self._other.quarantine:
-                self._close_other()
-                settings = dataclasses.replace(self.settings, profile=name, warm=False, other_world_size=False)
-                self._other = Judge(settings)
+            if self._cross_judge is None or self._cross_judge.quarantine:
+                self._close_cross_judge()
+                settings = dataclasses.replace(self.settings, profile=name, warm=False, cross_check=False)
+                self._cross_judge = Judge(settings)
         except EvaluatorError as error:
-            return world_sizes.unseen(report, world_size=ranks, why=str(error))
-        second = self._other.evaluate(
+            return cross_check.unseen(report, world_size=ranks, why=str(error))
+        second = self._cross_judge.evaluate(
             msgspec.structs.replace(job.request, profile=name),
             progress=lambda stage, detail, fraction: job.progress(stage, f"on {ranks} ranks: {detail}", fraction),
-            cancelled=job.cancelled,
             deadlines=job.deadlines,
         )
-        self._errors += [self._other.error_log] if self._other.error_log else []
-        return world_sizes.combined(report, second)
+        self._errors += [self._cross_judge.error_log] if self._cross_judge.error_log else []
+        return cross_check.combined(report, second)
 
-    def _close_other(self) -> None:
-        other, self._other = self._other, None
-        if other is not None:
-            other.close()
+    def _close_cross_judge(self) -> None:
+        judge, self._cross_judge = self._cross_judge, None
+        if judge is not None:
+            judge.close()
 
     # ---- the end of an evaluation, and what is proved after it --------------------------------------------------
 
     def _end(self, evaluation: Evaluation, deadlines: Deadlines) -> None:
         """Clean up after an evaluation; meanwhile, or afterwards, let the next one's ranks start."""
-        slot = self._slot
+        slot = self.slot
         slot.trusted.limit(deadlines.ending)
-        evaluation.stop()
+        evaluation.ranks.stop()
         if evaluation.findings.ended_well and not self.quarantine:
             slot.start_prepared()
         try:
@@ -204,7 +185,7 @@ class Judge:
             self._quarantine_for(evaluation, error)
         if evaluation.findings.awaits_proof and not self.quarantine:
             self._rehearse(evaluation, deadlines)
-        if evaluation.has_held_ranks and not self.quarantine:
+        if evaluation.ranks.are_taken and not self.quarantine:
             self._prove_clean(evaluation, deadlines)
         if (evaluation.has_stuck_ranks or slot.trusted.are_spent) and not self.quarantine:
             self._drop_trusted(evaluation)
@@ -217,14 +198,14 @@ class Judge:
 
         Leftovers do not prove that the node was faulty before; the driver and the canary do.
         """
-        health = self._slot.health
+        health = self.slot.health
         self._unclean = "; ".join(health.leftovers(within=deadlines.ending))
         if self._unclean:
             self._note(evaluation, EvaluatorError(self._unclean), is_nodes=health.is_driver_ill)
             self._drop_trusted(evaluation)
             return
         try:
-            self._slot.trusted.prove(is_full=evaluation.findings.ended_badly)
+            self.slot.trusted.prove(is_full=evaluation.findings.ended_badly)
         except EvaluatorError as error:
             self._note(evaluation, error, is_nodes=not deadlines.is_over)
             self._drop_trusted(evaluation)
@@ -239,7 +220,7 @@ class Judge:
         if self.quarantine or deadlines.is_over:
             return
         try:
-            evaluation.rehearse(self._slot.trusted.take())
+            handover.rehearse(evaluation.job, self.slot.trusted.take())
         except Exception as error:  # noqa: BLE001 - no submission is left that could cause it
             self._note(evaluation, error, is_nodes=not deadlines.is_over)
             self._drop_trusted(evaluation)
@@ -247,7 +228,7 @@ class Judge:
     def _drop_trusted(self, evaluation: Evaluation) -> None:
         """End the trusted ranks. If they stay, the slot is not clean."""
         try:
-            self._slot.trusted.drop()
+            self.slot.trusted.drop()
         except EvaluatorError as error:
             self._quarantine_for(evaluation, error)
 

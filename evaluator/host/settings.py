@@ -38,11 +38,11 @@ class JudgeSettings:
         check_calls: calls per size in check mode.
         further_regimes: how many secret regimes are called at every size but the first. At the first size a call is
             made in every regime of the problem.
-        other_world_size: whether a passed check is repeated on the other number of ranks of the profile's machine,
+        cross_check: whether a passed check is repeated on the other number of ranks of the profile's machine,
             where there is one.
         blocks: A B B A blocks per size in a timed mode; None for as many as the interval needs.
-        leg_s, min_leg_calls, max_leg_calls: a leg is about this much reference time, within these counts (on a
-            practice board within `practice_min_leg_calls` and `practice_max_leg_calls`, to keep verdicts quick).
+        phase_s, min_phase_calls, max_phase_calls: a phase is about this much reference time, within these counts (on a
+            practice board within `practice_min_phase_calls` and `practice_max_phase_calls`, to keep verdicts quick).
         series_s: about how long the timed series of all sizes and worker groups may take; `practice_series_s` on a
             practice board, where times are indicative.
         full_checks: the least number of timed calls per size that are compared in full, and at least one in ten (all,
@@ -73,15 +73,15 @@ class JudgeSettings:
     group_age_s: float = 600.0
     check_calls: int = 5
     further_regimes: int = 2
-    other_world_size: bool = False
+    cross_check: bool = False
     blocks: int | None = None
-    leg_s: float = 0.02
-    min_leg_calls: int = 2
-    max_leg_calls: int = 20
+    phase_s: float = 0.02
+    min_phase_calls: int = 2
+    max_phase_calls: int = 20
     series_s: float = 6.0
     practice_series_s: float = 1.5
-    practice_min_leg_calls: int = 3
-    practice_max_leg_calls: int = 8
+    practice_min_phase_calls: int = 3
+    practice_max_phase_calls: int = 8
     full_checks: int = 8
     checks_s: float = 0.6
     least_checks: int = 4

@@ -14,15 +14,13 @@ from evaluator.host.machine.health import Health
 from evaluator.host.measure.references import RecordedReferences
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.kept_ranks import KeptRanks
-from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.ranks.pools import KeptRanks, WaitingGroups
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
-from evaluator.host.ranks.waiting_groups import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.resources import Resources
 from evaluator.host.sandbox import doctor
 from evaluator.host.sandbox.cpu_sets import shares_for
-from evaluator.host.sandbox.host_users import SlotUser
-from evaluator.host.sandbox.work_directory import WorkDirectory
+from evaluator.host.sandbox.slot_claims import SlotUser, WorkDirectory
 from evaluator.host.settings import JudgeSettings
 
 logger = logging.getLogger(__name__)
@@ -37,7 +35,7 @@ class Slot:
 
     Attributes:
         settings: its limits and choices.
-        plan: how it runs submissions.
+        resources: how it runs submissions.
         work_dir: its private folder.
         spawner: starts its processes.
         builder: compiles submissions.
@@ -56,30 +54,39 @@ class Slot:
         """
         self.settings = settings
         self.profile = profiles.get(settings.profile)
-        self._work_directory = WorkDirectory(settings.work_dir)
-        self.work_dir = self._work_directory.path
-        self._user = SlotUser.take(settings.users)
-        self.spawner = Spawner()
         self.builder = Builder(settings)
         self.references = RecordedReferences()
-        self._clock: GateClock | None = None
-        self.trusted = KeptRanks(self._start_trusted)
-        self.waiting = WaitingGroups(self.start_group, wanted=self._wanted_groups(), age_s=settings.group_age_s)
-        try:
+        with contextlib.ExitStack() as parts:
+            user = SlotUser.take(settings.users)
+            if user is not None:
+                parts.callback(user.close)
+            work_directory = WorkDirectory(settings.work_dir)
+            parts.callback(work_directory.close)
+            self.work_dir = work_directory.path
+            self.spawner = Spawner()
+            parts.callback(self.spawner.close)
             shares = shares_for(self.profile)
+            clock = None
             if self.profile.device == "cuda":
-                self._clock = GateClock(spawner=self.spawner, cores=shares.gatekeeper)
-            self.plan = SlotPlan(
+                clock = parts.enter_context(GateClock(spawner=self.spawner, cores=shares.gatekeeper))
+            self.resources = Resources(
                 profile=self.profile,
                 settings=settings,
-                confinement=doctor.resolve_in(self.work_dir, profile=self.profile, settings=settings, user=self._user),
+                confinement=doctor.resolve_in(self.work_dir, profile=self.profile, settings=settings, user=user),
                 shares=shares,
                 gpus=gpus_for(self.profile),
-                clock=self._clock,
+                clock=clock,
             )
+            self.trusted = KeptRanks(
+                lambda: TrustedRanks(self.profile, settings, spawner=self.spawner, work_dir=self.work_dir, clock=clock)
+            )
+            parts.callback(self.trusted.close)
+            wanted = 2 if self.resources.second_group_share else 1
+            self.waiting = WaitingGroups(self.start_group, wanted=wanted, age_s=settings.group_age_s)
+            parts.callback(self.waiting.close)
             self.health = Health(
-                user=self.plan.confinement.user,
-                gpus=self.plan.gpus,
+                user=self.resources.confinement.user,
+                gpus=self.resources.gpus,
                 work_dir=self.work_dir,
                 # Between evaluations: trusted ranks, and worker groups without a submission.
                 ours=lambda: [*self.waiting.processes, *self.trusted.processes],
@@ -88,35 +95,15 @@ class Slot:
             )
             self.trusted.start()
             self.waiting.refill()
-        except BaseException:
-            self.close()
-            raise
+            self._parts = parts.pop_all()
 
     def close(self) -> None:
         """End the trusted ranks and any waiting worker group, and remove this slot's files."""
-        self.waiting.close()
-        self.trusted.close()
-        if self._clock is not None:
-            self._clock.close()
-        self.spawner.close()
-        self._work_directory.close()
-        if self._user is not None:
-            self._user.close()
+        self._parts.close()
 
     def start_group(self) -> WorkerGroup:
         """Start a worker group in the background; raises EvaluatorError."""
-        return WorkerGroup(self.plan, spawner=self.spawner, work_dir=self.work_dir)
-
-    def _start_trusted(self) -> TrustedRanks:
-        return TrustedRanks(
-            self.profile, self.settings, spawner=self.spawner, work_dir=self.work_dir, clock=self._clock
-        )
-
-    def _wanted_groups(self) -> int:
-        """How many groups wait for the next evaluation: two where a ranked series uses two."""
-        share = self.settings.second_group_share
-        is_second = self.profile.timing_policy.second_group_share if share is None else share
-        return 2 if is_second else 1
+        return WorkerGroup(self.resources, spawner=self.spawner, work_dir=self.work_dir)
 
     @contextlib.contextmanager
     def held(self, deadlines: Deadlines) -> Iterator[None]:
@@ -139,7 +126,7 @@ class Slot:
         """
         if not self.waiting.are_starting:
             self.health.note_usual()
-        if self.settings.warm and self.plan.shares.sandbox:
+        if self.settings.warm and self.resources.shares.sandbox:
             self._keep_waiting(self.waiting.prepare)
             if self.trusted.are_spent:
                 self._keep_waiting(self.trusted.prepare)
@@ -149,7 +136,7 @@ class Slot:
 
         Those allocate nothing any more.
         """
-        gpus = self.plan.gpus
+        gpus = self.resources.gpus
         if self.health.knows_usual and nvml.have_room(nvml.read(gpus), gpus=gpus, least_bytes=_ROOM_BYTES):
             self.waiting.start_prepared()
 

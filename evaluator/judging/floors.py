@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from evaluator.hardware.profiles import Peaks
-from problems.spec.schema import Cost
+from evaluator.hardware.profiles import Peaks, Profile
+from problems.spec.schema import Cost, Problem
+
+_ELEMENT_BYTES = {"float64": 8, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
 
 class Bound(StrEnum):
@@ -84,3 +86,15 @@ def floor(cost: Cost, peaks: Peaks, *, dtype: str = "bfloat16", latency_us: floa
     if latency_us is not None and latency_us > us:
         bound = Bound.LATENCY
     return Floor(us=us, bound=bound, terms_us=terms, sum_us=sum(terms.values()))
+
+
+def cost_of(problem: Problem, dims: dict[str, int], *, world_size: int, dtype: str) -> Cost:
+    """The least work of one call with inputs in `dtype`."""
+    return problem.cost(dims, world_size, _ELEMENT_BYTES.get(dtype, 2))
+
+
+def floor_of(problem: Problem, dims: dict[str, int], profile: Profile, *, dtype: str) -> Floor | None:
+    """The floor of one call of a problem; None on a practice board."""
+    if profile.peaks is None:
+        return None
+    return floor(cost_of(problem, dims, world_size=profile.world_size, dtype=dtype), profile.peaks, dtype=dtype)

@@ -5,14 +5,12 @@ the rank's own memory, and a mapped peer buffer may stay unused.
 """
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator, Sequence
 
 from evaluator.contract import Detection, EvidenceSource, Primitive, SourceBundle, SourceFile
 from evaluator.judging.collectives import dotted
-from evaluator.judging.source_comments import without_c_comments
+from evaluator.judging.parsed_source import without_comments
 
 _IN_TEXT: tuple[tuple[Primitive, re.Pattern[str]], ...] = (
     (
@@ -154,12 +152,7 @@ def ptx_listing(text: str) -> str:
 
 
 def in_symbols(content: bytes, *, module: str) -> tuple[Detection, ...]:
-    """What the names in one module show; one detection per primitive, its first name.
-
-    Args:
-        content: the module's bytes.
-        module: the module's file name, for the evidence.
-    """
+    """What the names in the bytes of one module show; one detection per primitive, its first name."""
     return tuple(
         Detection(
             primitive=primitive,
@@ -173,7 +166,7 @@ def in_symbols(content: bytes, *, module: str) -> tuple[Detection, ...]:
 
 
 def _in_file(file: SourceFile, collectives: frozenset[str]) -> Iterator[Detection]:
-    code = _without_comments(file)
+    code = without_comments(file)
     for primitive, pattern in _IN_TEXT:
         if found := pattern.search(code):
             yield _detection(primitive, found[0], file, code, found.start())
@@ -209,24 +202,6 @@ def _detection(primitive: Primitive, detail: str, file: SourceFile, code: str, a
         file=file.path,
         line=line,
     )
-
-
-def _without_comments(file: SourceFile) -> str:
-    """The text with comments blanked and every line where it was; CUDA inside Python strings loses its own as well."""
-    code = _without_python_comments(file.text) if file.path.endswith(".py") else file.text
-    return without_c_comments(code)
-
-
-def _without_python_comments(text: str) -> str:
-    lines = text.splitlines()
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT:
-                row, column = token.start
-                lines[row - 1] = lines[row - 1][:column]
-    except (tokenize.TokenError, SyntaxError):
-        return text
-    return "\n".join(lines)
 
 
 def _first_collective(file: SourceFile, collectives: frozenset[str]) -> tuple[str, int] | None:

@@ -1,9 +1,22 @@
-"""What a recorded call shows: primitives, and library collectives that torch.distributed did not start."""
+"""What a recorded call shows: primitives, hidden library collectives, which kernels ran."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from evaluator.contract import Backend, Detection, EvidenceSource, Finding, Primitive, Verdict, WorkKind, WorkTotal
+import msgspec
+
+from evaluator.contract import (
+    Backend,
+    Detection,
+    EvidenceSource,
+    Finding,
+    KernelCode,
+    MachineCode,
+    Primitive,
+    Verdict,
+    WorkKind,
+    WorkTotal,
+)
 
 _LIBRARY = re.compile(r"\bnccl(?:Symk?)?(?:Dev)?Kernel")
 """Kernels of NCCL's own collectives: ncclDevKernel_AllReduce_..., ncclSymkDevKernel_..., ncclKernel_... before."""
@@ -56,3 +69,31 @@ def hidden_collectives(works: Sequence[WorkTotal], *, backend: Backend) -> Findi
 
 def _short(name: str) -> str:
     return name if len(name) <= 90 else f"{name[:87]}..."
+
+
+MOST_KERNELS, MOST_PACKED_BYTES = 24, 384 * 1024
+"""How many kernels a report shows, and how large their packed instructions may be together."""
+
+_CUT_CHARACTERS = 100
+"""A recording cuts names at 160 bytes, so that of a longer name only the beginning is compared."""
+
+
+def has_run(kernel: KernelCode, names: Iterable[str]) -> bool:
+    """Whether `kernel` is among the recorded `names`."""
+    return any(
+        name in (kernel.name, kernel.symbol)
+        or (len(name) >= _CUT_CHARACTERS and kernel.name.startswith(name[:_CUT_CHARACTERS]))
+        for name in names
+    )
+
+
+def reported(code: MachineCode, names: frozenset[str]) -> MachineCode:
+    """`code` with the kernels that fit into a report, those among the recorded `names` first."""
+    kept: list[KernelCode] = []
+    room = MOST_PACKED_BYTES
+    for kernel in sorted(code.kernels, key=lambda kernel: not has_run(kernel, names)):
+        if len(kept) < MOST_KERNELS and len(kernel.packed) <= room:
+            kept.append(kernel)
+            room -= len(kernel.packed)
+    dropped = code.dropped + len(code.kernels) - len(kept)
+    return msgspec.structs.replace(code, kernels=tuple(kept), dropped=dropped)

@@ -1,21 +1,22 @@
 """Was the reference slower beside the submission than before any rank could read it? An alarm, never a verdict.
 
-Legs of reference and submission alternate, so what slows both cancels in the score. What slows the reference alone
+Phases of reference and submission alternate, so what slows both cancels in the score. What slows the reference alone
 raises the score. A busy host causes the alarm too. So the alarm names what the driver and the kernel showed of the slot
-in the reference's legs, and a person looks at it.
+in the reference's phases, and a person looks at it.
 
 A reference that waits for its device inside a call is as slow as the host's processors then are. Its times differ by
 much more without any submission, so its threshold is higher.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from statistics import median, quantiles
 
 from evaluator.contract import MOMENT_ALONE, ClockKind, GpuReading, SizeRecord, TimingRules
 from evaluator.judging import throttling
 
 SLOWER, SLOWER_WAITING = 1.15, 1.31
-"""The ratio of medians, later legs to the calls before, that causes an alarm where the middle halves are apart.
+"""The ratio of medians, later phases to the calls before, that causes an alarm where the middle halves are apart.
 
 The second is for a reference that waits for its device: two standard deviations of such a ratio."""
 
@@ -28,7 +29,7 @@ _MORE_TRAFFIC, _TRAFFIC_BYTES = 1.25, 1_000_000
 _LOWER_CLOCK = 0.95
 _MORE_PERCENT = 10
 _MORE_MEMORY_BYTES = 1_000_000_000
-"""What an alarm names: a larger difference between the reference's legs and its calls alone. None of it is a limit."""
+"""What an alarm names: larger differences between the reference's phases and its calls alone. None is a limit."""
 
 
 def alarms(sizes: Sequence[SizeRecord], rules: TimingRules) -> tuple[str, ...]:
@@ -55,7 +56,7 @@ def _alarm(size: SizeRecord, rules: TimingRules) -> str | None:
     return (
         f"{size.size}, worker group {size.group_number}: the reference took {after / 1000:.0f} us beside the "
         f"submission, {after / before:.2f} times the {before / 1000:.0f} us before any rank could read the submission. "
-        f"Seen in its legs: {seen}"
+        f"Seen in its phases: {seen}"
     )
 
 
@@ -66,18 +67,18 @@ def _usual_cores(size: SizeRecord, rules: TimingRules) -> float:
 
 
 def _seen(size: SizeRecord, rules: TimingRules) -> Iterator[str]:
-    """What differed in the slot between the reference's legs and its calls alone, in words."""
+    """What differed in the slot between the reference's phases and its calls alone, in words."""
     if size.watched_ns and size.busy_ns > _usual_cores(size, rules) * size.watched_ns:
         yield f"the submission's processes used {size.busy_ns / size.watched_ns:.2f} processors"
     for gpu in sorted({reading.gpu for reading in size.gpus}):
         before = [each for each in size.gpus if each.gpu == gpu and each.moment == MOMENT_ALONE]
-        later = [each for each in size.gpus if each.gpu == gpu and each.is_of_leg]
+        later = [each for each in size.gpus if each.gpu == gpu and each.is_of_phase]
         if before and later:
             yield from differences(before[-1], later)
 
 
 def differences(alone: GpuReading, later: Sequence[GpuReading]) -> Iterator[str]:
-    """What differed on a GPU between the reference's calls alone and its later legs, a sentence each."""
+    """What differed on a GPU between the reference's calls alone and its later phases, a sentence each."""
     gpu = f"GPU {alone.gpu}"
     if slowed := sorted({reason for each in later for reason in throttling.reasons(each)}):
         yield f"{gpu} was slowed ({', '.join(slowed)})"
@@ -91,26 +92,15 @@ def _is_more_traffic(was: float, now: float) -> bool:
     return now > _MORE_TRAFFIC * was + _TRAFFIC_BYTES
 
 
-def _traffic(gpu: str, verb: str, was: float, now: float, *, over: str = "its links") -> str:
+def _traffic(gpu: str, was: float, now: float, *, verb: str, over: str) -> str:
     return f"{gpu} {verb} {now / 1e6:,.1f} MB a call over {over}, {was / 1e6:,.1f} MB alone"
 
 
 _COMPARED: tuple[tuple[str, Callable[[float, float], bool], Callable[[str, float, float], str]], ...] = (
-    ("sent_bytes", _is_more_traffic, lambda gpu, was, now: _traffic(gpu, "sent", was, now)),
-    (
-        "received_bytes",
-        _is_more_traffic,
-        lambda gpu, was, now: _traffic(gpu, "received", was, now),
-    ),
-    (
-        "pcie_sent_bytes",
-        _is_more_traffic,
-        lambda gpu, was, now: _traffic(gpu, "sent", was, now, over="PCIe"),
-    ),
-    (
-        "pcie_received_bytes",
-        _is_more_traffic,
-        lambda gpu, was, now: _traffic(gpu, "received", was, now, over="PCIe"),
+    *(
+        (f"{prefix}{verb}_bytes", _is_more_traffic, partial(_traffic, verb=verb, over=over))
+        for prefix, over in (("", "its links"), ("pcie_", "PCIe"))
+        for verb in ("sent", "received")
     ),
     (
         "dram_percent",

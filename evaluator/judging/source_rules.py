@@ -15,12 +15,10 @@ from evaluator.contract import (
     Mode,
     Primitive,
     SourceBundle,
-    SourceFile,
     Verdict,
 )
 from evaluator.hardware.profiles import Profile
-from evaluator.judging import collectives, parsed_source, source_paths
-from evaluator.judging.source_comments import without_c_comments
+from evaluator.judging import collectives, parsed_source, source_files
 from problems.spec.schema import Problem
 
 MAX_BYTES = 512 * 1024
@@ -77,7 +75,7 @@ def _check_limits(bundle: SourceBundle) -> Iterator[Finding]:
 
 
 def _check_paths(bundle: SourceBundle) -> Iterator[Finding]:
-    for path, fault in source_paths.faults([file.path for file in bundle.files]):
+    for path, fault in source_files.faults([file.path for file in bundle.files]):
         yield Finding(verdict=Verdict.LIMIT_EXCEEDED, message=f"{clipped(path)}: {fault}")
 
 
@@ -103,9 +101,8 @@ def _check_support(
 
 def _find_multicast(bundle: SourceBundle, profile: Profile) -> Iterator[Finding]:
     for file in bundle.files:
-        code = _python_code(file) if file.path.endswith(".py") else file.text
         # Blanking keeps the line numbers that authors see.
-        code = without_c_comments(code)
+        code = parsed_source.without_comments(file)
         found = _MULTICAST.search(code)
         if found:
             line = code.count("\n", 0, found.start()) + 1
@@ -115,13 +112,6 @@ def _find_multicast(bundle: SourceBundle, profile: Profile) -> Iterator[Finding]
                 file=file.path,
                 line=line,
             )
-
-
-def _python_code(file: SourceFile) -> str:
-    """The file with `#` comments blanked: a comment about multicast does not use it."""
-    # CUDA inside a string has preprocessor lines that begin with '#'. Blanking them does no harm.
-    lines = ["" if line.lstrip().startswith("#") else line for line in file.text.splitlines()]
-    return "\n".join(lines)
 
 
 def _check_entry(problem: Problem, trees: Mapping[str, ast.Module]) -> Iterator[Finding]:
@@ -170,13 +160,9 @@ _DYNAMIC = frozenset({"globals", "locals", "vars", "exec", "eval", "setattr", "_
 
 def _may_be_bound_otherwise(tree: ast.Module) -> bool:
     """Whether `solution` may be something other than a function defined at module level, judged by the text."""
-    plain = {id(statement) for statement in tree.body if _is_function(statement)}
+    plain = {id(statement) for statement in tree.body if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)}
     in_scope = (node for statement in tree.body for node in _module_scope(statement) if id(node) not in plain)
     return any(map(_binds_solution, in_scope)) or any(map(_is_dynamic, ast.walk(tree)))
-
-
-def _is_function(node: ast.AST) -> bool:
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def _binds_solution(node: ast.AST) -> bool:

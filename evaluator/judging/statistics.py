@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import NormalDist, fmean, median, variance
+from statistics import NormalDist, fmean, median, quantiles, variance
 
 from evaluator.contract import TimeSummary
 
@@ -193,11 +193,7 @@ def is_precise_enough(found: Estimate, *, blocks: int) -> bool:
 def combine_sizes(ratios_by_size: Sequence[Sequence[float]]) -> tuple[float, ...]:
     """One value for each block that all sizes have: the geometric mean of its reference / candidate ratios.
 
-    Args:
-        ratios_by_size: for every size, one positive ratio per block.
-
-    Raises:
-        ValueError: no size, or a ratio is not a positive number.
+    Raises ValueError where there is no size, or a ratio is not a positive number.
     """
     if not ratios_by_size:
         raise ValueError("there must be at least one size")
@@ -233,14 +229,6 @@ def _order_statistic(count: int) -> int:
     return max(1, count // 2)
 
 
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which `share` of the sorted values lie, linear between neighbours (Hyndman-Fan type 7)."""
-    position = share * (len(ordered) - 1)
-    lower = math.floor(position)
-    upper = min(lower + 1, len(ordered) - 1)
-    return ordered[lower] + (ordered[upper] - ordered[lower]) * (position - lower)
-
-
 def summarise(times_us: Sequence[float]) -> TimeSummary:
     """Median, 10 % and 90 % of a series of call times in microseconds.
 
@@ -249,10 +237,5 @@ def summarise(times_us: Sequence[float]) -> TimeSummary:
     """
     if not times_us:
         raise ValueError("a summary needs at least one time")
-    ordered = sorted(times_us)
-    return TimeSummary(
-        median_us=median(ordered),
-        p10_us=quantile(ordered, 0.1),
-        p90_us=quantile(ordered, 0.9),
-        calls=len(ordered),
-    )
+    tenths = quantiles(times_us, n=10, method="inclusive") if len(times_us) > 1 else [times_us[0]] * 9
+    return TimeSummary(median_us=median(times_us), p10_us=tenths[0], p90_us=tenths[-1], calls=len(times_us))

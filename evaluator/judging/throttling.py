@@ -27,7 +27,8 @@ def alarms(sizes: Sequence[SizeRecord], rules: TimingRules) -> tuple[str, ...]:
     for size in sizes if rules.judges_throttling else ():
         for reading in size.gpus:
             if not reading.precedes_submission and reasons(reading):
-                sentence = f"{size.size}, worker group {size.group_number}: {_sentence(reading)}, {_when(reading)}"
+                when = f"in {reading.moment}" if reading.is_of_phase else f"{reading.moment} the timed calls"
+                sentence = f"{size.size}, worker group {size.group_number}: {_sentence(reading)}, {when}"
                 found.setdefault((size.size, size.group_number, reading.gpu), sentence)
     return tuple(found.values())
 
@@ -42,7 +43,3 @@ def _sentence(reading: GpuReading) -> str:
         f"GPU {reading.gpu} was slowed ({', '.join(reasons(reading))}: {reading.sm_mhz} MHz, {reading.celsius} C, "
         f"{reading.watts:.0f} W)"
     )
-
-
-def _when(reading: GpuReading) -> str:
-    return f"in {reading.moment}" if reading.is_of_leg else f"{reading.moment} the timed calls"

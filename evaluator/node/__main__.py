@@ -14,11 +14,10 @@ from celery.signals import setup_logging, worker_init, worker_shutting_down
 from evaluator import logs
 from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
-from evaluator.host.build_ahead import BuildAhead, builders_here
+from evaluator.host.build_ahead import BuildAhead, Builders, builders_here
 from evaluator.host.machine import gpus
 from evaluator.host.sandbox import cgroups
 from evaluator.node.app import add_tasks, make_app
-from evaluator.node.builders import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import Misconfigured, NodeSettings, without_secrets
 from evaluator.node.site import Site
@@ -95,7 +94,7 @@ def _judged_by(settings: NodeSettings, profile: str) -> JudgeSettings:
         allow_unsandboxed=settings.allow_unsandboxed,
         other_user=True,
         users=settings.users,
-        other_world_size=True,
+        cross_check=True,
     )
 
 

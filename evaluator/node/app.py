@@ -1,7 +1,8 @@
 """The node's Celery application: the tasks that the site may send."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from celery import Celery, bootsteps
 
@@ -10,6 +11,8 @@ from evaluator.broker import node_config
 from evaluator.contract import Assignment, BuildOrder, Cancellation, ContractError, TaskName
 from evaluator.node.settings import NodeSettings
 from evaluator.node.worker import Node
+
+_Work = TypeVar("_Work", Assignment, BuildOrder, Cancellation)
 
 
 def make_app(settings: NodeSettings) -> Celery:
@@ -20,9 +23,11 @@ def make_app(settings: NodeSettings) -> Celery:
     return app
 
 
-def _about(work: Assignment | BuildOrder) -> AbstractContextManager[None]:
+def _about(work: Assignment | BuildOrder | Cancellation) -> AbstractContextManager[None]:
     """Log lines about the work carry the same identifiers as the site's lines."""
     mark = logs.lease_mark(work.lease)
+    if isinstance(work, Cancellation):
+        return logs.about(evaluation=work.evaluation_id, lease=mark)
     return logs.about(request_id=work.request_id, evaluation=work.request.evaluation_id, lease=mark)
 
 
@@ -46,31 +51,17 @@ def add_tasks(app: Celery, node: Node) -> None:
     node.note_broker(is_reached=False)
     app.steps["consumer"].add(Reach)
 
-    @app.task(name=TaskName.JUDGE.value)
-    def judge(text: str) -> None:
-        try:
-            assignment = Assignment.from_json(text)
-        except ContractError as error:
-            node.refuse(f"assignment from the site: {error}")
-            return
-        with _about(assignment):
-            node.judge(assignment)
+    def add(name: TaskName, kind: type[_Work], words: str, act: Callable[[_Work], None]) -> None:
+        @app.task(name=name.value)
+        def take(text: str) -> None:
+            try:
+                work = kind.from_json(text)
+            except ContractError as error:
+                node.refuse(f"{words} from the site: {error}")
+                return
+            with _about(work):
+                act(work)
 
-    @app.task(name=TaskName.BUILD.value)
-    def build(text: str) -> None:
-        try:
-            order = BuildOrder.from_json(text)
-        except ContractError as error:
-            node.refuse(f"build order from the site: {error}")
-            return
-        with _about(order):
-            node.build(order)
-
-    @app.task(name=TaskName.CANCEL.value)
-    def cancel(text: str) -> None:
-        try:
-            cancellation = Cancellation.from_json(text)
-        except ContractError as error:
-            node.refuse(f"cancellation from the site: {error}")
-            return
-        node.cancel(cancellation)
+    add(TaskName.JUDGE, Assignment, "assignment", node.judge)
+    add(TaskName.BUILD, BuildOrder, "build order", node.build)
+    add(TaskName.CANCEL, Cancellation, "cancellation", node.cancel)

@@ -2,34 +2,22 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from evaluator.contract import NodeStatus, SlotState
+from evaluator.contract import SlotState
 from evaluator.node.outbox import Outbox
+from evaluator.node.worker import Node
 
 logger = logging.getLogger(__name__)
-
-
-class MeteredNode(Protocol):
-    """The parts of a node that metrics read."""
-
-    @property
-    def ended(self) -> Mapping[tuple[str, str], int]:
-        """Reports written, by profile and verdict."""
-
-    @property
-    def status(self) -> NodeStatus:
-        """Its next heartbeat."""
 
 
 class NodeMetrics:
     """A collector over a node and its outbox."""
 
-    def __init__(self, node: MeteredNode, outbox: Outbox) -> None:
+    def __init__(self, node: Node, outbox: Outbox) -> None:
         self._node = node
         self._outbox = outbox
 
@@ -52,7 +40,7 @@ class NodeMetrics:
         yield from self._spool()
 
     def _spool(self) -> Iterator[Metric]:
-        waiting = self._outbox.waiting_since()
+        waiting = self._outbox.spool.waiting_since()
         oldest_s = time.time() - min(waiting) if waiting else 0.0
         yield _one("pkb_node_outbox_reports", "Reports that the site has not received yet.", len(waiting))
         yield _one("pkb_node_outbox_oldest_seconds", "How long the oldest of them has waited.", max(0.0, oldest_s))
@@ -61,10 +49,10 @@ class NodeMetrics:
             "Messages that were refused, by the site or by the node.",
             len(self._outbox.refusals()),
         )
-        yield _one("pkb_node_site_up", "Whether the site received the last message.", not self._outbox.trouble)
+        yield _one("pkb_node_site_up", "Whether the site received the last message.", not self._outbox.site.failure)
 
 
-def serve(listen: str, node: MeteredNode, outbox: Outbox) -> None:
+def serve(listen: str, node: Node, outbox: Outbox) -> None:
     """Serve the metrics at `listen` (host:port); if the port is in use, the node logs it and judges on."""
     registry = CollectorRegistry()
     registry.register(NodeMetrics(node, outbox))

@@ -28,9 +28,9 @@ class Outbox:
     """Sends to `site`, and keeps reports in `folder` until it has them; a new process sends what an old one left."""
 
     def __init__(self, site: Site, folder: Path) -> None:
-        self._site = site
+        self.site = site
         self._folder = folder
-        self._spool = Spool(folder)
+        self.spool = Spool(folder)
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._failures: Counter[str] = Counter()
@@ -81,32 +81,18 @@ class Outbox:
         """Have the operator told of a message that this node does not take."""
         self._not_understood.append(text)
 
-    def waiting_since(self) -> list[float]:
-        """When each report that the site has not received was written, in seconds since the epoch."""
-        return self._spool.waiting_since()
-
     def refusals(self, *, most: int = 1000) -> list[str]:
         """Which messages were refused and why, the newest last: reports that are kept, then what came from the site."""
         return [*spool.refusals(self._folder, most=most), *self._not_understood][-most:]
 
-    @property
-    def evaluations(self) -> tuple[str, ...]:
-        """The evaluations whose reports this process has kept and the site has not received yet."""
-        return self._spool.evaluations
-
-    @property
-    def trouble(self) -> str:
-        """Why the site did not receive the last message; "" where it did."""
-        return self._site.trouble
-
     def _keep_or_send(self, delivery: Delivery) -> None:
         text = delivery.to_json()
         try:
-            self._spool.write(delivery.report.evaluation_id, text)
+            self.spool.write(delivery.report.evaluation_id, text)
         except OSError as error:
             logger.warning("the spool folder %s takes no report: %s", self._folder, error)
             try:
-                self._site.send(NodeMessage.REPORT, text)
+                self.site.send(NodeMessage.REPORT, text)
             except (NotReceived, Refused) as reason:
                 raise OSError(f"neither {self._folder} nor the site took the report: {reason}") from error
             return
@@ -132,7 +118,7 @@ class Outbox:
 
         One that fails while others pass, as by an error of the site's that it alone meets, goes last from then on.
         """
-        waiting = sorted(self._spool.waiting(), key=lambda path: self._failures[path.stem])
+        waiting = sorted(self.spool.waiting(), key=lambda path: self._failures[path.stem])
         failed = 0
         for path in waiting:
             try:
@@ -155,13 +141,13 @@ class Outbox:
     def _send_report(self, path: Path) -> None:
         """Send a report and remove it, or set it aside; raises OSError and NotReceived."""
         try:
-            text = self._spool.read(path)
+            text = self.spool.read(path)
         except ValueError as error:
             logger.error("the report %s is damaged; it is set aside", path)  # noqa: TRY400 - the text says all
-            self._spool.set_aside(path, f"damaged on the disk: {error}")
+            self.spool.set_aside(path, f"damaged on the disk: {error}")
             return
         try:
-            self._site.send(NodeMessage.REPORT, text)
+            self.site.send(NodeMessage.REPORT, text)
         except Refused as error:
             logger.error("the site refuses the report %s: %s", path, error)  # noqa: TRY400 - as above
             match error.status:
@@ -169,10 +155,10 @@ class Outbox:
                     self._send_the_verdict(text)
                 case 422:
                     self._send_the_failure(text, str(error))
-            self._spool.set_aside(path, str(error))
+            self.spool.set_aside(path, str(error))
         else:
             # If killed between the two lines, the node sends the report again; the site records it once.
-            self._spool.remove(path)
+            self.spool.remove(path)
 
     def _send_the_verdict(self, text: str) -> None:
         """In place of a report that is too large for what lies between, send it without its evidence."""
@@ -202,7 +188,7 @@ class Outbox:
 
     def _send_or_drop(self, kind: NodeMessage, text: str) -> None:
         try:
-            self._site.send(kind, text)
+            self.site.send(kind, text)
             self.is_revoked = False
         except Revoked:
             self.is_revoked = True

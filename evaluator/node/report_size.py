@@ -1,10 +1,11 @@
 """How large a delivery may be, and what its report leaves out to be small enough."""
 
 from collections.abc import Callable
+from functools import partial
 
-import msgspec
+from msgspec.structs import replace
 
-from evaluator.contract import MOST_COMPRESSED_BYTES, MOST_REPORT_BYTES, Delivery, EvaluationReport, RankState
+from evaluator.contract import MOST_COMPRESSED_BYTES, MOST_REPORT_BYTES, Delivery, EvaluationReport
 from evaluator.node.site import packed
 
 _RANK_CHARACTERS = 8 * 1024
@@ -21,7 +22,7 @@ def fitted(delivery: Delivery, *, most_bytes: int = MOST_REPORT_BYTES) -> Delive
     The verdict, its message and the score stay. The report's environment names what was left out.
     """
     if len(delivery.error_log) > _LOG_CHARACTERS:
-        delivery = msgspec.structs.replace(delivery, error_log=delivery.error_log[:_LOG_CHARACTERS])
+        delivery = replace(delivery, error_log=delivery.error_log[:_LOG_CHARACTERS])
     left_out: list[str] = []
     for words, cut in _CUTS:
         if _fits(delivery, most_bytes):
@@ -29,7 +30,7 @@ def fitted(delivery: Delivery, *, most_bytes: int = MOST_REPORT_BYTES) -> Delive
         left_out.append(words)
         report = cut(delivery.report)
         noted = {**report.environment, LEFT_OUT: ", ".join(left_out)}
-        delivery = msgspec.structs.replace(delivery, report=msgspec.structs.replace(report, environment=noted))
+        delivery = replace(delivery, report=replace(report, environment=noted))
     return delivery
 
 
@@ -41,32 +42,30 @@ def _fits(delivery: Delivery, most_bytes: int) -> bool:
 
 
 def _short_ranks(report: EvaluationReport) -> EvaluationReport:
-    return msgspec.structs.replace(report, ranks=tuple(map(_short_rank, report.ranks)))
-
-
-def _short_rank(rank: RankState) -> RankState:
-    return msgspec.structs.replace(
-        rank,
-        log=rank.log[-_RANK_CHARACTERS:],
-        stack=rank.stack[:_RANK_CHARACTERS] if rank.stack is not None else None,
-        error=rank.error[:_RANK_CHARACTERS] if rank.error is not None else None,
+    ranks = tuple(
+        replace(
+            rank,
+            log=rank.log[-_RANK_CHARACTERS:],
+            stack=rank.stack[:_RANK_CHARACTERS] if rank.stack is not None else None,
+            error=rank.error[:_RANK_CHARACTERS] if rank.error is not None else None,
+        )
+        for rank in report.ranks
     )
+    return replace(report, ranks=ranks)
 
 
 def _short_log(report: EvaluationReport) -> EvaluationReport:
     if report.build is None:
         return report
-    return msgspec.structs.replace(
-        report, build=msgspec.structs.replace(report.build, log=report.build.log[:_LOG_CHARACTERS], artefacts={})
-    )
+    return replace(report, build=replace(report.build, log=report.build.log[:_LOG_CHARACTERS], artefacts={}))
 
 
 def _short_findings(report: EvaluationReport) -> EvaluationReport:
     findings = tuple(
-        msgspec.structs.replace(finding, message=finding.message[:_MESSAGE_CHARACTERS], error_map=None)
+        replace(finding, message=finding.message[:_MESSAGE_CHARACTERS], error_map=None)
         for finding in report.findings[:_FINDINGS]
     )
-    return msgspec.structs.replace(
+    return replace(
         report,
         findings=findings,
         warnings=(),
@@ -76,31 +75,16 @@ def _short_findings(report: EvaluationReport) -> EvaluationReport:
     )
 
 
-def _without_machine_code(report: EvaluationReport) -> EvaluationReport:
-    return msgspec.structs.replace(report, machine_code=None)
-
-
-def _without_timeline(report: EvaluationReport) -> EvaluationReport:
-    return msgspec.structs.replace(report, timeline=None)
-
-
-def _without_records(report: EvaluationReport) -> EvaluationReport:
-    return msgspec.structs.replace(report, record=None, recorded_work=None)
-
-
-def _bare(report: EvaluationReport) -> EvaluationReport:
-    return msgspec.structs.replace(
-        report, ranks=(), build=None, sizes=(), canaries=(), driver_faults=None, earlier=(), environment={}
-    )
-
-
 _CUTS: tuple[tuple[str, Callable[[EvaluationReport], EvaluationReport]], ...] = (
-    ("the machine code of kernels", _without_machine_code),
-    ("the timeline of the recorded call", _without_timeline),
+    ("the machine code of kernels", partial(replace, machine_code=None)),
+    ("the timeline of the recorded call", partial(replace, timeline=None)),
     ("most of what ranks printed", _short_ranks),
     ("most of the build's log", _short_log),
     ("further findings", _short_findings),
-    ("the record of calls", _without_records),
-    ("everything but the verdict", _bare),
+    ("the record of calls", partial(replace, record=None, recorded_work=None)),
+    (
+        "everything but the verdict",
+        partial(replace, ranks=(), build=None, sizes=(), canaries=(), driver_faults=None, earlier=(), environment={}),
+    ),
 )
 """What is left out first, second and so on."""

@@ -1,7 +1,7 @@
 """A node's settings from its environment. A missing or wrong variable is named and stops the start."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -83,19 +83,36 @@ class NodeSettings:
             spool_dir=Path(values.get("PKB_NODE_SPOOL_DIR") or data_dir / "spool" / name),
             heartbeat_s=_seconds(values, "PKB_NODE_HEARTBEAT_SECONDS", default=5.0),
             allow_unsandboxed=_allows_unsandboxed(values, data_dir),
-            gpus=_gpus(values),
+            gpus=_checked(
+                values,
+                gpus.CHOICE,
+                "",
+                lambda text: not text or all(number.strip().isdecimal() for number in text.split(",")),
+                "is not a list of GPUs; write the numbers N of /dev/nvidiaN, separated by commas",
+            ),
             builders=_builders(values),
             users=_users(values),
-            log_format=_log_format(values),
-            metrics_listen=_metrics_listen(values),
+            log_format=_checked(
+                values,
+                "PKB_NODE_LOG_FORMAT",
+                "text",
+                logs.FORMATS.__contains__,
+                f"is not a format of log lines; use {' or '.join(logs.FORMATS)}",
+            ),
+            metrics_listen=_checked(
+                values,
+                "PKB_NODE_METRICS_LISTEN",
+                "",
+                _is_port_of_address,
+                "is not an address; write it as 127.0.0.1:9105",
+            ),
         )
 
 
 def _allows_unsandboxed(values: Mapping[str, str], data_dir: Path) -> bool:
     """Whether the operator said so in the words of the risk, and everything holds that keeps it to themselves.
 
-    Raises:
-        Misconfigured: the words are others, or a condition does not hold.
+    Raises Misconfigured where the words are others, or a condition does not hold.
     """
     text = values.get(ALLOW_UNSANDBOXED, "")
     if not text:
@@ -196,24 +213,14 @@ def _seconds(values: Mapping[str, str], name: str, *, default: float) -> float:
 
 
 def _builders(values: Mapping[str, str]) -> int | None:
-    text = values.get("PKB_NODE_BUILDERS", "auto").strip()
-    if text == "auto":
-        return None
-    if not text.isdecimal() or int(text) > MOST_BUILDERS:
-        raise Misconfigured(
-            f"PKB_NODE_BUILDERS={text} is neither auto nor a number from 0 to {MOST_BUILDERS}; with 0 every slot "
-            "compiles for itself"
-        )
-    return int(text)
-
-
-def _gpus(values: Mapping[str, str]) -> str:
-    text = values.get(gpus.CHOICE, "").replace(" ", "")
-    if text and not all(number.isdecimal() for number in text.split(",")):
-        raise Misconfigured(
-            f"{gpus.CHOICE}={text} is not a list of GPUs; write the numbers N of /dev/nvidiaN, separated by commas"
-        )
-    return text
+    text = _checked(
+        values,
+        "PKB_NODE_BUILDERS",
+        "auto",
+        lambda text: text == "auto" or (text.isdecimal() and int(text) <= MOST_BUILDERS),
+        f"is neither auto nor a number from 0 to {MOST_BUILDERS}; with 0 every slot compiles for itself",
+    )
+    return None if text == "auto" else int(text)
 
 
 def _users(values: Mapping[str, str]) -> tuple[int, int]:
@@ -227,16 +234,14 @@ def _users(values: Mapping[str, str]) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def _log_format(values: Mapping[str, str]) -> str:
-    text = values.get("PKB_NODE_LOG_FORMAT", "text")
-    if text not in logs.FORMATS:
-        raise Misconfigured(f"PKB_NODE_LOG_FORMAT={text} is not a format of log lines; use {' or '.join(logs.FORMATS)}")
-    return text
-
-
-def _metrics_listen(values: Mapping[str, str]) -> str:
-    text = values.get("PKB_NODE_METRICS_LISTEN", "")
+def _is_port_of_address(text: str) -> bool:
     port = text.rpartition(":")[2]
-    if text and not (port.isdecimal() and 0 < int(port) < 65_536):
-        raise Misconfigured(f"PKB_NODE_METRICS_LISTEN={text} is not an address; write it as 127.0.0.1:9105")
+    return not text or (port.isdecimal() and 0 < int(port) < 65_536)
+
+
+def _checked(values: Mapping[str, str], name: str, default: str, is_good: Callable[[str], bool], why_not: str) -> str:
+    """The variable `name` without spaces around it; where it is not good, the message says why not."""
+    text = values.get(name, default).strip()
+    if not is_good(text):
+        raise Misconfigured(f"{name}={text} {why_not}")
     return text

@@ -64,12 +64,8 @@ class Site:
         proxies = [urllib.request.ProxyHandler({})] if is_here else []
         self._opener = urllib.request.build_opener(_NoRedirect, *proxies)
         self._lock = threading.Lock()
-        self._trouble = ""
-
-    @property
-    def trouble(self) -> str:
+        self.failure = ""
         """Why the last message was not received; "" where it was."""
-        return self._trouble
 
     def send(self, kind: NodeMessage, text: str) -> None:
         """Send a message; when this returns, the site has committed it.
@@ -108,13 +104,13 @@ class Site:
             reason = getattr(error, "reason", error)
             raise NotReceived(f"the site {self.url} cannot be reached: {reason}") from error
 
-    def _note(self, trouble: str) -> None:
+    def _note(self, failure: str) -> None:
         """Say once that the site is away or takes no message, and once that it does again."""
         with self._lock:
-            before, self._trouble = self._trouble, trouble
-        if trouble and trouble != before:
-            logger.warning("%s", trouble)
-        elif before and not trouble:
+            before, self.failure = self.failure, failure
+        if failure and failure != before:
+            logger.warning("%s", failure)
+        elif before and not failure:
             logger.info("the site %s answers again", self.url)
 
 

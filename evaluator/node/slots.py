@@ -73,7 +73,7 @@ class Slot:
     def sandbox(self) -> SandboxLevel:
         """How well submissions are confined here; NONE until the judge has started."""
         judge = self._judge
-        return judge.sandbox if judge is not None else SandboxLevel.NONE
+        return judge.confinement.level if judge is not None else SandboxLevel.NONE
 
     def prepare(self) -> None:
         """Start the judge, so that the first evaluation does not wait for it."""
@@ -113,7 +113,7 @@ class Slot:
             report = self._evaluated(judge, request, progress=progress, cancelled=cancelled)
             return Judged(report=report, error_log=judge.error_log)
         except JudgeStuck as stuck:
-            self._give_up_judge(request, str(stuck))
+            self._quarantine(request, "the judge did not end in time", log=str(stuck))
             message = "the judge did not end in time while it handled this submission"
             return Judged(report=failure_report(request, message, verdict=Verdict.JUDGE_ERROR), error_log=str(stuck))
         except Cancelled as error:
@@ -158,29 +158,19 @@ class Slot:
             where = "".join(traceback.format_stack(stack)) if stack is not None else ""
             raise JudgeStuck(f"the judge has not ended {limit_s:g} s after it began:\n{where}") from error
 
-    def _give_up_judge(self, request: EvaluationRequest, why: str) -> None:
-        """Give up a judge that hangs. Its processes end with this node's."""
-        self._judge = None
-        self._is_quarantined = True
-        self._note = (
-            f"since evaluation {request.evaluation_id}: the judge did not end in time. Clean the machine, then restart "
-            "the node"
-        )
-        logger.error("slot %d is in quarantine: %s", self.index, why)
-
     def _heed_quarantine(self, assignment: Assignment) -> None:
         """Take no more work once the judge reports that the slot is not clean; only a restart ends this."""
         judge = self._judge
-        if judge is None or not judge.quarantine:
-            return
-        self._is_quarantined = True
-        self._note = (
-            f"since evaluation {assignment.request.evaluation_id}: {judge.quarantine}. Clean the machine, then restart "
-            "the node"
-        )
-        logger.error("slot %d is in quarantine %s", self.index, self._note)
+        if judge is not None and judge.quarantine:
+            self._quarantine(assignment.request, judge.quarantine, log=judge.quarantine)
+            judge.close()
+
+    def _quarantine(self, request: EvaluationRequest, why: str, *, log: str) -> None:
+        """Give up the judge. The processes of one that hangs end with this node's."""
         self._judge = None
-        judge.close()
+        self._is_quarantined = True
+        self._note = f"since evaluation {request.evaluation_id}: {why}. Clean the machine, then restart the node"
+        logger.error("slot %d is in quarantine since evaluation %s: %s", self.index, request.evaluation_id, log)
 
     def _refusal(self, request: EvaluationRequest) -> str | None:
         if request.profile != self.profile:

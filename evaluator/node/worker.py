@@ -5,7 +5,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from importlib import metadata
 from platform import node as host_name
 from platform import python_version
 
@@ -29,7 +28,8 @@ from evaluator.contract import (
 from evaluator.errors import Cancelled
 from evaluator.hardware import profiles
 from evaluator.host import Judge
-from evaluator.node.builders import Builders
+from evaluator.host.build_ahead import Builders
+from evaluator.host.machine import facts
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import NodeSettings
 from evaluator.node.slots import Slot, failure_report
@@ -118,8 +118,7 @@ class Node:
     def judge(self, assignment: Assignment) -> None:
         """Judge and deliver, unless it was cancelled."""
         request, lease = assignment.request, assignment.lease
-        if lease in self._cancelled or self._outbox.is_revoked:
-            logger.warning("assignment for evaluation %s dropped", request.evaluation_id)
+        if self._is_unwanted(assignment):
             return
         if assignment.slot >= len(self._slots):
             self.refuse(f"an assignment for slot {assignment.slot}: this node has {len(self._slots)}")
@@ -156,6 +155,12 @@ class Node:
             del self._running[lease]
             self._beat.set()
 
+    def _is_unwanted(self, work: Assignment | BuildOrder) -> bool:
+        if work.lease not in self._cancelled and not self._outbox.is_revoked:
+            return False
+        logger.warning("%s for evaluation %s dropped", type(work).__name__, work.request.evaluation_id)
+        return True
+
     def _deliver(self, delivery: Delivery, request: EvaluationRequest) -> None:
         """Deliver the report; one that cannot be written becomes JUDGE_ERROR."""
         self.ended[delivery.report.profile, delivery.report.verdict.value] += 1
@@ -171,8 +176,7 @@ class Node:
     def build(self, order: BuildOrder) -> None:
         """Compile ahead of a slot: deliver a verdict that the compiler decides, else report that it is compiled."""
         request, lease = order.request, order.lease
-        if lease in self._cancelled or self._outbox.is_revoked:
-            logger.warning("build for evaluation %s dropped", request.evaluation_id)
+        if self._is_unwanted(order):
             return
         self._running[lease] = order
         logger.info("compiling %s", request.problem)
@@ -224,7 +228,7 @@ class Node:
             # Until the site has the report: a lease that ends earlier would have it judged again.
             running=(
                 *(work.request.evaluation_id for work in list(self._running.values())),
-                *self._outbox.evaluations,
+                *self._outbox.spool.evaluations,
             ),
             builders=self._builders.offered if self._takes_work else 0,
             built=self._lately_built(),
@@ -319,8 +323,4 @@ class Node:
 
 def _environment() -> dict[str, str]:
     """Facts about this machine for operators, in plain strings."""
-    try:
-        torch_version = metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        torch_version = "not installed"
-    return {"host": host_name(), "python": python_version(), "torch": torch_version}
+    return {"host": host_name(), "python": python_version(), "torch": facts.version("torch")}

@@ -25,7 +25,7 @@ def new_page() -> int:
 
 
 class Ends:
-    """The ends that are posted on a page, by the tickets of orders to the gatekeeper, which never repeat."""
+    """The ends that are posted on a page, by the tickets of commands to the gatekeeper, which never repeat."""
 
     def __init__(self, page: mmap.mmap) -> None:
         self._page = page

@@ -51,7 +51,7 @@ def draw(units: Iterator[tuple[int, Tensor]], *, shape: tuple[int, ...], world_s
     return ErrorMap(
         shape=shape,
         counts=tuple(tuple(int(count) for count in row) for row in sums.grid.tolist()),
-        largest_at=_index(shape, sums.largest_at),
+        largest_at=tuple(int(at) for at in torch.unravel_index(torch.tensor(sums.largest_at), shape)),
         shard_dimension=dimension if dimension is not None else next(iter(sums.shards), None),
         shards=tuple(int(count) for count in shards.tolist()) if shards is not None else (),
         pattern=pattern,
@@ -152,12 +152,3 @@ def _range(numbers: list[int]) -> str:
     return (
         f"{numbers[0]} to {numbers[-1]}" if whole else f"{len(numbers)} of them between {numbers[0]} and {numbers[-1]}"
     )
-
-
-def _index(shape: tuple[int, ...], position: int) -> tuple[int, ...]:
-    index = []
-    for dimension in range(len(shape)):
-        stride = prod(shape[dimension + 1 :])
-        index.append(position // stride)
-        position %= stride
-    return tuple(index)

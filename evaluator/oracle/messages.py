@@ -4,13 +4,15 @@ Both ends are ours, but JSON keeps them independent. Without torch: the host use
 """
 
 import array
-import json
 import socket
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from evaluator.arena import busy_poll
+from evaluator.contract import ErrorMap, Message, OutputCheck, Verdict
 
 MAX_MESSAGE_BYTES = 128 * 1024
 MAX_DESCRIPTORS = 4
@@ -25,9 +27,36 @@ class Reader(StrEnum):
     REFERENCE = "reference"
 
 
+class CheckedOutput(Message, frozen=True, kw_only=True):
+    """What the oracle found in one rank's output of one call.
+
+    Attributes:
+        verdict: None means correct.
+        stale: the earlier call whose expected outputs the rank returned.
+        unwritten: the share of the output that was never written.
+    """
+
+    check: OutputCheck
+    verdict: Verdict | None = None
+    message: str = ""
+    stale: int | None = None
+    unwritten: float = 0.0
+    error_map: ErrorMap | None = None
+
+    @property
+    def rank(self) -> int:
+        """Whose output."""
+        return self.check.rank
+
+    @property
+    def output(self) -> str:
+        """The name of the output."""
+        return self.check.output
+
+
 def send(channel: socket.socket, message: Body, descriptors: Sequence[int] = ()) -> None:
     """Send one message; raises OSError where the other end has gone."""
-    packet = json.dumps(message, separators=(",", ":")).encode()
+    packet = msgspec.json.encode(message)
     if len(packet) > MAX_MESSAGE_BYTES:
         raise OSError(f"a message of {len(packet)} bytes is longer than {MAX_MESSAGE_BYTES}")
     socket.send_fds(channel, [packet], list(descriptors))
@@ -43,5 +72,5 @@ def receive(channel: socket.socket, *, busy_poll_s: float = 0.0) -> tuple[Body, 
         descriptors.frombytes(data)
     if not packet:
         return None
-    message: Body = json.loads(packet)
+    message: Body = msgspec.json.decode(packet)
     return message, list(descriptors)

@@ -29,26 +29,6 @@ class NearCall(Call):
         """The base's generator."""
         return self._as(self.base).generator(name, shared=shared)
 
-    def normal(self, name: str, symbols: Sequence[str | int], **options: Any) -> torch.Tensor:
-        """As the base's, with a few elements changed."""
-        return self._mixed(name, lambda call: call.normal(name, symbols, **options), **options)
-
-    def scales(self, name: str, symbols: Sequence[str | int], **options: Any) -> torch.Tensor:
-        """As the base's, with a few elements changed."""
-        return self._mixed(name, lambda call: call.scales(name, symbols, **options), **options)
-
-    def long_tailed(self, name: str, symbols: Sequence[str | int], **options: Any) -> torch.Tensor:
-        """As the base's, with a few elements changed."""
-        return self._mixed(name, lambda call: call.long_tailed(name, symbols, **options), **options)
-
-    def uniform(self, name: str, symbols: Sequence[str | int], **options: Any) -> torch.Tensor:
-        """As the base's, with a few elements changed."""
-        return self._mixed(name, lambda call: call.uniform(name, symbols, **options), **options)
-
-    def integers(self, name: str, symbols: Sequence[str | int], **options: Any) -> torch.Tensor:
-        """As the base's, with a few elements changed."""
-        return self._mixed(name, lambda call: call.integers(name, symbols, **options), **options)
-
     def _as(self, index: int) -> Call:
         """The plain call number `index`."""
         known = {field.name: getattr(self, field.name) for field in fields(Call)}
@@ -69,3 +49,16 @@ class NearCall(Call):
         bits = _BITS[old.element_size()]
         flat_old.view(bits)[chosen] = flat_new.view(bits)[chosen]
         return flat_old.view(old.shape)
+
+
+def _drawing(draw: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """As `draw`, a method of `Call`, with a few elements changed."""
+
+    def drawn(self: NearCall, name: str, symbols: Sequence[str | int], **options: Any) -> torch.Tensor:
+        return self._mixed(name, lambda call: draw(call, name, symbols, **options), **options)
+
+    return drawn
+
+
+for _kind in ("normal", "scales", "long_tailed", "uniform", "integers"):
+    setattr(NearCall, _kind, _drawing(getattr(Call, _kind)))

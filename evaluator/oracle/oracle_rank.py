@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import msgspec
 import torch
 
 from evaluator.arena.gate import Sealer
@@ -20,7 +21,7 @@ from evaluator.oracle import call_memory, canary, messages, traces
 from evaluator.oracle import ends as ends_page
 from evaluator.oracle.end_check import EndCheck, SamplePattern
 from evaluator.oracle.ends import Ends
-from evaluator.oracle.messages import Reader
+from evaluator.oracle.messages import CheckedOutput, Reader
 from evaluator.oracle.near_call import NearCall
 from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup
 from evaluator.oracle.verify import Examiner
@@ -40,14 +41,6 @@ _MOST_PARTS, _SPARE = 4, 1.125
 
 _OUTPUTS = 1
 """The index of the outputs among the sampled areas; inputs come first."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Room:
-    """What all draws of a size have in common: the process groups of a rank, and room for its outputs."""
-
-    groups: list[list[int]]
-    output_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +80,8 @@ class OracleRank(TrustedRank):
         self._prepared: call_memory.Prepared | None = None
         self._end_check: EndCheck | None = None
         self._area_numbers = itertools.count()
-        self._rooms: dict[tuple[str, str, str], Room] = {}
+        # What all draws of a size have in common: the process groups of a rank, and bytes of room for its outputs.
+        self._rooms: dict[tuple[str, str, str], tuple[list[list[int]], int]] = {}
 
     def commands(self) -> Mapping[str, Handler]:
         """The commands for inputs and outputs."""
@@ -145,26 +139,24 @@ class OracleRank(TrustedRank):
         make_inputs = importlib.import_module(f"{package}.inputs").make_inputs
         known = (message["problem"], message["size"], message["dtype"])
         if known not in self._rooms:
-            self._rooms[known] = Room(
-                groups=call_memory.groups_of(make_inputs(template)),
-                output_bytes=max(
-                    output_room(problem, examiner, call) for call in _with_regimes(problem, template, size)
-                ),
+            self._rooms[known] = (
+                call_memory.groups_of(make_inputs(template)),
+                max(output_room(problem, examiner, call) for call in _with_regimes(problem, template, size)),
             )
-        room = self._rooms[known]
+        groups, output_bytes = self._rooms[known]
         self._opened = Opened(
             problem=problem,
             examiner=examiner,
             template=template,
             make_inputs=make_inputs,
-            output_bytes=room.output_bytes,
+            output_bytes=output_bytes,
         )
-        self._renew_buffers(room.output_bytes)
+        self._renew_buffers(output_bytes)
         self._warm_up()
         return {
-            "groups": room.groups,
+            "groups": groups,
             "dims": dict(template.dims),
-            "output_bytes": room.output_bytes,
+            "output_bytes": output_bytes,
             "buffers": BufferKind.DEVICE_MEMORY if self._buffers else BufferKind.HOST_MEMORY,
         }, []
 
@@ -225,19 +217,14 @@ class OracleRank(TrustedRank):
         call, header = opened.call(message["draw"]), message["header"]
         with mmap.mmap(descriptors[0], 0) as buffer:
             area = self._buffer.take(_end_of(header)) if self._buffers else buffer
-            checks = opened.examiner.examine(call, header, area)
-            stale, unwritten = None, []
-            if any(check.verdict is not None for check in checks):
-                earlier = [opened.call(draw) for draw in message["earlier"]]
-                stale = opened.examiner.stale_source(call, header, area, earlier=earlier)
-                if message["poison"] is not None:
-                    unwritten = traces.unwritten_shares(header, area, message["poison"])
-            answer = {"checks": [check.as_message() for check in checks], "stale": stale, "unwritten": unwritten}
+            checked = opened.examiner.examine(call, header, area)
+            if any(each.verdict is not None for each in checked):
+                checked = _with_reasons(checked, opened, call, message, area)
             taken = self._traces(message, area) | {"digest": traces.digest_of(header, area)}
             del area
         changed = self._changed_input(opened, call)
         self.free_idle_memory()
-        return answer | taken | {"changed": changed}, []
+        return taken | {"checks": checked, "changed": changed}, []
 
     def _mark(self, message: messages.Body, descriptors: list[int]) -> Reply:
         """The fingerprint of outputs that are not compared."""
@@ -288,6 +275,19 @@ class OracleRank(TrustedRank):
         if self._opened is None:
             raise RuntimeError("the host asked for a call before it opened a problem")
         return self._opened
+
+
+def _with_reasons(
+    checked: list[CheckedOutput], opened: Opened, call: Call, message: messages.Body, area: Area
+) -> list[CheckedOutput]:
+    """`checked` with the earlier call whose outputs these are, and with what was never written."""
+    header, earlier = message["header"], [opened.call(draw) for draw in message["earlier"]]
+    stale = opened.examiner.stale_source(call, header, area, earlier=earlier)
+    shares = [] if message["poison"] is None else traces.unwritten_shares(header, area, message["poison"])
+    if len(shares) != len(checked):  # with a wrong structure, checks and outputs do not correspond
+        shares = [0.0] * len(checked)
+    pairs = zip(checked, shares, strict=True)
+    return [msgspec.structs.replace(each, stale=stale, unwritten=share) for each, share in pairs]
 
 
 def _end_of(header: list[dict[str, Any]]) -> int:

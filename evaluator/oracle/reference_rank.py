@@ -5,21 +5,18 @@ the device switches from the oracle's process to a sandbox rank's before every c
 """
 
 import importlib
-import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from evaluator.arena.call_buffer import CallBuffer
-from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner
-from evaluator.arena.gate import Gate, Sealer
+from evaluator.arena.clock import Barrier, new_runner
 from evaluator.arena.loaded_call import LoadedCall
+from evaluator.arena.process_group import group_maker
 from evaluator.arena.profiler import Recorder
-from evaluator.arena.protocol import BARRIER_BYTES, CLOCK_PAGE_BYTES
 from evaluator.oracle import messages
 from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup
 from problems import registry
@@ -36,28 +33,19 @@ class EmptyCall(LoadedCall):
         return list(self.outputs)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TensorSpec:
-    """Shape and dtype of an output of the reference, so that an empty call can return as much."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> "TensorSpec":
-        """The spec of `tensor`."""
-        return cls(shape=tuple(tensor.shape), dtype=tensor.dtype, device=tensor.device)
-
-    def tensor(self) -> torch.Tensor:
-        """A tensor of this kind with arbitrary values."""
-        return torch.empty(self.shape, dtype=self.dtype, device=self.device)
+Spec = tuple[torch.Size, torch.dtype, torch.device]
+"""Shape, dtype and device of an output of the reference, so that an empty call can return as much."""
 
 
-def empty_call(call: LoadedCall, specs: Sequence[TensorSpec]) -> EmptyCall:
+def spec_of(tensor: torch.Tensor) -> Spec:
+    """What `empty_call` has to know of an output."""
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def empty_call(call: LoadedCall, specs: Sequence[Spec]) -> EmptyCall:
     """A call on the same inputs, with outputs that are not computed."""
     known = {field.name: getattr(call, field.name) for field in fields(LoadedCall)}
-    return EmptyCall(**known, outputs=[spec.tensor() for spec in specs])
+    return EmptyCall(**known, outputs=[torch.empty(shape, dtype=dtype, device=on) for shape, dtype, on in specs])
 
 
 class ReferenceRank(TrustedRank):
@@ -65,10 +53,9 @@ class ReferenceRank(TrustedRank):
 
     def __init__(self, setup: TrustedRankSetup) -> None:
         super().__init__(setup)
-        self._groups: dict[tuple[int, ...], Any] = {}
-        self._buffer = CallBuffer(self._device, group_of=self._group)
+        self._buffer = CallBuffer(self._device, group_of=group_maker(setup.world_size))
         self._reference: Callable[..., Any] | None = None
-        self._specs: tuple[TensorSpec, ...] = ()
+        self._specs: tuple[Spec, ...] = ()
         self._recorder: Recorder | None = None
 
     def commands(self) -> Mapping[str, Handler]:
@@ -86,18 +73,9 @@ class ReferenceRank(TrustedRank):
 
     def get_ready(self) -> None:
         """Prepare the runner of calls."""
-        self._barrier = Barrier(
-            mmap.mmap(self._setup.barrier, BARRIER_BYTES), rank=self._setup.rank, world_size=self._setup.world_size
-        )
-        self._runner = self._new_runner()
-
-    def _new_runner(self) -> Runner:
-        if self._device.type != "cuda":
-            return CpuRunner(self._barrier)
-        page = mmap.mmap(self._setup.clock, CLOCK_PAGE_BYTES)
-        return GpuRunner(
-            self._device, Gate(page, sealer=Sealer(self._device, rank=self._setup.rank), rank=self._setup.rank)
-        )
+        setup = self._setup
+        self._barrier = Barrier(setup.barrier, rank=setup.rank, world_size=setup.world_size)
+        self._runner = new_runner(self._device, self._barrier, clock=setup.clock, rank=setup.rank)
 
     def _open(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """Open the reference of a problem, and free the memory of the one before."""
@@ -126,7 +104,7 @@ class ReferenceRank(TrustedRank):
         if recorder is not None:
             recorder.finish()
         tensors = [tensor for tensor in timed.returned if isinstance(tensor, torch.Tensor)]
-        self._specs = tuple(map(TensorSpec.of, tensors))
+        self._specs = tuple(map(spec_of, tensors))
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         return {"claimed_ns": timed.claimed_ns, "bytes": size}, []
 
@@ -163,13 +141,6 @@ class ReferenceRank(TrustedRank):
         if descriptors:
             self._buffer.take_inputs(os.dup(descriptors[0]))
         return self._buffer.call
-
-    def _group(self, ranks: tuple[int, ...]) -> Any:
-        if len(ranks) == self._setup.world_size:
-            return dist.group.WORLD
-        if ranks not in self._groups:
-            self._groups[ranks] = dist.new_group(list(ranks))
-        return self._groups[ranks]
 
     def _current(self) -> Callable[..., Any]:
         if self._reference is None:

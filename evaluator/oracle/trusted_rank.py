@@ -83,15 +83,12 @@ class TrustedRank:
         self.get_ready()
         handlers = {**self.commands(), "memory": self.memory}
         messages.send(channel, {"ready": True})
-        while (message := messages.receive(channel, busy_poll_s=self._busy_poll_s())) is not None:
+        # Before the first evaluation it may sleep.
+        while (message := messages.receive(channel, busy_poll_s=self._is_in_use * setup.busy_poll_s)) is not None:
             body, descriptors = self._answer(handlers, *message)
             messages.send(channel, body, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
-
-    def _busy_poll_s(self) -> float:
-        """How long to busy-poll: 0 before the first evaluation."""
-        return self._setup.busy_poll_s if self._is_in_use else 0.0
 
     def _answer(self, handlers: Mapping[str, Handler], message: messages.Body, descriptors: list[int]) -> Reply:
         self._is_in_use = self._is_in_use or message["command"] == "open"

@@ -2,17 +2,18 @@
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
 from evaluator.arena.structure import Area
-from evaluator.contract import ErrorMap, Verdict
+from evaluator.contract import OutputCheck, Verdict
 from evaluator.oracle import error_map
 from evaluator.oracle.call_memory import read_output
+from evaluator.oracle.messages import CheckedOutput
 from problems import registry
 from problems.inputs.values import Call
 from problems.outputs import checking
@@ -27,27 +28,6 @@ _MOST_MAPS = 8
 """How many outputs of one rank get a map: a message to the host has a limit."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """What was found for one output of one rank in one call; `verdict` None means correct."""
-
-    output: str
-    elements: int = 0
-    wrong_elements: int = 0
-    extreme_elements: int = 0
-    max_error: float = 0.0
-    rms_error: float = 0.0
-    first_wrong: tuple[int, ...] | None = None
-    verdict: str | None = None
-    message: str | None = None
-    error_map: ErrorMap | None = None
-
-    def as_message(self) -> dict[str, Any]:
-        """This check as JSON."""
-        drawn = self.error_map.to_json() if self.error_map is not None else None
-        return {**asdict(replace(self, error_map=None)), "error_map": drawn}
-
-
 class Examiner:
     """Compares outputs of one problem."""
 
@@ -60,7 +40,7 @@ class Examiner:
         outputs: tuple[Tensor, ...] = self._oracle.expected(call)
         return outputs
 
-    def examine(self, call: Call, header: Sequence[dict[str, Any]], area: Area) -> list[Check]:
+    def examine(self, call: Call, header: Sequence[dict[str, Any]], area: Area) -> list[CheckedOutput]:
         """Check what a rank returned in `call`: `header` describes it, `area` holds the elements."""
         expected = self.expected(call)
         wrong = self._structure(call, header, expected)
@@ -69,7 +49,7 @@ class Examiner:
         actual = self._tensors(call, header, area)
         checks = self._values(call, actual, expected)
         triples = zip(self._problem.outputs_in(call.regime), actual, expected, strict=True)
-        mapped = [index for index, check in enumerate(checks) if check.wrong_elements][:_MOST_MAPS]
+        mapped = [index for index, check in enumerate(checks) if check.check.wrong_elements][:_MOST_MAPS]
         return [
             _mapped(check, call, *triple) if index in mapped else check
             for index, (check, triple) in enumerate(zip(checks, triples, strict=True))
@@ -88,18 +68,20 @@ class Examiner:
                 return other.index
         return None
 
-    def _structure(self, call: Call, header: Sequence[dict[str, Any]], expected: Sequence[Tensor]) -> list[Check]:
+    def _structure(
+        self, call: Call, header: Sequence[dict[str, Any]], expected: Sequence[Tensor]
+    ) -> list[CheckedOutput]:
         outputs = self._problem.outputs
         message = checking.wrong_number(self._problem, len(header))
         if message is not None:
-            return [Check(output=outputs[0].name, verdict=Verdict.WRONG_SHAPE, message=message)]
+            return [_misshapen(call, outputs[0], message)]
         checks = []
         for output, entry, right in zip(outputs, header, expected, strict=True):
             message = checking.wrong_form(call, output, entry, right)
             if message is None and entry["start"] < 0:
                 message = f"output {output.name!r} did not fit the room for outputs"
             if message is not None:
-                checks.append(Check(output=output.name, verdict=Verdict.WRONG_SHAPE, message=message))
+                checks.append(_misshapen(call, output, message))
         return checks
 
     def _tensors(self, call: Call, header: Sequence[dict[str, Any]], area: Area) -> list[Tensor]:
@@ -114,27 +96,35 @@ class Examiner:
             for entry in header
         ]
 
-    def _values(self, call: Call, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> list[Check]:
+    def _values(self, call: Call, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> list[CheckedOutput]:
         compared = checking.compared(self._problem, self._oracle, call, actual, expected)
-        return [_judged(output, found) for output, found in zip(self._problem.outputs, compared, strict=True)]
+        return [_judged(call, output, found) for output, found in zip(self._problem.outputs, compared, strict=True)]
 
 
-def _mapped(check: Check, call: Call, output: Output, actual: Tensor, expected: Tensor) -> Check:
-    """`check` with a map of its wrong elements.
+def _misshapen(call: Call, output: Output, message: str) -> CheckedOutput:
+    nothing = OutputCheck(
+        rank=call.rank, output=output.name, elements=0, wrong_elements=0, max_error=0.0, rms_error=0.0
+    )
+    return CheckedOutput(check=nothing, verdict=Verdict.WRONG_SHAPE, message=message)
+
+
+def _mapped(checked: CheckedOutput, call: Call, output: Output, actual: Tensor, expected: Tensor) -> CheckedOutput:
+    """`checked` with a map of its wrong elements.
 
     A problem with its own comparison may count other elements as wrong; then there is no map.
     """
-    if not check.wrong_elements or actual.shape != expected.shape:
-        return check
+    wrong = checked.check.wrong_elements
+    if not wrong or actual.shape != expected.shape:
+        return checked
     shape = tuple(actual.shape)
     units = error_units(output, actual, expected)
     drawn = error_map.draw(units, shape=shape, world_size=call.world_size)
-    if drawn is None or sum(map(sum, drawn.counts)) != check.wrong_elements:
-        return check
+    if drawn is None or sum(map(sum, drawn.counts)) != wrong:
+        return checked
     message = (
-        f"{check.message}; the largest error is at {list(drawn.largest_at)}. The wrong elements lie {drawn.sentence}"
+        f"{checked.message}; the largest error is at {list(drawn.largest_at)}. The wrong elements lie {drawn.sentence}"
     )
-    return replace(check, error_map=drawn, message=message if check.message else None)
+    return msgspec.structs.replace(checked, error_map=drawn, message=message if checked.message else "")
 
 
 def _what_is_wrong(output: Output, found: Comparison) -> str:
@@ -154,8 +144,8 @@ def _what_is_wrong(output: Output, found: Comparison) -> str:
     )
 
 
-def _judged(output: Output, found: Comparison) -> Check:
-    verdict, message = None, None
+def _judged(call: Call, output: Output, found: Comparison) -> CheckedOutput:
+    verdict, message = None, ""
     if found.nonfinite:
         verdict = Verdict.NOT_FINITE
         message = (
@@ -165,7 +155,8 @@ def _judged(output: Output, found: Comparison) -> Check:
     elif not found.passed:
         verdict = Verdict.WRONG_RESULT
         message = f"output {output.name!r} has {_what_is_wrong(output, found)}"
-    return Check(
+    check = OutputCheck(
+        rank=call.rank,
         output=output.name,
         elements=found.elements,
         wrong_elements=found.wrong_elements,
@@ -173,6 +164,5 @@ def _judged(output: Output, found: Comparison) -> Check:
         max_error=min(found.max_error, LARGEST_ERROR),
         rms_error=min(found.rms_error, LARGEST_ERROR),
         first_wrong=found.first_wrong,
-        verdict=verdict,
-        message=message,
     )
+    return CheckedOutput(check=check, verdict=verdict, message=message)

@@ -7,16 +7,14 @@ from datetime import timedelta
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, transaction
-from django.db.models import CharField, IntegerField
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from portal.accounts import sign_up_codes
 from portal.accounts.models import ApiToken, TokenScope, User
 from portal.accounts.names import OWN_AUTHOR, check_name, name_taken
 from portal.accounts.operators import as_proven
-from portal.core.errors import Refusal
-from portal.core.kept_statements import Given, KeptStatement
+from portal.core.errors import Conflict, Forbidden, NotSignedIn, Refusal
 
 TOKEN_PREFIX = "pkb_"  # noqa: S105 - marks our tokens for secret scanners, is not one
 MAX_LIFETIME_DAYS = 366
@@ -55,13 +53,8 @@ def own_author() -> User:
         author.set_unusable_password()
         author.save(update_fields=["password"])
     if author.has_usable_password():
-        raise Refusal(
-            field="username",
-            value=OWN_AUTHOR,
-            message=f"The account {OWN_AUTHOR!r} belongs to somebody who can sign in.",
-            remedy="Rename that account first.",
-            status=409,
-        )
+        message = f"The account {OWN_AUTHOR!r} belongs to somebody who can sign in."
+        raise Conflict("username", OWN_AUTHOR, message, "Rename that account first.")
     return author
 
 
@@ -74,21 +67,10 @@ def set_active(user: User, *, is_active: bool, by: User, reason: str = "") -> No
         Refusal: `by` is no operator (403), or would close their own account (409).
     """
     if not by.is_staff:
-        raise Refusal(
-            field="user",
-            value=user.username,
-            message="Only an operator can close or open accounts.",
-            remedy="Ask the operator of this site.",
-            status=403,
-        )
+        message = "Only an operator can close or open accounts."
+        raise Forbidden("user", user.username, message, "Ask the operator of this site.")
     if user.pk == by.pk:
-        raise Refusal(
-            field="user",
-            value=user.username,
-            message="This is your own account.",
-            remedy="Ask another operator.",
-            status=409,
-        )
+        raise Conflict("user", user.username, "This is your own account.", "Ask another operator.")
     user.is_active = is_active
     user.closed_because = "" if is_active else reason.strip()[:1000]
     user.save(update_fields=["is_active", "closed_because"])
@@ -103,31 +85,18 @@ def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days:
     now = timezone.now()
     chosen = _known_scopes(scopes)
     if not name.strip():
-        raise Refusal(
-            field="name",
-            value=name,
-            message="The name is empty.",
-            remedy="Give the token a name, for example that of the program that uses it.",
-        )
+        remedy = "Give the token a name, for example that of the program that uses it."
+        raise Refusal("name", name, "The name is empty.", remedy)
     if not 1 <= lifetime_days <= MAX_LIFETIME_DAYS:
-        raise Refusal(
-            field="lifetime_days",
-            value=str(lifetime_days),
-            message=f"A token can be valid for 1 to {MAX_LIFETIME_DAYS} days.",
-            remedy="Choose a number of days in that range.",
-        )
+        message = f"A token can be valid for 1 to {MAX_LIFETIME_DAYS} days."
+        raise Refusal("lifetime_days", lifetime_days, message, "Choose a number of days in that range.")
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     with transaction.atomic():
         # The lock keeps two requests at once from both finding room for the last token.
         lock_account(user)
         if user.tokens.filter(revoked_at=None, expires_at__gt=now).count() >= MAX_LIVE_TOKENS:
-            raise Refusal(
-                field="",
-                value=user.username,
-                message=f"You have {MAX_LIVE_TOKENS} live tokens, which is the limit.",
-                remedy="Revoke one that you no longer use.",
-                status=409,
-            )
+            message = f"You have {MAX_LIVE_TOKENS} live tokens, which is the limit."
+            raise Conflict("", user.username, message, "Revoke one that you no longer use.")
         token = ApiToken.objects.create(
             user=user,
             name=name.strip()[:80],
@@ -152,16 +121,9 @@ def lock_account(user: User) -> None:
     """
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError(f"the row of {user} was to be locked outside a transaction")
-    row = _LOCK.row(pk=user.pk)
-    if row is None:
-        raise User.DoesNotExist
-    if row[0] is not None:
+    left_at = User.objects.select_for_update().values_list("left_at", flat=True).get(pk=user.pk)
+    if left_at is not None:
         raise _left(user)
-
-
-_LOCK = KeptStatement(
-    lambda: User.objects.select_for_update().filter(pk=Given("pk", IntegerField())).values_list("left_at")
-)
 
 
 def revoke_token(token: ApiToken) -> None:
@@ -177,7 +139,7 @@ def authenticate(secret: str) -> ApiToken:
         Refusal: the token is unknown, revoked or expired, or its owner's account is closed (401 each).
     """
     now = timezone.now()
-    token = _token_with(_digest(secret))
+    token = ApiToken.objects.select_related("user").filter(digest=_digest(secret)).first()
     if token is None:
         raise _unauthorized(
             "", "The token is unknown.", "Check it for missing characters, or create a new one on your account page."
@@ -199,44 +161,16 @@ def authenticate(secret: str) -> ApiToken:
     return token
 
 
-def _token_with(digest: str) -> ApiToken | None:
-    """The token of this digest with its user, as every call of the API needs them."""
-    row = _TOKEN.row(digest=digest)
-    if row is None:
-        return None
-    token = ApiToken.from_db(DEFAULT_DB_ALIAS, _TOKEN_COLUMNS, row[: len(_TOKEN_COLUMNS)])
-    token.user = User.from_db(DEFAULT_DB_ALIAS, _USER_COLUMNS, row[len(_TOKEN_COLUMNS) :])
-    return token
-
-
-_TOKEN_COLUMNS = [field.attname for field in ApiToken._meta.concrete_fields]  # noqa: SLF001 - Django documents it
-_USER_COLUMNS = [field.attname for field in User._meta.concrete_fields]  # noqa: SLF001 - as above
-_TOKEN = KeptStatement(
-    lambda: (
-        ApiToken.objects.filter(digest=Given("digest", CharField()))
-        .order_by()
-        .values_list(*_TOKEN_COLUMNS, *(f"user__{name}" for name in _USER_COLUMNS))
-    )
-)
-
-
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def _left(user: User) -> Refusal:
-    return Refusal(
-        field="user",
-        value=user.username,
-        message="This account was deleted.",
-        remedy="Sign up again if you want to come back.",
-        status=401,
-    )
+    return NotSignedIn("user", user.username, "This account was deleted.", "Sign up again if you want to come back.")
 
 
 def _unauthorized(prefix: str, message: str, remedy: str) -> Refusal:
-    value = f"{prefix}..." if prefix else ""
-    return Refusal(field="token", value=value, message=message, remedy=remedy, status=401)
+    return NotSignedIn("token", f"{prefix}..." if prefix else "", message, remedy)
 
 
 def _known_scopes(scopes: Iterable[str]) -> list[str]:
@@ -244,9 +178,9 @@ def _known_scopes(scopes: Iterable[str]) -> list[str]:
     for scope in chosen:
         if scope not in TokenScope.values:
             known = ", ".join(TokenScope.values)
-            raise Refusal(field="scopes", value=scope, message="There is no such scope.", remedy=f"Known: {known}.")
+            raise Refusal("scopes", scope, "There is no such scope.", f"Known: {known}.")
     if not chosen:
-        raise Refusal(field="scopes", value="", message="The token has no scope.", remedy="Choose at least one scope.")
+        raise Refusal("scopes", "", "The token has no scope.", "Choose at least one scope.")
     return chosen
 
 
@@ -256,13 +190,9 @@ def _validated(user: User, password: str) -> None:
     except ValidationError as error:
         field, messages = next(iter(error.message_dict.items()))
         value = str(getattr(user, field, ""))
-        raise Refusal(
-            field=field, value=value, message=" ".join(messages), remedy="Correct it and send the form again."
-        ) from error
+        raise Refusal(field, value, " ".join(messages), "Correct it and send the form again.") from error
     try:
         validate_password(password, user)
     except ValidationError as error:
         message = " ".join(error.messages)
-        raise Refusal(
-            field="password", value="", message=message, remedy="Choose a longer or less common password."
-        ) from error
+        raise Refusal("password", "", message, "Choose a longer or less common password.") from error

@@ -35,7 +35,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
             try:
                 check_name(User.normalize_username(username))
             except Refusal as refusal:
-                raise ValidationError(f"{refusal.message} {refusal.remedy}") from refusal
+                raise ValidationError(refusal.sentences) from refusal
         return User.normalize_username(username)
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:  # noqa: ARG002 - allauth's signature
@@ -60,7 +60,6 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
         return f"{settings.SITE_URL}{path}"
 
     def get_email_confirmation_url(self, request: HttpRequest, emailconfirmation: Any) -> str:  # noqa: ARG002
-        """As for a new password."""
         return f"{settings.SITE_URL}{reverse('account_confirm_email', args=[emailconfirmation.key])}"
 
     def get_client_ip(self, request: HttpRequest) -> str:
@@ -86,7 +85,6 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  
         return user
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:  # noqa: ARG002
-        """As for everybody else."""
         return sign_up_is() is not SignUp.CLOSED
 
 

@@ -3,21 +3,18 @@
 from allauth.socialaccount.models import SocialApp, SocialToken
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin import helpers
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.admin import UserAdmin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
 
 from portal.accounts import actions, sign_up_codes
 from portal.accounts.identity import signed_in
 from portal.accounts.models import Membership, Organisation, SignUpCode, User
+from portal.core.admin import NoChanging, ReadOnly, confirm, confirmed
 
 
-class ReasonForm(forms.Form):
-    """Why an operator does something to people."""
-
+class ActivityForm(forms.Form):
     reason = forms.CharField(
         widget=forms.Textarea(attrs={"rows": 4, "cols": 80}),
         help_text="The account's owner reads this reason. It is kept in the account's history.",
@@ -26,8 +23,6 @@ class ReasonForm(forms.Form):
 
 @admin.register(User)
 class PersonAdmin(UserAdmin):  # type: ignore[type-arg]
-    """People, and closing their accounts with a reason."""
-
     list_per_page = 25  # as in other long lists: Django's admin takes about a millisecond for a row
     show_full_result_count = False
     search_fields = ("username", "email")  # each column is looked through for all accounts, twice
@@ -35,18 +30,14 @@ class PersonAdmin(UserAdmin):  # type: ignore[type-arg]
 
     @admin.action(description="Ban: close the accounts, with a reason")
     def close_accounts(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
-        """Ask why, then close every chosen account."""
-        return self._set_active(request, queryset, is_active=False, action="close_accounts")
+        return self._set_active(request, queryset, is_active=False)
 
     @admin.action(description="Open the accounts again, with a reason")
     def open_accounts(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
-        """Ask why, then open every chosen account."""
-        return self._set_active(request, queryset, is_active=True, action="open_accounts")
+        return self._set_active(request, queryset, is_active=True)
 
-    def _set_active(
-        self, request: HttpRequest, queryset: QuerySet[User], *, is_active: bool, action: str
-    ) -> HttpResponse | None:
-        form = ReasonForm(request.POST if "confirmed" in request.POST else None)
+    def _set_active(self, request: HttpRequest, queryset: QuerySet[User], *, is_active: bool) -> HttpResponse | None:
+        form = ActivityForm(confirmed(request))
         if form.is_valid():
             verb = "opened" if is_active else "closed"
             reason = form.cleaned_data["reason"]
@@ -55,23 +46,11 @@ class PersonAdmin(UserAdmin):  # type: ignore[type-arg]
             LogEntry.objects.log_actions(request.user.pk, queryset, CHANGE, f"Account {verb}: {reason}")  # type: ignore[arg-type]
             messages.success(request, f"{queryset.count()} accounts {verb}.")
             return None
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Open accounts" if is_active else "Close accounts",
-            "form": form,
-            "rows": [user.username for user in queryset],
-            "action": action,
-            "selected": queryset.values_list("pk", flat=True),
-            "checkbox": helpers.ACTION_CHECKBOX_NAME,
-            "select_across": request.POST.get("select_across", "0"),
-            "opts": self.opts,
-        }
-        return render(request, "admin/confirm_action.html", context)
+        title = "Open accounts" if is_active else "Close accounts"
+        return confirm(self, request, queryset, form, title=title, rows=[user.username for user in queryset])
 
 
 class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
-    """Members."""
-
     model = Membership
     extra = 0
     autocomplete_fields = ("user",)
@@ -79,8 +58,6 @@ class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
 
 @admin.register(Organisation)
 class OrganisationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Organisations, their quota and their members."""
-
     list_display = ("slug", "name", "sponsor", "gpu_seconds", "created_at")
     list_select_related = ("sponsor",)
     autocomplete_fields = ("sponsor",)
@@ -89,7 +66,7 @@ class OrganisationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(SignUpCode)
-class SignUpCodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class SignUpCodeAdmin(NoChanging, admin.ModelAdmin):  # type: ignore[type-arg]
     """Invitations to the site: a new one's code is shown once, in the message after it was made."""
 
     list_display = ("note", "made_by", "created_at", "expires_at", "used_by", "used_at")
@@ -97,19 +74,14 @@ class SignUpCodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     readonly_fields = ("made_by", "created_at", "used_by", "used_at")
     search_fields = ("note", "used_by__username")
 
-    def has_change_permission(self, request: HttpRequest, obj: SignUpCode | None = None) -> bool:  # noqa: ARG002
-        """A code is made or removed, never changed."""
-        return False
-
     def save_model(self, request: HttpRequest, obj: SignUpCode, form: forms.ModelForm, change: bool) -> None:  # type: ignore[type-arg]  # noqa: ARG002, FBT001
-        """Make the code and show it."""
         row, code = sign_up_codes.make_code(note=obj.note, expires_at=obj.expires_at, by=signed_in(request))
         obj.pk = row.pk
         messages.warning(request, f"The code is {code}. Copy it now: it is not shown again.")
 
 
 @admin.register(LogEntry)
-class OperatorsLogAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class OperatorsLogAdmin(ReadOnly):
     """What operators did: who, what, on what, when and why. Lines cannot be added, changed or removed."""
 
     list_display = ("action_time", "user", "content_type", "object_repr", "action_flag", "said")
@@ -119,20 +91,7 @@ class OperatorsLogAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description="Action and reason")
     def said(self, entry: LogEntry) -> str:
-        """The message in words."""
         return entry.get_change_message()
-
-    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's signature
-        """Lines are written by what they are about."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: LogEntry | None = None) -> bool:  # noqa: ARG002
-        """What was written stays."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: LogEntry | None = None) -> bool:  # noqa: ARG002
-        """What was written stays."""
-        return False
 
 
 # Clients of providers come from the environment, and no tokens of theirs are kept.

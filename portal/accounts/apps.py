@@ -21,8 +21,6 @@ class AccountsConfig(AppConfig):
 
 
 class OperatorsAdminConfig(admin_apps.AdminConfig):
-    """Django's admin with our way in."""
-
     default = False
     default_site = "portal.accounts.operators_site.OperatorsSite"
 

@@ -15,24 +15,14 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 
-from portal.accounts import actions, sign_up_codes
-from portal.accounts.models import ApiToken, TokenScope, User
+from portal.accounts import sign_up_codes
+from portal.accounts.models import TokenScope, User
 from portal.accounts.names import MAX_NAME, name_taken
 from portal.accounts.sign_up_codes import SignUp, sign_up_is
 from portal.core.errors import Refusal
+from portal.core.forms import ActionForm
 
 LIFETIMES = ((30, "30 days"), (90, "90 days"), (180, "180 days"), (365, "1 year"))
-
-
-class RefusableForm(forms.Form):
-    """A form that can show a refusal of the action it leads to; `status` is the refusal's."""
-
-    status = 422
-
-    def refuse(self, refusal: Refusal) -> None:
-        """Show the refusal at the field it is about."""
-        self.status = refusal.status
-        self.add_error(refusal.field if refusal.field in self.fields else None, f"{refusal.message} {refusal.remedy}")
 
 
 def _name_field() -> forms.CharField:
@@ -55,7 +45,7 @@ def _code_field() -> forms.CharField:
     )
 
 
-class SignUpForm(RefusableForm):
+class SignUpForm(ActionForm):
     """A public name and a password, and an invitation where the site asks for one."""
 
     username = _name_field()
@@ -75,23 +65,13 @@ class SignUpForm(RefusableForm):
             self.fields["code"] = _code_field()
 
     def clean(self) -> dict[str, Any]:
-        """Refuse two different passwords."""
         cleaned = super().clean() or {}
         if cleaned.get("password") and cleaned.get("repeated") and cleaned["password"] != cleaned["repeated"]:
             self.add_error("repeated", "The two passwords differ. Type the same one twice.")
         return cleaned
 
-    def sign_up(self) -> User | None:
-        """The new account, or None after showing why there is none."""
-        try:
-            return actions.sign_up(
-                username=self.cleaned_data["username"],
-                password=self.cleaned_data["password"],
-                code=self.cleaned_data.get("code", ""),
-            )
-        except Refusal as refusal:
-            self.refuse(refusal)
-        return None
+    def values(self) -> dict[str, Any]:
+        return {name: value for name, value in self.cleaned_data.items() if name != "repeated"}
 
 
 class SocialSignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no types
@@ -108,12 +88,11 @@ class SocialSignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no type
             self.fields["code"] = _code_field()
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a code that opens nothing."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         try:
             sign_up_codes.check(cleaned.get("code", ""))
         except Refusal as refusal:
-            self.add_error("code" if "code" in self.fields else None, f"{refusal.message} {refusal.remedy}")
+            self.add_error("code" if "code" in self.fields else None, refusal.sentences)
         return cleaned
 
     def save(self, request: HttpRequest) -> User:
@@ -148,20 +127,16 @@ class SignInForm(AuthenticationForm):
         return ValidationError(self.error_messages["inactive"], code="inactive", params={"reason": reason})
 
 
-class NewPasswordForm(PasswordChangeForm):
-    """Django's form with its lists of rules left to the error messages."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["new_password1"].help_text = "At least 8 characters, not a common one."
-
-
 class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]
-    """For an account that so far signs in elsewhere."""
+    """For an account that so far signs in elsewhere; the lists of rules are left to the error messages."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["new_password1"].help_text = "At least 8 characters, not a common one."
+
+
+class NewPasswordForm(FirstPasswordForm, PasswordChangeForm):
+    """The same for an account that has a password, which it asks for."""
 
 
 class ResetPasswordForm(AnyResetPasswordForm):  # type: ignore[misc]  # allauth has no types
@@ -200,7 +175,7 @@ class AddPasskeyForm(AddWebAuthnForm):  # type: ignore[misc]  # allauth has no t
         alone.help_text = "Your device then asks for a fingerprint, your face or its PIN instead of a password."
 
 
-class TokenForm(RefusableForm):
+class TokenForm(ActionForm):
     """What a new token is for, what it may do and how long it lives."""
 
     name = forms.CharField(
@@ -213,11 +188,3 @@ class TokenForm(RefusableForm):
         initial=[TokenScope.READ, TokenScope.SUBMIT],
     )
     lifetime_days = forms.TypedChoiceField(label="Expires after", choices=LIFETIMES, coerce=int, initial=90)
-
-    def create(self, user: User) -> tuple[ApiToken, str] | None:
-        """The new token and its secret, or None after showing why there is none."""
-        try:
-            return actions.create_token(user, **self.cleaned_data)
-        except Refusal as refusal:
-            self.refuse(refusal)
-        return None

@@ -9,7 +9,8 @@ from django.utils import timezone
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Invitation, InvitationState, Membership, Organisation, Role, User
 from portal.accounts.organisations import require_owner
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict, Refusal, check_choice
+from portal.core.requests import by_id
 
 MAX_OPEN = 50
 """The most open invitations of one organisation: each appears on somebody's page."""
@@ -19,13 +20,11 @@ ASK_AGAIN_AFTER = timedelta(days=7)
 
 
 def open_invitations(user: User) -> QuerySet[Invitation]:
-    """What `user` is invited to and has not answered."""
     chosen = Invitation.objects.filter(invited=user, state=InvitationState.OPEN)
     return chosen.select_related("organisation", "invited_by", "invited")
 
 
 def sent_invitations(organisation: Organisation) -> QuerySet[Invitation]:
-    """The organisation's invitations that have no answer yet."""
     chosen = organisation.invitations.filter(state=InvitationState.OPEN)
     return chosen.select_related("organisation", "invited_by", "invited")
 
@@ -41,16 +40,8 @@ def get_sent_invitation(organisation: Organisation, invitation_id: int) -> Invit
 
 
 def _found(invitations: QuerySet[Invitation], invitation_id: int) -> Invitation:
-    found = invitations.filter(pk=invitation_id).first()
-    if found is None:
-        raise Refusal(
-            field="invitation",
-            value=str(invitation_id),
-            message="There is no such open invitation.",
-            remedy="It may have been answered or withdrawn. Ask for a new one.",
-            status=404,
-        )
-    return found
+    remedy = "It may have been answered or withdrawn. Ask for a new one."
+    return by_id(invitations, "invitation", invitation_id, "There is no such open invitation.", remedy)
 
 
 def invite(organisation: Organisation, *, username: str, role: str, by: User) -> Invitation:
@@ -61,7 +52,7 @@ def invite(organisation: Organisation, *, username: str, role: str, by: User) ->
             lately, or too many are invited (409).
     """
     require_owner(by, organisation)
-    _check_role(role)
+    check_choice("role", role, Role.values)
     user = _account(username)
     with transaction.atomic():
         _lock(organisation)
@@ -109,7 +100,7 @@ def change_role(organisation: Organisation, *, username: str, role: str, by: Use
             of its GPU time (409).
     """
     require_owner(by, organisation)
-    _check_role(role)
+    check_choice("role", role, Role.values)
     with transaction.atomic():
         current = _lock(organisation)
         membership = _membership(organisation, username)
@@ -160,11 +151,9 @@ def _change_sponsor(organisation: Organisation, others: QuerySet[Membership], *,
     )
     heir = others.filter(user=by).first() or others.filter(Exists(accepted)).order_by("pk").first()
     if heir is None:
-        raise _conflict(
-            by.username,
-            "No other owner has agreed to sponsor the organisation's GPU time.",
-            "Ask another owner to change your role or to remove you. Whoever does becomes the sponsor.",
-        )
+        message = "No other owner has agreed to sponsor the organisation's GPU time."
+        remedy = "Ask another owner to change your role or to remove you. Whoever does becomes the sponsor."
+        raise _conflict(by.username, message, remedy)
     organisation.sponsor = heir.user
     organisation.save(update_fields=["sponsor"])
 
@@ -180,39 +169,15 @@ def _lock(organisation: Organisation) -> Organisation:
 
 
 def _membership(organisation: Organisation, username: str) -> Membership:
-    found = organisation.memberships.filter(user__username=username).select_related("user").first()
-    if found is None:
-        raise Refusal(
-            field="username",
-            value=username,
-            message="The organisation has no member of this name.",
-            remedy="Check the name, or invite them.",
-            status=404,
-        )
-    return found
+    members = organisation.memberships.select_related("user")
+    message, remedy = "The organisation has no member of this name.", "Check the name, or invite them."
+    return by_id(members, "username", username, message, remedy, column="user__username")
 
 
 def _account(username: str) -> User:
-    user = User.objects.filter(username=username, is_active=True).first()
-    if user is None:
-        raise Refusal(
-            field="username",
-            value=username,
-            message="There is no such account.",
-            remedy="Check the name, or ask them to sign up first.",
-            status=404,
-        )
-    return user
-
-
-def _check_role(role: str) -> None:
-    if role not in Role.values:
-        raise Refusal(
-            field="role",
-            value=role,
-            message="There is no such role.",
-            remedy=f"Choose one of {', '.join(Role.values)}.",
-        )
+    users = User.objects.filter(is_active=True)
+    message, remedy = "There is no such account.", "Check the name, or ask them to sign up first."
+    return by_id(users, "username", username, message, remedy, column="username")
 
 
 def _check_room(organisation: Organisation, user: User) -> None:
@@ -221,15 +186,12 @@ def _check_room(organisation: Organisation, user: User) -> None:
     lately = timezone.now() - ASK_AGAIN_AFTER
     declined = organisation.invitations.filter(invited=user, state=InvitationState.DECLINED, ended_at__gt=lately)
     if declined.exists():
-        raise _conflict(
-            user.username,
-            f"This account has declined an invitation in the last {ASK_AGAIN_AFTER.days} days.",
-            "Talk to its owner first, and invite the account later.",
-        )
+        message = f"This account has declined an invitation in the last {ASK_AGAIN_AFTER.days} days."
+        raise _conflict(user.username, message, "Talk to its owner first, and invite the account later.")
     if sent_invitations(organisation).exclude(invited=user).count() >= MAX_OPEN:
         message = f"The organisation has {MAX_OPEN} open invitations, which is the limit."
         raise _conflict(user.username, message, "Withdraw an open invitation.")
 
 
 def _conflict(username: str, message: str, remedy: str = "Ask one of its owners.") -> Refusal:
-    return Refusal(field="username", value=username, message=message, remedy=remedy, status=409)
+    return Conflict("username", username, message, remedy)

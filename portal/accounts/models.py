@@ -68,8 +68,6 @@ class User(AbstractUser):
 
 
 class TokenScope(models.TextChoices):
-    """What a token may do."""
-
     READ = "read", "Read own submissions"
     SUBMIT = "submit", "Submit and cancel"
     RUNS_READ = "runs:read", "Read own organisations' models and runs"
@@ -96,7 +94,6 @@ class ApiToken(models.Model):
         return f"{self.prefix}... ({self.name})"
 
     def is_live(self, *, now: datetime) -> bool:
-        """Whether the token can be used at `now`."""
         return self.revoked_at is None and now < self.expires_at
 
 
@@ -146,8 +143,6 @@ class Role(models.TextChoices):
 
 
 class Membership(models.Model):
-    """A membership in an organisation."""
-
     organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=10, choices=Role.choices, default=Role.MEMBER)
@@ -161,8 +156,6 @@ class Membership(models.Model):
 
 
 class InvitationState(models.TextChoices):
-    """What became of an invitation."""
-
     OPEN = "open", "Open"
     ACCEPTED = "accepted", "Accepted"
     DECLINED = "declined", "Declined"

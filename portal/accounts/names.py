@@ -3,7 +3,7 @@
 import re
 
 from portal.accounts.models import User, look_of
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict, Refusal
 
 OWN_AUTHOR = "pkb"
 MIN_NAME = 2
@@ -27,28 +27,17 @@ def check_name(username: str) -> None:
     problem = _fault(username)
     if problem is not None:
         message, remedy = problem
-        raise Refusal(field="username", value=username, message=message, remedy=remedy)
+        raise Refusal("username", username, message, remedy)
     if User.objects.filter(username__iexact=username).exists():
         raise name_taken(username)
     if User.objects.filter(look=look_of(username)).exists():
-        raise Refusal(
-            field="username",
-            value=username,
-            message="This name looks like that of another account.",
-            remedy="Choose a name that cannot be confused with another.",
-            status=409,
-        )
+        message = "This name looks like that of another account."
+        raise Conflict("username", username, message, "Choose a name that cannot be confused with another.")
 
 
 def name_taken(username: str) -> Refusal:
     """Another account has this name (409)."""
-    return Refusal(
-        field="username",
-        value=username,
-        message="This name is taken.",
-        remedy="Choose another name, or sign in if it is yours.",
-        status=409,
-    )
+    return Conflict("username", username, "This name is taken.", "Choose another name, or sign in if it is yours.")
 
 
 def _fault(username: str) -> tuple[str, str] | None:

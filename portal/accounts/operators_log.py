@@ -23,7 +23,6 @@ class OperatorsLogMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Answer, then note."""
         response = self._get_response(request)
         if request.method not in _READING and response.status_code < 400:
             # REST framework puts the owner of a token onto the same request.

@@ -7,7 +7,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Invitation, InvitationState, Membership, Organisation, Role, User
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict, Forbidden, Refusal
+from portal.core.requests import by_id
 
 MAX_OWNED = 10
 SHORT_NAME = r"^[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?$"
@@ -29,16 +30,9 @@ def get_organisation(user: User, slug: str) -> Organisation:
         Refusal: there is none, or it is not theirs (404 in both cases).
     """
     reachable = Organisation.objects.all() if user.is_staff else own_organisations(user)
-    found = reachable.filter(slug=slug).first()
-    if found is None:
-        raise Refusal(
-            field="organisation",
-            value=slug,
-            message="You are not a member of an organisation of this name.",
-            remedy="Check its short name, or ask one of its owners to invite you.",
-            status=404,
-        )
-    return found
+    message = "You are not a member of an organisation of this name."
+    remedy = "Check its short name, or ask one of its owners to invite you."
+    return by_id(reachable, "organisation", slug, message, remedy, column="slug")
 
 
 def role_in(user: User, organisation: Organisation) -> str:
@@ -50,13 +44,8 @@ def role_in(user: User, organisation: Organisation) -> str:
 def require_owner(user: User, organisation: Organisation) -> None:
     """Refuse (403) users who do not own the organisation."""
     if not user.is_staff and role_in(user, organisation) != Role.OWNER:
-        raise Refusal(
-            field="organisation",
-            value=organisation.slug,
-            message="Only an owner of the organisation can do this.",
-            remedy="Ask one of its owners.",
-            status=403,
-        )
+        message = "Only an owner of the organisation can do this."
+        raise Forbidden("organisation", organisation.slug, message, "Ask one of its owners.")
 
 
 def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
@@ -67,40 +56,21 @@ def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
     """
     if not re.fullmatch(SHORT_NAME, slug) or slug.endswith("\n"):
         raise Refusal(
-            field="slug",
-            value=slug,
-            message="This is not a valid short name.",
-            remedy="Use 1 to 60 lower-case letters, digits and hyphens.",
+            "slug", slug, "This is not a valid short name.", "Use 1 to 60 lower-case letters, digits and hyphens."
         )
     if not name.strip() or not name.isprintable():
-        raise Refusal(
-            field="name",
-            value=name,
-            message="The name is empty or cannot be displayed.",
-            remedy="Give the organisation a name.",
-        )
+        raise Refusal("name", name, "The name is empty or cannot be displayed.", "Give the organisation a name.")
     try:
         with transaction.atomic():
             lock_account(owner)
-            _check_room(owner, slug)
+            if owner.memberships.filter(role=Role.OWNER).count() >= MAX_OWNED:
+                message = f"You own {MAX_OWNED} organisations, which is the limit."
+                raise Conflict("slug", slug, message, "Use an organisation that you own.")
             organisation = Organisation.objects.create(slug=slug, name=name.strip()[:120], sponsor=owner)
             Membership.objects.create(organisation=organisation, user=owner, role=Role.OWNER)
     except IntegrityError as error:
-        raise Refusal(
-            field="slug", value=slug, message="This short name is taken.", remedy="Choose another.", status=409
-        ) from error
+        raise Conflict("slug", slug, "This short name is taken.", "Choose another.") from error
     return organisation
-
-
-def _check_room(owner: User, slug: str) -> None:
-    if owner.memberships.filter(role=Role.OWNER).count() >= MAX_OWNED:
-        raise Refusal(
-            field="slug",
-            value=slug,
-            message=f"You own {MAX_OWNED} organisations, which is the limit.",
-            remedy="Use an organisation that you own.",
-            status=409,
-        )
 
 
 def homes_of(user: User) -> QuerySet[Organisation]:
@@ -125,12 +95,8 @@ def home_of(user: User, slug: str | None) -> Organisation:
         return get_organisation(user, slug)
     own = list(homes_of(user)[:2])
     if len(own) > 1:
-        raise Refusal(
-            field="organisation",
-            value="",
-            message="You belong to several organisations.",
-            remedy="Name the one that the run belongs to.",
-            status=409,
+        raise Conflict(
+            "organisation", "", "You belong to several organisations.", "Name the one that the run belongs to."
         )
     return own[0] if own else _personal(user)
 

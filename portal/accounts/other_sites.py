@@ -14,7 +14,7 @@ from django.shortcuts import render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 
-from portal.core.errors import Refusal
+from portal.core.errors import NotFound, Refusal
 
 View = Callable[..., HttpResponse]
 
@@ -57,13 +57,7 @@ def where_mail_is_set_up(view: View) -> View:
     @wraps(view)
     def sending(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if not settings.EMAIL_URL:
-            raise Refusal(
-                field="",
-                value="",
-                message="This site sends no mail.",
-                remedy="Ask its operator to set a new password for you.",
-                status=404,
-            )
+            raise NotFound("", "", "This site sends no mail.", "Ask its operator to set a new password for you.")
         return view(request, *args, **kwargs)
 
     return sending
@@ -75,10 +69,5 @@ def _asked(view: View, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpR
     except SocialApp.DoesNotExist as error:
         raise Http404 from error
     except requests.RequestException as error:
-        raise Refusal(
-            field="provider",
-            value="",
-            message="The other site does not respond.",
-            remedy="Try again in a minute, or sign in another way.",
-            status=502,
-        ) from error
+        remedy = "Try again in a minute, or sign in another way."
+        raise Refusal("provider", "", "The other site does not respond.", remedy, status=502) from error

@@ -4,7 +4,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 
 from portal.accounts.models import ApiToken, User
-from portal.core.errors import Refusal
+from portal.core.requests import by_id
 
 Viewer = User | AnonymousUser
 """The viewer of a page: signed in or not."""
@@ -21,13 +21,4 @@ def get_token(user: User, token_id: int) -> ApiToken:
     Raises:
         Refusal: there is none with this id among theirs (404).
     """
-    token = own_tokens(user).filter(pk=token_id).first()
-    if token is None:
-        raise Refusal(
-            field="token",
-            value=str(token_id),
-            message="You have no such token.",
-            remedy="Choose one from your account page.",
-            status=404,
-        )
-    return token
+    return by_id(own_tokens(user), "token", token_id, "You have no such token.", "Choose one from your account page.")

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from portal.accounts.models import SignUpCode, User
-from portal.core.errors import Refusal
+from portal.core.errors import Forbidden, Refusal
 
 
 class SignUp(StrEnum):
@@ -21,7 +21,6 @@ class SignUp(StrEnum):
 
 
 def sign_up_is() -> SignUp:
-    """Who may make an account on this site."""
     return SignUp(settings.SIGN_UP)
 
 
@@ -36,13 +35,7 @@ def check(code: str) -> None:
     """Refuse a sign-up that the site's setting does not allow; raises Refusal (403)."""
     asked = sign_up_is()
     if asked is SignUp.CLOSED:
-        raise Refusal(
-            field="",
-            value="",
-            message="This site takes no new accounts.",
-            remedy="Ask its operator.",
-            status=403,
-        )
+        raise Forbidden("", "", "This site takes no new accounts.", "Ask its operator.")
     if asked is SignUp.INVITATION and not SignUpCode.objects.filter(**_live(code)).exists():
         raise _refused()
 
@@ -65,10 +58,5 @@ def _digest(code: str) -> str:
 
 
 def _refused() -> Refusal:
-    return Refusal(
-        field="code",
-        value="",
-        message="This invitation code is unknown, used or expired.",
-        remedy="Check it for missing characters, or ask the operator of this site for a new one.",
-        status=403,
-    )
+    remedy = "Check it for missing characters, or ask the operator of this site for a new one."
+    return Forbidden("code", "", "This invitation code is unknown, used or expired.", remedy)

@@ -26,7 +26,7 @@ from django.http.response import HttpResponseBase
 from django.urls import reverse
 
 from portal.accounts.models import User
-from portal.core.errors import Refusal
+from portal.core.errors import TooMany
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,8 @@ def _take(name: str, limit: Limit, request: HttpRequest) -> None:
         counters.append((_key(name, "account", str(account)), limit))
     tried = _claim(counters)
     if tried.refused_by is not None:
-        raise _too_many(tried.wait_s)
+        remedy = f"Try again in about {max(1, round(tried.wait_s / 60))} minutes."
+        raise TooMany("", "", "This form was sent too often from your address.", remedy, retry_after_s=tried.wait_s)
 
 
 def _claim(counters: Sequence[tuple[str, Limit]]) -> Tried:
@@ -137,17 +138,6 @@ def _claim(counters: Sequence[tuple[str, Limit]]) -> Tried:
             return Tried(refused_by=limit, wait_s=left_s)
         places.append(place)
     return Tried(places=tuple(places))
-
-
-def _too_many(wait_s: int) -> Refusal:
-    return Refusal(
-        field="",
-        value="",
-        message="This form was sent too often from your address.",
-        remedy=f"Try again in about {max(1, round(wait_s / 60))} minutes.",
-        status=429,
-        retry_after_s=wait_s,
-    )
 
 
 def client_address(request: HttpRequest) -> str:

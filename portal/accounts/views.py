@@ -46,7 +46,6 @@ class SignIn(LoginView):
     redirect_authenticated_user = True
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """The form, and the other ways in."""
         return super().get_context_data(**kwargs) | ways_in(self.request)
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -69,7 +68,6 @@ class SignIn(LoginView):
         return response
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
-        """Sign in, or ask for the second factor first."""
         user = form.get_user()
         throttle.was_right(self._tried, self.request, user.username)
         onwards = Login(user=user, redirect_url=self.get_success_url())
@@ -82,7 +80,6 @@ class NewPasswordByMail(PasswordResetFromKeyView):  # type: ignore[misc]  # alla
     """allauth's view; who reads the account's mail signs in on this device, whatever strangers try meanwhile."""
 
     def form_valid(self, form: Any) -> HttpResponse:
-        """Set the password."""
         response: HttpResponse = super().form_valid(form)
         throttle.remember_device(response, self.reset_user.username)
         return response
@@ -96,7 +93,6 @@ class NewPassword(PasswordChangeView):
     success_url = reverse_lazy("accounts:profile")
 
     def get_form_class(self) -> Any:
-        """Whether the old password is asked for."""
         return NewPasswordForm if signed_in(self.request).has_usable_password() else FirstPasswordForm
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
@@ -117,7 +113,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
     wanted = request.POST.get("next", request.GET.get("next", ""))
     is_ours = url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()})
     form = SignUpForm(request.POST or None)
-    user = form.sign_up() if form.is_valid() else None
+    user = form.attempt(actions.sign_up)
     if user is not None:
         messages.success(
             request, f"Welcome, {user.username}. Choose a problem to begin: the editor starts with a program that runs."
@@ -129,7 +125,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
     context = {"form": form, "next": wanted if is_ours else "", **ways_in(request)}
     if sign_up_is() is SignUp.CLOSED:
         return render(request, "account/signup_closed.html", status=403)
-    return render(request, "accounts/sign_up.html", context, status=form.status if form.errors else 200)
+    return render(request, "accounts/sign_up.html", context, status=form.status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -140,8 +136,7 @@ def profile(request: HttpRequest) -> HttpResponse:
     """The account with its tokens; a new token's secret is shown in this one response and never again."""
     user = signed_in(request)
     form = TokenForm(request.POST or None)
-    created = form.create(user) if form.is_valid() else None
-    token, secret = created if created is not None else (None, "")
+    token, secret = form.attempt(actions.create_token, user) or (None, "")
     context = {
         "form": TokenForm() if token else form,
         "tokens": [(row, row.is_live(now=timezone.now())) for row in queries.own_tokens(user)],
@@ -151,7 +146,7 @@ def profile(request: HttpRequest) -> HttpResponse:
         "secret": secret,
         **ways_in(request),
     }
-    return render(request, "accounts/profile.html", context, status=form.status if form.errors else 200)
+    return render(request, "accounts/profile.html", context, status=form.status)
 
 
 @require_POST

@@ -109,15 +109,12 @@ class ProblemBrief(serializers.Serializer[Problem]):
     url = AddressField("api:problem", lookup_url_kwarg="slug", lookup_field="slug")
 
     def get_profiles(self, problem: Problem) -> list[str]:
-        """Names of profiles."""
         return [profile.name for profile in judging_profiles(problem)]
 
     def get_revision(self, problem: Problem) -> str:
-        """The registry's hash."""
         return registry.revision(problem.slug)
 
     def get_is_open(self, problem: Problem) -> bool:
-        """What the operator switched; the view passes the closed slugs."""
         return problem.slug not in self.context["closed"]
 
 
@@ -139,7 +136,6 @@ class ProblemDetail(ProblemBrief):
 
     @extend_schema_field(SizeOutput(many=True))
     def get_sizes(self, problem: Problem) -> Any:
-        """Dimensions and cost, per world size."""
         world_sizes = sorted({profile.world_size for profile in judging_profiles(problem)})
         rows: list[SizeRow] = []
         for world_size in world_sizes:
@@ -156,11 +152,9 @@ class ProblemDetail(ProblemBrief):
 
     @extend_schema_field(serializers.DictField(child=serializers.CharField()))
     def get_starters(self, problem: Problem) -> dict[str, str]:
-        """What the submit page begins with."""
         return starters(problem.slug)
 
     def get_reference(self, problem: Problem) -> str:
-        """The text of reference.py."""
         return registry.reference_source(problem.slug)
 
 
@@ -194,7 +188,6 @@ class ProfileOutput(serializers.Serializer[Profile]):
     slots_online = serializers.SerializerMethodField(help_text="Slots that judge on it now.")
 
     def get_slots_online(self, profile: Profile) -> int:
-        """Counted once by the view."""
         return int(self.context["slots_online"].get(profile.name, 0))
 
 

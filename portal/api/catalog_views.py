@@ -1,16 +1,17 @@
 """Public data (problems, profiles, boards, nodes) and the caller's own account."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.utils.urls import remove_query_param, replace_query_param
 
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import ApiToken, TokenScope
+from portal.api.base import SIGNED_IN, Resource, caller, operation
 from portal.api.catalog_outputs import (
     BoardOutput,
     ForecastOutput,
@@ -21,15 +22,12 @@ from portal.api.catalog_outputs import (
     ProfileOutput,
     UseOutput,
 )
-from portal.api.endpoint import Endpoint, caller
 from portal.api.inputs import BoardQuery, ProblemQuery
-from portal.api.operations import Listed, One, operation
 from portal.catalog.models import ProblemSwitch
-from portal.catalog.queries import get_problem
-from portal.core.errors import Refusal
+from portal.catalog.queries import get_problem, get_profile
 from portal.nodes.queries import NodeView, node_views, online_slots
 from portal.ranking.queries import BoardKey, board_page, boards_of, quarantined_entries
-from portal.submissions.allowances import Forecast, allowances_of, forecasts, payer_of_author
+from portal.submissions.quotas import Forecast, forecasts, limits_of, payer_of_author
 from portal.submissions.use import Use, use_of_nodes
 from problems import registry
 from problems.spec.schema import Problem
@@ -37,23 +35,22 @@ from problems.spec.schema import Problem
 BOARD_PAGE_ROWS = 50
 
 
-class Problems(Endpoint):
+class Problems(Resource):
     """Every problem."""
 
     tag = "Problems"
-    path_parameters = (OpenApiParameter("slug", str, "path", description="A problem's name, such as `allreduce`."),)
 
-    def serializer_context(self) -> dict[str, Any]:
+    def get_serializer_context(self) -> dict[str, Any]:
         """The problems that take no submissions now and whether hints are asked for, beside what is usual."""
         closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
-        return {**super().serializer_context(), "closed": closed, "has_hints": self.query().get("hints", False)}
+        return {**super().get_serializer_context(), "closed": closed, "has_hints": self.query.get("hints", False)}
 
-    @operation("listProblems", "List the problems", Listed(ProblemBrief))
+    @operation("listProblems", "List the problems", ProblemBrief, many=True)
     def list(self, _request: Request) -> tuple[Problem, ...]:
         """Every problem by number, without statements and references."""
         return registry.problems()
 
-    @operation("readProblem", "Read a problem", One(ProblemDetail), query=ProblemQuery)
+    @operation("readProblem", "Read a problem", ProblemDetail, query=ProblemQuery)
     def retrieve(self, _request: Request, slug: str) -> Problem:
         """A problem with its statement, reference, arguments, outputs, tolerances, sizes and costs.
 
@@ -62,18 +59,17 @@ class Problems(Endpoint):
         return get_problem(slug)
 
 
-class Leaderboard(Endpoint):
+class Leaderboard(Resource):
     """The board of a problem."""
 
     tag = Problems.tag
-    path_parameters = Problems.path_parameters
 
-    @operation("readLeaderboard", "Read a problem's leaderboard", One(BoardOutput), query=BoardQuery)
+    @operation("readLeaderboard", "Read a problem's leaderboard", BoardOutput, query=BoardQuery)
     def retrieve(self, request: Request, slug: str) -> dict[str, Any]:
         """The best accepted ranked evaluation of every author on a profile, best first, page by page."""
         problem = get_problem(slug)
-        wanted = self.query()
-        profile = _profile(wanted["profile"])
+        wanted = self.query
+        profile = get_profile(wanted["profile"])
         key = BoardKey(
             problem=problem.slug,
             profile=profile.name,
@@ -108,72 +104,54 @@ def _part(request: Request, **cursor: str | None) -> str | None:
     [(name, word)] = cursor.items()
     if word is None:
         return None
-    here = request.build_absolute_uri()
-    for held in ("after", "before"):
-        here = remove_query_param(here, held)
+    here = remove_query_param(remove_query_param(request.build_absolute_uri(), "after"), "before")
     return replace_query_param(here, name, word)
 
 
-def _profile(name: str) -> profiles.Profile:
-    try:
-        return profiles.get(name)
-    except profiles.UnknownProfile as error:
-        known = ", ".join(profiles.profiles())
-        raise Refusal(
-            field="profile", value=name, message="There is no such profile.", remedy=f"Choose one of {known}."
-        ) from error
-
-
-class Profiles(Endpoint):
+class Profiles(Resource):
     """Every profile."""
 
     tag = "Judging"
 
-    def serializer_context(self) -> dict[str, Any]:
+    def get_serializer_context(self) -> dict[str, Any]:
         """How many slots take each profile's work now, beside what is usual."""
         online = Counter(online_slots().values_list("profile", flat=True))
-        return {**super().serializer_context(), "slots_online": online}
+        return {**super().get_serializer_context(), "slots_online": online}
 
-    @operation("listProfiles", "List the profiles", Listed(ProfileOutput))
+    @operation("listProfiles", "List the profiles", ProfileOutput, many=True)
     def list(self, _request: Request) -> tuple[profiles.Profile, ...]:
         """Hardware and world sizes, what can be judged there, and how many slots take work now."""
         return tuple(profiles.profiles().values())
 
 
-class Nodes(Endpoint):
-    """Every node."""
+class Nodes(Resource):
+    """Every node, and how each was used."""
 
     tag = "Judging"
 
-    @operation("listNodes", "List the nodes", Listed(NodeOutput))
+    @operation("listNodes", "List the nodes", NodeOutput, many=True)
     def list(self, _request: Request) -> tuple[NodeView, ...]:
         """The machines that judge, their slots, and what they run on."""
         return node_views()
 
-
-class NodeUse(Endpoint):
-    """The use of every node."""
-
-    tag = "Judging"
-
-    @operation("readNodeUse", "Read how nodes were used", Listed(UseOutput))
-    def list(self, _request: Request) -> list[Use]:
+    @operation("readNodeUse", "Read how nodes were used", UseOutput, many=True)
+    def use(self, _request: Request) -> Sequence[Use]:
         """By node and profile: how much of the last hour was judging, verdicts, what is compiled ahead, waits."""
         return use_of_nodes()
 
 
-class Me(Endpoint):
-    """The caller."""
+class Me(Resource):
+    """The caller, and what they may use."""
 
     tag = "Account"
     read_scope = TokenScope.READ
-    is_private = True
+    permission_classes = SIGNED_IN
 
-    @operation("readMe", "Read who is calling", One(MeOutput))
+    @operation("readMe", "Read who is calling", MeOutput)
     def retrieve(self, request: Request) -> dict[str, Any]:
         """Who is calling, by which token, and how much of the queue is theirs."""
         user = caller(request)
-        together = allowances_of(payer_of_author(user), now=timezone.now())[0]
+        together = limits_of(payer_of_author(user), now=timezone.now())[0]
         return {
             "username": user.username,
             "token": request.auth if isinstance(request.auth, ApiToken) else None,
@@ -181,16 +159,10 @@ class Me(Endpoint):
             "queued_limit": together.queued_at_most,
         }
 
-
-class MyAllowance(Endpoint):
-    """What the caller may use."""
-
-    tag = "Account"
-    read_scope = TokenScope.READ
-    is_private = True
-
-    @operation("readAllowance", "Read a submission's cost, and what is left of the allowance", Listed(ForecastOutput))
-    def list(self, request: Request) -> list[Forecast]:
+    @operation(
+        "readAllowance", "Read a submission's cost, and what is left of the allowance", ForecastOutput, many=True
+    )
+    def allowance(self, request: Request) -> Sequence[Forecast]:
         """For every profile: the largest cost of one more own evaluation, what is left today, and when it renews.
 
         Runs of models draw on their organisation's allowance, which is read there (`readQuota`).

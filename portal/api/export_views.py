@@ -9,24 +9,21 @@ from asgiref.sync import sync_to_async
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.http import http_date
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.throttling import AnonRateThrottle
 
 from portal.accounts.models import TokenScope
 from portal.api import run_inputs
-from portal.api.endpoint import Endpoint, viewer
-from portal.api.operations import Files, operation
-from portal.api.submission_views import SubmissionEndpoint, require_readable
-from portal.core.errors import Refusal
+from portal.api.base import Resource, file_of, operation, viewer
+from portal.api.submission_views import SubmissionResource, get_evaluation
+from portal.core.errors import TooMany
 from portal.exports import bundles, files, tables
 from portal.runs import queries
-from portal.submissions import queries as submissions
+from portal.submissions import access
 from portal.tabular.formats import MEDIA_TYPES, written
 
 _ZIP = "application/zip"
-_TABLE_FILE = Files(*(media_type.partition(";")[0] for media_type in MEDIA_TYPES.values()))
+_TABLE_FILE = file_of(*(media_type.partition(";")[0] for media_type in MEDIA_TYPES.values()))
 _CHUNK = 256 * 1024
 DOWNLOADS = 8
 # A download keeps a thread and perhaps a database connection for as long as its reader takes.
@@ -47,14 +44,8 @@ class _Download:
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         if not _downloading.acquire(blocking=False):
-            raise Refusal(
-                field="",
-                value="",
-                message=f"{DOWNLOADS} other downloads are running, which is the limit.",
-                remedy="Try again in a few seconds.",
-                status=429,
-                retry_after_s=5,
-            )
+            message = f"{DOWNLOADS} other downloads are running, which is the limit."
+            raise TooMany("", "", message, "Try again in a few seconds.", retry_after_s=5)
         self._pieces = pieces
         self._is_open = True
 
@@ -62,13 +53,10 @@ class _Download:
         return self
 
     async def __anext__(self) -> bytes:
-        piece = await sync_to_async(self._next)()
+        piece = await sync_to_async(lambda: next(self._pieces, None))()
         if piece is None:
             raise StopAsyncIteration
         return piece
-
-    def _next(self) -> bytes | None:
-        return next(self._pieces, None)
 
     def close(self) -> None:
         """Release the download slot; Django calls it when the response has been sent or its reader has gone."""
@@ -99,15 +87,11 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-class _Exports(Endpoint):
+class _Exports(Resource):
     """Public data: open to everybody, as often as `ExportRate` allows."""
 
     tag = "Exports"
     throttle_classes = (AnonRateThrottle, ExportRate)
-    path_parameters = (
-        OpenApiParameter("run_id", OpenApiTypes.UUID, "path", description="The `id` of a run."),
-        OpenApiParameter("table", str, "path", enum=list(tables.TABLES), description="Which table."),
-    )
 
 
 class RunExport(_Exports):
@@ -118,7 +102,7 @@ class RunExport(_Exports):
     @operation("exportRun", "Export a run's attempts", _TABLE_FILE, query=run_inputs.FormatQuery)
     def retrieve(self, request: Request, run_id: uuid.UUID) -> HttpResponseBase:
         """One row per attempt, by problem, sample and step."""
-        format_name = self.query()["format"]
+        format_name = self.query["format"]
         table = tables.attempts_of(queries.get_run(viewer(request), run_id))
         pieces = written(table, format=format_name)
         return _sent(pieces, name=f"{table.name}.{format_name}", media_type=MEDIA_TYPES[format_name])
@@ -130,28 +114,26 @@ class PublicData(_Exports):
     @operation("exportTable", "Export a table of public data", _TABLE_FILE, query=run_inputs.FormatQuery)
     def table(self, _request: Request, table: str) -> HttpResponseBase:
         """Leaderboards, models, runs, attempts or evaluations, only public ones; about 10 minutes old."""
-        format_name = self.query()["format"]
+        format_name = self.query["format"]
         return _kept_file(f"{tables.get_table(table).name}.{format_name}", media_type=MEDIA_TYPES[format_name])
 
-    @operation("exportDataset", "Export all public data", Files(_ZIP))
+    @operation("exportDataset", "Export all public data", file_of(_ZIP))
     def dataset(self, _request: Request) -> HttpResponseBase:
         """Every table as Parquet and JSON Lines, the problems, a schema and a data card; about 10 minutes old."""
         return _kept_file(files.DATASET, media_type=_ZIP)
 
 
-class EvaluationBundle(SubmissionEndpoint):
+class EvaluationBundle(SubmissionResource):
     """One evaluation as an archive."""
 
     tag = _Exports.tag
 
-    @operation("exportEvaluation", "Export an evaluation with everything to judge it again", Files(_ZIP))
+    @operation("exportEvaluation", "Export an evaluation with everything to judge it again", file_of(_ZIP))
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponseBase:
         """Source, request, problem, report, environment, and the command, in one zip."""
-        evaluation = submissions.get_evaluation(viewer(request), evaluation_id)
-        submission = evaluation.submission
-        if evaluation.submission_id != submission_id or not submissions.may_read_source(viewer(request), submission):
+        evaluation = get_evaluation(request, submission_id, evaluation_id)
+        if not access.may_read_source(viewer(request), evaluation.submission):
             raise Http404
-        require_readable(request, submission)
         response = HttpResponse(bundles.bundle(evaluation), content_type=_ZIP)
         response["Content-Disposition"] = f'attachment; filename="evaluation-{evaluation_id}.zip"'
         return response

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.http import QueryDict
+from drf_spectacular.drainage import set_override
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
 from evaluator.contract import Backend, Mode, Primitive, SourceBundle, Verdict
+from evaluator.hardware import profiles
 from portal.api.fields import CopiedFields, values_of
 from portal.submissions import uploads
 from portal.submissions.models import State, Visibility
@@ -52,6 +55,7 @@ class Number(serializers.FloatField):
         return super().to_internal_value(data)
 
 
+@extend_schema_field({"type": "string", "enum": list(profiles.profiles())})
 class ProfileName(Text):
     """A profile; the document lists them, and the action behind it says which there are."""
 
@@ -59,12 +63,11 @@ class ProfileName(Text):
         super().__init__(**{"max_length": 40, **options})
 
 
-class Patterned(Text):
+def patterned(pattern: str, *, max_length: int, **options: Any) -> Text:
     """Text whose form the document describes by a regular expression; the action behind it says what is wrong."""
-
-    def __init__(self, *, pattern: str, **options: Any) -> None:
-        super().__init__(**options)
-        self.pattern = pattern
+    text = Text(max_length=max_length, **options)
+    set_override(text, "field", {"type": "string", "pattern": pattern, "maxLength": max_length})
+    return text
 
 
 class Choice(serializers.ChoiceField):

@@ -5,17 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.utils import timezone
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
 from evaluator.hardware import profiles
 from portal.accounts import memberships, organisations
 from portal.accounts.models import Invitation, Organisation, TokenScope
 from portal.api import run_inputs
+from portal.api.base import SIGNED_IN, Resource, caller, operation
 from portal.api.catalog_outputs import ForecastOutput
-from portal.api.endpoint import Endpoint, caller
-from portal.api.operations import Listed, One, operation
 from portal.api.run_outputs import (
     DeliveryOutput,
     InvitationOutput,
@@ -24,29 +21,21 @@ from portal.api.run_outputs import (
     QuotaOutput,
     WebhookOutput,
 )
-from portal.api.schema import NUMBER
 from portal.deliveries import actions, queries
 from portal.deliveries.models import Delivery
 from portal.deliveries.models import Endpoint as Webhook
-from portal.runs import quotas
-from portal.submissions.allowances import Forecast, forecasts, payer_of_runs
+from portal.submissions.quotas import Forecast, Limit, forecasts, payer_of_runs, quota_of
 
 _LOGGED = 200
 
 
-class _Organisations(Endpoint):
+class _Organisations(Resource):
     """What concerns organisations: nobody reads it without signing in."""
 
     tag = "Organisations"
-    path_parameters = (
-        OpenApiParameter("slug", str, "path", description="An organisation's short name."),
-        OpenApiParameter("webhook_id", NUMBER, "path", description="The `id` of a webhook."),
-        OpenApiParameter("delivery_id", OpenApiTypes.UUID, "path", description="The `id` of a delivery."),
-        OpenApiParameter("invitation_id", NUMBER, "path", description="The `id` of an invitation."),
-    )
     read_scope = TokenScope.RUNS_READ
     write_scope = TokenScope.RUNS_WRITE
-    is_private = True
+    permission_classes = SIGNED_IN
 
 
 def _organisation(request: Request, slug: str) -> Organisation:
@@ -60,7 +49,7 @@ def _webhook(request: Request, slug: str, webhook_id: int) -> Webhook:
 class Organisations(_Organisations):
     """Own organisations, their members and quotas."""
 
-    @operation("listOrganisations", "List own organisations", Listed(OrganisationOutput))
+    @operation("listOrganisations", "List own organisations", OrganisationOutput, many=True)
     def list(self, request: Request) -> Any:
         """The organisations that the caller belongs to."""
         return organisations.own_organisations(caller(request))
@@ -68,7 +57,7 @@ class Organisations(_Organisations):
     @operation(
         "createOrganisation",
         "Create an organisation",
-        One(OrganisationOutput),
+        OrganisationOutput,
         status=201,
         body=run_inputs.OrganisationInput,
         refuses=(409,),
@@ -77,14 +66,12 @@ class Organisations(_Organisations):
         """A new organisation, which the caller owns."""
         return organisations.create_organisation(caller(request), **self.body())
 
-    @operation("readOrganisation", "Read an organisation", One(OrganisationOutput))
+    @operation("readOrganisation", "Read an organisation", OrganisationOutput)
     def retrieve(self, request: Request, slug: str) -> Organisation:
         """An organisation that the caller belongs to."""
         return _organisation(request, slug)
 
-    @operation(
-        "changeRole", "Change a member's role", One(OrganisationOutput), body=run_inputs.MemberInput, refuses=(409,)
-    )
+    @operation("changeRole", "Change a member's role", OrganisationOutput, body=run_inputs.MemberInput, refuses=(409,))
     def change_role(self, request: Request, slug: str) -> Organisation:
         """Make a member an owner, or an owner a member; for owners. Others are invited instead."""
         memberships.change_role(_organisation(request, slug), by=caller(request), **self.body())
@@ -95,7 +82,7 @@ class Organisations(_Organisations):
         """End a membership: one's own by one's own name, as an owner anybody's. What they made stays."""
         memberships.remove_member(_organisation(request, slug), by=caller(request), **self.body())
 
-    @operation("readOrganisationAllowance", "Read the cost of a run's evaluations", Listed(ForecastOutput))
+    @operation("readOrganisationAllowance", "Read the cost of a run's evaluations", ForecastOutput, many=True)
     def allowance(self, request: Request, slug: str) -> Sequence[Forecast]:
         """For every profile: the largest cost of one more evaluation, what is left today, and when it renews.
 
@@ -105,23 +92,21 @@ class Organisations(_Organisations):
         payer = payer_of_runs(_organisation(request, slug))
         return forecasts(payer, profiles.profiles(), now=timezone.now())
 
-    @operation("readQuota", "Read the quota", One(QuotaOutput))
-    def quota(self, request: Request, slug: str) -> quotas.Quota:
+    @operation("readQuota", "Read the quota", QuotaOutput)
+    def quota(self, request: Request, slug: str) -> Limit:
         """GPU-seconds used, reserved and left in any 30 days."""
-        return quotas.quota_of(_organisation(request, slug), now=timezone.now())
+        return quota_of(_organisation(request, slug), now=timezone.now())
 
 
 class SentInvitations(_Organisations):
     """Whom an organisation has invited."""
 
-    @operation("listSentInvitations", "List an organisation's open invitations", Listed(InvitationOutput))
+    @operation("listSentInvitations", "List an organisation's open invitations", InvitationOutput, many=True)
     def list(self, request: Request, slug: str) -> Any:
         """Whoever is invited and has not answered."""
         return memberships.sent_invitations(_organisation(request, slug))
 
-    @operation(
-        "invite", "Invite somebody", One(InvitationOutput), status=201, body=run_inputs.MemberInput, refuses=(409,)
-    )
+    @operation("invite", "Invite somebody", InvitationOutput, status=201, body=run_inputs.MemberInput, refuses=(409,))
     def create(self, request: Request, slug: str) -> Invitation:
         """Ask an account to belong to the organisation; for owners. It belongs to it once it has accepted."""
         return memberships.invite(_organisation(request, slug), by=caller(request), **self.body())
@@ -136,12 +121,12 @@ class SentInvitations(_Organisations):
 class Invitations(_Organisations):
     """What one is invited to."""
 
-    @operation("listInvitations", "List own invitations", Listed(InvitationOutput))
+    @operation("listInvitations", "List own invitations", InvitationOutput, many=True)
     def list(self, request: Request) -> Any:
         """The caller's own open invitations."""
         return memberships.open_invitations(caller(request))
 
-    @operation("acceptInvitation", "Accept an invitation", One(OrganisationOutput), refuses=(409,))
+    @operation("acceptInvitation", "Accept an invitation", OrganisationOutput, refuses=(409,))
     def accept(self, request: Request, invitation_id: int) -> Organisation:
         """Belong to the organisation from now on."""
         invitation = memberships.get_invitation(caller(request), invitation_id)
@@ -156,24 +141,19 @@ class Invitations(_Organisations):
 class Webhooks(_Organisations):
     """Webhooks of an organisation and their logs."""
 
-    @operation("listWebhooks", "List webhooks", Listed(WebhookOutput))
+    @operation("listWebhooks", "List webhooks", WebhookOutput, many=True)
     def list(self, request: Request, slug: str) -> Any:
         """The addresses that receive events, removed ones included; secrets are not shown."""
         return _organisation(request, slug).webhooks.all()
 
     @operation(
-        "addWebhook",
-        "Add a webhook",
-        One(NewWebhookOutput),
-        status=201,
-        body=run_inputs.WebhookInput,
-        refuses=(409,),
+        "addWebhook", "Add a webhook", NewWebhookOutput, status=201, body=run_inputs.WebhookInput, refuses=(409,)
     )
     def create(self, request: Request, slug: str) -> Webhook:
         """Add an address that receives events; the secret that signs them is only in this response. For owners."""
         return actions.add_webhook(_organisation(request, slug), by=caller(request), **self.body())
 
-    @operation("removeWebhook", "Remove a webhook", One(WebhookOutput))
+    @operation("removeWebhook", "Remove a webhook", WebhookOutput)
     def remove(self, request: Request, slug: str, webhook_id: int) -> Webhook:
         """Stop sending events to an address; its log stays. For owners."""
         webhook = _webhook(request, slug, webhook_id)
@@ -181,17 +161,17 @@ class Webhooks(_Organisations):
         webhook.refresh_from_db()
         return webhook
 
-    @operation("tryWebhook", "Try a webhook", One(DeliveryOutput), status=202, refuses=(409,))
+    @operation("tryWebhook", "Try a webhook", DeliveryOutput, status=202, refuses=(409,))
     def test(self, request: Request, slug: str, webhook_id: int) -> Delivery:
         """Have a `webhook.test` sent once, in a second or so; the log says what was answered. For owners."""
         return actions.send_test(_webhook(request, slug, webhook_id), by=caller(request))
 
-    @operation("listDeliveries", "Read a webhook's log", Listed(DeliveryOutput))
+    @operation("listDeliveries", "Read a webhook's log", DeliveryOutput, many=True)
     def deliveries(self, request: Request, slug: str, webhook_id: int) -> Any:
         """The last 200 deliveries, newest first: event, number of tries, response."""
         return _webhook(request, slug, webhook_id).deliveries.select_related("event")[:_LOGGED]
 
-    @operation("sendAgain", "Send a failed delivery again", One(DeliveryOutput), status=202, refuses=(409,))
+    @operation("sendAgain", "Send a failed delivery again", DeliveryOutput, status=202, refuses=(409,))
     def send_again(self, request: Request, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> Delivery:
         """Have what was given up sent once more, in a second or so, as a new line of the log. For owners."""
         delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)

@@ -3,8 +3,6 @@
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from drf_spectacular.utils import inline_serializer
-from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
 
@@ -19,14 +17,11 @@ class NewestFirst(CursorPagination):
     page_size_query_param = "page_size"
     max_page_size = 100
 
-    def page_of(self, result: type[serializers.Serializer[Any]]) -> Any:
-        """The serializer that describes a page of `result`."""
-        fields: dict[str, Any] = {
-            "next": serializers.URLField(allow_null=True),
-            "previous": serializers.URLField(allow_null=True),
-            "results": result(many=True),
-        }
-        return inline_serializer(name=f"{result.__name__}Page", fields=fields)
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """A page of what `schema` lists."""
+        address = {"type": ["string", "null"], "format": "uri"}
+        properties = {"next": address, "previous": address, "results": schema}
+        return {"type": "object", "properties": properties, "required": [*properties]}
 
     def paginate_queryset(self, queryset: Any, request: Any, view: Any = None) -> list[Any] | None:
         """One page.
@@ -37,15 +32,9 @@ class NewestFirst(CursorPagination):
         try:
             return super().paginate_queryset(queryset, request, view)
         except (NotFound, ValidationError, ValueError, OverflowError) as error:
-            raise Refusal(
-                field="cursor",
-                value=request.query_params.get("cursor", ""),
-                message="This cursor cannot be read.",
-                remedy=(
-                    "Copy next or previous from a page unchanged, or leave out the cursor to start at the first page."
-                ),
-                status=404,
-            ) from error
+            message = "This cursor cannot be read."
+            remedy = "Copy next or previous from a page unchanged, or leave out the cursor to start at the first page."
+            raise Refusal("cursor", request.query_params.get("cursor", ""), message, remedy, status=404) from error
 
 
 class SmallestFirst(NewestFirst):

@@ -18,13 +18,8 @@ _Context = Mapping[str, Any] | None
 def require_length(request: Request) -> None:
     """Refuse a body that comes in chunks: the server would see none at all, and name fields missing that were sent."""
     if "chunked" in request.headers.get("Transfer-Encoding", "").lower() and not request.headers.get("Content-Length"):
-        raise Refusal(
-            field="Content-Length",
-            value="",
-            message="The body came in chunks, without a Content-Length.",
-            remedy="Send it in one piece, with a Content-Length.",
-            status=411,
-        )
+        message = "The body came in chunks, without a Content-Length."
+        raise Refusal("Content-Length", "", message, "Send it in one piece, with a Content-Length.", status=411)
 
 
 def _check_size(context: _Context, *, limit: int | None = None, remedy: str = "") -> None:
@@ -33,13 +28,8 @@ def _check_size(context: _Context, *, limit: int | None = None, remedy: str = ""
     length = int(request.META.get("CONTENT_LENGTH") or 0) if request is not None else 0
     most: int = limit or settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     if length > most:
-        raise Refusal(
-            field="",
-            value=f"{length} bytes",
-            message=f"The body has {length} bytes, more than {most}.",
-            remedy=remedy or f"Send sources of at most {settings.SUBMISSION_MAX_BYTES // 1024} KB in all.",
-            status=413,
-        )
+        remedy = remedy or f"Send sources of at most {settings.SUBMISSION_MAX_BYTES // 1024} KB in all."
+        raise Refusal("", f"{length} bytes", f"The body has {length} bytes, more than {most}.", remedy, status=413)
 
 
 def _no_constant(name: str) -> None:
@@ -51,12 +41,7 @@ class JSONParser(parsers.BaseParser):
 
     media_type = "application/json"
 
-    def parse(
-        self,
-        stream: IO[Any],
-        media_type: str | None = None,  # noqa: ARG002 - REST framework's signature
-        parser_context: _Context = None,
-    ) -> Any:
+    def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: _Context = None) -> Any:
         """The decoded body; raises ParseError with the location of the first error."""
         _check_size(parser_context)
         try:
@@ -90,12 +75,7 @@ class ArchiveForm(MultiPartParser):
 class _Stream(parsers.BaseParser):
     """A body that the view reads piece by piece instead of holding it in memory."""
 
-    def parse(
-        self,
-        stream: IO[Any],
-        media_type: str | None = None,  # noqa: ARG002 - REST framework's signature
-        parser_context: _Context = None,
-    ) -> Any:
+    def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: _Context = None) -> Any:
         """The stream itself."""
         _check_size(parser_context, limit=settings.BULK_MAX_BYTES, remedy="Send it in several parts.")
         return stream
@@ -123,10 +103,7 @@ class JSONAlways(DefaultContentNegotiation):
     """Answers are JSON whatever `Accept` says, so that a browser or curl gets an answer instead of a 406."""
 
     def select_renderer(
-        self,
-        request: Request,  # noqa: ARG002 - REST framework's signature
-        renderers: Any,
-        format_suffix: str | None = None,  # noqa: ARG002
+        self, request: Request, renderers: Any, format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
         """The only renderer."""
         return renderers[0], renderers[0].media_type

@@ -10,12 +10,12 @@ from django.shortcuts import render
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
+from rest_framework.decorators import api_view, permission_classes, schema
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.api.endpoint import Endpoint
-from portal.api.problem_details import KINDS, Kind
+from portal.api.problem_details import KINDS
 from portal.api.schema import document
 
 Schema = Mapping[str, Any]
@@ -31,56 +31,25 @@ class Row:
     text: SafeString
 
 
-@dataclass(frozen=True, kw_only=True)
-class Body:
-    """One way to send a body, by its media type."""
-
-    media_type: str
-    fields: tuple[Row, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """One method of one address."""
-
-    id: str
-    tag: str
-    method: str
-    path: str
-    summary: str
-    text: SafeString
-    access: str
-    parameters: tuple[Row, ...]
-    bodies: tuple[Body, ...]
-    answers: tuple[Row, ...]
-    refusals: tuple[Kind, ...]
-    example: str
-
-
-def operations(schema: Schema) -> tuple[Operation, ...]:
-    """Every operation of an OpenAPI document, in its order of paths."""
-    return tuple(
-        _operation(schema, path, method, described)
+def operations(schema: Schema) -> list[dict[str, Any]]:
+    """Every operation of an OpenAPI document as the page shows it, in the document's order of paths."""
+    return [
+        {
+            "id": described["operationId"],
+            "method": method.upper(),
+            "path": path,
+            "summary": described["summary"],
+            "text": _marked(described["description"]),
+            "access": _access(described["security"]),
+            "parameters": [_parameter(schema, parameter) for parameter in described.get("parameters", ())],
+            "bodies": list(_bodies(schema, described)),
+            "answers": list(_answers(schema, described)),
+            "refusals": [KINDS[int(status)] for status in described["responses"] if _is_refusal(status)],
+            "example": _example(described),
+        }
         for path, methods in schema["paths"].items()
         for method, described in methods.items()
-    )
-
-
-def _operation(schema: Schema, path: str, method: str, described: Schema) -> Operation:
-    return Operation(
-        id=described["operationId"],
-        tag=described["tags"][0],
-        method=method.upper(),
-        path=path,
-        summary=described["summary"],
-        text=_marked(described["description"]),
-        access=_access(described["security"]),
-        parameters=tuple(_parameter(schema, parameter) for parameter in described.get("parameters", ())),
-        bodies=tuple(_bodies(schema, described)),
-        answers=tuple(_answers(schema, described)),
-        refusals=tuple(KINDS[int(status)] for status in described["responses"] if _is_refusal(status)),
-        example=_example(described),
-    )
+    ]
 
 
 def _marked(text: str) -> SafeString:
@@ -109,10 +78,11 @@ def _parameter(schema: Schema, parameter: Schema) -> Row:
     )
 
 
-def _bodies(schema: Schema, described: Schema) -> Iterator[Body]:
+def _bodies(schema: Schema, described: Schema) -> Iterator[dict[str, Any]]:
+    """One entry per way to send a body, by its media type."""
     for media_type, media in described.get("requestBody", {}).get("content", {}).items():
         body = _resolved(schema, media["schema"])
-        rows = (
+        rows = [
             Row(
                 name=name,
                 kind=_kind(schema, field)
@@ -121,8 +91,8 @@ def _bodies(schema: Schema, described: Schema) -> Iterator[Body]:
                 text=_marked(field.get("description", "")),
             )
             for name, field in body.get("properties", {}).items()  # a stream of bytes has no fields
-        )
-        yield Body(media_type=media_type, fields=tuple(rows))
+        ]
+        yield {"media_type": media_type, "fields": rows}
 
 
 def _is_refusal(status: str) -> bool:
@@ -173,11 +143,11 @@ def _example(described: Schema) -> str:
 @require_safe
 def reference(request: HttpRequest) -> HttpResponse:
     """The page at /api/v1/."""
-    schema = document()
+    described = document()
     context = {
-        "operations": operations(schema),
+        "operations": operations(described),
         "kinds": tuple(KINDS.values()),
-        "about": _marked(schema["info"]["description"]),
+        "about": _marked(described["info"]["description"]),
     }
     return render(request, "api/reference.html", context)
 
@@ -188,18 +158,10 @@ def openapi(_request: HttpRequest) -> JsonResponse:
     return JsonResponse(document(), content_type="application/vnd.oai.openapi+json")
 
 
-class Nowhere(Endpoint):
-    """Every address under /api/v1/ that does not exist: an error in the API's own form, not a page."""
-
-    http_method_names = ["get", "head", "post", "put", "patch", "delete", "options", "trace"]
-    schema = None
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Answer every method alike."""
-        super().initial(request, *args, **kwargs)
-        remedy = "" if request.path.endswith("/") else " Addresses of the API end with a slash."
-        raise NotFound(f"There is nothing at {request.path}.{remedy} /api/v1/ lists every address.")
-
-    def retrieve(self, _request: Request, **_: Any) -> Response:
-        """Never reached: `initial` has answered."""
-        raise NotFound
+@api_view(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+@schema(None)
+@permission_classes([])
+def nowhere(request: Request) -> Response:
+    """Answer every address under /api/v1/ that does not exist: an error in the API's own form, not a page."""
+    remedy = "" if request.path.endswith("/") else " Addresses of the API end with a slash."
+    raise NotFound(f"There is nothing at {request.path}.{remedy} /api/v1/ lists every address.")

@@ -6,7 +6,7 @@ from evaluator.contract import Backend, Mode, Verdict
 from portal.accounts.models import Role
 from portal.accounts.organisations import SHORT_NAME
 from portal.api.fields import values_of
-from portal.api.inputs import Choice, Number, Patterned, ProfileName, Query, Strict, Text, Whole
+from portal.api.inputs import Choice, Number, ProfileName, Query, Strict, Text, Whole, patterned
 from portal.deliveries.outbound_http import ADDRESS
 from portal.runs.models import AttemptState, EventKind, RunMode, RunState
 from portal.runs.prompts import VERSION, VERSIONS
@@ -149,7 +149,7 @@ class ModelBoardQuery(Query):
 class OrganisationInput(Strict):
     """A new organisation."""
 
-    slug = Patterned(pattern=SHORT_NAME, max_length=60, help_text="Lower-case letters, digits and hyphens.")
+    slug = patterned(SHORT_NAME, max_length=60, help_text="Lower-case letters, digits and hyphens.")
     name = Text(max_length=120)
 
 
@@ -169,7 +169,7 @@ class UsernameInput(Strict):
 class WebhookInput(Strict):
     """An address that receives events."""
 
-    url = Patterned(pattern=ADDRESS, max_length=300, help_text="https, without user name or fragment.")
+    url = patterned(ADDRESS, max_length=300, help_text="https, without user name or fragment.")
     events = serializers.ListField(
         child=Choice(choices=EventKind.values),
         min_length=1,

@@ -9,6 +9,7 @@ from rest_framework.reverse import reverse
 from evaluator.contract import Backend, Mode
 from portal.accounts.models import Invitation, InvitationState, Organisation, Role
 from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, CountField, PageField, VerdictField, values_of
+from portal.api.problem_details import FieldErrorOutput
 from portal.deliveries.models import TEST_KIND, DeliveryState, Endpoint
 from portal.runs.models import (
     Attempt,
@@ -65,7 +66,7 @@ class EstimateOutput(serializers.Serializer[Any]):
     high = serializers.FloatField()
 
 
-class FastOutput(EstimateOutput):
+class SpeedEstimateOutput(EstimateOutput):
     """fast_p@1 at one p."""
 
     p = serializers.FloatField()
@@ -118,9 +119,8 @@ class FiguresOutput(serializers.Serializer[RunFigures]):
     cost_usd = serializers.FloatField(allow_null=True)
     tokens = serializers.IntegerField(allow_null=True)
 
-    @extend_schema_field(FastOutput(many=True))
+    @extend_schema_field(SpeedEstimateOutput(many=True))
     def get_fast(self, figures: RunFigures) -> Any:
-        """One entry per p."""
         found = ((p, figures.fast_at(p)) for p in SHOWN_P)
         return [{"p": p, "k": at.k, "value": at.value, "low": at.low, "high": at.high} for p, at in found if at]
 
@@ -181,7 +181,7 @@ class AttemptOutput(serializers.Serializer[Attempt]):
     score = serializers.FloatField(allow_null=True)
     score_low = serializers.FloatField(allow_null=True)
     score_high = serializers.FloatField(allow_null=True)
-    score_rule = serializers.SerializerMethodField(help_text=SCORE_RULE_HELP)
+    score_rule = serializers.IntegerField(source="evaluation.score_rule", allow_null=True, help_text=SCORE_RULE_HELP)
     submission = serializers.SerializerMethodField(help_text="Null if the text alone decided.")
     submission_id = serializers.UUIDField(allow_null=True)
     evaluation_id = serializers.UUIDField(allow_null=True)
@@ -193,13 +193,8 @@ class AttemptOutput(serializers.Serializer[Attempt]):
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
 
-    def get_score_rule(self, attempt: Attempt) -> int | None:
-        """As its evaluation has it."""
-        return attempt.evaluation.score_rule if attempt.evaluation is not None else None
-
     @extend_schema_field({**URI, "type": ["string", "null"]})
     def get_submission(self, attempt: Attempt) -> str | None:
-        """The address of its submission."""
         if attempt.submission_id is None:
             return None
         return reverse("api:submission", args=[attempt.submission_id], request=self.context["request"])
@@ -212,41 +207,23 @@ class TrajectoryOutput(serializers.Serializer[Any]):
     text = serializers.CharField(allow_blank=True)
 
 
-class LineErrorOutput(serializers.Serializer[Any]):
-    """What is wrong with one line of an upload."""
-
-    field = serializers.CharField(allow_blank=True)
-    value = serializers.CharField(allow_blank=True)
-    message = serializers.CharField()
-    remedy = serializers.CharField()
-
-
-class LineOutput(serializers.Serializer[Any]):
+class LineResultOutput(serializers.Serializer[Any]):
     """What became of one line of an upload."""
 
     line = serializers.IntegerField()
     key = serializers.CharField(allow_blank=True)
     status = serializers.ChoiceField(choices=["created", "repeated", "refused", "over_quota"])
-    attempt_id = serializers.SerializerMethodField()
-    verdict = serializers.SerializerMethodField(help_text="Set if the text alone decided.")
+    attempt_id = serializers.IntegerField(source="attempt.pk", allow_null=True)
+    verdict = VerdictField(source="attempt.verdict", default=None, help_text="Set if the text alone decided.")
     errors = serializers.SerializerMethodField()  # type: ignore[assignment]  # the metaclass takes it out of the class
 
-    def get_attempt_id(self, result: Any) -> int | None:
-        """The attempt that is there now."""
-        return result.attempt.pk if result.attempt else None
-
-    @extend_schema_field(VerdictField)
-    def get_verdict(self, result: Any) -> str | None:
-        """Its verdict, where it is known already."""
-        return (result.attempt.verdict or None) if result.attempt else None
-
-    @extend_schema_field(LineErrorOutput(many=True))
+    @extend_schema_field(FieldErrorOutput(many=True))
     def get_errors(self, result: Any) -> Any:
         """The refusal, in the words of a problem document."""
-        return [] if result.refusal is None else [LineErrorOutput(result.refusal).data]
+        return [] if result.refusal is None else [FieldErrorOutput(result.refusal).data]
 
 
-class BulkOutput(serializers.Serializer[Any]):
+class BulkResultOutput(serializers.Serializer[Any]):
     """What became of an upload."""
 
     received = serializers.SerializerMethodField()
@@ -254,14 +231,14 @@ class BulkOutput(serializers.Serializer[Any]):
     repeated = CountField(help_text="Attempts that were stored already.")
     refused = CountField(help_text="Lines that were refused as wrong.")
     over_quota = CountField(help_text="Lines that were refused and may be sent again later.")
-    results = LineOutput(many=True)
+    results = LineResultOutput(many=True)
 
     def get_received(self, bulk: Any) -> int:
         """Lines that were read."""
         return len(bulk.results)
 
 
-class MatchedOutput(serializers.Serializer[Any]):
+class MatchOutput(serializers.Serializer[Any]):
     """A file of a tree and its problem."""
 
     path = serializers.CharField(source="match.path")
@@ -273,7 +250,7 @@ class MatchedOutput(serializers.Serializer[Any]):
     backend = serializers.ChoiceField(choices=values_of(Backend), help_text="What its text shows.")
 
 
-class UnmatchedOutput(serializers.Serializer[Any]):
+class NoMatchOutput(serializers.Serializer[Any]):
     """A file of a tree that became no attempt."""
 
     path = serializers.CharField()
@@ -292,23 +269,23 @@ class TreeRunOutput(serializers.Serializer[Any]):
     notes = serializers.CharField(allow_blank=True)
 
 
-class UnderstoodOutput(serializers.Serializer[Any]):
+class ImportPreviewOutput(serializers.Serializer[Any]):
     """What an import would do."""
 
     run = TreeRunOutput(source="declaration")
     backends = serializers.DictField(child=serializers.IntegerField(), help_text="Programs by what they are judged as.")
-    matched = MatchedOutput(source="programs", many=True)
-    unmatched = UnmatchedOutput(many=True)
-    lacking = LineErrorOutput(many=True, help_text="Fields that the import still needs.")
+    matched = MatchOutput(source="programs", many=True)
+    unmatched = NoMatchOutput(many=True)
+    lacking = FieldErrorOutput(many=True, help_text="Fields that the import still needs.")
 
 
 class ImportOutput(serializers.Serializer[Any]):
     """What became of a tree of solutions."""
 
     run = serializers.SerializerMethodField()
-    matched = MatchedOutput(source="understood.programs", many=True)
-    unmatched = UnmatchedOutput(source="understood.unmatched", many=True)
-    bulk = BulkOutput()
+    matched = MatchOutput(source="understood.programs", many=True)
+    unmatched = NoMatchOutput(source="understood.unmatched", many=True)
+    bulk = BulkResultOutput()
 
     @extend_schema_field(RunDetail)
     def get_run(self, _imported: Any) -> Any:
@@ -316,7 +293,7 @@ class ImportOutput(serializers.Serializer[Any]):
         return self.context["run"]
 
 
-class EventOutput(serializers.Serializer[RunEvent]):
+class RunEventOutput(serializers.Serializer[RunEvent]):
     """Something that happened to a run."""
 
     id = serializers.IntegerField()
@@ -332,10 +309,10 @@ class EventOutput(serializers.Serializer[RunEvent]):
     score = serializers.FloatField(allow_null=True)
 
 
-class FeedOutput(serializers.Serializer[Any]):
+class EventPageOutput(serializers.Serializer[Any]):
     """What has happened after a cursor."""
 
-    events = EventOutput(many=True)
+    events = RunEventOutput(many=True)
     next = serializers.IntegerField(help_text="Send it as `after`.")
     pending = serializers.IntegerField()
     total = serializers.IntegerField()
@@ -399,23 +376,19 @@ class OrganisationOutput(serializers.Serializer[Organisation]):
 
     @extend_schema_field({"type": "string", "enum": Role.values})
     def get_role(self, organisation: Organisation) -> str:
-        """The caller's."""
         username = self.context["request"].user.username
         roles = {row.user.username: row.role for row in organisation.memberships.all()}
         return roles.get(username, Role.OWNER.value)  # operators act as owners where they are no members
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
     def get_members(self, organisation: Organisation) -> list[str]:
-        """Everybody."""
         return [row.user.username for row in organisation.memberships.all()]
 
     @extend_schema_field({"type": "array", "items": {"type": "string"}})
     def get_owners(self, organisation: Organisation) -> list[str]:
-        """Those who may change it."""
         return [row.user.username for row in organisation.memberships.all() if row.role == Role.OWNER]
 
     def get_sponsor(self, organisation: Organisation) -> str | None:
-        """An account's name."""
         return organisation.sponsor.username if organisation.payer_id and organisation.sponsor else None
 
 

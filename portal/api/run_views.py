@@ -5,27 +5,25 @@ import uuid
 from collections.abc import Sequence
 from tempfile import TemporaryFile
 from threading import BoundedSemaphore
-from typing import IO, Any, ClassVar, cast
+from typing import IO, Any, cast
 
 from django.db import connection
 from django.db.models import QuerySet
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evaluator.hardware import profiles
 from portal.accounts.models import TokenScope
 from portal.api import inputs, run_inputs
-from portal.api.endpoint import Endpoint, caller, viewer
-from portal.api.operations import Listed, One, Paged, operation
-from portal.api.pagination import SmallestFirst
+from portal.api.base import Resource, caller, operation, viewer
+from portal.api.pagination import NewestFirst, SmallestFirst
 from portal.api.parsers import ArchiveForm, ArchiveStream, BytesStream, LinesStream
 from portal.api.run_outputs import (
     AttemptOutput,
-    BulkOutput,
-    FeedOutput,
+    BulkResultOutput,
+    EventPageOutput,
     ImportOutput,
+    ImportPreviewOutput,
     ModelBoardOutput,
     ModelOutput,
     ProgressOutput,
@@ -33,10 +31,10 @@ from portal.api.run_outputs import (
     RunBrief,
     RunDetail,
     TrajectoryOutput,
-    UnderstoodOutput,
 )
-from portal.api.schema import LOCATION, NUMBER, idempotency_key
-from portal.core.errors import Refusal
+from portal.api.schema import LOCATION, idempotency_key
+from portal.catalog.queries import get_profile
+from portal.core.errors import NotFound
 from portal.runs import actions, queries, uploads
 from portal.runs.models import Attempt, LanguageModel, Run, RunEvent
 from portal.runs.progress import Progress, progress
@@ -57,14 +55,10 @@ _HELD_CALLS = 3
 _holding = BoundedSemaphore(_HELD_CALLS)
 
 
-class _Runs(Endpoint):
+class _Runs(Resource):
     """What concerns models and runs: what is published is open."""
 
     tag = "Runs"
-    path_parameters: ClassVar[tuple[OpenApiParameter, ...]] = (
-        OpenApiParameter("run_id", OpenApiTypes.UUID, "path", description="The `id` of a run."),
-        OpenApiParameter("attempt_id", NUMBER, "path", description="The `id` of an attempt."),
-    )
     read_scope = TokenScope.RUNS_READ
     write_scope = TokenScope.RUNS_WRITE
 
@@ -74,29 +68,26 @@ def _counted(request: Request, run: Run) -> Run:
     return queries.with_counts(queries.visible_runs(viewer(request)).filter(pk=run.pk)).get()
 
 
-class Prompts(Endpoint):
+class Prompts(Resource):
     """The task prompts of problems."""
 
     tag = "Problems"
-    path_parameters = (OpenApiParameter("slug", str, "path", description="A problem's name, such as `allreduce`."),)
 
-    @operation("readPrompt", "Read a problem's task prompt", One(PromptOutput), query=run_inputs.PromptQuery)
+    @operation("readPrompt", "Read a problem's task prompt", PromptOutput, query=run_inputs.PromptQuery)
     def retrieve(self, _request: Request, slug: str) -> Prompt:
         """The prompt for a model: reference, signature, sizes, hardware, rules, a worked example of another problem."""
-        return prompt_for(slug, **self.query())
+        return prompt_for(slug, **self.query)
 
 
 class Models(_Runs):
     """The models that have runs."""
 
-    path_parameters = (OpenApiParameter("slug", str, "path", description="A model's short name."),)
-
-    @operation("listModels", "List the models", Listed(ModelOutput))
+    @operation("listModels", "List the models", ModelOutput, many=True)
     def list(self, request: Request) -> QuerySet[LanguageModel]:
         """The models with a published run, and those of own organisations."""
         return queries.visible_models(viewer(request))
 
-    @operation("readModel", "Read a model", One(ModelOutput))
+    @operation("readModel", "Read a model", ModelOutput)
     def retrieve(self, request: Request, slug: str) -> LanguageModel:
         """One model; `runs/?model=` lists its runs."""
         return queries.get_model(viewer(request), slug)
@@ -105,10 +96,12 @@ class Models(_Runs):
 class Runs(_Runs):
     """Runs from making to publishing."""
 
-    @operation("listRuns", "List runs", Paged(RunBrief), query=run_inputs.RunsQuery, refuses=(404,))
+    pagination_class = NewestFirst
+
+    @operation("listRuns", "List runs", RunBrief, many=True, query=run_inputs.RunsQuery)
     def list(self, request: Request) -> QuerySet[Run]:
         """Published runs and those of own organisations, the newest first, by cursor."""
-        wanted = self.query()
+        wanted = self.query
         paths = {"model": "model__slug", "state": "state"}
         narrowed = {path: wanted[name] for name, path in paths.items() if name in wanted}
         return queries.with_counts(queries.visible_runs(viewer(request))).filter(**narrowed)
@@ -116,7 +109,7 @@ class Runs(_Runs):
     @operation(
         "createRun",
         "Create a run",
-        One(RunDetail),
+        RunDetail,
         status=201,
         body=run_inputs.RunInput,
         headers=(_IDEMPOTENCY_KEY, LOCATION),
@@ -126,23 +119,23 @@ class Runs(_Runs):
         """An empty private run of one of the caller's organisations, and its model where it is new."""
         declaration = actions.RunDeclaration(**self.body())
         run = actions.create_run(caller(request), declaration, idempotency_key=inputs.idempotency_key(request))
-        body = RunDetail(_counted(request, run), context=self.serializer_context()).data
+        body = RunDetail(_counted(request, run), context=self.get_serializer_context()).data
         return Response(body, status=201, headers={"Location": body["url"]})
 
-    @operation("readRun", "Read a run", One(RunDetail))
+    @operation("readRun", "Read a run", RunDetail)
     def retrieve(self, request: Request, run_id: uuid.UUID) -> Run:
         """A run with its counts and figures."""
         return _counted(request, queries.get_run(viewer(request), run_id))
 
-    @operation("readProgress", "Read an agent's progress", Listed(ProgressOutput))
+    @operation("readProgress", "Read an agent's progress", ProgressOutput, many=True)
     def progress(self, request: Request, run_id: uuid.UUID) -> Sequence[Progress]:
         """Problems, scores and cost that a run had reached by each step."""
         return progress(queries.get_run(viewer(request), run_id))
 
-    @operation("readEvents", "Follow a run", One(FeedOutput), query=run_inputs.EventsQuery)
+    @operation("readEvents", "Follow a run", EventPageOutput, query=run_inputs.EventsQuery)
     def events(self, request: Request, run_id: uuid.UUID) -> dict[str, Any]:
         """What has happened after a cursor, oldest first; `wait` holds the call open until there is something."""
-        wanted = self.query()
+        wanted = self.query
         run = queries.get_run(viewer(request), run_id)
         events = _events(run, after=wanted["after"], limit=wanted["limit"], wait_s=wanted["wait"])
         total, pending = queries.counts(run)
@@ -154,7 +147,7 @@ class Runs(_Runs):
             "poll_after_s": 2 if pending else None,
         }
 
-    @operation("publishRun", "Publish a run", One(RunDetail), body=run_inputs.PublishInput, refuses=(409,))
+    @operation("publishRun", "Publish a run", RunDetail, body=run_inputs.PublishInput, refuses=(409,))
     def publish(self, request: Request, run_id: uuid.UUID) -> Run:
         """Let everybody see a run that is judged in full. Nothing can be added afterwards."""
         run = queries.get_run(viewer(request), run_id)
@@ -183,24 +176,17 @@ def _events(run: Run, *, after: int, limit: int, wait_s: int) -> list[RunEvent]:
 class Attempts(_Runs):
     """Attempts of a run."""
 
-    @operation(
-        "listAttempts", "List a run's attempts", Paged(AttemptOutput, SmallestFirst), query=run_inputs.AttemptsQuery
-    )
+    pagination_class = SmallestFirst
+
+    @operation("listAttempts", "List a run's attempts", AttemptOutput, many=True, query=run_inputs.AttemptsQuery)
     def list(self, request: Request, run_id: uuid.UUID) -> QuerySet[Attempt]:
         """Attempts in the order in which they were added, by cursor."""
-        wanted = self.query()
+        wanted = self.query
         run = queries.get_run(viewer(request), run_id)
         narrowed = {name: wanted[name] for name in ("problem", "verdict", "state", "sample") if name in wanted}
         return run.attempts.filter(**narrowed).select_related("evaluation")
 
-    @operation(
-        "addAttempt",
-        "Add an attempt",
-        One(AttemptOutput),
-        status=201,
-        body=run_inputs.AttemptInput,
-        refuses=(409,),
-    )
+    @operation("addAttempt", "Add an attempt", AttemptOutput, status=201, body=run_inputs.AttemptInput, refuses=(409,))
     def create(self, request: Request, run_id: uuid.UUID) -> Attempt:
         """Store one attempt and queue its evaluation; the same key with the same source returns the same attempt."""
         run = queries.get_run(viewer(request), run_id)
@@ -211,19 +197,15 @@ class Attempts(_Runs):
         assert added is not None
         return added
 
-    @operation("readTrajectory", "Read an attempt's trajectory", One(TrajectoryOutput))
+    @operation("readTrajectory", "Read an attempt's trajectory", TrajectoryOutput)
     def trajectory(self, request: Request, run_id: uuid.UUID, attempt_id: int) -> dict[str, str]:
         """The trajectory as it was uploaded, without what looked like a credential."""
         run = queries.get_run(viewer(request), run_id)
         attempt = queries.get_attempt(run, attempt_id)
         if not attempt.has_trajectory or not queries.shows_sources(viewer(request), run):
-            raise Refusal(
-                field="attempt_id",
-                value=str(attempt_id),
-                message="The attempt has no trajectory, or the run keeps its sources private.",
-                remedy="Look for an attempt whose has_trajectory is true in a run with public sources.",
-                status=404,
-            )
+            message = "The attempt has no trajectory, or the run keeps its sources private."
+            remedy = "Look for an attempt whose has_trajectory is true in a run with public sources."
+            raise NotFound("attempt_id", attempt_id, message, remedy)
         return {"key": attempt.key, "text": attempt.trajectory.text}
 
 
@@ -235,7 +217,7 @@ class BulkAttempts(_Runs):
     @operation(
         "addAttempts",
         "Add many attempts",
-        One(BulkOutput),
+        BulkResultOutput,
         body={"application/x-ndjson": _BYTES, "application/zip": _BYTES, "application/octet-stream": _BYTES},
         headers=(_RETRY_AFTER,),
         refuses=(409,),
@@ -246,7 +228,7 @@ class BulkAttempts(_Runs):
         queries.require_change(caller(request), run)
         bulk = _added(run, request)
         headers = {} if bulk.retry_after_s is None else {"Retry-After": str(bulk.retry_after_s)}
-        return Response(BulkOutput(bulk).data, headers=headers)
+        return Response(BulkResultOutput(bulk).data, headers=headers)
 
 
 def _added(run: Run, request: Request) -> actions.BulkResult:
@@ -265,15 +247,15 @@ def _added(run: Run, request: Request) -> actions.BulkResult:
         return actions.add_lines(run, uploads.read_archive(kept), by=caller(request))
 
 
-class ImportedTrees(_Runs):
-    """Trees of solutions that become runs."""
+class Trees(_Runs):
+    """Trees of solutions that become runs, and what importing them would do."""
 
     parser_classes = (ArchiveForm,)
 
     @operation(
         "importRun",
         "Import a tree of solutions",
-        One(ImportOutput),
+        ImportOutput,
         status=201,
         body={"multipart/form-data": run_inputs.TreeUpload},
         headers=(LOCATION,),
@@ -282,23 +264,14 @@ class ImportedTrees(_Runs):
     def create(self, request: Request) -> Response:
         """A zip of solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model> becomes a run."""
         imported = actions.import_tree(caller(request), **_tree(self.body()))
-        run = RunDetail(_counted(request, imported.run), context=self.serializer_context()).data
+        run = RunDetail(_counted(request, imported.run), context=self.get_serializer_context()).data
         shown = ImportOutput(imported, context={"run": run}).data
         return Response(shown, status=201, headers={"Location": run["url"]})
 
-
-class TreePreviews(_Runs):
-    """What importing trees of solutions would do."""
-
-    parser_classes = (ArchiveForm,)
-
     @operation(
-        "previewImport",
-        "Preview an import",
-        One(UnderstoodOutput),
-        body={"multipart/form-data": run_inputs.TreeUpload},
+        "previewImport", "Preview an import", ImportPreviewOutput, body={"multipart/form-data": run_inputs.TreeUpload}
     )
-    def create(self, _request: Request) -> actions.ImportPreview:
+    def preview(self, _request: Request) -> actions.ImportPreview:
         """The same fields as an import; nothing is stored."""
         return actions.read_tree(**_tree(self.body()))
 
@@ -310,22 +283,13 @@ def _tree(values: dict[str, Any]) -> dict[str, Any]:
     return {"stream": upload, "name": upload.name, "declaration": values, "choices": actions.TreeChoices(**choices)}
 
 
-class ModelBoard(Endpoint):
+class ModelBoard(Resource):
     """The model board."""
 
     tag = "Runs"
 
-    @operation(
-        "readModelLeaderboard", "Read the model leaderboard", One(ModelBoardOutput), query=run_inputs.ModelBoardQuery
-    )
+    @operation("readModelLeaderboard", "Read the model leaderboard", ModelBoardOutput, query=run_inputs.ModelBoardQuery)
     def retrieve(self, _request: Request) -> dict[str, Any]:
         """The published runs on a profile by correct@1, with fast_p at the p that is asked for."""
-        wanted = self.query()
-        if wanted["profile"] not in profiles.profiles():
-            raise Refusal(
-                field="profile",
-                value=wanted["profile"],
-                message="There is no such profile.",
-                remedy=f"Choose one of {', '.join(profiles.profiles())}.",
-            )
-        return {**wanted, "rows": queries.model_board(wanted["profile"], p=wanted["p"])}
+        profile = get_profile(self.query["profile"]).name
+        return {**self.query, "rows": queries.model_board(profile, p=self.query["p"])}

@@ -1,27 +1,28 @@
 """The OpenAPI document: what operations may refuse, and the report's schema straight from the contract."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from functools import cache
 from inspect import cleandoc
 from typing import Any
 
 import msgspec
-from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
-from rest_framework import serializers
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.permissions import IsAuthenticatedOrReadOnly
 
 from evaluator.contract import Delivery, EvaluationReport, NodeStatus, Progress, Receipt
-from evaluator.hardware import profiles
-from portal.api.problem_details import DATABASE_AWAY, KINDS, MEDIA_TYPE, Kind
+from portal.api.auth import IsNode
+from portal.api.problem_details import KINDS, MEDIA_TYPE, describe
+from portal.catalog.queries import get_profile
+from portal.core.errors import Refusal
+from portal.exports.tables import TABLES
 
 _REFERENCES = "#/components/schemas/{name}"
-
-
-NUMBER = {"type": "integer", "format": "int64", "minimum": 0}
-"""The `id` of what is numbered, in an address."""
-
+_NUMBER = {"type": "integer", "format": "int64", "minimum": 0}
+_UUID = {"type": "string", "format": "uuid"}
 
 LOCATION = OpenApiParameter(
     "Location", OpenApiTypes.URI, "header", response=[201], description="The address of what was created."
@@ -34,174 +35,120 @@ def idempotency_key(description: str) -> OpenApiParameter:
     return OpenApiParameter("Idempotency-Key", form, "header", description=description)
 
 
-class FieldErrorOutput(serializers.Serializer[Any]):
-    """One input at fault."""
-
-    field = serializers.CharField(allow_blank=True, help_text="The field's name; empty for the request as a whole.")
-    value = serializers.CharField(allow_blank=True, help_text="The value, shortened.")
-    message = serializers.CharField(help_text="The error.")
-    remedy = serializers.CharField(help_text="The remedy.")
-
-
-class ProblemDetailsOutput(serializers.Serializer[Any]):
-    """An error as RFC 9457 has it."""
-
-    type = serializers.CharField(help_text="The address that explains this kind of error.")
-    title = serializers.CharField()
-    status = serializers.IntegerField()
-    detail = serializers.CharField()
-    request_id = serializers.CharField(
-        allow_blank=True, help_text="With this number the operator finds the request in the logs."
-    )
-    errors = FieldErrorOutput(many=True)  # type: ignore[assignment]  # the metaclass takes it out of the class
-
-
-_EXAMPLES: Mapping[int, tuple[str, tuple[str, str, str, str] | None]] = {
-    400: ("The body is not JSON: Expecting value: line 1 column 1 (char 0).", None),
-    401: (
-        "The token expired at 2026-03-01 09:00 UTC. Create a new one on your account page.",
-        (
-            "token",
-            "pkb_Zm9vYmFy...",
-            "The token expired at 2026-03-01 09:00 UTC.",
-            "Create a new one on your account page.",
-        ),
-    ),
-    403: ("This token lacks the scope 'submit'. Create a token with the scope 'submit' on your account page.", None),
-    404: ("There is nothing at this address. /api/v1/ lists every address.", None),
-    410: ("Node acme-1 was revoked on 2026-03-01. It gets no more work. Stop it.", None),
-    411: ("The body came in chunks, without a Content-Length. Send it in one piece, with a Content-Length.", None),
-    409: ("This evaluation has already ended. There is nothing left to cancel.", None),
-    413: ("The files are larger than 512 KB in all. Keep them within 512 KB.", None),
-    415: ('Unsupported media type "text/plain" in request. Send application/json or multipart/form-data.', None),
-    422: (
-        "There is no such profile. Choose one of cpux2, cpux4, h200x8.",
-        ("profile", "h900x8", "There is no such profile.", "Choose one of cpux2, cpux4, h200x8."),
-    ),
-    429: ("Too many requests without a token. Try again in 12 seconds, or use a token.", None),
-    503: (DATABASE_AWAY, None),
-    500: ("The site failed. The failure was logged. Try again later.", None),
+_PATH_PARAMETERS: Mapping[str, tuple[Any, str]] = {
+    "problems/{slug}": ({"type": "string"}, "A problem's name, such as `allreduce`."),
+    "models/{slug}": ({"type": "string"}, "A model's short name."),
+    "organisations/{slug}": ({"type": "string"}, "An organisation's short name."),
+    "seasons/{slug}": ({"type": "string"}, "A season's name."),
+    "nodes/{name}": ({"type": "string", "pattern": "^[a-z0-9-]{1,60}$"}, "The node's name."),
+    "submissions/{submission_id}": (_UUID, "The `id` of a submission."),
+    "evaluations/{evaluation_id}": (_UUID, "The `id` of one of its evaluations."),
+    "runs/{run_id}": (_UUID, "The `id` of a run."),
+    "attempts/{attempt_id}": (_NUMBER, "The `id` of an attempt."),
+    "webhooks/{webhook_id}": (_NUMBER, "The `id` of a webhook."),
+    "deliveries/{delivery_id}": (_UUID, "The `id` of a delivery."),
+    "invitations/{invitation_id}": (_NUMBER, "The `id` of an invitation."),
+    "exports/{table}": ({"type": "string", "enum": sorted(TABLES)}, "Which table."),
 }
-
-
-def _example(kind: Kind) -> OpenApiExample:
-    detail, entry = _EXAMPLES[kind.status]
-    names = ("field", "value", "message", "remedy")
-    value = {
-        "type": f"/api/v1/#{kind.slug}",
-        "title": kind.title,
-        "status": kind.status,
-        "detail": detail,
-        "request_id": "5f0c6e3bd2a44c0c9a0b8d6e1f7a2b3c",
-        "errors": [dict(zip(names, entry, strict=True))] if entry else [],
-    }
-    return OpenApiExample(
-        kind.title, value=value, response_only=True, media_type=MEDIA_TYPE, status_codes=[str(kind.status)]
-    )
-
-
+"""What stands between the slashes of an address."""
+_CREDENTIALS = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "pkb_...",
+        "description": "A token from the account page. Scopes: `read` own submissions, `submit` and cancel, "
+        "`runs:read` own organisations' runs, `runs:write` create, fill and publish them.",
+    },
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "sessionid",
+        "description": "The session of a signed-in browser; POST also needs the header `X-CSRFToken`.",
+    },
+    "node": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "pkn_...",
+        "description": "The key of the node that the address names, as `manage.py node_add` printed it.",
+    },
+}
+_SUCCESSES = {
+    "200": "Success.",
+    "201": "Created.",
+    "202": "Accepted; it is done shortly.",
+    "204": "Done.",
+    "304": "Nothing changed.",
+}
 # Any call may meet a bad token, a used-up rate, a wrong method, a failure of ours or a database that is away.
-_ALWAYS = (401, 429, 500, 503)
+_ALWAYS = {401, 429, 500, 503}
+_BODY_REFUSALS = {400, 411, 413, 415, 422}
 
 
-def refusals(found: Iterable[int]) -> dict[Any, Any]:
-    """The responses of an operation that refuses with these statuses, and with those that every call may meet."""
-    responses = {}
-    for status in sorted({*found, *_ALWAYS}):
-        kind = KINDS[status]
-        responses[status, MEDIA_TYPE] = OpenApiResponse(
-            ProblemDetailsOutput, description=kind.meaning, examples=[_example(kind)]
-        )
-    return responses
+class ResourceSchema(AutoSchema):
+    """Names what spectacular cannot see: the part of the API, and pages as they always were."""
+
+    view: Any  # a Resource; spectacular knows of an APIView
+
+    def get_tags(self) -> list[str]:
+        """The part of the API."""
+        return [self.view.tag]
+
+    def get_paginated_name(self, serializer_name: str) -> str:
+        """The name of a page of these."""
+        return f"{serializer_name}Page"
+
+    def get_auth(self) -> list[dict[str, list[str]]]:
+        """The ways to be let in; the empty one stands for nobody in particular."""
+        if IsNode in self.view.permission_classes:
+            return [{"node": []}]
+        scope = self.view.scope_for(self.method)
+        ways: list[dict[str, list[str]]] = [{"token": [str(scope)] if scope else []}, {"session": []}]
+        is_open = self.method == "GET" and IsAuthenticatedOrReadOnly in self.view.permission_classes
+        return [*ways, {}] if is_open else ways
 
 
-def add_report_schemas(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Put the judge's report and what nodes say into the document, as the contract has them (a spectacular hook)."""
-    kinds = (EvaluationReport, NodeStatus, Progress, Delivery, Receipt)
-    components: Mapping[str, Any] = msgspec.json.schema_components(kinds, ref_template=_REFERENCES)[1]
-    schemas = result.setdefault("components", {}).setdefault("schemas", {})
-    for name, schema in components.items():
-        schemas.setdefault(name, {**schema, "description": cleandoc(schema.get("description", ""))})
+def describe_operations(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Describe parameters of paths and responses, and add the refusals that follow from the rest (a hook)."""
+    for path, methods in result["paths"].items():
+        for method, operation in methods.items():
+            refused = {int(status) for status in operation["responses"] if int(status) >= 400} | _ALWAYS
+            for parameter in operation.get("parameters", ()):
+                refused |= {404} if parameter["in"] == "path" or parameter["name"] == "cursor" else set()
+                if parameter["in"] == "path":
+                    [place] = re.findall(rf"\w+/{{{parameter['name']}}}", path)
+                    parameter["schema"], parameter["description"] = _PATH_PARAMETERS[place]
+            refused |= {422} if method == "get" else set()
+            refused |= {403} if any(way.get("token") for way in operation["security"]) else set()
+            refused |= _BODY_REFUSALS if "requestBody" in operation else set()
+            responses = operation["responses"]
+            for status, response in responses.items():
+                if response["description"] in ("", "No response body"):
+                    response["description"] = _SUCCESSES.get(status, "")
+            problem = {"schema": {"$ref": _REFERENCES.format(name="ProblemDetailsOutput")}}
+            for status in sorted(refused):
+                responses.pop(str(status), None)
+                responses[str(status)] = {"content": {MEDIA_TYPE: problem}, "description": KINDS[status].meaning}
+    try:
+        get_profile("h900x8")
+    except Refusal as refusal:
+        example = describe(refusal, None).body | {"request_id": "5f0c6e3bd2a44c0c9a0b8d6e1f7a2b3c"}
+        result["components"]["schemas"]["ProblemDetailsOutput"]["examples"] = [example]
     return result
 
 
-class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
-    """How the OpenAPI document describes the token."""
-
-    target_class = "portal.api.authentication.BearerAuthentication"
-    name = "token"
-
-    def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
-        """A bearer scheme."""
-        return {
-            "type": "http",
-            "scheme": "bearer",
-            "bearerFormat": "pkb_...",
-            "description": "A token from the account page. Scopes: `read` own submissions, `submit` and cancel, "
-            "`runs:read` own organisations' runs, `runs:write` create, fill and publish them.",
-        }
-
-
-class NodeScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
-    """How the OpenAPI document describes a node's key."""
-
-    target_class = "portal.api.node_views.NodeKey"
-    name = "node"
-
-    def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
-        """A bearer scheme."""
-        return {
-            "type": "http",
-            "scheme": "bearer",
-            "bearerFormat": "pkn_...",
-            "description": "The key of the node that the address names, as `manage.py node_add` printed it.",
-        }
-
-
-class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
-    """How the OpenAPI document describes a browser's session."""
-
-    target_class = "rest_framework.authentication.SessionAuthentication"
-    name = "session"
-    priority = 1
-
-    def get_security_definition(self, _auto_schema: Any) -> dict[str, str]:
-        """A cookie; writes also need the CSRF token."""
-        return {
-            "type": "apiKey",
-            "in": "cookie",
-            "name": "sessionid",
-            "description": "The session of a signed-in browser; POST also needs the header `X-CSRFToken`.",
-        }
-
-
-class ProfileNameSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
-    """Says which profiles there are."""
-
-    target_class = "portal.api.inputs.ProfileName"
-
-    def map_serializer_field(self, _auto_schema: Any, _direction: str) -> dict[str, Any]:
-        """A choice among their names."""
-        return {"type": "string", "enum": list(profiles.profiles())}
-
-
-class PatternedSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # spectacular is untyped
-    """Says of which form a text is."""
-
-    target_class = "portal.api.inputs.Patterned"
-
-    def map_serializer_field(self, _auto_schema: Any, _direction: str) -> dict[str, Any]:
-        """A string with its pattern and greatest length."""
-        return {"type": "string", "pattern": self.target.pattern, "maxLength": self.target.max_length}
-
-
-def close_bodies(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Say of every body that unknown fields are refused, and that a source comes in one of two fields (a hook)."""
-    for name, schema in result["components"]["schemas"].items():
+def complete_components(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Add what spectacular cannot see: the contract's own schemas, credentials, and what bodies refuse (a hook)."""
+    components = result.setdefault("components", {})
+    components["securitySchemes"] = _CREDENTIALS
+    schemas = components.setdefault("schemas", {})
+    for name, schema in schemas.items():
         if name.endswith("Request"):
             schema["additionalProperties"] = False
         if name in {"SubmissionInputRequest", "AttemptInputRequest"}:
             schema["oneOf"] = [{"required": ["source"]}, {"required": ["files"]}]
+    kinds = (EvaluationReport, NodeStatus, Progress, Delivery, Receipt)
+    for name, schema in msgspec.json.schema_components(kinds, ref_template=_REFERENCES)[1].items():
+        schemas.setdefault(name, {**schema, "description": cleandoc(schema.get("description", ""))})
     return result
 
 

@@ -3,14 +3,12 @@
 from typing import Any
 
 from django.utils import timezone
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema_field
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from portal.api.endpoint import Endpoint
-from portal.api.fields import URI, AddressField, PageField
-from portal.api.operations import Listed, One, operation
+from portal.api.base import Resource, operation
+from portal.api.fields import AddressField, PageField
 from portal.seasons import queries
 from portal.seasons.models import OpenedSources, Phase, Season
 from portal.seasons.queries import StandingRow
@@ -40,11 +38,10 @@ class SeasonBrief(serializers.Serializer[Season]):
         return season.phase(timezone.now()).value
 
     def get_seconds_left(self, season: Season) -> float:
-        """Never negative."""
         return max(0.0, (season.closes_at - timezone.now()).total_seconds())
 
 
-class CellOutput(serializers.Serializer[Any]):
+class SeasonResultOutput(serializers.Serializer[Any]):
     """A team's best entry for a problem."""
 
     problem = serializers.CharField()
@@ -59,16 +56,17 @@ class CellOutput(serializers.Serializer[Any]):
 
     @extend_schema_field({"oneOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]})
     def get_submission(self, result: Any) -> str | None:
-        """Its id, where everybody may read it."""
         return str(result.submission_id) if result.is_source_public else None
 
 
-class TeamOutput(serializers.Serializer[StandingRow]):
+class SeasonTeamOutput(serializers.Serializer[StandingRow]):
     """A team's line."""
 
     place = serializers.IntegerField(source="line.place")
     team = serializers.CharField(source="team.name")
-    organisation = serializers.SerializerMethodField(help_text="Its short name; null for one person alone.")
+    organisation = serializers.CharField(
+        source="team.organisation.slug", allow_null=True, help_text="Its short name; null for one person alone."
+    )
     members = serializers.ListField(child=serializers.CharField())
     score = serializers.FloatField(
         source="line.score", help_text="Geometric mean over the season's problems, 1 for those not solved faster."
@@ -76,15 +74,9 @@ class TeamOutput(serializers.Serializer[StandingRow]):
     solved = serializers.IntegerField(source="line.solved")
     results = serializers.SerializerMethodField(help_text="The team's best entries, in the order of the problems.")
 
-    @extend_schema_field({"oneOf": [{"type": "string"}, {"type": "null"}]})
-    def get_organisation(self, row: StandingRow) -> str | None:
-        """Whose team it is."""
-        return row.team.organisation.slug if row.team.organisation else None
-
-    @extend_schema_field(CellOutput(many=True))
+    @extend_schema_field(SeasonResultOutput(many=True))
     def get_results(self, row: StandingRow) -> Any:
-        """Problems that it has not solved are left out."""
-        return CellOutput([result for result in row.line.results if result is not None], many=True).data
+        return SeasonResultOutput([result for result in row.line.results if result is not None], many=True).data
 
 
 class SeasonDetail(SeasonBrief):
@@ -105,35 +97,33 @@ class SeasonDetail(SeasonBrief):
         return queries.counts(season).entries
 
     def get_entries_pending(self, season: Season) -> int:
-        """Those that wait for a verdict, the first one or that of the rejudge."""
         counted = queries.counts(season)
         return counted.pending + counted.rejudge_pending
 
-    @extend_schema_field(TeamOutput(many=True))
+    @extend_schema_field(SeasonTeamOutput(many=True))
     def get_standings(self, season: Season) -> Any:
         """Best first."""
         rows: Any = queries.standings(season)
-        return TeamOutput(rows, many=True).data
+        return SeasonTeamOutput(rows, many=True).data
 
 
-class Seasons(Endpoint):
+class Seasons(Resource):
     """Seasons: everybody reads them."""
 
     tag = "Seasons"
-    path_parameters = (OpenApiParameter("slug", OpenApiTypes.STR, "path", description="A season's name."),)
 
-    @operation("listSeasons", "List the seasons", Listed(SeasonBrief))
+    @operation("listSeasons", "List the seasons", SeasonBrief, many=True)
     def list(self, _request: Request) -> Any:
         """Every season, the one that closes last first."""
         return Season.objects.all()
 
-    @operation("readSeason", "Read a season", One(SeasonDetail))
+    @operation("readSeason", "Read a season", SeasonDetail)
     def retrieve(self, _request: Request, slug: str) -> Season:
         """One season with its rules and standings as they are now."""
         return queries.get_season(slug)
 
 
-class SubmissionSeason(serializers.Serializer[Any]):
+class SeasonEntryOutput(serializers.Serializer[Any]):
     """What a submission is to a season that its author takes part in."""
 
     season = serializers.CharField(source="season.slug")
@@ -141,13 +131,8 @@ class SubmissionSeason(serializers.Serializer[Any]):
     evaluation = serializers.UUIDField(source="evaluation_id")
     counts = serializers.SerializerMethodField()
     message = serializers.CharField(source="refused", allow_blank=True, help_text="Why it does not count.")
-    page = serializers.SerializerMethodField()
+    page = PageField("/seasons/{0.season}/")
 
     def get_counts(self, entry: Any) -> bool:
         """Whether it does."""
         return not entry.refused
-
-    @extend_schema_field(URI)
-    def get_page(self, entry: Any) -> str:
-        """The season's phase."""
-        return PageField("/seasons/{0}/").to_representation(entry.season)

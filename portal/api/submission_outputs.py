@@ -11,7 +11,7 @@ from rest_framework.reverse import reverse
 from evaluator.contract import Backend, Mode, Stage
 from evaluator.judging.call_parts import Gap
 from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, CopiedFields, VerdictField, values_of
-from portal.api.season_views import SubmissionSeason
+from portal.api.season_views import SeasonEntryOutput
 from portal.seasons.queries import entries_from
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.queries import quarantine_of
@@ -40,18 +40,16 @@ class EvaluationBrief(CopiedFields):
         allow_null=True, help_text="The date, if it was judged elsewhere; null if this site judged it."
     )
     recorded_where = serializers.CharField(allow_blank=True, help_text="The hardware, if it was judged elsewhere.")
-    node_owner = serializers.SerializerMethodField(
-        help_text="The organisation whose guest node judges it, for its own boards; null for this site's nodes."
+    node_owner = serializers.CharField(
+        source="node_owner.slug",
+        allow_null=True,
+        help_text="The organisation whose guest node judges it, for its own boards; null for this site's nodes.",
     )
     problem_revision = serializers.CharField()
     attempt = serializers.IntegerField(help_text="More than 1 after a failure of the judge's own.")
     queued_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
-
-    def get_node_owner(self, evaluation: Evaluation) -> str | None:
-        """Its short name."""
-        return evaluation.node_owner.slug if evaluation.node_owner else None
 
     @extend_schema_field(URI)
     def get_url(self, evaluation: Evaluation) -> str:
@@ -69,7 +67,7 @@ class StageOutput(CopiedFields):
     since = serializers.DateTimeField(allow_null=True, source="stage_since")
 
 
-class PlaceOutput(CopiedFields):
+class QueuePositionOutput(CopiedFields):
     """The queue position of an evaluation."""
 
     ahead = serializers.IntegerField(help_text="Evaluations ahead of it.")
@@ -142,7 +140,7 @@ class SplitsOutput(serializers.Serializer[Any]):
 class EvaluationDetail(EvaluationBrief):
     """An evaluation with its stage or queue position while it lasts, then its report. Takes a LiveView as context."""
 
-    node = serializers.SerializerMethodField(help_text="The node that judges it, or null.")
+    node = serializers.CharField(source="node.name", allow_null=True, help_text="The node that judges it, or null.")
     stage = serializers.SerializerMethodField(help_text="Null unless it is being judged.")
     queue = serializers.SerializerMethodField(help_text="Null unless it waits.")
     poll_after_s = serializers.SerializerMethodField(help_text="Seconds after which to poll again; null at the end.")
@@ -155,36 +153,27 @@ class EvaluationDetail(EvaluationBrief):
         help_text="How a recorded call's time is divided; null if none was recorded."
     )
 
-    def get_node(self, evaluation: Evaluation) -> str | None:
-        """Its name."""
-        return evaluation.node.name if evaluation.node else None
-
     @extend_schema_field(StageOutput(allow_null=True))
     def get_stage(self, evaluation: Evaluation) -> Any:
-        """The last sign of life."""
         is_judged = evaluation.state in (State.BUILDING, State.RUNNING) and evaluation.stage
         return StageOutput(evaluation).data if is_judged else None
 
-    @extend_schema_field(PlaceOutput(allow_null=True))
+    @extend_schema_field(QueuePositionOutput(allow_null=True))
     def get_queue(self, _evaluation: Evaluation) -> Any:
-        """Its place."""
         place = self.context["live"].place
-        return PlaceOutput(place).data if place else None
+        return QueuePositionOutput(place).data if place else None
 
     def get_poll_after_s(self, _evaluation: Evaluation) -> int | None:
-        """As the live page does."""
         seconds: int | None = self.context["live"].poll_after_s
         return seconds
 
     @extend_schema_field(VerdictFactsOutput(allow_null=True))
     def get_facts(self, evaluation: Evaluation) -> Any:
-        """As the submission's page says it."""
         facts = verdict_facts(evaluation, self.context["live"].report)
         return VerdictFactsOutput(facts).data if facts else None
 
     @extend_schema_field({"oneOf": [{"$ref": "#/components/schemas/EvaluationReport"}, {"type": "null"}]})
     def get_report(self, _evaluation: Evaluation) -> Any:
-        """The judge's own record, as it came."""
         report = self.context["live"].report
         if report is None:
             return None
@@ -192,7 +181,6 @@ class EvaluationDetail(EvaluationBrief):
 
     @extend_schema_field(SplitsOutput(allow_null=True))
     def get_split(self, evaluation: Evaluation) -> Any:
-        """Where the time of the recorded call went."""
         report = self.context["live"].report
         calls = {one.title: timelines.split_data(one) for one in timelines.recorded_calls(report)} if report else {}
         if "Submission" not in calls:
@@ -243,7 +231,6 @@ class SubmissionDetail(SubmissionBrief):
 
     @extend_schema_field(EvaluationBrief(many=True))
     def get_evaluations(self, _submission: Submission) -> Any:
-        """All of them, as the view has them; of the newest, what is shown in full holds its brief."""
         newest = self.context["newest"]
         earlier = self.context["evaluations"][1:]
         brief = {name: newest[name] for name in EvaluationBrief._declared_fields}  # noqa: SLF001 - REST framework's own
@@ -251,20 +238,17 @@ class SubmissionDetail(SubmissionBrief):
 
     @extend_schema_field(QuarantineOutput(allow_null=True))
     def get_quarantine(self, submission: Submission) -> Any:
-        """The quarantine in force."""
         # What was stored just now is in none.
         found = None if self.context["is_new"] else quarantine_of(submission)
         return QuarantineOutput(found).data if found else None
 
     @extend_schema_field(EvaluationDetail)
     def get_evaluation(self, _submission: Submission) -> Any:
-        """The newest evaluation, as the view looked it up."""
         return self.context["newest"]
 
-    @extend_schema_field(SubmissionSeason(many=True))
+    @extend_schema_field(SeasonEntryOutput(many=True))
     def get_seasons(self, submission: Submission) -> Any:
-        """Those in which its author is in a team."""
-        return SubmissionSeason(entries_from(submission, self.context["evaluations"]), many=True).data
+        return SeasonEntryOutput(entries_from(submission, self.context["evaluations"]), many=True).data
 
 
 class FileOutput(serializers.Serializer[Any]):

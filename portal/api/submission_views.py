@@ -3,13 +3,12 @@
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
 from django.http import Http404, HttpResponse
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,25 +16,27 @@ from rest_framework.response import Response
 from evaluator.contract import SourceBundle
 from portal.accounts.models import ApiToken, TokenScope
 from portal.api import inputs
-from portal.api.endpoint import Endpoint, caller, viewer
-from portal.api.faults import ScopeMissing
-from portal.api.operations import Conditional, Files, One, Paged, operation
+from portal.api.auth import scope_missing
+from portal.api.base import SIGNED_IN, Resource, caller, file_of, operation, viewer
+from portal.api.pagination import NewestFirst
 from portal.api.parsers import JSONParser, MultiPartParser
 from portal.api.schema import LOCATION, idempotency_key
 from portal.api.submission_outputs import EvaluationDetail, SourceOutput, SubmissionBrief, SubmissionDetail
 from portal.core.errors import Refusal
-from portal.submissions import actions, queries
+from portal.submissions import access, actions, queries
 from portal.submissions.models import Evaluation, Submission, Visibility
 from portal.submissions.reports import machine_code, timelines
 
-_ETAG = OpenApiParameter(
-    "ETag", str, "header", response=[200, 304], description="Send it as If-None-Match in the next request."
-)
-_IF_NONE_MATCH = OpenApiParameter(
-    "If-None-Match",
-    str,
-    "header",
-    description="The ETag of an earlier response. If nothing changed, the status is 304 without a body.",
+_ETAGS = (
+    OpenApiParameter(
+        "If-None-Match",
+        str,
+        "header",
+        description="The ETag of an earlier response. If nothing changed, the status is 304 without a body.",
+    ),
+    OpenApiParameter(
+        "ETag", str, "header", response=[200, 304], description="Send it as If-None-Match in the next request."
+    ),
 )
 _IDEMPOTENCY_KEY = idempotency_key(
     "A repeated call with the same key returns the same submission. The same key with "
@@ -67,43 +68,34 @@ def _input_names(*, file: str) -> Iterator[None]:
         raise
 
 
-class SubmissionEndpoint(Endpoint):
+class SubmissionResource(Resource):
     """What concerns one submission: public ones are open, and `runs:read` is enough for those and attempts of runs."""
 
     tag = "Submissions"
-    path_parameters = (
-        OpenApiParameter("submission_id", OpenApiTypes.UUID, "path", description="The `id` of a submission."),
-        OpenApiParameter("evaluation_id", OpenApiTypes.UUID, "path", description="The `id` of one of its evaluations."),
-    )
     read_scope = TokenScope.READ
     write_scope = TokenScope.SUBMIT
     also_enough = frozenset({TokenScope.RUNS_READ.value})
 
 
-class Submissions(Endpoint):
+class Submissions(Resource):
     """Own submissions, and new ones."""
 
     tag = "Submissions"
     read_scope = TokenScope.READ
     write_scope = TokenScope.SUBMIT
-    is_private = True
+    permission_classes = SIGNED_IN
+    pagination_class = NewestFirst
     parser_classes = (JSONParser, MultiPartParser)
 
-    @operation(
-        "listSubmissions",
-        "List own submissions",
-        Paged(SubmissionBrief),
-        query=inputs.SubmissionsQuery,
-        refuses=(404,),
-    )
+    @operation("listSubmissions", "List own submissions", SubmissionBrief, many=True, query=inputs.SubmissionsQuery)
     def list(self, request: Request) -> QuerySet[Submission]:
         """Own submissions, the newest first, by cursor: follow `next` until it is null."""
-        return _selected(caller(request), self.query())
+        return _selected(caller(request), self.query)
 
     @operation(
         "createSubmission",
         "Submit",
-        One(SubmissionDetail),
+        SubmissionDetail,
         status=201,
         body={"application/json": inputs.SubmissionInput, "multipart/form-data": inputs.SubmissionUpload},
         headers=(_IDEMPOTENCY_KEY, LOCATION),
@@ -128,7 +120,7 @@ class Submissions(Endpoint):
         return Response(body, status=201, headers={"Location": body["url"]})
 
 
-def _selected(user: Any, wanted: dict[str, Any]) -> QuerySet[Submission]:
+def _selected(user: Any, wanted: Mapping[str, Any]) -> QuerySet[Submission]:
     """The user's submissions that a query asks for."""
     chosen = queries.own_submissions(user, problem=wanted.get("problem")).select_related("author")
     said = {name: wanted[name] for name in ("state", "verdict") if name in wanted}
@@ -175,53 +167,62 @@ def _unless_held(request: Request, tag: str, body: Callable[[], dict[str, Any]])
     return Response(body(), headers=headers)
 
 
-def require_readable(request: Request, submission: Submission) -> None:
-    """Refuse a token that is for runs alone, unless the submission is public or an attempt; raises ScopeMissing."""
+def _require_readable(request: Request, submission: Submission) -> None:
+    """Refuse a token that is for runs alone, unless the submission is public or an attempt."""
     is_open = submission.is_attempt or submission.visibility == Visibility.PUBLIC
     if isinstance(request.auth, ApiToken) and TokenScope.READ not in request.auth.scopes and not is_open:
-        raise ScopeMissing(TokenScope.READ.value)
+        raise scope_missing(TokenScope.READ.value)
 
 
-class SingleSubmission(SubmissionEndpoint):
+def get_evaluation(request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> Evaluation:
+    """An evaluation of a submission that the caller and their token may read."""
+    evaluation = access.get_evaluation(viewer(request), evaluation_id)
+    if evaluation.submission_id != submission_id:
+        raise Http404
+    _require_readable(request, evaluation.submission)
+    return evaluation
+
+
+class SingleSubmission(SubmissionResource):
     """One submission."""
 
-    @operation("readSubmission", "Read a submission", Conditional(SubmissionDetail), headers=(_IF_NONE_MATCH, _ETAG))
+    @operation("readSubmission", "Read a submission", {200: SubmissionDetail, 304: None}, headers=_ETAGS)
     def retrieve(self, request: Request, submission_id: uuid.UUID) -> Response:
         """A submission with stage, queue position or report of its newest evaluation. Poll it with If-None-Match."""
-        submission = queries.get_submission(viewer(request), submission_id)
-        require_readable(request, submission)
+        submission = access.get_submission(viewer(request), submission_id)
+        _require_readable(request, submission)
         evaluations = queries.evaluations_of(submission)
         live = queries.live_view(evaluations[0])
         tag = _tag(submission, evaluations, live)
         return _unless_held(request, tag, lambda: _detail(request, submission, evaluations, live))
 
-    @operation("readSource", "Read a submission's source", One(SourceOutput))
+    @operation("readSource", "Read a submission's source", SourceOutput)
     def source(self, request: Request, submission_id: uuid.UUID) -> SourceBundle:
         """The files as they are judged."""
-        submission = queries.get_submission(viewer(request), submission_id)
-        require_readable(request, submission)
-        files = queries.readable_source(viewer(request), submission)
+        submission = access.get_submission(viewer(request), submission_id)
+        _require_readable(request, submission)
+        files = access.readable_source(viewer(request), submission)
         if files is None:
             raise Http404
         return files
 
-    @operation("cancelSubmission", "Cancel a submission's newest evaluation", One(SubmissionDetail), refuses=(409,))
+    @operation("cancelSubmission", "Cancel a submission's newest evaluation", SubmissionDetail, refuses=(409,))
     def cancel(self, request: Request, submission_id: uuid.UUID) -> Response:
         """Cancel the newest evaluation; the node that works on it stops."""
         user = caller(request)
-        submission = queries.get_submission(user, submission_id)
+        submission = access.get_submission(user, submission_id)
         evaluations = queries.evaluations_of(submission)
         actions.cancel_evaluation(evaluations[0], by=user)
         return Response(_detail(request, submission, evaluations))
 
 
-class Evaluations(SubmissionEndpoint):
+class Evaluations(SubmissionResource):
     """The evaluations of a submission, earlier ones too."""
 
     @operation(
         "createEvaluation",
         "Judge a submission again",
-        One(EvaluationDetail),
+        EvaluationDetail,
         status=201,
         body=inputs.EvaluationInput,
         headers=(LOCATION,),
@@ -230,9 +231,8 @@ class Evaluations(SubmissionEndpoint):
     def create(self, request: Request, submission_id: uuid.UUID) -> Response:
         """Queue one more evaluation of an own submission, on the same or another profile. None is overwritten."""
         user = caller(request)
-        submission = queries.get_submission(user, submission_id)
-        if not queries.may_change(user, submission):
-            raise _someone_elses(submission)
+        submission = access.get_submission(user, submission_id)
+        access.require_change(user, submission, remedy="Submit the source yourself to have it judged.")
         values = self.body()
         # The only refusal that names the source here says that this profile already has it in the queue.
         with _input_names(file="profile"):
@@ -240,47 +240,26 @@ class Evaluations(SubmissionEndpoint):
         body = _evaluation_detail(request, queries.live_view(evaluation))
         return Response(body, status=201, headers={"Location": body["url"]})
 
-    @operation("readEvaluation", "Read an evaluation", Conditional(EvaluationDetail), headers=(_IF_NONE_MATCH, _ETAG))
+    @operation("readEvaluation", "Read an evaluation", {200: EvaluationDetail, 304: None}, headers=_ETAGS)
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> Response:
         """One evaluation of a submission, with its stage, queue position or report."""
-        evaluation = queries.get_evaluation(viewer(request), evaluation_id)
-        if evaluation.submission_id != submission_id:
-            raise Http404
-        require_readable(request, evaluation.submission)
+        evaluation = get_evaluation(request, submission_id, evaluation_id)
         live = queries.live_view(evaluation)
         tag = _tag(evaluation.submission, queries.evaluations_of(evaluation.submission), live)
         return _unless_held(request, tag, lambda: _evaluation_detail(request, live))
 
-    @operation("readTrace", "Read the timeline of a recorded call", Files("application/json"))
+    @operation("readTrace", "Read the timeline of a recorded call", file_of("application/json"))
     def trace(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponse:
         """All ranks of the submission and the reference as a trace that Perfetto opens; 404 where none was recorded."""
-        evaluation = queries.get_evaluation(viewer(request), evaluation_id)
-        if evaluation.submission_id != submission_id:
-            raise Http404
-        require_readable(request, evaluation.submission)
-        report = queries.latest_report(evaluation)
+        report = queries.latest_report(get_evaluation(request, submission_id, evaluation_id))
         if report is None or not timelines.recorded_calls(report):
             raise Http404
         return HttpResponse(json.dumps(timelines.trace(report)), content_type="application/json")
 
-    @operation("readMachineCode", "Read the machine code of kernels", Files("application/json"))
+    @operation("readMachineCode", "Read the machine code of kernels", file_of("application/json"))
     def machine_code(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponse:
         """Kernels that mode profile found, each instruction with file and line; 404 where none was compiled."""
-        evaluation = queries.get_evaluation(viewer(request), evaluation_id)
-        if evaluation.submission_id != submission_id:
-            raise Http404
-        require_readable(request, evaluation.submission)
-        report = queries.latest_report(evaluation)
+        report = queries.latest_report(get_evaluation(request, submission_id, evaluation_id))
         if report is None or report.machine_code is None:
             raise Http404
         return HttpResponse(json.dumps(machine_code.data(report)), content_type="application/json")
-
-
-def _someone_elses(submission: Submission) -> Refusal:
-    return Refusal(
-        field="submission",
-        value=str(submission.pk),
-        message="This submission belongs to another author.",
-        remedy="Submit the source yourself to have it judged.",
-        status=403,
-    )

@@ -8,16 +8,7 @@ from portal.api import catalog_views, reference
 from portal.api.export_views import EvaluationBundle, PublicData, RunExport
 from portal.api.node_views import NodeMessages
 from portal.api.organisation_views import Invitations, Organisations, SentInvitations, Webhooks
-from portal.api.run_views import (
-    Attempts,
-    BulkAttempts,
-    ImportedTrees,
-    ModelBoard,
-    Models,
-    Prompts,
-    Runs,
-    TreePreviews,
-)
+from portal.api.run_views import Attempts, BulkAttempts, ModelBoard, Models, Prompts, Runs, Trees
 from portal.api.season_views import Seasons
 from portal.api.submission_views import Evaluations, SingleSubmission, Submissions
 
@@ -49,7 +40,7 @@ _submission = [
 ]
 _run = [
     path("", Runs.as_view(_RETRIEVE), name="run"),
-    path("progress/", Runs.as_view({"get": "progress"}), name="run-progress"),
+    path("progress/", Runs.as_view({"get": "progress"}, pagination_class=None), name="run-progress"),
     path("attempts/", Attempts.as_view(_LIST_AND_CREATE), name="attempts"),
     path("attempts/bulk/", BulkAttempts.as_view(_CREATE), name="bulk-attempts"),
     path("attempts/<int:attempt_id>/trajectory/", Attempts.as_view({"get": "trajectory"}), name="trajectory"),
@@ -85,20 +76,20 @@ urlpatterns = [
     path("problems/<slug:slug>/", include(_problem)),
     path("profiles/", catalog_views.Profiles.as_view(_LIST), name="profiles"),
     path("nodes/", catalog_views.Nodes.as_view(_LIST), name="nodes"),
-    path("nodes/use/", catalog_views.NodeUse.as_view(_LIST), name="node-use"),
+    path("nodes/use/", catalog_views.Nodes.as_view({"get": "use"}), name="node-use"),
     path("nodes/<slug:name>/heartbeat/", NodeMessages.as_view({"post": "heartbeat"}), name="node-heartbeat"),
     path("nodes/<slug:name>/progress/", NodeMessages.as_view({"post": "progress"}), name="node-progress"),
     path("nodes/<slug:name>/report/", NodeMessages.as_view({"post": "report"}), name="node-report"),
     path("me/", catalog_views.Me.as_view(_RETRIEVE), name="me"),
-    path("me/allowance/", catalog_views.MyAllowance.as_view(_LIST), name="my-allowance"),
+    path("me/allowance/", catalog_views.Me.as_view({"get": "allowance"}), name="my-allowance"),
     path("submissions/", Submissions.as_view(_LIST_AND_CREATE), name="submissions"),
     path("submissions/<uuid:submission_id>/", include(_submission)),
     path("leaderboards/models/", ModelBoard.as_view(_RETRIEVE), name="model-leaderboard"),
     path("models/", Models.as_view(_LIST), name="models"),
     path("models/<slug:slug>/", Models.as_view(_RETRIEVE), name="model"),
     path("runs/", Runs.as_view(_LIST_AND_CREATE), name="runs"),
-    path("runs/import/", ImportedTrees.as_view(_CREATE), name="run-import"),
-    path("runs/import/preview/", TreePreviews.as_view(_CREATE), name="run-import-preview"),
+    path("runs/import/", Trees.as_view(_CREATE), name="run-import"),
+    path("runs/import/preview/", Trees.as_view({"post": "preview"}), name="run-import-preview"),
     path("runs/<uuid:run_id>/", include(_run)),
     path("organisations/", Organisations.as_view(_LIST_AND_CREATE), name="organisations"),
     path("organisations/<slug:slug>/", include(_organisation)),
@@ -111,5 +102,5 @@ urlpatterns = [
     path("seasons/<slug:slug>/", Seasons.as_view(_RETRIEVE), name="season"),
     path("exports/dataset/", PublicData.as_view({"get": "dataset"}), name="dataset"),
     path("exports/<slug:table>/", PublicData.as_view({"get": "table"}), name="export"),
-    re_path(r"^", reference.Nowhere.as_view(_RETRIEVE), name="nowhere"),
+    re_path(r"^", reference.nowhere, name="nowhere"),
 ]

@@ -11,8 +11,6 @@ from problems import registry
 
 @admin.register(ProblemSwitch)
 class ProblemSwitchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """One row per problem that was ever switched."""
-
     list_display = ("slug", "is_open", "is_paused", "note")
     list_editable = ("is_open", "is_paused")
 

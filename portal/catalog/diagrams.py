@@ -22,8 +22,6 @@ _EDGES = {
 
 @dataclass(frozen=True)
 class Edge:
-    """An arrow's line in the drawing's own units."""
-
     x1: float
     y1: float
     x2: float

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
+from problems.spec.categories import Category, SourceFamily, category, source_family
 from problems.spec.schema import Problem
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -75,12 +76,20 @@ FACETS = (
     ),
     Facet(name="stage", label="Stage", labels=_labels(Stage), values=lambda problem: problem.stage),
     Facet(name="domain", label="Domain", labels=_labels(Domain), values=lambda problem: (problem.domain,)),
+    Facet(
+        name="category",
+        label="Category of the paper",
+        labels=_labels(Category),
+        values=lambda problem: (category(problem),),
+    ),
+    Facet(
+        name="source",
+        label="Kind of code base",
+        labels=_labels(SourceFamily),
+        values=lambda problem: (source_family(problem),),
+    ),
     Facet(name="origin", label="Origin", labels={}, values=lambda problem: (origin_project(problem),)),
 )
-
-
-def _matches(problem: Problem, facet: Facet, wanted: str) -> bool:
-    return not wanted or wanted in facet.values(problem)
 
 
 def _contains(problem: Problem, words: Sequence[str]) -> bool:
@@ -94,10 +103,11 @@ def _contains(problem: Problem, words: Sequence[str]) -> bool:
 def find(problems: Iterable[Problem], *, chosen: dict[str, str], search: str = "") -> list[Problem]:
     """The problems that have every chosen facet value and every word of `search`, in their order."""
     words = search.lower().split()
+    wanted = [(facet, value) for facet in FACETS if (value := chosen.get(facet.name))]
     return [
         problem
         for problem in problems
-        if _contains(problem, words) and all(_matches(problem, facet, chosen.get(facet.name, "")) for facet in FACETS)
+        if _contains(problem, words) and all(value in facet.values(problem) for facet, value in wanted)
     ]
 
 

@@ -22,31 +22,11 @@ _MATHML = frozenset(
 )
 _ATTRIBUTES = frozenset(
     {
-        *("display", "mathvariant", "stretchy", "fence", "form", "separator", "accent", "accentunder", "movablelimits"),
-        *(
-            "lspace",
-            "rspace",
-            "width",
-            "height",
-            "depth",
-            "minsize",
-            "maxsize",
-            "symmetric",
-            "largeop",
-            "linethickness",
-        ),
-        *("columnalign", "rowspacing", "columnspacing", "columnlines", "rowlines", "displaystyle", "scriptlevel"),
-        *(
-            "notation",
-            "bevelled",
-            "linebreak",
-            "mathsize",
-            "voffset",
-            "frame",
-            "align",
-            "subscriptshift",
-            "superscriptshift",
-        ),
+        *("display", "mathvariant", "stretchy", "fence", "form", "separator", "accent", "accentunder"),
+        *("movablelimits", "lspace", "rspace", "width", "height", "depth", "minsize", "maxsize", "symmetric"),
+        *("largeop", "linethickness", "columnalign", "rowspacing", "columnspacing", "columnlines", "rowlines"),
+        *("displaystyle", "scriptlevel", "notation", "bevelled", "linebreak", "mathsize", "voffset", "frame"),
+        *("align", "subscriptshift", "superscriptshift"),
     }
 )
 

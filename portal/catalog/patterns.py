@@ -27,7 +27,6 @@ class Piece:
 
     @property
     def middle(self) -> float:
-        """The centre of its name."""
         return self.x + self.width / 2
 
 
@@ -134,7 +133,6 @@ def _spoken(rows: Sequence[Row]) -> str:
 
 
 def pattern(communication: Communication) -> Pattern:
-    """The picture of `communication` for four ranks."""
     sentence, before, after = _STATES[communication]
     is_unequal = communication is Communication.ALL_TO_ALL_V
     pieces = (

@@ -1,22 +1,20 @@
-"""What an operator has switched for a problem."""
+"""What there is to choose: problems, what operators have switched for them, and profiles that judge them."""
 
-from django.db.models import QuerySet, SlugField
+from collections.abc import Iterable
 
+from django.db.models import QuerySet
+
+from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
 from portal.catalog.models import ProblemSwitch
-from portal.core.errors import Refusal
-from portal.core.kept_statements import Given, KeptStatement
+from portal.core.errors import NotFound, Refusal, check_choice
 from problems import registry
 from problems.spec.schema import Problem
 
 
 def switch(slug: str) -> ProblemSwitch:
     """The switches of the problem `slug`; an unsaved open one where the operator never touched it."""
-    found = _SWITCH.row(slug=slug)
-    return ProblemSwitch(slug=slug) if found is None else ProblemSwitch(**dict(zip(_SWITCHES, found, strict=True)))
-
-
-_SWITCHES = ("slug", "is_open", "is_paused", "note")
-_SWITCH = KeptStatement(lambda: ProblemSwitch.objects.filter(slug=Given("slug", SlugField())).values_list(*_SWITCHES))
+    return ProblemSwitch.objects.filter(slug=slug).first() or ProblemSwitch(slug=slug)
 
 
 def paused_slugs() -> QuerySet[ProblemSwitch, str]:
@@ -38,10 +36,27 @@ def get_problem(slug: str) -> Problem:
     try:
         return registry.get(slug)
     except registry.UnknownProblem as error:
-        raise Refusal(
-            field="problem",
-            value=slug,
-            message=f"{str(error)[:1].upper()}{str(error)[1:]}.".replace("?.", "?"),
-            remedy="Choose a problem from the problem list.",
-            status=404,
-        ) from error
+        message = f"{str(error)[:1].upper()}{str(error)[1:]}.".replace("?.", "?")
+        raise NotFound("problem", slug, message, "Choose a problem from the problem list.") from error
+
+
+def get_profile(name: str) -> Profile:
+    """The profile called `name`; raises Refusal (422)."""
+    return profiles.get(check_choice("profile", name, profiles.profiles()))
+
+
+def check_backend(profile: Profile, backend: str) -> None:
+    """Refuse (422) a backend that `profile` does not judge."""
+    if backend not in profile.backends:
+        judged = ", ".join(profile.backends)
+        remedy = f"Choose one of {judged}, or a profile that judges {backend}."
+        raise Refusal("backend", backend, f"{profile.name} judges only {judged}.", remedy)
+
+
+def check_world_size(problem: Problem, profile: Profile, sizes: Iterable[str]) -> None:
+    """Refuse (422) a profile on which `problem` does not run at one of `sizes`."""
+    reason = problem.refuses(profile.world_size, sizes)
+    if reason is not None:
+        message = f"{problem.title} does not run on {profile.world_size} ranks: it {reason}."
+        remedy = f"Choose a profile with a world size that it allows ({problem.world_size_rule})."
+        raise Refusal("profile", profile.name, message, remedy)

@@ -1,12 +1,11 @@
 """The reference as a row of a board: its times, and its share of the roofline."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaluator.contract import SCORE_RULE
 from portal.catalog import measurements, rooflines
-from portal.catalog.size_times import SizeTime
+from portal.catalog.size_times import SizeTime, mean_utilisation
 from problems.spec.schema import Problem
 
 
@@ -34,12 +33,7 @@ class ReferenceRow:
 
     @property
     def utilisation(self) -> float | None:
-        """Floor over time, the geometric mean over the sizes; None where one of them has no floor."""
-        shares = [size.utilisation for size in self.sizes]
-        known = [share for share in shares if share]
-        if not shares or len(known) < len(shares):
-            return None
-        return math.exp(math.fsum(map(math.log, known)) / len(known))
+        return mean_utilisation(self.sizes)
 
 
 def reference_row(

@@ -20,7 +20,8 @@ from portal.catalog.size_times import SizeTime
 from portal.catalog.templatetags.pkb import flops as flops_text
 from portal.catalog.templatetags.pkb import microseconds, percent
 from portal.charts import rooflines as charts
-from portal.charts.chart import Chart
+from portal.charts.chart import Chart, Points
+from portal.charts.chart import Point as Mark
 from portal.charts.collectives import Curve, bus_bandwidths
 from problems import registry
 from problems.spec.schema import Cost, Problem, SizeName
@@ -30,21 +31,17 @@ RANKED_SIZES = (SizeName.BASE, SizeName.LARGE)
 
 
 class Axis(StrEnum):
-    """The quantity on a roofline's horizontal axis."""
-
     WIRE = "wire"
     MEMORY = "memory"
     TRAFFIC = "traffic"
 
     @property
     def label(self) -> str:
-        """What a reader chooses."""
         return _AXIS_TEXTS[self][0]
 
     @property
-    def titles(self) -> charts.Axes:
-        """The titles of the axes."""
-        return charts.Axes(x_title=_AXIS_TEXTS[self][1], y_title=_AXIS_TEXTS[self][2])
+    def titles(self) -> tuple[str, str]:
+        return _AXIS_TEXTS[self][1:]
 
 
 _AXIS_TEXTS = {
@@ -89,24 +86,20 @@ class Entry(Protocol):
     """An accepted entry with its times by size."""
 
     @property
-    def author(self) -> str:
-        """Public name."""
+    def author(self) -> str: ...
 
     @property
-    def backend(self) -> str:
-        """What it is written in."""
+    def backend(self) -> str: ...
 
     @property
-    def sizes(self) -> Sequence[SizeTime]:
-        """Its times."""
+    def sizes(self) -> Sequence[SizeTime]: ...
 
 
 class LinkedEntry(Entry, Protocol):
     """An entry whose submission a chart may lead to."""
 
     @property
-    def submission_id(self) -> uuid.UUID:
-        """Where its page is."""
+    def submission_id(self) -> uuid.UUID: ...
 
     @property
     def is_source_public(self) -> bool:
@@ -136,17 +129,14 @@ class Point:
 
     @property
     def reference_utilisation(self) -> float | None:
-        """How much of the roofline our reference reaches."""
         return self.utilisation(self.reference_us)
 
     @property
     def public_utilisation(self) -> float | None:
-        """How much of the roofline the public reference reaches."""
         return self.utilisation(self.public_us)
 
     @property
     def best_utilisation(self) -> float | None:
-        """How much of the roofline the best entry reaches."""
         return self.utilisation(self.best_us)
 
     @property
@@ -156,7 +146,6 @@ class Point:
 
 
 def gpu_profiles() -> list[Profile]:
-    """The profiles that have a roofline."""
     return [profile for profile in profiles.profiles().values() if profile.peaks is not None]
 
 
@@ -354,7 +343,7 @@ def explorer_figure(chosen: Sequence[Point], *, profile: Profile, axis: Axis, wi
     # A problem has up to three marks at each size, and finding an address costs more than all else of a mark.
     addresses = {slug: _problem_page(slug) for slug in {item.work.problem.slug for item in placed}}
 
-    def mark(item: Point, us: float | None, what: str, *, label: str = "") -> charts.Mark | None:
+    def mark(item: Point, us: float | None, what: str, *, label: str = "") -> Mark | None:
         return _at(item.work, axis, us, what, href=addresses[item.work.problem.slug], label=label) if us else None
 
     references = {id(item): mark(item, item.reference_us, "our reference") for item in placed}
@@ -368,7 +357,7 @@ def explorer_figure(chosen: Sequence[Point], *, profile: Profile, axis: Axis, wi
     series = [_series("public reference, public inputs", "text-faint", "diamond-ring", public, size=3)]
     series += _by_group("our reference", "ring", placed, references, size=4)
     series += _by_group("best entry", "dot", placed, bests, size=5)
-    return charts.roofline(series, ceilings(profile, axis), axes=axis.titles, joins=joins, window=window)
+    return charts.roofline(series, ceilings(profile, axis), titles=axis.titles, joins=joins, window=window)
 
 
 def _named_best(placed: Iterable[Point]) -> dict[int, str]:
@@ -379,8 +368,8 @@ def _named_best(placed: Iterable[Point]) -> dict[int, str]:
 
 
 def _by_group(
-    what: str, symbol: str, placed: Sequence[Point], marks: Mapping[int, charts.Mark | None], *, size: float
-) -> list[charts.Series]:
+    what: str, symbol: str, placed: Sequence[Point], marks: Mapping[int, Mark | None], *, size: float
+) -> list[Points]:
     """One series per group of blocks; the symbol shows the kind, the colour the group."""
     return [
         _series(
@@ -410,7 +399,7 @@ def problem_figure(chosen: Sequence[Point], entries: Sequence[LinkedEntry], *, p
         if timing.size in by_size
     ]
 
-    def marks(what: str, time_of: Callable[[Point], float | None]) -> list[charts.Mark]:
+    def marks(what: str, time_of: Callable[[Point], float | None]) -> list[Mark]:
         times = ((item.work, time_of(item)) for item in chosen)
         return [_at(work, axis, us, what, href="") for work, us in times if us]
 
@@ -421,7 +410,7 @@ def problem_figure(chosen: Sequence[Point], entries: Sequence[LinkedEntry], *, p
         _series("our reference", "accent", "ring", marks("our reference", lambda item: item.reference_us)),
         _series("entries", "success", "star", entered),
     ]
-    return charts.roofline(series, ceilings(profile, axis), axes=axis.titles, height=420)
+    return charts.roofline(series, ceilings(profile, axis), titles=axis.titles, height=420)
 
 
 def _address(entry: LinkedEntry) -> str:
@@ -444,13 +433,13 @@ def _problem_page(slug: str) -> str:
     return reverse("explorer:problem", args=[slug])
 
 
-def _at(work: Work, axis: Axis, us: float, what: str, *, href: str, label: str = "") -> charts.Mark:
+def _at(work: Work, axis: Axis, us: float, what: str, *, href: str, label: str = "") -> Mark:
     share = f", {percent(work.floor.us / us)} of the roofline" if us > work.floor.us else ""
-    return charts.Mark(
+    return Mark(
         x=work.x(axis),
         y=work.y(axis, us),
-        name=f"{work.problem.number:02d} {work.problem.title}, {work.size}",
-        detail=f"{what}: {microseconds(us)}{share}\n{flops_text(work.flops)} per rank, bound by {work.floor.bound}",
+        tip=f"{work.problem.number:02d} {work.problem.title}, {work.size}\n{what}: {microseconds(us)}{share}\n"
+        f"{flops_text(work.flops)} per rank, bound by {work.floor.bound}",
         href=href,
         label=label,
     )
@@ -460,13 +449,13 @@ def _series(
     name: str,
     tone: str,
     symbol: str,
-    marks: Iterable[charts.Mark | None],
+    marks: Iterable[Mark | None],
     *,
     size: float = 4.5,
     legend: str | None = None,
-) -> charts.Series:
+) -> Points:
     present = tuple(mark for mark in marks if mark is not None and mark.y > 0)
-    return charts.Series(name=name, tone=tone, symbol=symbol, marks=present, size=size, legend=legend)
+    return Points(name=name, tone=tone, symbol=symbol, points=present, size=size, legend=legend)
 
 
 _EDGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -26,7 +26,14 @@ class SizeTime(msgspec.Struct, frozen=True, kw_only=True):
         return self.floor_us / self.time_us if self.floor_us is not None else None
 
 
-def mean_utilisation(sizes: Iterable[SizeTime]) -> float | None:
+class Timed(Protocol):
+    """A time at one size beside its floor."""
+
+    @property
+    def utilisation(self) -> float | None: ...
+
+
+def mean_utilisation(sizes: Iterable[Timed]) -> float | None:
     """Floor over time, the geometric mean over the sizes; None where one of them has no floor."""
     shares = [size.utilisation for size in sizes]
     if not shares or any(share is None for share in shares):
@@ -35,7 +42,6 @@ def mean_utilisation(sizes: Iterable[SizeTime]) -> float | None:
 
 
 def size_times(timing: Timing) -> tuple[SizeTime, ...]:
-    """The times of every size in `timing`."""
     return tuple(_size_time(size) for size in timing.sizes)
 
 
@@ -52,7 +58,6 @@ def _size_time(size: SizeTiming) -> SizeTime:
 
 
 def to_stored(times: Iterable[SizeTime]) -> list[Any]:
-    """`times` as the database keeps them."""
     return [msgspec.to_builtins(time) for time in times]
 
 

@@ -122,8 +122,6 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Bars:
-    """Rectangles of one kind."""
-
     name: str
     tone: str
     bars: tuple[Bar, ...]

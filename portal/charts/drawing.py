@@ -88,35 +88,15 @@ def _laid_out(chart: Chart, *, width: int, ink: Ink) -> _Page:
 def _values(layers: Iterable[Layer], name: str) -> Iterator[float]:
     """Every value that an axis has to cover."""
     for layer in layers:
-        yield from _READERS[type(layer)](layer, name)
-
-
-def _of_points(layer: Points | Line, name: str) -> Iterator[float]:
-    yield from (getattr(point, name) for point in layer.points)
-
-
-def _of_band(layer: Band, name: str) -> Iterator[float]:
-    if name == "y":
-        yield from (layer.low, layer.high)
-
-
-def _of_whisker(layer: Whisker, name: str) -> Iterator[float]:
-    if (name == "y") == layer.is_vertical:
-        yield from (layer.low, layer.high)
-
-
-def _of_bars(layer: Bars, name: str) -> Iterator[float]:
-    if (name == "x") == layer.is_lying:
-        yield from (value for bar in layer.bars for value in (bar.start, bar.end))
-
-
-_READERS: dict[type, Callable[..., Iterator[float]]] = {
-    Points: _of_points,
-    Line: _of_points,
-    Band: _of_band,
-    Whisker: _of_whisker,
-    Bars: _of_bars,
-}
+        match layer:
+            case Points() | Line():
+                yield from (getattr(point, name) for point in layer.points)
+            case Band() if name == "y":
+                yield from (layer.low, layer.high)
+            case Whisker() if (name == "y") == layer.is_vertical:
+                yield from (layer.low, layer.high)
+            case Bars() if (name == "x") == layer.is_lying:
+                yield from (value for bar in layer.bars for value in (bar.start, bar.end))
 
 
 def _text(
@@ -131,7 +111,6 @@ def _stroke(page: _Page, path: str, tone: str) -> str:
 
 
 def _frame(page: _Page) -> Iterator[str]:
-    """Grid, ticks and titles."""
     x, y = page.x, page.y
     for value, text in _spaced(x, ticks(x)):
         at = x.at(value)

@@ -86,7 +86,6 @@ def _look(layer: Layer) -> dict[str, Any]:
 
 
 def _said(points: tuple[Point, ...]) -> dict[str, Any]:
-    """What points say and open."""
     if not any(point.tip for point in points):
         return {"hoverinfo": "skip"}
     return {

@@ -9,36 +9,6 @@ from portal.charts.chart import Bars as BarLayer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
-    """One point: its coordinates, its name, the lines under the name, and the page that it opens.
-
-    `label` is written beside it.
-    """
-
-    x: float
-    y: float
-    name: str
-    detail: str
-    href: str = ""
-    label: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """Points of one kind; `tone` names a colour of the site, `symbol` shows the kind without colour.
-
-    `legend` is what the legend says instead of the name; nothing where it is empty.
-    """
-
-    name: str
-    tone: str
-    symbol: str
-    marks: tuple[Mark, ...]
-    size: float = 4.5
-    legend: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Ceiling:
     """What limits the points: a level from `start` on, or with a `rate`, rate times x until the level is reached.
 
@@ -61,14 +31,6 @@ class Ceiling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axes:
-    """Titles and units of a roofline's two logarithmic axes."""
-
-    x_title: str
-    y_title: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Window:
     """The part of the plane that is shown, as powers of ten."""
 
@@ -79,11 +41,11 @@ class Window:
 
 
 def roofline(
-    series: Sequence[Series],
+    series: Sequence[Points],
     ceilings: Sequence[Ceiling],
     *,
-    axes: Axes,
-    joins: Sequence[tuple[Mark, Mark]] = (),
+    titles: tuple[str, str],
+    joins: Sequence[tuple[Point, Point]] = (),
     window: Window | None = None,
     height: int = 520,
 ) -> Chart:
@@ -94,20 +56,20 @@ def roofline(
     Args:
         series: points by kind; each opens its page when clicked.
         ceilings: drawn across the width of the points; those that begin beyond it are left out.
-        axes: titles.
+        titles: what the axes show.
         joins: pairs of points that belong together, joined by a line.
         window: the part to show.
         height: in pixels.
     """
-    marks = [mark for kind in series for mark in kind.marks]
+    marks = [mark for kind in series for mark in kind.points]
     shown = window or _around(marks, ceilings)
     left, right, bottom, top = (10.0**end for end in (shown.left, shown.right, shown.bottom, shown.top))
     layers: list[Layer] = [_ceiling(each, left, right) for each in ceilings if each.start < right]
     layers += [_join(pair) for pair in joins if all(_is_inside(mark, shown) for mark in pair)]
-    layers += [_series(kind) for kind in series if kind.marks]
+    layers += [kind for kind in series if kind.points]
     return Chart(
-        x=Axis(title=axes.x_title, scale=Scale.LOG, low=left, high=right),
-        y=Axis(title=axes.y_title, scale=Scale.LOG, low=bottom, high=top),
+        x=Axis(title=titles[0], scale=Scale.LOG, low=left, high=right),
+        y=Axis(title=titles[1], scale=Scale.LOG, low=bottom, high=top),
         layers=tuple(layers),
         height=height,
         is_wide=True,
@@ -121,7 +83,7 @@ _ROOM = 0.35
 """Decades around what an axis holds."""
 
 
-def _around(marks: Sequence[Mark], ceilings: Sequence[Ceiling]) -> Window:
+def _around(marks: Sequence[Point], ceilings: Sequence[Ceiling]) -> Window:
     """The part of the plane that holds the points and the tops of their ceilings, without the farthest points."""
     if not marks:
         return Window(left=-2.0, right=4.0, bottom=6.0, top=15.0)
@@ -143,7 +105,7 @@ def _spread(values: Sequence[float], *, share: float) -> tuple[float, float]:
     return low, high
 
 
-def _is_inside(mark: Mark, window: Window) -> bool:
+def _is_inside(mark: Point, window: Window) -> bool:
     return window.left <= math.log10(mark.x) <= window.right and window.bottom <= math.log10(mark.y) <= window.top
 
 
@@ -163,17 +125,9 @@ def _ceiling(ceiling: Ceiling, left: float, right: float) -> Line:
     )
 
 
-def _join(pair: tuple[Mark, Mark]) -> Line:
+def _join(pair: tuple[Point, Point]) -> Line:
     points = tuple(Point(x=mark.x, y=mark.y) for mark in pair)
     return Line(name="reference to best", tone="text-faint", points=points, width=1, legend="")
-
-
-def _series(kind: Series) -> Points:
-    points = tuple(
-        Point(x=mark.x, y=mark.y, tip=f"{mark.name}\n{mark.detail}", href=mark.href, label=mark.label)
-        for mark in kind.marks
-    )
-    return Points(name=kind.name, tone=kind.tone, symbol=kind.symbol, points=points, size=kind.size, legend=kind.legend)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,21 +144,31 @@ def failure_bars(rows: Sequence[tuple[str, Mapping[str, int]]]) -> Chart:
     Args:
         rows: a name, and samples as `by_mode` takes them, for each run; the first comes to the top.
     """
-    counted = [(by_mode(samples), max(1, sum(samples.values()))) for _, samples in rows]
-    shown = [(mode.title, mode.tone, mode.pattern) for mode in FAILURE_MODES]
-    shown += [(PENDING, "text-muted", "/"), (UNRANKED, "text-faint", "x"), (MISSING, "border-strong", "")]
-    used = [look for look in shown if any(modes.get(look[0], 0) for modes, _ in counted)]
+    looks = [(mode.title, mode.tone, mode.pattern) for mode in FAILURE_MODES]
+    looks += [(PENDING, "text-muted", "/"), (UNRANKED, "text-faint", "x"), (MISSING, "border-strong", "")]
+    return stacked_bars([(name, by_mode(samples)) for name, samples in rows], looks)
+
+
+def stacked_bars(rows: Sequence[tuple[str, Mapping[str, int]]], looks: Sequence[tuple[str, str, str]]) -> Chart:
+    """Shares of samples as one lying bar for each row.
+
+    Args:
+        rows: a name, and samples by title, for each row; the first comes to the top.
+        looks: title, tone and pattern of each part, in the order in which they follow one another.
+    """
+    counted = [(counts, max(1, sum(counts.values()))) for _, counts in rows]
     layers = []
     starts = [0.0] * len(rows)
-    for title, tone, pattern in used:
+    for title, tone, pattern in looks:
         bars = []
-        for place, (modes, total) in enumerate(counted):
-            end = starts[place] + modes.get(title, 0) / total
+        for place, (counts, total) in enumerate(counted):
+            end = starts[place] + counts.get(title, 0) / total
             if end > starts[place]:
-                tip = f"{title}: {modes[title]} of {total} samples, {modes[title] / total:.1%}"
+                tip = f"{title}: {counts[title]} of {total} samples, {counts[title] / total:.1%}"
                 bars.append(Bar(at=len(rows) - 1 - place, start=starts[place], end=end, tip=tip))
             starts[place] = end
-        layers.append(Bars(name=title, tone=tone, pattern=pattern, bars=tuple(bars), is_lying=True))
+        if bars:
+            layers.append(Bars(name=title, tone=tone, pattern=pattern, bars=tuple(bars), is_lying=True))
     names = tuple((float(len(rows) - 1 - place), name[:_NAME_LENGTH]) for place, (name, _) in enumerate(rows))
     x = Axis(title="Share of samples", unit=Unit.SHARE, low=0.0, high=1.0)
     height = 130 + _BAR_PX * len(rows)
@@ -193,14 +203,19 @@ def agent_speedups(lines: Mapping[str, Curve], *, x_title: str) -> Chart:
 
 
 def _agent_lines(lines: Mapping[str, Curve], *, x_title: str, y: Axis) -> Chart:
+    steps = [x for points in lines.values() for x, _ in points]
+    return curves(lines, x=Axis(title=x_title, low=0.0, names=_whole(steps)), y=y, is_step=True)
+
+
+def curves(lines: Mapping[str, Curve], *, x: Axis, y: Axis, is_step: bool = False, is_wide: bool = False) -> Chart:
+    """Lines through marked points, each of its own tone and dash; a step keeps its value until the next point."""
     layers: list[Layer] = []
     for (name, points), (tone, dash) in zip(lines.items(), _LINES, strict=False):
-        bare = tuple(Point(x=x, y=value) for x, value in points)
-        said = tuple(Point(x=x, y=value, tip=f"{name}\n{x:g}: {value:.4g}") for x, value in points)
-        layers.append(Line(name=name, tone=tone, dash=dash, points=bare, is_step=True))
+        bare = tuple(Point(x=at, y=value) for at, value in points)
+        said = tuple(Point(x=at, y=value, tip=f"{name}\n{at:g}: {value:.4g}") for at, value in points)
+        layers.append(Line(name=name, tone=tone, dash=dash, points=bare, is_step=is_step))
         layers.append(Points(name=name, tone=tone, symbol="dot", points=said, size=3, legend=""))
-    steps = [x for points in lines.values() for x, _ in points]
-    return Chart(x=Axis(title=x_title, low=0.0, names=_whole(steps)), y=y, layers=tuple(layers))
+    return Chart(x=x, y=y, layers=tuple(layers), is_wide=is_wide)
 
 
 _FEW = 8

@@ -30,7 +30,6 @@ class Ruler:
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def holds(self, value: float) -> bool:
-        """Whether `value` lies between the ends."""
         return min(self.low, self.high) <= value <= max(self.low, self.high)
 
     def clamped(self, value: float) -> float:

@@ -49,8 +49,6 @@ def _thinned(times_us: Sequence[float]) -> tuple[float, ...]:
 
 
 class _Row(NamedTuple):
-    """One line of the plot."""
-
     label: str
     height: int
     summary: TimeSummary

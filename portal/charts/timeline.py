@@ -116,8 +116,6 @@ def _marks(groups: Sequence[Group], ink: Ink) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """A part of a bar."""
-
     value: float
     tone: str
     title: str

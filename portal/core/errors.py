@@ -1,5 +1,7 @@
 """How the site says no: one exception that names the field, the value and the remedy, for pages and API alike."""
 
+from collections.abc import Iterable
+
 
 class Refusal(Exception):
     """A request that cannot be carried out, through no fault of the site.
@@ -13,20 +15,71 @@ class Refusal(Exception):
         retry_after_s: seconds after which the same request may succeed; None where waiting does not help.
     """
 
+    status = 422
+
     def __init__(
         self,
-        *,
         field: str,
-        value: str,
+        value: object,
         message: str,
         remedy: str,
-        status: int = 422,
+        *,
+        status: int | None = None,
         retry_after_s: int | None = None,
     ) -> None:
         super().__init__(message)
-        self.field = field
-        self.value = value if len(value) <= 80 else f"{value[:77]}..."
+        # JSON and archives may carry halves of characters, which no answer can be written with.
+        field, text = (str(each).encode("utf-8", "replace").decode() for each in (field, value))
+        self.field = field[:80]
+        self.value = text if len(text) <= 80 else f"{text[:77]}..."
         self.message = message
         self.remedy = remedy
-        self.status = status
+        self.status = status or self.status
         self.retry_after_s = retry_after_s
+
+    @property
+    def sentences(self) -> str:
+        """Message and remedy, as forms and commands show them."""
+        return f"{self.message} {self.remedy}"
+
+
+class NotSignedIn(Refusal):
+    """A request with a token or key that opens nothing."""
+
+    status = 401
+
+
+class Forbidden(Refusal):
+    """A request for others to make."""
+
+    status = 403
+
+
+class NotFound(Refusal):
+    """A request for something that does not exist, or that the reader may not know of."""
+
+    status = 404
+
+
+class Conflict(Refusal):
+    """A request that does not fit the present state of what it is about."""
+
+    status = 409
+
+
+class TooMany(Refusal):
+    """A request beyond a limit, which may succeed after `retry_after_s`."""
+
+    status = 429
+
+
+def check_choice(field: str, value: str, known: Iterable[str], *, noun: str = "") -> str:
+    """`value`, which must be one of `known`; `noun` is what it would be, where that is not the field's name.
+
+    Raises:
+        Refusal: it is none of them (422).
+    """
+    choices = [str(each) for each in known]
+    if value not in choices:
+        raise Refusal(field, value, f"There is no such {noun or field}.", f"Choose one of {', '.join(choices)}.")
+    return value

@@ -10,7 +10,7 @@ Event = TypeVar("Event")
 
 
 class Hook(Generic[Event]):
-    """A typed Django signal: an app declares it, apps above connect in `AppConfig.ready`.
+    """A typed Django signal: an app declares it, apps above receive it in their modules `receivers`.
 
     Receivers run at once, in the sender's transaction and in no fixed order. An exception of a receiver reaches the
     sender and rolls the whole transaction back.
@@ -18,6 +18,11 @@ class Hook(Generic[Event]):
 
     def __init__(self) -> None:
         self._signal = Signal()
+
+    def receiver(self, function: Callable[[Event], None]) -> Callable[[Event], None]:
+        """A decorator: `function` is called with every event."""
+        self.connect(function, uid=f"{function.__module__}.{function.__qualname__}")
+        return function
 
     def connect(self, receiver: Callable[[Event], None], *, uid: str) -> None:
         """Have `receiver` called with every event; connecting again under the same `uid` changes nothing."""

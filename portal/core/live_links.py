@@ -15,16 +15,12 @@ _SALT = "portal.core.live_links"
 
 
 class Kind(StrEnum):
-    """What can be followed."""
-
     EVALUATION = "evaluation"
     RUN = "run"
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One evaluation or run."""
-
     kind: Kind
     identifier: str
 

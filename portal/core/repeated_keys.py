@@ -6,7 +6,7 @@ Giving back the earlier thing for another request would make its sender believe 
 import json
 from collections.abc import Mapping
 
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict
 
 _SHORT = 40
 """Characters of a value that is still shown: a profile or a model's name is, the digest of a source is not."""
@@ -35,13 +35,8 @@ def check_same_request(
     """
     found = differences(came, held)
     if found:
-        raise Refusal(
-            field=field,
-            value=key,
-            message=f"This key was used for a different {what}, {pk}: {'; '.join(found)}.",
-            remedy=f"Use another key for another {what}, or repeat the first request unchanged.",
-            status=409,
-        )
+        remedy = f"Use another key for another {what}, or repeat the first request unchanged."
+        raise Conflict(field, key, f"This key was used for a different {what}, {pk}: {'; '.join(found)}.", remedy)
 
 
 def _difference(name: str, came: object, held: object) -> str:

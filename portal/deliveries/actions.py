@@ -13,7 +13,7 @@ from django.utils import timezone
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import require_owner
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict, Refusal, TooMany, check_choice
 from portal.deliveries import mailing
 from portal.deliveries.models import BY_HAND, Delivery, DeliveryState, Endpoint, Form, NoticeKind
 from portal.deliveries.outbound_http import address_of
@@ -36,18 +36,13 @@ def add_webhook(organisation: Organisation, *, url: str, events: Iterable[str], 
     require_owner(by, organisation)
     chosen = sorted(_known("events", events, EventKind, "event"))
     if not chosen:
-        raise Refusal(field="events", value="", message="No event was chosen.", remedy="Choose at least one event.")
+        raise Refusal("events", "", "No event was chosen.", "Choose at least one event.")
     address_of(url)
     with transaction.atomic():
         Organisation.objects.select_for_update().get(pk=organisation.pk)
         if organisation.webhooks.filter(removed_at=None).count() >= MAX_WEBHOOKS:
-            raise Refusal(
-                field="url",
-                value=url,
-                message=f"The organisation has {MAX_WEBHOOKS} webhooks, which is the limit.",
-                remedy="Remove a webhook first.",
-                status=409,
-            )
+            message = f"The organisation has {MAX_WEBHOOKS} webhooks, which is the limit."
+            raise Conflict("url", url, message, "Remove a webhook first.")
         return organisation.webhooks.create(url=url, kinds=chosen, secret=_new_secret())
 
 
@@ -68,11 +63,11 @@ def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> End
         lock_account(user)  # two requests at once cannot both add the last channel
         kept = user.channels.filter(removed_at=None)
         if kept.filter(form=form, url=url).exists():
-            raise _conflict(
+            raise Conflict(
                 "channel", url or form, "You have this channel already.", "Choose the notices of that channel instead."
             )
         if kept.count() >= MAX_CHANNELS:
-            raise _conflict(
+            raise Conflict(
                 "channel", url, f"You have {MAX_CHANNELS} channels, which is the limit.", "Remove a channel first."
             )
         return user.channels.create(form=form, url=url, kinds=chosen, secret=_new_secret())
@@ -96,7 +91,7 @@ def send_test(endpoint: Endpoint, *, by: User) -> Delivery:
     with transaction.atomic():
         row = _locked(endpoint, by=by)
         if row.deliveries.filter(is_test=True, state=DeliveryState.WAITING).exists():
-            raise _conflict(*_subject(row), "A test is being sent already.", "Its result will appear in the log.")
+            raise Conflict(*_subject(row), "A test is being sent already.", "Its result will appear in the log.")
         _check_sent_by_hand(row)
         return row.deliveries.create(is_test=True)
 
@@ -142,7 +137,7 @@ def _locked(endpoint: Endpoint, *, by: User) -> Endpoint:
         lock_account(by)
     row = Endpoint.objects.select_for_update().get(pk=endpoint.pk)
     if row.removed_at is not None:
-        raise _conflict(*_subject(row), f"The {row.noun} was removed.", "Add it again.")
+        raise Conflict(*_subject(row), f"The {row.noun} was removed.", "Add it again.")
     return row
 
 
@@ -164,8 +159,7 @@ def _check_sent_by_hand(row: Endpoint) -> None:
     else:
         message = f"You have sent {TESTS_PER_HOUR} tests within an hour, which is the limit."
     remedy = f"Wait a while. {'Events' if row.is_webhook else 'Notices'} are sent all the same."
-    field, value = _subject(row)
-    raise Refusal(field=field, value=value, message=message, remedy=remedy, status=429, retry_after_s=600)
+    raise TooMany(*_subject(row), message, remedy, retry_after_s=600)
 
 
 def _not_again(delivery: Delivery) -> Refusal:
@@ -178,11 +172,7 @@ def _not_again(delivery: Delivery) -> Refusal:
     else:
         message = f"The delivery was sent again already, as {delivery.sent_again.pk}."
         remedy = "Look at its result. If it failed too, send that one again."
-    return _conflict("delivery", str(delivery.pk), message, remedy)
-
-
-def _conflict(field: str, value: str, message: str, remedy: str) -> Refusal:
-    return Refusal(field=field, value=value, message=message, remedy=remedy, status=409)
+    return Conflict("delivery", str(delivery.pk), message, remedy)
 
 
 def _subject(row: Endpoint) -> tuple[str, str]:
@@ -194,21 +184,16 @@ def _known(field: str, values: Iterable[str], choices: type[models.TextChoices],
     """The chosen ones of `choices`, in their order; raises Refusal for any other value."""
     chosen = set(values)
     for value in sorted(chosen - set(choices.values)):
-        remedy = f"Choose one of {', '.join(choices.values)}."
-        raise Refusal(field=field, value=value, message=f"There is no such {noun}.", remedy=remedy)
+        check_choice(field, value, choices.values, noun=noun)
     return [value for value in choices.values if value in chosen]
 
 
 def _require_mail(user: User) -> None:
     if not mailing.is_set_up():
-        raise _conflict("channel", "mail", "This site sends no mail.", "Choose another type of channel.")
+        raise Conflict("channel", "mail", "This site sends no mail.", "Choose another type of channel.")
     if mailing.address_of(user) is None:
-        raise _conflict(
-            "channel",
-            "mail",
-            "Your account has no confirmed mail address.",
-            "Add one on the account page and confirm it.",
-        )
+        message = "Your account has no confirmed mail address."
+        raise Conflict("channel", "mail", message, "Add one on the account page and confirm it.")
 
 
 def _new_secret() -> str:

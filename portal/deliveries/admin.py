@@ -2,14 +2,12 @@
 
 from django.contrib import admin
 
+from portal.core.admin import ReadOnly
 from portal.deliveries.models import Delivery, Endpoint
-from portal.submissions.admin import ReadOnly
 
 
 @admin.register(Endpoint)
 class EndpointAdmin(ReadOnly):
-    """Webhooks, which show as their addresses, and channels."""
-
     list_display = ("__str__", "organisation", "form", "kinds", "failures", "created_at", "removed_at")
     list_filter = ("form", ("organisation", admin.EmptyFieldListFilter))
     list_select_related = ("organisation", "account")
@@ -18,8 +16,6 @@ class EndpointAdmin(ReadOnly):
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnly):
-    """The log of what was sent."""
-
     list_display = (
         "created_at", "endpoint", "event", "is_test", "state", "tries", "answer_status", "error", "next_try_at",
     )  # fmt: skip

@@ -11,7 +11,6 @@ from portal.deliveries.outbound_http import HttpResult
 
 
 def is_set_up() -> bool:
-    """Whether the site can send mail."""
     return bool(settings.EMAIL_URL)
 
 

@@ -14,8 +14,6 @@ TEST_KIND = "webhook.test"
 
 
 class NoticeKind(models.TextChoices):
-    """The kinds of notices."""
-
     VERDICT = "verdict", "A verdict on a submission of yours"
     RECORD_BEATEN = "record_beaten", "Somebody beats a record of yours"
     PLACE_LOST = "place_lost", "Somebody passes you among the first ten of a board"
@@ -65,7 +63,6 @@ class Endpoint(models.Model):
 
     @property
     def is_webhook(self) -> bool:
-        """Whether it belongs to an organisation."""
         return self.organisation_id is not None
 
     @property
@@ -80,8 +77,6 @@ class Endpoint(models.Model):
 
 
 class DeliveryState(models.TextChoices):
-    """The state of one delivery."""
-
     WAITING = "waiting", "Waiting"
     DELIVERED = "delivered", "Delivered"
     GIVEN_UP = "given_up", "Given up"

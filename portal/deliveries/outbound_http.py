@@ -63,13 +63,9 @@ def address_of(url: str) -> SplitResult:
     schemes = ("https", "http") if settings.WEBHOOKS_TO_PRIVATE_ADDRESSES else ("https",)
     is_plain = re.fullmatch(ADDRESS, url) is not None and url.isprintable() and len(url) <= 300
     if parts.scheme not in schemes or not parts.hostname or not is_plain:
-        raise Refusal(
-            field="url",
-            value=url,
-            message="This is not an address for a webhook.",
-            remedy=f"Use an address that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}, "
-            "without a user name or fragment.",
-        )
+        beginnings = " or ".join(f"{scheme}://" for scheme in schemes)
+        remedy = f"Use an address that begins with {beginnings}, without a user name or fragment."
+        raise Refusal("url", url, "This is not an address for a webhook.", remedy)
     return parts
 
 
@@ -137,7 +133,6 @@ class _Pinned(http.client.HTTPConnection):
         self.is_cut_off = False
 
     def connect(self) -> None:
-        """Open the connection."""
         plain = socket.create_connection((self._address, self.port), timeout=_TIMEOUT_S)
         self._handle = plain.dup()  # a handshake can be cut off through it as well
         context = ssl.create_default_context() if self._is_tls else None
@@ -151,7 +146,6 @@ class _Pinned(http.client.HTTPConnection):
                 self._handle.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the connection."""
         super().close()
         if self._handle is not None:
             self._handle.close()

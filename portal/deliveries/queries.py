@@ -5,7 +5,7 @@ import uuid
 from django.db.models import Count, QuerySet
 
 from portal.accounts.models import Organisation, User
-from portal.core.errors import Refusal
+from portal.core.requests import by_id
 from portal.deliveries.models import Delivery, Endpoint
 
 LOG_SHOWN = 20
@@ -13,30 +13,16 @@ LOG_SHOWN = 20
 
 def get_webhook(organisation: Organisation, webhook_id: int) -> Endpoint:
     """One webhook of an organisation, removed ones among them; raises Refusal (404)."""
-    found = organisation.webhooks.select_related("organisation").filter(pk=webhook_id).first()
-    if found is None:
-        raise Refusal(
-            field="webhook",
-            value=str(webhook_id),
-            message="The organisation has no such webhook.",
-            remedy="Take an id from the list of its webhooks.",
-            status=404,
-        )
-    return found
+    webhooks = organisation.webhooks.select_related("organisation")
+    message, remedy = "The organisation has no such webhook.", "Take an id from the list of its webhooks."
+    return by_id(webhooks, "webhook", webhook_id, message, remedy)
 
 
 def get_delivery(webhook: Endpoint, delivery_id: uuid.UUID) -> Delivery:
     """One line of a webhook's log; raises Refusal (404)."""
-    found = webhook.deliveries.select_related("endpoint__organisation").filter(pk=delivery_id).first()
-    if found is None:
-        raise Refusal(
-            field="delivery",
-            value=str(delivery_id),
-            message="The webhook has no such delivery.",
-            remedy="Take an id from the log of the webhook.",
-            status=404,
-        )
-    return found
+    deliveries = webhook.deliveries.select_related("endpoint__organisation")
+    message, remedy = "The webhook has no such delivery.", "Take an id from the log of the webhook."
+    return by_id(deliveries, "delivery", delivery_id, message, remedy)
 
 
 def channels_of(user: User) -> QuerySet[Endpoint]:
@@ -46,16 +32,8 @@ def channels_of(user: User) -> QuerySet[Endpoint]:
 
 def get_channel(user: User, channel_id: int) -> Endpoint:
     """One channel of a person; raises Refusal (404)."""
-    found = channels_of(user).filter(pk=channel_id).first()
-    if found is None:
-        raise Refusal(
-            field="channel",
-            value=str(channel_id),
-            message="You have no such channel.",
-            remedy="Choose one from your notices page.",
-            status=404,
-        )
-    return found
+    message, remedy = "You have no such channel.", "Choose one from your notices page."
+    return by_id(channels_of(user), "channel", channel_id, message, remedy)
 
 
 def log_of(user: User) -> list[Delivery]:

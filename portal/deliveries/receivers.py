@@ -12,12 +12,12 @@ from evaluator.contract import SCORE_RULE, Verdict
 from evaluator.hardware import profiles
 from evaluator.judging.verdicts import FACTS
 from portal.deliveries.models import Delivery, Endpoint, Notice, NoticeKind
-from portal.ranking.hooks import StandingRaised
+from portal.ranking.hooks import StandingRaised, standing_raised
 from portal.ranking.models import Record, Standing
 from portal.ranking.order import board_order
-from portal.runs.hooks import EventsWritten
+from portal.runs.hooks import EventsWritten, events_written
 from portal.runs.models import EventKind, Run
-from portal.submissions.hooks import EvaluationEnded
+from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, State
 from problems import registry
 
@@ -25,6 +25,7 @@ FIRST_PLACES = 10
 """An author gets a notice of being passed within these first places; below, boards change all the time."""
 
 
+@events_written.receiver
 def queue_events(written: EventsWritten) -> None:
     """Queue the events of a run for the webhooks of its organisation that asked for them."""
     webhooks = Endpoint.objects.filter(organisation=written.run.model.organisation_id, removed_at=None)
@@ -36,9 +37,9 @@ def queue_events(written: EventsWritten) -> None:
     )
 
 
-def note_verdict(ended: EvaluationEnded) -> None:
+@evaluation_ended.receiver
+def note_verdict(evaluation: Evaluation) -> None:
     """Note a verdict, or that no node came, for the submission's author; what they cancel they know."""
-    evaluation = ended.evaluation
     if evaluation.submission.is_attempt or evaluation.state == State.CANCELLED:
         return
     where = f"{_title(evaluation.submission.problem)} on {evaluation.profile}, {evaluation.mode}"
@@ -60,6 +61,7 @@ def _outcome(evaluation: Evaluation) -> str:
     return f"{title}, {evaluation.score:.3f} times the reference {interval}"
 
 
+@standing_raised.receiver
 def note_raised(raised: StandingRaised) -> None:
     """Note a beaten record for its holder, and a lost place for those whom the entry passed among the first ten."""
     standing = raised.standing
@@ -106,6 +108,7 @@ def _passed(raised: StandingRaised) -> Iterable[tuple[int, int]]:
         is_behind = is_behind or row.pk == standing.pk
 
 
+@events_written.receiver
 def note_run_done(written: EventsWritten) -> None:
     """Note that nothing of a run is pending any more for who made it, as long as they belong to its organisation."""
     if not any(event.kind == EventKind.RUN_COMPLETED for event in written.events):

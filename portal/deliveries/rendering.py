@@ -29,7 +29,6 @@ class Message:
 
 
 def message_of(delivery: Delivery) -> Message:
-    """What `delivery` says to a person."""
     if delivery.is_test:
         line = ("This is a test of the channel.", f"{settings.SITE_URL}/accounts/notices/")
         return Message(heading=f"{NAME}: test", lines=(line,), others=0)
@@ -41,7 +40,6 @@ def message_of(delivery: Delivery) -> Message:
 
 
 def body_of(delivery: Delivery) -> bytes:
-    """The body of the request that carries `delivery`."""
     if delivery.endpoint.is_webhook:
         return _event(delivery)
     if delivery.endpoint.form == Form.SIGNED:

@@ -67,7 +67,6 @@ def set_kinds(request: HttpRequest, channel_id: int) -> HttpResponse:
 @require_POST
 @login_required
 def test(request: HttpRequest, channel_id: int) -> HttpResponse:
-    """Send a test to one channel."""
     user = signed_in(request)
     actions.send_test(queries.get_channel(user, channel_id), by=user)
     messages.success(request, "A test is being sent. The log below will show its result.")
@@ -77,7 +76,6 @@ def test(request: HttpRequest, channel_id: int) -> HttpResponse:
 @require_POST
 @login_required
 def remove(request: HttpRequest, channel_id: int) -> HttpResponse:
-    """Remove one channel."""
     user = signed_in(request)
     actions.remove_endpoint(queries.get_channel(user, channel_id), by=user)
     messages.success(request, "The channel was removed.")

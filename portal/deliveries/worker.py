@@ -28,7 +28,6 @@ class DeliveryWorker:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any endpoint is being served."""
         return bool(self._payers)
 
     def run(self, stop: threading.Event) -> None:

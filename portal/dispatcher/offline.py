@@ -5,7 +5,6 @@ online may still judge it, and then the report that comes later changes nothing.
 """
 
 import gzip
-import secrets
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,14 +16,14 @@ from django.db import transaction
 from evaluator.contract import ContractError, Delivery, EvaluationReport, EvaluationRequest
 from evaluator.judging.recompute import recompute
 from portal.core.errors import Refusal
-from portal.dispatcher.dispatching import request_of
+from portal.core.requests import by_id
+from portal.dispatcher.assign import request_of
 from portal.nodes.models import Node
 from portal.runs.models import Run
+from portal.submissions import lifecycle
 from portal.submissions.actions import record_delivery
 from portal.submissions.models import Evaluation, State
 from problems import registry
-
-_WAITING = (State.QUEUED, State.BUILT)
 
 
 class NotTaken(Exception):
@@ -46,7 +45,9 @@ def waiting_requests(profile: str, *, runs: Sequence[Run] = ()) -> Iterator[Eval
 
     Within a run the order is that of the problems' numbers.
     """
-    waiting = Evaluation.objects.filter(profile=profile, state__in=_WAITING).select_related("submission__source")
+    waiting = Evaluation.objects.filter(profile=profile, state__in=State.without_a_node()).select_related(
+        "submission__source"
+    )
     if not runs:
         yield from map(request_of, waiting.order_by("-priority", "turn", "queued_at"))
         return
@@ -97,19 +98,11 @@ def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> No
     if differences := recompute(report).differences:
         raise NotTaken(f"it disagrees with its own calls: {'; '.join(differences[:3])}")
     ended = datetime.fromisoformat(report.finished_at)
-    lease = secrets.token_urlsafe(32)
+    started = datetime.fromisoformat(report.started_at) if report.started_at else ended
     with transaction.atomic():
         # Only one of a dispatcher and this finds the row still waiting.
-        claimed = Evaluation.objects.filter(pk=evaluation.pk, state__in=_WAITING).update(
-            state=State.RUNNING,
-            lease=lease,
-            node=node,
-            slot_index=None,
-            attempt=_attempt_of(report),
-            started_at=datetime.fromisoformat(report.started_at) if report.started_at else ended,
-            unable_since=None,
-        )
-        if not claimed:
+        lease = lifecycle.begin_offline(evaluation, node, attempt=_attempt_of(report), started_at=started)
+        if lease is None:
             raise NotTaken("its evaluation is being judged now")
         try:
             record_delivery(Delivery(lease=lease, node=node.name, report=report), ended)
@@ -137,16 +130,5 @@ def runs_named(keys: Sequence[str]) -> list[Run]:
     Raises:
         Refusal: one is no run here (404).
     """
-    found = []
-    for key in keys:
-        try:
-            found.append(Run.objects.get(pk=uuid.UUID(key)))
-        except (ValueError, Run.DoesNotExist) as error:
-            raise Refusal(
-                field="run",
-                value=key,
-                message="There is no such run.",
-                remedy="Give the identifier in the run's address.",
-                status=404,
-            ) from error
-    return found
+    message, remedy = "There is no such run.", "Give the identifier in the run's address."
+    return [by_id(Run.objects.all(), "run", key, message, remedy) for key in keys]

@@ -5,8 +5,7 @@ from datetime import datetime
 from django.db import transaction
 
 from portal.nodes import actions as nodes
-from portal.submissions.models import Evaluation, State
-from portal.submissions.queries import HELD
+from portal.submissions import lifecycle
 
 
 def revoke(name: str, *, now: datetime) -> int:
@@ -19,16 +18,4 @@ def revoke(name: str, *, now: datetime) -> int:
     """
     with transaction.atomic():
         node = nodes.revoke_node(name, now=now)
-        return Evaluation.objects.filter(node=node, state__in=(*HELD, State.BUILT)).update(
-            state=State.QUEUED,
-            node=None,
-            lease=None,
-            slot_index=None,
-            lease_expires_at=None,
-            deadline_at=None,
-            started_at=None,
-            stage="",
-            stage_detail="Its node was taken out of service.",
-            stage_fraction=None,
-            stage_since=None,
-        )
+        return lifecycle.release_node(node)

@@ -4,19 +4,17 @@ import logging
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
-from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from evaluator.hardware.profiles import profiles
 from portal.catalog.queries import paused_slugs
-from portal.dispatcher.dispatching import within_abilities
+from portal.dispatcher.assign import within_abilities
 from portal.nodes.queries import all_online_slots, online_slots
-from portal.submissions.hooks import EvaluationEnded, evaluation_ended
-from portal.submissions.models import Evaluation, ProfileQueue, State
-from portal.submissions.queries import paused_profiles
+from portal.submissions import lifecycle
+from portal.submissions.models import Evaluation, ProfileState, State
+from portal.submissions.queue import paused_profiles
 
 logger = logging.getLogger(__name__)
 
@@ -28,17 +26,17 @@ ENDED_PER_LOOK = 200
 
 def look_at_nodes(now: datetime) -> bool:
     """Once a minute, note which profiles are served and what waits for no node; returns whether it was time."""
-    if ProfileQueue.objects.filter(looked_at__gt=now - LOOK_EVERY).count() == len(profiles()):
+    if ProfileState.objects.filter(looked_at__gt=now - LOOK_EVERY).count() == len(profiles()):
         return False
     waiting = Evaluation.objects.filter(state=State.QUEUED)
-    if ProfileQueue.objects.filter(looked_at__lt=now - _GAP).exists():
+    if ProfileState.objects.filter(looked_at__lt=now - _GAP).exists():
         waiting.exclude(unable_since=None).update(unable_since=None)
-    ProfileQueue.objects.bulk_create(
-        (ProfileQueue(profile=name, looked_at=now) for name in profiles()), ignore_conflicts=True
+    ProfileState.objects.bulk_create(
+        (ProfileState(profile=name, looked_at=now) for name in profiles()), ignore_conflicts=True
     )
     served = set(online_slots(now=now).order_by().values_list("profile", flat=True))
-    ProfileQueue.objects.filter(profile__in=served).update(served_at=now)
-    ProfileQueue.objects.update(looked_at=now)
+    ProfileState.objects.filter(profile__in=served).update(served_at=now)
+    ProfileState.objects.update(looked_at=now)
     able = _within_somebodys_abilities(now)
     waiting.filter(able).exclude(unable_since=None).update(unable_since=None)
     waiting.filter(unable_since=None).exclude(able).update(unable_since=now)
@@ -60,44 +58,36 @@ def end_unserved(now: datetime) -> int:
 
     What an operator has paused waits on, and hours in which no dispatcher looked count for nobody.
     """
-    return sum(_end(pk, now) for pk in _unserved(now))
+    return sum(_end(evaluation, now) for evaluation in _unserved(now))
 
 
-def _unserved(now: datetime) -> list[UUID]:
+def _unserved(now: datetime) -> QuerySet[Evaluation]:
     since = now - timedelta(hours=settings.UNSERVED_HOURS)
     waiting = Evaluation.objects.filter(state=State.QUEUED, unable_since__lt=since)
     # A guest's owner has no switch of a profile: the operator's is for the site's own nodes.
     open_ones = waiting.exclude(node_owner=None, profile__in=paused_profiles()).exclude(
         submission__problem__in=paused_slugs()
     )
-    return list(open_ones.order_by("queued_at").values_list("pk", flat=True)[:ENDED_PER_LOOK])
+    return open_ones.select_related("submission").order_by("queued_at")[:ENDED_PER_LOOK]
 
 
-def _end(pk: UUID, now: datetime) -> bool:
-    with transaction.atomic():
-        # A node may have come back and taken it at this moment: only what still waits is ended.
-        moved = Evaluation.objects.filter(pk=pk, state=State.QUEUED).update(
-            state=State.UNSERVED, finished_at=now, stage_detail="", stage_since=None
-        )
-        if moved:
-            ended = Evaluation.objects.select_related("submission").get(pk=pk)
-            ended.message = _message(ended, now)
-            ended.save(update_fields=["message"])
-            evaluation_ended.send(EvaluationEnded(evaluation=ended))
-            logger.info("evaluation %s ended unjudged: no node can judge it on %s", pk, ended.profile)
-    return bool(moved)
+def _end(evaluation: Evaluation, now: datetime) -> bool:
+    moved = lifecycle.end_unserved(evaluation, now=now, message=_message(evaluation, now))
+    if moved:
+        logger.info("evaluation %s ended unjudged: no node can judge it on %s", evaluation.pk, evaluation.profile)
+    return moved
 
 
-def _message(ended: Evaluation, now: datetime) -> str:
+def _message(evaluation: Evaluation, now: datetime) -> str:
     hours = f"{settings.UNSERVED_HOURS:.0f} hours"
-    served = ProfileQueue.objects.filter(profile=ended.profile, served_at__gte=now - _GAP).exists()
-    if served and ended.node_owner_id is None:
+    served = ProfileState.objects.filter(profile=evaluation.profile, served_at__gte=now - _GAP).exists()
+    if served and evaluation.node_owner_id is None:
         return (
-            f"For {hours} no node of {ended.profile} could judge a {ended.mode} submission in the backend "
-            f"{ended.submission.backend} to this revision of the problem. It was not judged and cost nothing. "
+            f"For {hours} no node of {evaluation.profile} could judge a {evaluation.mode} submission in the backend "
+            f"{evaluation.submission.backend} to this revision of the problem. It was not judged and cost nothing. "
             "Submit it again later, or choose another backend or profile."
         )
     return (
-        f"No node has served {ended.profile} for {hours}, so this was not judged. It cost nothing. "
+        f"No node has served {evaluation.profile} for {hours}, so this was not judged. It cost nothing. "
         "Submit it again when a node of the profile is online, or choose another profile."
     )

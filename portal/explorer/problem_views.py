@@ -1,6 +1,6 @@
 """The problem list and the problem page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -8,7 +8,6 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
-from evaluator.hardware.profiles import Profile
 from portal.catalog import costs, facets, rooflines
 from portal.catalog.diagrams import diagram
 from portal.catalog.highlighting import reference_rows
@@ -19,7 +18,7 @@ from portal.catalog.measurements import (
     published_against_ours,
 )
 from portal.catalog.queries import get_problem, switch
-from portal.core.errors import Refusal
+from portal.core.requests import choice
 from portal.ranking import queries as ranking
 from portal.ranking.leaders import board_counts, leaders, most_used, profiles_by_speed
 from portal.ranking.queries import BoardRow
@@ -39,12 +38,12 @@ def problem_list(request: HttpRequest) -> HttpResponse:
     search = request.GET.get("q", "")[:100]
     every = registry.problems()
     counts = board_counts()
-    profile = _chosen_profile(request, counts)
+    profile = profiles.get(choice(request.GET, "profile", profiles.profiles(), opening=most_used(counts)))
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
     context = {
         "problems": [(problem, best.get(problem.slug)) for problem in facets.find(every, chosen=chosen, search=search)],
         "profile": profile,
-        "choices": [(choice, counts.get(choice.name, 0)) for choice in profiles_by_speed()],
+        "choices": [(each, counts.get(each.name, 0)) for each in profiles_by_speed()],
         "solved": len(best),
         "beaten": sum(leader.is_faster for leader in best.values()),
         "total": len(every),
@@ -55,29 +54,11 @@ def problem_list(request: HttpRequest) -> HttpResponse:
     return render(request, "problems/list.html", context)
 
 
-def _chosen_profile(request: HttpRequest, counts: Mapping[str, int]) -> Profile:
-    """The profile whose leaders are shown: the one asked for, else the one with most boards.
-
-    Raises:
-        Refusal: there is no such profile (404).
-    """
-    name = request.GET.get("profile") or most_used(counts)
-    if name not in profiles.profiles():
-        raise Refusal(
-            field="profile",
-            value=name,
-            message=f"There is no profile {name[:40]!r}.",
-            remedy=f"Choose one of {', '.join(profiles.profiles())}.",
-            status=404,
-        )
-    return profiles.get(name)
-
-
 @require_safe
 def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
     """Statement, interface, reference, sizes, cost, roofline and the head of the board."""
     problem = get_problem(slug)
-    boards = ranking.profiles_with_entries(slug)
+    boards = tuple(ranking.boards_of(slug))
     shown = boards[-1] if boards else None
     board = ranking.board(slug, profile=shown, limit=ROOFLINE_ENTRIES) if shown else ()
     context = {
@@ -100,7 +81,6 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def reference_file(_request: HttpRequest, slug: str) -> HttpResponse:
-    """The reference as a file."""
     text = registry.reference_source(get_problem(slug).slug)
     headers = {"Content-Disposition": f'attachment; filename="{slug}_reference.py"'}
     return HttpResponse(text, content_type="text/x-python; charset=utf-8", headers=headers)
@@ -135,15 +115,8 @@ def _roofline(
     names = [profile.name for profile in costs.judging_profiles(problem) if profile.peaks is not None]
     if not names:
         return {}
-    asked = request.GET.get("profile", "")
-    if asked and asked not in names:
-        raise Refusal(
-            field="profile",
-            value=asked,
-            message=f"This problem has no roofline on the profile {asked[:40]!r}.",
-            remedy=f"Choose one of {', '.join(names)}.",
-            status=404,
-        )
+    message = "This problem has no roofline on the {field} {value}."
+    asked = choice(request.GET, "profile", names, message=message)
     with_entries = [name for name in boards if name in names]
     name = asked or (with_entries[-1] if with_entries else best_measured_profile(names))
     is_shown = bool(boards) and name == boards[-1]

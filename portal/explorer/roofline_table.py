@@ -14,7 +14,8 @@ from evaluator.judging.floors import Bound
 from portal.catalog import measurements
 from portal.catalog.rooflines import RANKED_SIZES, Axis, Point, gpu_profiles
 from portal.charts.rooflines import Window
-from portal.core.errors import Refusal
+from portal.core.errors import NotFound
+from portal.core.requests import choice
 from problems.spec.taxonomy import Block
 
 ALL_SIZES = "all"
@@ -94,10 +95,7 @@ class View:
             "sort": list(_BY_NAME),
             "order": ["ascending", "descending"],
         }
-        given = {name: value for name in known if (value := str(query.get(name, "")))}
-        for name, value in given.items():
-            if value not in known[name]:
-                raise _unknown(name, value, f"Choose one of {', '.join(str(item) for item in known[name] if item)}.")
+        given = {name: value for name in known if (value := choice(query, name, known[name]))}
         window = str(query.get("window", ""))
         parse_window(window)
         return cls(**({"profile": opening} | given), opening=opening, window=window)
@@ -131,21 +129,16 @@ def parse_window(text: str) -> Window | None:
     try:
         left, right, bottom, top = (float(part) for part in text.split(","))
     except ValueError:
-        raise _unknown("window", text, _WINDOW_REMEDY) from None
+        raise _no_window(text) from None
     corners = (left, right, bottom, top)
     if not all(math.isfinite(value) and abs(value) <= _FARTHEST for value in corners) or left >= right or bottom >= top:
-        raise _unknown("window", text, _WINDOW_REMEDY)
+        raise _no_window(text)
     return Window(left=left, right=right, bottom=bottom, top=top)
 
 
-_WINDOW_REMEDY = (
-    "Give left, right, bottom and top as powers of ten, such as 0,4,-2,3, or leave it out to see everything."
-)
-
-
-def _unknown(field: str, value: str, remedy: str) -> Refusal:
-    message = f"There is no {field} {value[:40]!r}."
-    return Refusal(field=field, value=value, message=message, remedy=remedy, status=404)
+def _no_window(text: str) -> NotFound:
+    remedy = "Give left, right, bottom and top as powers of ten, such as 0,4,-2,3, or leave it out to see everything."
+    return NotFound("window", text, f"There is no window {text[:40]!r}.", remedy)
 
 
 def narrowed(points: Iterable[Point], view: View) -> list[Point]:

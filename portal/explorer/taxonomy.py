@@ -1,6 +1,6 @@
 """The problems as a matrix of block and parallelism, shaded by a chosen quantity, and the transformer as a drawing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlencode
@@ -79,8 +79,6 @@ class Matrix:
 
 _COLUMNS = ((NONE, "None"), *((value.value, value.label) for value in Parallelism))
 
-Fits = Callable[[Problem], bool]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
@@ -124,7 +122,9 @@ def _row(shown: Shown, block: Block | None) -> Row:
 def _cell(shown: Shown, problems: Sequence[Problem], *, name: str, query: Mapping[str, str]) -> Cell:
     leaders = [leader for problem in problems for leader in shown.leaders.get(problem.slug, ())]
     solved = sum(bool(shown.leaders.get(problem.slug)) for problem in problems)
-    best = max((leader for leader in leaders if leader.is_ranked_by_speed), key=_score, default=None)
+    best = max(
+        (leader for leader in leaders if leader.is_ranked_by_speed), key=lambda leader: leader.score, default=None
+    )
     value, text, note = _content(shown.quantity, count=len(problems), solved=solved, best=best)
     kept = {key: chosen for key, chosen in shown.chosen.items() if chosen}
     return Cell(
@@ -137,10 +137,6 @@ def _cell(shown: Shown, problems: Sequence[Problem], *, name: str, query: Mappin
         shade=0 if value is None else sum(value >= edge for edge in _EDGES[shown.quantity]),
         query=urlencode({**query, **kept}),
     )
-
-
-def _score(leader: Leader) -> float:
-    return leader.score
 
 
 def _content(quantity: Quantity, *, count: int, solved: int, best: Leader | None) -> tuple[float | None, str, str]:
@@ -166,7 +162,6 @@ class Part:
 
     @property
     def middle(self) -> float:
-        """Where its words stand."""
         return self.x + self.width / 2
 
     @property

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from evaluator.contract import Primitive
 from evaluator.hardware.profiles import profiles
 from portal.catalog import facets, patterns
-from portal.core.errors import Refusal
+from portal.core.requests import choice
 from portal.explorer import taxonomy
 from portal.explorer.taxonomy import Quantity
 from portal.ranking.leaders import Leader, best_leaders, board_counts, leaders, profiles_by_speed
@@ -28,9 +28,9 @@ _BY_CHIPS = ("quantity", "profile", *_FEW)
 @require_safe
 def browser(request: HttpRequest) -> HttpResponse:
     """Block by parallelism, narrowed by the other facets; the patterns of communication; the transformer."""
-    quantity = Quantity(_known(request, "quantity", [value.value for value in Quantity]) or Quantity.COUNT)
-    profile = _known(request, "profile", list(profiles()))
-    primitive = _known(request, "primitive", list(Primitive))
+    quantity = Quantity(choice(request.GET, "quantity", Quantity, opening=Quantity.COUNT))
+    profile = choice(request.GET, "profile", profiles())
+    primitive = choice(request.GET, "primitive", Primitive)
     chosen = {facet.name: request.GET.get(facet.name, "") for facet in taxonomy.FACETS_BESIDE}
     every = registry.problems()
     left = facets.find(every, chosen=chosen)
@@ -50,7 +50,7 @@ def browser(request: HttpRequest) -> HttpResponse:
         "quantities": taxonomy.LABELS.items(),
         "shades": enumerate(taxonomy.SHADE_LABELS[quantity], start=1),
         "profile": profiles()[profile] if profile else None,
-        "profiles": [(choice, counts.get(choice.name, 0)) for choice in profiles_by_speed()],
+        "profiles": [(each, counts.get(each.name, 0)) for each in profiles_by_speed()],
         "primitive": primitive,
         "primitives": list(Primitive),
         "drawings": _drawings(),
@@ -96,12 +96,3 @@ def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[Leader]]:
         if not primitive or primitive in leader.primitives:
             found.setdefault(leader.problem, []).append(leader)
     return found
-
-
-def _known(request: HttpRequest, field: str, known: list[str]) -> str:
-    value = request.GET.get(field, "")
-    if value and value not in known:
-        message = f"There is no {field} {value[:40]!r}."
-        remedy = f"Choose one of {', '.join(known)}."
-        raise Refusal(field=field, value=value, message=message, remedy=remedy, status=404)
-    return value

@@ -16,7 +16,7 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
@@ -28,7 +28,6 @@ from django.utils import timezone
 from portal.core.errors import Refusal
 from portal.exports.tables import TABLES, schema
 from portal.tabular.formats import MEDIA_TYPES, written
-from portal.tabular.tables import Table
 from problems import registry
 
 DATASET = "pkb-dataset.zip"
@@ -54,7 +53,6 @@ class ExportVersion:
 
     @property
     def due_at(self) -> datetime:
-        """When the next one is due."""
         return self.made_at + max(EVERY, timedelta(seconds=self.took_s * _SHARE))
 
 
@@ -80,14 +78,8 @@ def opened(name: str) -> tuple[IO[bytes], datetime]:
             return (version.folder / name).open("rb"), version.made_at
     except FileNotFoundError:
         _log.warning("%s is not in %s", name, settings.EXPORT_DIR)
-    raise Refusal(
-        field="",
-        value=name,
-        message="The files of public data are being made for the first time.",
-        remedy="Try again in a minute.",
-        status=503,
-        retry_after_s=60,
-    )
+    message = "The files of public data are being made for the first time."
+    raise Refusal("", name, message, "Try again in a minute.", status=503, retry_after_s=60)
 
 
 def make(*, now: datetime) -> ExportVersion | None:
@@ -127,10 +119,10 @@ def _write_all(folder: Path, *, now: datetime) -> None:
     counts = {}
     for table in TABLES.values():
         for format_name in MEDIA_TYPES:
-            counted = _Counted(table)
             with (folder / f"{table.name}.{format_name}").open("wb") as file:
-                file.writelines(written(counted.table, format=format_name))
-            counts[table.name] = counted.rows
+                file.writelines(written(table, format=format_name))
+        with (folder / f"{table.name}.jsonl").open("rb") as lines:
+            counts[table.name] = sum(1 for _ in lines)
     with zipfile.ZipFile(folder / DATASET, "w", zipfile.ZIP_DEFLATED) as archive:
         for table in TABLES.values():
             archive.write(folder / f"{table.name}.jsonl", f"{table.name}.jsonl")
@@ -140,20 +132,6 @@ def _write_all(folder: Path, *, now: datetime) -> None:
         archive.writestr("schema.json", json.dumps(schema(), indent=2) + "\n")
         archive.writestr("README.md", _card(counts, now=now))
         archive.writestr("CITATION.bib", citation(now))
-
-
-class _Counted:
-    """A table that counts its rows while they are written."""
-
-    def __init__(self, table: Table) -> None:
-        self.rows = 0
-        self._entries = table.entries
-        self.table = replace(table, entries=self._counting)
-
-    def _counting(self) -> Iterator[Any]:
-        for entry in self._entries():
-            self.rows += 1
-            yield entry
 
 
 def citation(now: datetime) -> str:

@@ -1,15 +1,14 @@
 """The tables of public data, and that of one run."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
 from itertools import islice
-from operator import attrgetter
 from typing import Any
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import BooleanField, Case, ExpressionWrapper, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.functions import NullIf
 
-from portal.core.errors import Refusal
+from portal.core.errors import NotFound
 from portal.ranking.models import Standing
 from portal.runs import queries
 from portal.runs.figures import Estimate
@@ -17,76 +16,67 @@ from portal.runs.models import Attempt, LanguageModel, Run, RunState
 from portal.runs.queries import RunFigures
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import quarantined
-from portal.tabular.tables import Kind, Table, column, identifier
+from portal.tabular.tables import CHUNK, Table, boolean, integer, moment, number, text
 
-CHUNK = 2000
 _RUNS_AT_ONCE = 20
 """Runs whose figures are worked out together: as many as their attempts fit into memory."""
 
 _SCORE = (
-    column("score", Kind.NUMBER, "speedup over the reference, measured side by side"),
-    column("score_low", Kind.NUMBER, "lower end of its interval (95 %; by rule 1 about 96 %)"),
-    column("score_high", Kind.NUMBER, "upper end of its interval"),
+    number("score", "speedup over the reference, measured side by side"),
+    number("score_low", "lower end of its interval (95 %; by rule 1 about 96 %)"),
+    number("score_high", "upper end of its interval"),
 )
 _RULE = "timing rule of the score; scores of different rules are not comparable"
+_RECORDED = "date, if it was judged elsewhere; null if this site judged it"
+_GUEST = "the organisation that owns this guest node and is responsible for the result; null for this site's own nodes"
 _ATTEMPT_COLUMNS = (
-    column("run", Kind.TEXT, "id of the run", identifier("run_id")),
-    column("key", Kind.TEXT, "the attempt's key in its run"),
-    column("problem", Kind.TEXT, "slug of the problem"),
-    column("sample", Kind.INTEGER, "which sample of the problem, from 0"),
-    column("step", Kind.INTEGER, "which step of the sample, from 0"),
-    column("mode", Kind.TEXT, "check, profile, benchmark or ranked"),
-    column("backend", Kind.TEXT, "what it is judged as, which may differ from the run's backend"),
-    column("state", Kind.TEXT, "pending or ended"),
-    column("verdict", Kind.TEXT, "one-word outcome", lambda attempt: attempt.verdict or None),
+    text("run", "id of the run", "run_id"),
+    text("key", "the attempt's key in its run"),
+    text("problem", "slug of the problem"),
+    integer("sample", "which sample of the problem, from 0"),
+    integer("step", "which step of the sample, from 0"),
+    text("mode", "check, profile, benchmark or ranked"),
+    text("backend", "what it is judged as, which may differ from the run's backend"),
+    text("state", "pending or ended"),
+    text("verdict", "one-word outcome", "known_verdict"),
     *_SCORE,
-    column(
-        "score_rule",
-        Kind.INTEGER,
-        _RULE,
-        lambda attempt: attempt.evaluation.score_rule if attempt.evaluation is not None else None,
-    ),
-    column("message", Kind.TEXT, "the outcome in a sentence"),
-    column("tokens_in", Kind.INTEGER, "as declared"),
-    column("tokens_out", Kind.INTEGER, "as declared"),
-    column("cost_usd", Kind.NUMBER, "as declared"),
-    column("seconds", Kind.NUMBER, "how long the model took, as declared"),
-    column("source_digest", Kind.TEXT, "SHA-256 over names and contents of the source"),
-    column(
-        "submission", Kind.TEXT, "id of the submission; null if the text alone decided", identifier("submission_id")
-    ),
-    column("evaluation", Kind.TEXT, "id of the evaluation shown", identifier("evaluation_id")),
-    column("created_at", Kind.MOMENT, "when it was added"),
-    column("ended_at", Kind.MOMENT, "when its result was known"),
+    integer("score_rule", _RULE, "evaluation.score_rule"),
+    text("message", "the outcome in a sentence"),
+    integer("tokens_in", "as declared"),
+    integer("tokens_out", "as declared"),
+    number("cost_usd", "as declared"),
+    number("seconds", "how long the model took, as declared"),
+    text("source_digest", "SHA-256 over names and contents of the source"),
+    text("submission", "id of the submission; null if the text alone decided", "submission_id"),
+    text("evaluation", "id of the evaluation shown", "evaluation_id"),
+    moment("created_at", "when it was added"),
+    moment("ended_at", "when its result was known"),
 )
 
 
 def attempts_of(run: Run) -> Table:
-    """The attempts of one run as a table."""
     return Table(
         name=f"run-{run.pk}",
         meaning="The attempts of one run with their results.",
         columns=_ATTEMPT_COLUMNS,
-        entries=lambda: _in_chunks(run.attempts.select_related("evaluation").order_by("problem", "sample", "step")),
+        entries=lambda: _attempts(run.attempts.order_by("problem", "sample", "step")),
     )
 
 
-def _in_chunks(rows: QuerySet[Any]) -> Iterator[Any]:
-    return rows.iterator(chunk_size=CHUNK)
+def _attempts(chosen: QuerySet[Attempt]) -> QuerySet[Attempt]:
+    return chosen.annotate(known_verdict=NullIf("verdict", Value("")))
 
 
 def _public_runs() -> QuerySet[Run]:
     return Run.objects.filter(state=RunState.PUBLISHED, is_quarantined=False)
 
 
-def _attempts() -> Iterator[Attempt]:
-    chosen = Attempt.objects.filter(run__in=_public_runs()).select_related("evaluation")
-    return _in_chunks(chosen.order_by("run", "problem", "sample", "step"))
+def _attempts_of_public_runs() -> QuerySet[Attempt]:
+    return _attempts(Attempt.objects.filter(run__in=_public_runs()).order_by("run", "problem", "sample", "step"))
 
 
-def _models() -> Iterator[LanguageModel]:
-    chosen = LanguageModel.objects.filter(runs__in=_public_runs()).distinct().select_related("organisation")
-    return _in_chunks(chosen.order_by("slug"))
+def _models() -> QuerySet[LanguageModel]:
+    return LanguageModel.objects.filter(runs__in=_public_runs()).distinct().order_by("slug")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,68 +88,33 @@ class _RunEntry:
 
 def _runs() -> Iterator[_RunEntry]:
     chosen = _public_runs().select_related("model__organisation").order_by("published_at", "id")
-    rows = _in_chunks(chosen)
+    rows = chosen.iterator(chunk_size=CHUNK)
     while runs := list(islice(rows, _RUNS_AT_ONCE)):
         figures = queries.figures_of(runs)
         for run in runs:
             yield _RunEntry(run=run, figures=figures[run.pk], fast_1_at_1=figures[run.pk].fast_at(1.0))
 
 
-def _leaderboards() -> Iterator[Standing]:
-    chosen = Standing.objects.filter(author__is_active=True).select_related("author", "evaluation__submission")
-    chosen = chosen.only(*_READ_OF_STANDINGS)
-    return _in_chunks(
-        chosen.order_by("problem", "profile", "backend", "-score_rule", "-score_low", "submitted_at", "id")
-    )
+def _leaderboards() -> QuerySet[Standing]:
+    is_public = Q(evaluation__submission__visibility=Visibility.PUBLIC)
+    chosen = Standing.objects.filter(author__is_active=True)
+    chosen = chosen.annotate(is_source_public=ExpressionWrapper(is_public, output_field=BooleanField()))
+    return chosen.order_by("problem", "profile", "backend", "-score_rule", "-score_low", "submitted_at", "id")
 
 
-def _evaluations() -> Iterator[Evaluation]:
+def _evaluations() -> QuerySet[Evaluation]:
     public = Q(submission__visibility=Visibility.PUBLIC, submission__is_attempt=False)
     published = Q(submission__attempt__run__in=_public_runs())
     chosen = Evaluation.objects.filter(public | published, state=State.FINISHED)
     reason = quarantined().filter(submission=OuterRef("submission")).values("reason")
-    chosen = chosen.annotate(quarantine_reason=Subquery(reason[:1]))
-    related = chosen.select_related(
-        "submission__author", "submission__source", "submission__attempt", "node", "node_owner"
-    )
-    # What no column shows is not read: a chunk of sources alone could have a gigabyte.
-    return _in_chunks(related.only(*_READ_OF_EVALUATIONS).order_by("finished_at", "id"))
-
-
-_READ_OF_STANDINGS = (
-    "problem", "problem_revision", "profile", "backend", "score", "score_low", "score_high", "score_rule",
-    "submitted_at", "author__username", "evaluation__recorded_on", "evaluation__submission__visibility",
-)  # fmt: skip
-_READ_OF_EVALUATIONS = (
-    "problem_revision", "profile", "mode", "verdict", "score", "score_low", "score_high", "score_rule", "message",
-    "recorded_on", "queued_at", "started_at", "finished_at", "node__name", "node_owner__slug",
-    "submission__problem", "submission__backend", "submission__is_attempt", "submission__author__username",
-    "submission__source__digest", "submission__attempt__run",
-)  # fmt: skip
-
-
-def _date(day: date | None) -> str | None:
-    return day.isoformat() if day is not None else None
-
-
-def _run_of(evaluation: Evaluation) -> str | None:
-    submission = evaluation.submission
-    return str(submission.attempt.run_id) if submission.is_attempt else None
-
-
-def _author_of(evaluation: Evaluation) -> str | None:
-    submission = evaluation.submission
-    return None if submission.is_attempt else submission.author.username
-
-
-def _part(path: str, part: str) -> Callable[[_RunEntry], float | None]:
-    """Reads one number of the estimate at `path`, which a run that is not complete does not have."""
-    read: Callable[[_RunEntry], Estimate | None] = attrgetter(path)
-    return lambda entry: None if (found := read(entry)) is None else getattr(found, part)
+    return chosen.annotate(
+        quarantine_reason=Subquery(reason[:1]),
+        author=Case(When(submission__is_attempt=False, then="submission__author__username")),
+    ).order_by("finished_at", "id")
 
 
 _ESTIMATES = tuple(
-    column(f"{name}{suffix}", Kind.NUMBER, f"{meaning}{what}; null until all is judged", _part(path, part))
+    number(f"{name}{suffix}", f"{meaning}{what}; null until all is judged", f"{path}.{part}")
     for name, meaning, path in (
         ("correct_at_1", "correct@1", "figures.correct_at_1"),
         ("correct_at_k", "correct@k", "figures.correct_at_k"),
@@ -179,28 +134,18 @@ TABLES = {
             name="leaderboards",
             meaning="People's standings: their best accepted evaluation per problem, revision, profile, backend, rule.",
             columns=(
-                column("problem", Kind.TEXT, "slug of the problem"),
-                column("problem_revision", Kind.TEXT, "hash over everything that affects an evaluation"),
-                column("profile", Kind.TEXT, "hardware and world size"),
-                column("backend", Kind.TEXT, "what it is written in"),
-                column("author", Kind.TEXT, "public name", "author.username"),
+                text("problem", "slug of the problem"),
+                text("problem_revision", "hash over everything that affects an evaluation"),
+                text("profile", "hardware and world size"),
+                text("backend", "what it is written in"),
+                text("author", "public name", "author.username"),
                 *_SCORE,
-                column("score_rule", Kind.INTEGER, _RULE),
-                column("submitted_at", Kind.MOMENT, "when it was submitted"),
-                column(
-                    "recorded_on",
-                    Kind.TEXT,
-                    "date, if it was judged elsewhere; null if this site judged it",
-                    lambda standing: _date(standing.evaluation.recorded_on),
-                ),
-                column("submission", Kind.TEXT, "id of the submission", identifier("evaluation.submission_id")),
-                column("evaluation", Kind.TEXT, "id of the evaluation", identifier("evaluation_id")),
-                column(
-                    "is_source_public",
-                    Kind.BOOLEAN,
-                    "whether everybody may read it",
-                    lambda standing: standing.evaluation.submission.visibility == Visibility.PUBLIC,
-                ),
+                integer("score_rule", _RULE),
+                moment("submitted_at", "when it was submitted"),
+                text("recorded_on", _RECORDED, "evaluation.recorded_on"),
+                text("submission", "id of the submission", "evaluation.submission_id"),
+                text("evaluation", "id of the evaluation", "evaluation_id"),
+                boolean("is_source_public", "whether everybody may read it"),
             ),
             entries=_leaderboards,
         ),
@@ -208,11 +153,11 @@ TABLES = {
             name="models",
             meaning="Models with a published run.",
             columns=(
-                column("model", Kind.TEXT, "short name", "slug"),
-                column("name", Kind.TEXT, "name"),
-                column("version", Kind.TEXT, "version"),
-                column("provider", Kind.TEXT, "as declared"),
-                column("organisation", Kind.TEXT, "short name of the organisation", "organisation.slug"),
+                text("model", "short name", "slug"),
+                text("name", "name"),
+                text("version", "version"),
+                text("provider", "as declared"),
+                text("organisation", "short name of the organisation", "organisation.slug"),
             ),
             entries=_models,
         ),
@@ -220,50 +165,31 @@ TABLES = {
             name="runs",
             meaning="Published runs of models with their figures over all problems.",
             columns=(
-                column("run", Kind.TEXT, "id of the run", identifier("run.pk")),
-                column("model", Kind.TEXT, "short name of the model", "run.model.slug"),
-                column("organisation", Kind.TEXT, "short name of the organisation", "run.model.organisation.slug"),
-                column("mode", Kind.TEXT, "single_shot, best_of_k or agentic", "run.mode"),
-                column("backend", Kind.TEXT, "what the model was asked for", "run.backend"),
-                column("profile", Kind.TEXT, "where they were judged", "run.profile"),
-                column("k", Kind.INTEGER, "declared samples per problem", "run.k"),
-                column("prompt_version", Kind.TEXT, "as declared", "run.prompt_version"),
-                column("verification", Kind.TEXT, "self_reported, re_run or audited", "run.verification"),
-                column("published_at", Kind.MOMENT, "when it was published", "run.published_at"),
-                column(
-                    "recorded_on",
-                    Kind.TEXT,
-                    "the last date, if it was judged elsewhere; null if this site judged it",
-                    lambda entry: _date(entry.run.recorded_on),
-                ),
-                column("problems", Kind.INTEGER, "number of problems in the figures", "figures.problems"),
-                column("attempted", Kind.INTEGER, "problems with an attempt", "figures.attempted"),
-                column("measured", Kind.INTEGER, "problems in the estimates", "figures.measured"),
-                column("programs", Kind.INTEGER, "samples with a verdict or waiting for one", "figures.programs"),
-                column("judged", Kind.INTEGER, "samples with a verdict", "figures.judged"),
-                column("solved", Kind.INTEGER, "problems with a sample that passed", "figures.solved"),
-                column(
-                    "faster",
-                    Kind.INTEGER,
-                    "of these, problems with a sample whose whole interval is above 1",
-                    "figures.faster",
-                ),
+                text("run", "id of the run", "run.pk"),
+                text("model", "short name of the model", "run.model.slug"),
+                text("organisation", "short name of the organisation", "run.model.organisation.slug"),
+                text("mode", "single_shot, best_of_k or agentic", "run.mode"),
+                text("backend", "what the model was asked for", "run.backend"),
+                text("profile", "where they were judged", "run.profile"),
+                integer("k", "declared samples per problem", "run.k"),
+                text("prompt_version", "as declared", "run.prompt_version"),
+                text("verification", "self_reported, re_run or audited", "run.verification"),
+                moment("published_at", "when it was published", "run.published_at"),
+                text("recorded_on", f"the last {_RECORDED}", "run.recorded_on"),
+                integer("problems", "number of problems in the figures", "figures.problems"),
+                integer("attempted", "problems with an attempt", "figures.attempted"),
+                integer("measured", "problems in the estimates", "figures.measured"),
+                integer("programs", "samples with a verdict or waiting for one", "figures.programs"),
+                integer("judged", "samples with a verdict", "figures.judged"),
+                integer("solved", "problems with a sample that passed", "figures.solved"),
+                integer("faster", "of these, problems with a sample whose whole interval is above 1", "figures.faster"),
                 *_ESTIMATES,
-                column(
-                    "correct_least", Kind.NUMBER, "lower bound of correct@1 over all problems", "figures.bounds.low"
-                ),
-                column(
-                    "correct_most", Kind.NUMBER, "upper bound of correct@1 over all problems", "figures.bounds.high"
-                ),
-                column(
-                    "geomean_speedup",
-                    Kind.NUMBER,
-                    "over solved problems, best sample each",
-                    "figures.geomean_speedup",
-                ),
-                column("score_rule", Kind.INTEGER, f"of its speedups: {_RULE}", "figures.score_rule"),
-                column("cost_usd", Kind.NUMBER, "sum over attempts, or as declared for the run", "figures.cost_usd"),
-                column("tokens", Kind.INTEGER, "sum over attempts", "figures.tokens"),
+                number("correct_least", "lower bound of correct@1 over all problems", "figures.bounds.low"),
+                number("correct_most", "upper bound of correct@1 over all problems", "figures.bounds.high"),
+                number("geomean_speedup", "over solved problems, best sample each", "figures.geomean_speedup"),
+                integer("score_rule", f"of its speedups: {_RULE}", "figures.score_rule"),
+                number("cost_usd", "sum over attempts, or as declared for the run", "figures.cost_usd"),
+                integer("tokens", "sum over attempts", "figures.tokens"),
             ),
             entries=_runs,
         ),
@@ -271,58 +197,33 @@ TABLES = {
             name="attempts",
             meaning="The attempts of published runs with their results.",
             columns=_ATTEMPT_COLUMNS,
-            entries=_attempts,
+            entries=_attempts_of_public_runs,
         ),
         Table(
             name="evaluations",
             meaning="Finished evaluations of public submissions and of published runs.",
             columns=(
-                column("evaluation", Kind.TEXT, "id of the evaluation", identifier("pk")),
-                column("submission", Kind.TEXT, "id of the submission", identifier("submission_id")),
-                column("run", Kind.TEXT, "id of the run that it belongs to, or null", _run_of),
-                column("author", Kind.TEXT, "public name of the author, null for attempts of runs", _author_of),
-                column("problem", Kind.TEXT, "slug of the problem", "submission.problem"),
-                column("problem_revision", Kind.TEXT, "hash over everything that affects an evaluation"),
-                column("backend", Kind.TEXT, "what it is written in", "submission.backend"),
-                column("profile", Kind.TEXT, "where it was judged"),
-                column("mode", Kind.TEXT, "check, profile, benchmark or ranked"),
-                column("verdict", Kind.TEXT, "one-word outcome"),
+                text("evaluation", "id of the evaluation", "pk"),
+                text("submission", "id of the submission", "submission_id"),
+                text("run", "id of the run that it belongs to, or null", "submission.attempt.run_id"),
+                text("author", "public name of the author, null for attempts of runs"),
+                text("problem", "slug of the problem", "submission.problem"),
+                text("problem_revision", "hash over everything that affects an evaluation"),
+                text("backend", "what it is written in", "submission.backend"),
+                text("profile", "where it was judged"),
+                text("mode", "check, profile, benchmark or ranked"),
+                text("verdict", "one-word outcome"),
                 *_SCORE,
-                column("score_rule", Kind.INTEGER, _RULE),
-                column("message", Kind.TEXT, "the outcome in a sentence"),
-                column(
-                    "source_digest",
-                    Kind.TEXT,
-                    "SHA-256 over names and contents of the source",
-                    "submission.source.digest",
-                ),
-                column(
-                    "node",
-                    Kind.TEXT,
-                    "the machine that judged it",
-                    lambda evaluation: evaluation.node.name if evaluation.node else None,
-                ),
-                column(
-                    "node_owner",
-                    Kind.TEXT,
-                    (
-                        "the organisation that owns this guest node and is responsible for the result; null for "
-                        "this site's own nodes"
-                    ),
-                    lambda evaluation: evaluation.node_owner.slug if evaluation.node_owner else None,
-                ),
-                column(
-                    "recorded_on",
-                    Kind.TEXT,
-                    "date, if it was judged elsewhere; null if this site judged it",
-                    lambda evaluation: _date(evaluation.recorded_on),
-                ),
-                column(
-                    "quarantine_reason", Kind.TEXT, "why operators removed it from the boards; null if they did not"
-                ),
-                column("queued_at", Kind.MOMENT, "when it was queued"),
-                column("started_at", Kind.MOMENT, "when a node took it"),
-                column("finished_at", Kind.MOMENT, "when it ended"),
+                integer("score_rule", _RULE),
+                text("message", "the outcome in a sentence"),
+                text("source_digest", "SHA-256 over names and contents of the source", "submission.source.digest"),
+                text("node", "the machine that judged it", "node.name"),
+                text("node_owner", _GUEST, "node_owner.slug"),
+                text("recorded_on", _RECORDED),
+                text("quarantine_reason", "why operators removed it from the boards; null if they did not"),
+                moment("queued_at", "when it was queued"),
+                moment("started_at", "when a node took it"),
+                moment("finished_at", "when it ended"),
             ),
             entries=_evaluations,
         ),
@@ -333,13 +234,7 @@ TABLES = {
 def get_table(name: str) -> Table:
     """The table called `name`; raises Refusal (404)."""
     if name not in TABLES:
-        raise Refusal(
-            field="table",
-            value=name,
-            message="There is no such table.",
-            remedy=f"Choose one of {', '.join(TABLES)}.",
-            status=404,
-        )
+        raise NotFound("table", name, "There is no such table.", f"Choose one of {', '.join(TABLES)}.")
     return TABLES[name]
 
 

@@ -1,7 +1,6 @@
 """Which pages the manual has, in which order, and what stands in them; read once per process."""
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 import yaml
 from django.conf import settings
 from django.urls import reverse
-from django.utils.safestring import SafeString
 
-from portal.manual.rendering import Heading, Rendered, render
+from portal.manual.rendering import Rendered, render
 
 _CONTENT_TYPES = {".png": "image/png", ".svg": "image/svg+xml", ".jsonl": "application/x-ndjson"}
 """Files beside the pages that are served, by their ending."""
@@ -30,7 +28,6 @@ class NavPage:
 
     @property
     def url(self) -> str:
-        """Where the site shows it."""
         return page_url(self.path)
 
 
@@ -43,24 +40,13 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
+class Page(Rendered):
     """One page of the manual; `section` is empty and the neighbours are None where it is not in the navigation."""
 
     path: str
-    title: str
-    html: SafeString
-    headings: tuple[Heading, ...]
     section: str
     before: NavPage | None
     after: NavPage | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class File:
-    """A picture or a table of data beside the pages."""
-
-    data: bytes
-    content_type: str
 
 
 def _root() -> Path:
@@ -79,17 +65,13 @@ def sections() -> tuple[Section, ...]:
     """The navigation of mkdocs.yml without the manual's own front page, for which the site has /docs/."""
     entries = _configuration()["nav"]
     return tuple(
-        Section(title=title, pages=tuple(_nav_pages(pages)))
+        Section(
+            title=title, pages=tuple(NavPage(title=name, path=path) for page in pages for name, path in page.items())
+        )
         for entry in entries
         for title, pages in entry.items()
         if isinstance(pages, list)
     )
-
-
-def _nav_pages(entries: Sequence[Mapping[str, str]]) -> Iterator[NavPage]:
-    for entry in entries:
-        for title, path in entry.items():
-            yield NavPage(title=title, path=path)
 
 
 @cache
@@ -113,11 +95,6 @@ def page_paths() -> tuple[str, ...]:
     return (*listed, *others)
 
 
-def source(path: str) -> str:
-    """The Markdown of a file of `paths`."""
-    return (_root() / path).read_text(encoding="utf-8")
-
-
 @cache
 def _by_url() -> dict[str, str]:
     return {page_url(path): path for path in page_paths()}
@@ -133,12 +110,9 @@ def page_at(address: str) -> Page | None:
 def _page(path: str) -> Page:
     order = [(section.title, page) for section in sections() for page in section.pages]
     at = next((number for number, (_, page) in enumerate(order) if page.path == path), None)
-    rendered = rendered_page(path)
     return Page(
+        **vars(rendered_page(path)),
         path=path,
-        title=rendered.title,
-        html=rendered.html,
-        headings=rendered.headings,
         section="" if at is None else order[at][0],
         before=None if not at else order[at - 1][1],
         after=None if at is None or at + 1 == len(order) else order[at + 1][1],
@@ -149,7 +123,8 @@ def _page(path: str) -> Page:
 def rendered_page(path: str) -> Rendered:
     """The page made of a file of `paths`, as HTML."""
     extensions = _configuration()["markdown_extensions"]
-    return render(source(path), extensions=extensions, address=lambda target: link_address(path, target))
+    text = (_root() / path).read_text(encoding="utf-8")
+    return render(text, extensions=extensions, address=lambda target: link_address(path, target))
 
 
 def link_address(path: str, target: str) -> str | None:
@@ -167,13 +142,8 @@ def link_address(path: str, target: str) -> str | None:
     return None
 
 
-def file_at(address: str) -> File | None:
-    """The picture or data under /docs/`address`; None where there is none."""
-    is_file = address in paths() and not address.endswith(".md")
-    return _file(address) if is_file else None
-
-
-@cache
-def _file(path: str) -> File:
-    file = _root() / path
-    return File(data=file.read_bytes(), content_type=_CONTENT_TYPES[file.suffix])
+def file_at(address: str) -> tuple[bytes, str] | None:
+    """The picture or data under /docs/`address` with its content type; None where there is none."""
+    file = _root() / address
+    is_file = address in paths() and file.suffix in _CONTENT_TYPES
+    return (file.read_bytes(), _CONTENT_TYPES[file.suffix]) if is_file else None

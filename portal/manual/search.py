@@ -1,5 +1,6 @@
 """Search in the whole text of the manual: SQLite's FTS5 over its passages, in memory, built once per process."""
 
+import html
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from portal.manual import pages
-from portal.manual.passages import passages
+from portal.manual.rendering import DEEPEST, Rendered
 
 _CREATE = """
 CREATE VIRTUAL TABLE passage USING fts5(
@@ -20,6 +21,9 @@ SELECT title, shown, url, snippet(passage, 2, char(2), char(3), '…', 24) FROM 
 WHERE passage MATCH ? ORDER BY is_decision, bm25(passage, 4.0, 10.0, 1.0), rowid LIMIT ?
 """
 _SHORTEST_BEGINNING = 3
+_HEADING = re.compile(rf'<h([1-{DEEPEST}]) id="(.*?)">(.*?)<a class="headerlink".*?</h\1>', re.DOTALL)
+_BETWEEN_CELLS = re.compile(r"</t[dh]>\s*(?=<t[dh])")
+_TAG = re.compile("<[^>]+>")
 _MATCH = re.compile("\x02(.*?)\x03", re.DOTALL)
 
 
@@ -79,7 +83,19 @@ def _index() -> sqlite3.Connection:
 
 def _rows() -> Iterator[tuple[str, str, str, str, str, bool]]:
     for path in pages.page_paths():
-        for passage in passages(pages.source(path)):
-            url = pages.page_url(path) + (f"#{passage.anchor}" if passage.anchor else "")
-            heading = passage.heading or passage.title
-            yield passage.title, heading, passage.text, passage.heading, url, path.startswith("decisions/")
+        rendered, url = pages.rendered_page(path), pages.page_url(path)
+        for heading, anchor, text in passages(rendered):
+            shown, place = (heading, f"{url}#{anchor}") if anchor else ("", url)
+            yield rendered.title, heading, text, shown, place, path.startswith("decisions/")
+
+
+def passages(page: Rendered) -> Iterator[tuple[str, str, str]]:
+    """A page cut at its headings: heading, anchor and the text below each; the beginning is without an anchor."""
+    # The pattern has three groups, so pieces come in fours: level, anchor, heading, and what stands below.
+    _, *pieces = _HEADING.split(page.html)
+    for level, anchor, heading, below in zip(*(pieces[group::4] for group in range(4)), strict=True):
+        yield _plain(heading), "" if level == "1" else anchor, _plain(_BETWEEN_CELLS.sub(" · ", below))
+
+
+def _plain(text: str) -> str:
+    return " ".join(html.unescape(_TAG.sub("", text)).split())

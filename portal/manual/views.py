@@ -15,7 +15,8 @@ def manual(request: HttpRequest, address: str) -> HttpResponse:
     if (page := page_at(address)) is not None:
         return render(request, "docs/page.html", {"page": page, "sections": sections()})
     if (found := file_at(address)) is not None:
-        response = HttpResponse(found.data, content_type=found.content_type)
+        data, content_type = found
+        response = HttpResponse(data, content_type=content_type)
         response["Cache-Control"] = f"public, max-age={_MAX_AGE_S}"
         return response
     if not address.endswith("/") and page_at(f"{address}/") is not None:

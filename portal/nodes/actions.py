@@ -15,7 +15,8 @@ from django.db.models import F, Value
 from evaluator.contract import NodeStatus
 from evaluator.hardware import profiles
 from portal.accounts.models import Organisation
-from portal.core.errors import Refusal
+from portal.core import metrics
+from portal.core.errors import Conflict, NotFound, NotSignedIn, Refusal
 from portal.nodes.models import Node, Slot
 
 logger = logging.getLogger(__name__)
@@ -40,24 +41,15 @@ def register_node(name: str, *, owner: Organisation | None = None, allowed_profi
     """
     _check_profiles(owner, allowed_profiles)
     if not _NAME.fullmatch(name):
-        raise Refusal(
-            field="name",
-            value=name,
-            message="This is not a valid name of a node.",
-            remedy="Use lower-case letters, digits and inner hyphens, at most 60.",
-        )
+        message = "This is not a valid name of a node."
+        raise Refusal("name", name, message, "Use lower-case letters, digits and inner hyphens, at most 60.")
     key = _new_key()
     try:
         with transaction.atomic():
             Node.objects.create(name=name, key_digest=_digest(key), owner=owner, profiles=list(allowed_profiles))
     except IntegrityError as error:
-        raise Refusal(
-            field="name",
-            value=name,
-            message="A node of this name exists already.",
-            remedy="Choose another name, or replace its key with --new-key.",
-            status=409,
-        ) from error
+        message = "A node of this name exists already."
+        raise Conflict("name", name, message, "Choose another name, or replace its key with --new-key.") from error
     return key
 
 
@@ -92,29 +84,19 @@ def revoke_node(name: str, *, now: datetime) -> Node:
 
 
 def _unknown(name: str) -> Refusal:
-    return Refusal(
-        field="name",
-        value=name,
-        message="There is no such node, or it was revoked.",
-        remedy="Register the node first. A revoked node needs another name.",
-        status=404,
-    )
+    message = "There is no such node, or it was revoked."
+    return NotFound("name", name, message, "Register the node first. A revoked node needs another name.")
 
 
 def _check_profiles(owner: Organisation | None, allowed_profiles: Sequence[str]) -> None:
     known = ", ".join(profiles.profiles())
     if owner is not None and not allowed_profiles:
         raise Refusal(
-            field="profiles",
-            value="",
-            message="A guest node needs a list of the profiles that it may offer.",
-            remedy=f"Choose from {known}.",
+            "profiles", "", "A guest node needs a list of the profiles that it may offer.", f"Choose from {known}."
         )
     for name in allowed_profiles:
         if name not in profiles.profiles():
-            raise Refusal(
-                field="profiles", value=name, message="There is no such profile.", remedy=f"Choose one of {known}."
-            )
+            raise Refusal("profiles", name, "There is no such profile.", f"Choose one of {known}.")
 
 
 def authenticate(name: str, key: str) -> Node:
@@ -131,24 +113,25 @@ def authenticate(name: str, key: str) -> Node:
     is_earlier = hmac.compare_digest(earlier or _NO_KEY, digest)
     if node is None or not (is_current or is_earlier):
         logger.warning("a message with a wrong key for node %s is refused", name[:60])
-        raise Refusal(
-            field="Authorization",
-            value=f"{key[:8]}...",
-            message=f"This is not the key of a node called {name[:60]}.",
-            remedy="Check PKB_NODE_NAME and PKB_NODE_KEY. `manage.py node_add NAME --new-key` makes a new key.",
-            status=401,
-        )
+        message = f"This is not the key of a node called {name[:60]}."
+        remedy = "Check PKB_NODE_NAME and PKB_NODE_KEY. `manage.py node_add NAME --new-key` makes a new key."
+        raise NotSignedIn("Authorization", f"{key[:8]}...", message, remedy)
     if node.revoked_at is not None:
-        raise Refusal(
-            field="Authorization",
-            value=f"{key[:8]}...",
-            message=f"Node {name} was revoked on {node.revoked_at:%Y-%m-%d}. It gets no more work.",
-            remedy="Stop it. The site's operator can register the machine under another name.",
-            status=410,
-        )
+        message = f"Node {name} was revoked on {node.revoked_at:%Y-%m-%d}. It gets no more work."
+        remedy = "Stop it. The site's operator can register the machine under another name."
+        raise Refusal("Authorization", f"{key[:8]}...", message, remedy, status=410)
     if is_current and node.earlier_key_digest:
         Node.objects.filter(pk=node.pk, key_digest=digest).update(earlier_key_digest="")
     return node
+
+
+def check_name(node: Node, named: str, *, kind: str) -> None:
+    """Refuse a message of `node`, such as a report, that names another."""
+    if named != node.name:
+        metrics.refused_messages.labels(kind, "forged name").inc()
+        message = f"The {kind} names another node than {node.name}, whose key it came with."
+        remedy = f"Send the {kind}s of a node under its own address, with its own key."
+        raise Refusal("node", named[:60], message, remedy)
 
 
 def record_node_status(node: Node, status: NodeStatus, now: datetime) -> None:

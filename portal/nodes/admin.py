@@ -1,12 +1,12 @@
 """Where an operator takes nodes out of service. Keys are made by `manage.py node_add` and shown once."""
 
 from django.contrib import admin
-from django.http import HttpRequest
 
+from portal.core.admin import NoAdding
 from portal.nodes.models import Node, Slot
 
 
-class SlotInline(admin.TabularInline):  # type: ignore[type-arg]
+class SlotInline(NoAdding, admin.TabularInline):  # type: ignore[type-arg]
     """A node's slots as last reported. The note of a quarantined slot gives the reason."""
 
     model = Slot
@@ -15,14 +15,10 @@ class SlotInline(admin.TabularInline):  # type: ignore[type-arg]
     extra = 0
     can_delete = False
 
-    def has_add_permission(self, request: HttpRequest, obj: Node | None = None) -> bool:  # noqa: ARG002 - Django's
-        """Nodes report their slots."""
-        return False
-
 
 @admin.register(Node)
-class NodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Nodes: only whether they get work can be changed."""
+class NodeAdmin(NoAdding, admin.ModelAdmin):  # type: ignore[type-arg]
+    """Nodes: only whether they get work can be changed. Registering makes a key, which a form cannot show once."""
 
     list_display = ("name", "owner", "is_enabled", "revoked_at", "seen_at", "sandbox")
     list_editable = ("is_enabled",)
@@ -40,7 +36,3 @@ class NodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     )
     exclude = ("key_digest",)
     inlines = (SlotInline,)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's signature
-        """Registering makes a key, which a form cannot show once."""
-        return False

@@ -13,7 +13,6 @@ _NONCE_BYTES = 15
 
 
 def new_lease(evaluation_id: object, node: str) -> str:
-    """A lease of `node` on an evaluation."""
     return _signer(evaluation_id, node).sign(secrets.token_urlsafe(_NONCE_BYTES))
 
 

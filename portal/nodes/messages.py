@@ -12,17 +12,10 @@ from portal.celery import app
 logger = logging.getLogger(__name__)
 
 
-class SendAssignment(Protocol):
-    """Something that carries an assignment to a node, or raises `NotSent`."""
+class SendWork(Protocol):
+    """Something that carries work to the slots or builders of a node, or raises `NotSent`."""
 
-    def __call__(self, node: str, assignment: Assignment, *, valid_for_s: int) -> None:
-        """Send it; a node that reads it after `valid_for_s` seconds throws it away."""
-
-
-class SendBuildOrder(Protocol):
-    """Something that carries an order to a node's builders, or raises `NotSent`."""
-
-    def __call__(self, node: str, order: BuildOrder, *, valid_for_s: int) -> None:
+    def __call__(self, node: str, work: Assignment | BuildOrder, /, *, valid_for_s: int) -> None:
         """Send it; a node that reads it after `valid_for_s` seconds throws it away."""
 
 
@@ -30,18 +23,14 @@ class NotSent(Exception):
     """The broker did not take a message."""
 
 
-def send_assignment(node: str, assignment: Assignment, *, valid_for_s: int) -> None:
-    """Send work to `node`; it is void when the node reads it later than `valid_for_s`.
+def send_work(node: str, work: Assignment | BuildOrder, /, *, valid_for_s: int) -> None:
+    """Have `node` judge an evaluation, or compile it ahead of a slot; void when it reads it later than `valid_for_s`.
 
     Raises:
         NotSent: the broker did not take it.
     """
-    _send(node, TaskName.JUDGE, assignment.to_json(), expires_s=valid_for_s)
-
-
-def send_build_order(node: str, order: BuildOrder, *, valid_for_s: int) -> None:
-    """Have `node` compile an evaluation ahead of a slot; as `send_assignment`."""
-    _send(node, TaskName.BUILD, order.to_json(), expires_s=valid_for_s)
+    name = TaskName.JUDGE if isinstance(work, Assignment) else TaskName.BUILD
+    _send(node, name, work.to_json(), expires_s=valid_for_s)
 
 
 def send_cancellation(node: str, cancellation: Cancellation) -> None:

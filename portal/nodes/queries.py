@@ -2,16 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, DateTimeField, Expression, IntegerField, Q, QuerySet, SlugField
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from evaluator.contract import SlotState
 from portal.accounts.models import Organisation
-from portal.core.errors import Refusal
-from portal.core.kept_statements import Given, KeptStatement
+from portal.core.errors import NotFound
 from portal.nodes.models import Node, Slot
 
 
@@ -35,39 +33,23 @@ def online_slots(
 
 def all_online_slots(*, now: datetime | None = None) -> QuerySet[Slot]:
     """The slots of enabled nodes with recent heartbeats, guests included; without quarantined or stopped ones."""
-    return _slots_seen(since=offline_before(now or timezone.now()))
+    return _slots_of_nodes(now).exclude(state__in=(SlotState.QUARANTINED, SlotState.STOPPED))
 
 
 def slots_of_online_nodes(*, now: datetime | None = None) -> QuerySet[Slot]:
     """The slots of the site's own nodes with recent heartbeats, those included that take no work."""
-    return _slots_of_nodes(since=offline_before(now or timezone.now())).filter(node__owner=None)
+    return _slots_of_nodes(now).filter(node__owner=None)
 
 
-def _slots_seen(*, since: datetime | Expression) -> QuerySet[Slot]:
-    return _slots_of_nodes(since=since).exclude(state__in=(SlotState.QUARANTINED, SlotState.STOPPED))
-
-
-def _slots_of_nodes(*, since: datetime | Expression) -> QuerySet[Slot]:
+def _slots_of_nodes(now: datetime | None) -> QuerySet[Slot]:
     return Slot.objects.select_related("node").filter(
-        node__is_enabled=True, node__revoked_at=None, node__seen_at__gte=since
+        node__is_enabled=True, node__revoked_at=None, node__seen_at__gte=offline_before(now or timezone.now())
     )
 
 
 def count_online_slots(*, profile: str, owner_id: int | None) -> int:
     """How many slots of `profile` are online at the site's own nodes, or at the guests of one owner."""
-    statement = _SLOTS_OF_THE_SITE if owner_id is None else _SLOTS_OF_GUESTS
-    found = statement.row(profile=profile, owner=owner_id, since=offline_before(timezone.now()))
-    return int(found[1]) if found is not None else 0
-
-
-def _counted_slots(owner: Expression | None) -> QuerySet[Slot, Any]:
-    seen = _slots_seen(since=Given("since", DateTimeField()))
-    chosen = seen.filter(node__owner=owner, profile=Given("profile", SlugField()))
-    return chosen.order_by().values_list("profile").annotate(slots=Count("pk"))
-
-
-_SLOTS_OF_THE_SITE = KeptStatement(lambda: _counted_slots(None))
-_SLOTS_OF_GUESTS = KeptStatement(lambda: _counted_slots(Given("owner", IntegerField())))
+    return online_slots(profile=profile, owner_id=owner_id).count()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +77,6 @@ class NodeView:
 
 
 def node_views(*, now: datetime | None = None) -> tuple[NodeView, ...]:
-    """Every node, by name."""
     moment = now or timezone.now()
     working = Count("evaluations", filter=Q(evaluations__state__in=("leased", "running")))
     nodes = Node.objects.select_related("owner").prefetch_related("slots").annotate(running=working)
@@ -132,11 +113,6 @@ def guest_owner(slug: str) -> Organisation:
     """The organisation of that name, if a node of its own is or was registered; raises Refusal (404)."""
     owner = Organisation.objects.filter(slug=slug, nodes__isnull=False).distinct().first()
     if owner is None:
-        raise Refusal(
-            field="node_owner",
-            value=slug,
-            message="No organisation of this name has a node here.",
-            remedy="The page of nodes lists the organisations that have one.",
-            status=404,
-        )
+        message = "No organisation of this name has a node here."
+        raise NotFound("node_owner", slug, message, "The page of nodes lists the organisations that have one.")
     return owner

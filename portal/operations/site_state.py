@@ -6,8 +6,10 @@ before costs nothing.
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
+from typing import Any
 
 from django.db import DatabaseError
 from django.db.models import Case, CharField, Count, F, Min, Q, Value, When
@@ -23,7 +25,7 @@ from portal.exports.files import newest
 from portal.nodes.models import Node, Slot
 from portal.nodes.queries import offline_before
 from portal.submissions.models import Evaluation, State
-from portal.submissions.queries import HELD, WAITING, paused_profiles
+from portal.submissions.queue import paused_profiles
 
 KEPT_S = 5.0
 """So long an answer serves all who ask: several web processes and several Prometheus."""
@@ -52,28 +54,18 @@ class StateOfTheSite:
 
 def _read(now: datetime) -> list[Metric]:
     began = time.monotonic()
-    up = GaugeMetricFamily("pkb_state_up", "Whether the database answered when the state of the site was read.")
+    up = partial(_one, "pkb_state_up", "Whether the database answered when the state of the site was read.")
     try:
         found = [*_queues(now), *_leases(now), *_nodes(now), *_webhooks(now)]
     except DatabaseError:
-        up.add_metric((), 0)
-        return [up, *_broker(())]
-    up.add_metric((), 1)
-    took = GaugeMetricFamily("pkb_state_read_seconds", "How long reading the state took.")
-    took.add_metric((), time.monotonic() - began)
+        return [up(0), *_broker(())]
+    took = _one("pkb_state_read_seconds", "How long reading the state took.", time.monotonic() - began)
     names = Node.objects.filter(is_enabled=True).values_list("name", flat=True)
-    return [up, took, *found, *_exports(now), *_broker(tuple(names))]
+    return [up(1), took, *found, *_exports(now), *_broker(tuple(names))]
 
 
 def _queues(now: datetime) -> Iterator[Metric]:
     """Depth by state and the age of the oldest waiting one, of people and of bulk work apart."""
-    depth = GaugeMetricFamily(
-        "pkb_queue_depth", "Evaluations that have not ended.", labels=("profile", "kind", "state")
-    )
-    age = GaugeMetricFamily(
-        "pkb_queue_oldest_seconds", "How long the oldest evaluation has waited for a slot.", labels=("profile", "kind")
-    )
-    paused = GaugeMetricFamily("pkb_queue_paused", "Whether an operator paused the queue.", labels=("profile",))
     rows = list(
         Evaluation.objects.filter(state__in=_UNFINISHED)
         .annotate(kind=_KIND)
@@ -81,27 +73,23 @@ def _queues(now: datetime) -> Iterator[Metric]:
         .values_list("profile", "kind", "state")
         .annotate(count=Count("*"), oldest=Min("queued_at"))
     )
-    oldest: dict[tuple[str, str], float] = {}
+    oldest = {(name, kind): 0.0 for name in profiles() for kind in _KINDS}
     # Zeros too: otherwise an empty queue would look like a site without metrics.
     counts = {(name, kind, State.QUEUED.value): 0 for name in profiles() for kind in _KINDS}
     for profile, kind, state, count, since in rows:
         counts[profile, kind, state] = count
-        if state in WAITING:
-            key = (profile, kind)
-            oldest[key] = max(oldest.get(key, 0.0), (now - since).total_seconds())
-    for labels, count in counts.items():
-        depth.add_metric(labels, count)
-    for name in profiles():
-        for kind in _KINDS:
-            age.add_metric((name, kind), oldest.get((name, kind), 0.0))
+        if state in State.waiting() and (key := (profile, kind)) in oldest:
+            oldest[key] = max(oldest[key], (now - since).total_seconds())
     stopped = paused_profiles()
-    for name in profiles():
-        paused.add_metric((name,), name in stopped)
-    yield from (depth, age, paused)
+    yield _gauge("pkb_queue_depth", "Evaluations that have not ended.", ("profile", "kind", "state"), counts)
+    text = "How long the oldest evaluation has waited for a slot."
+    yield _gauge("pkb_queue_oldest_seconds", text, ("profile", "kind"), oldest)
+    paused = {(name,): float(name in stopped) for name in profiles()}
+    yield _gauge("pkb_queue_paused", "Whether an operator paused the queue.", ("profile",), paused)
 
 
 def _leases(now: datetime) -> Iterator[Metric]:
-    held = Evaluation.objects.filter(state__in=HELD).aggregate(
+    held = Evaluation.objects.filter(state__in=State.under_lease()).aggregate(
         held=Count("pk"),
         overdue=Count("pk", filter=Q(lease_expires_at__lt=now)),
     )
@@ -111,21 +99,17 @@ def _leases(now: datetime) -> Iterator[Metric]:
 
 def _nodes(now: datetime) -> Iterator[Metric]:
     since = offline_before(now)
-    online = GaugeMetricFamily("pkb_node_online", "Whether the node's heartbeats arrive.", labels=("node",))
-    silent = GaugeMetricFamily("pkb_node_silent_seconds", "Since its last heartbeat.", labels=("node",))
-    for name, seen_at in Node.objects.filter(is_enabled=True).values_list("name", "seen_at"):
-        online.add_metric((name,), seen_at is not None and seen_at >= since)
-        if seen_at is not None:
-            silent.add_metric((name,), max(0.0, (now - seen_at).total_seconds()))
-    slots = GaugeMetricFamily(
-        "pkb_slots", "Slots of enabled nodes, by their last reported state; offline without heartbeats.",
-        labels=("node", "profile", "state"),
-    )  # fmt: skip
+    nodes = dict(Node.objects.filter(is_enabled=True).values_list("name", "seen_at"))
+    online = {(name,): float(at is not None and at >= since) for name, at in nodes.items()}
+    silent = {(name,): max(0.0, (now - at).total_seconds()) for name, at in nodes.items() if at is not None}
+    yield _gauge("pkb_node_online", "Whether the node's heartbeats arrive.", ("node",), online)
+    yield _gauge("pkb_node_silent_seconds", "Since its last heartbeat.", ("node",), silent)
     said = Case(When(node__seen_at__gte=since, then=F("state")), default=Value("offline"))
     rows = Slot.objects.filter(node__is_enabled=True).annotate(said=said).order_by()
-    for name, profile, state, count in rows.values_list("node__name", "profile", "said").annotate(Count("pk")):
-        slots.add_metric((name, profile, state), count)
-    yield from (online, silent, slots)
+    found = rows.values_list("node__name", "profile", "said").annotate(Count("pk"))
+    slots = {tuple(labels): count for *labels, count in found}
+    text = "Slots of enabled nodes, by their last reported state; offline without heartbeats."
+    yield _gauge("pkb_slots", text, ("node", "profile", "state"), slots)
 
 
 def _webhooks(now: datetime) -> Iterator[Metric]:
@@ -147,21 +131,26 @@ def _exports(now: datetime) -> Iterator[Metric]:
 
 def _broker(nodes: Iterable[str]) -> Iterator[Metric]:
     """Whether the broker answers, and how many messages wait in each node's queue."""
-    waiting = GaugeMetricFamily("pkb_broker_messages", "Messages that wait in a queue.", labels=("queue",))
+    waiting: dict[tuple[str, ...], float] = {}
     is_up = True
     try:
         with app.connection_for_read() as connection:
             connection.ensure_connection(max_retries=1, timeout=BROKER_S)
             for name in nodes:
                 queue = work_queue(name)
-                waiting.add_metric((queue.name,), length(queue, connection))
+                waiting[queue.name,] = length(queue, connection)
     except (KombuError, OSError):
         is_up = False
     yield _one("pkb_broker_up", "Whether the broker responds to the site.", is_up)
-    yield waiting
+    yield _gauge("pkb_broker_messages", "Messages that wait in a queue.", ("queue",), waiting)
 
 
 def _one(name: str, text: str, value: float) -> Metric:
-    family = GaugeMetricFamily(name, text)
-    family.add_metric((), value)
+    return _gauge(name, text, (), {(): value})
+
+
+def _gauge(name: str, text: str, labels: Sequence[str], values: Mapping[Any, float]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
     return family

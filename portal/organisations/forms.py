@@ -2,20 +2,14 @@
 
 from django import forms
 
-from portal.accounts import memberships, organisations
-from portal.accounts.forms import RefusableForm
-from portal.accounts.models import Invitation, Organisation, Role, User
-from portal.core.errors import Refusal
-from portal.deliveries import actions as deliveries
-from portal.deliveries.models import Endpoint
+from portal.accounts.models import Role
+from portal.core.forms import ActionForm
 from portal.runs.models import EventKind
 
 _PLAIN = {"autocapitalize": "none", "spellcheck": "false", "autocomplete": "off"}
 
 
-class OrganisationForm(RefusableForm):
-    """A new organisation."""
-
+class OrganisationForm(ActionForm):
     name = forms.CharField(label="Name", max_length=120, help_text="Public: shown as the provider of its models.")
     slug = forms.CharField(
         label="Short name",
@@ -24,18 +18,8 @@ class OrganisationForm(RefusableForm):
         widget=forms.TextInput(attrs=_PLAIN),
     )
 
-    def create(self, owner: User) -> Organisation | None:
-        """The new organisation, or None after showing why there is none."""
-        try:
-            return organisations.create_organisation(owner, **self.cleaned_data)
-        except Refusal as refusal:
-            self.refuse(refusal)
-        return None
 
-
-class InviteForm(RefusableForm):
-    """An account to invite to an organisation."""
-
+class InviteForm(ActionForm):
     username = forms.CharField(label="Account", max_length=150, widget=forms.TextInput(attrs=_PLAIN))
     role = forms.ChoiceField(
         label="As",
@@ -45,18 +29,8 @@ class InviteForm(RefusableForm):
         "and may come to stand for its GPU time.",
     )
 
-    def invite(self, organisation: Organisation, *, by: User) -> Invitation | None:
-        """The invitation, or None after showing why there is none."""
-        try:
-            return memberships.invite(organisation, by=by, **self.cleaned_data)
-        except Refusal as refusal:
-            self.refuse(refusal)
-        return None
 
-
-class WebhookForm(RefusableForm):
-    """An address that receives events."""
-
+class WebhookForm(ActionForm):
     url = forms.CharField(
         label="Address",
         max_length=300,
@@ -68,11 +42,3 @@ class WebhookForm(RefusableForm):
         widget=forms.CheckboxSelectMultiple,
         initial=[EventKind.RUN_COMPLETED, EventKind.RUN_PUBLISHED],
     )
-
-    def add(self, organisation: Organisation, *, by: User) -> Endpoint | None:
-        """The new webhook, or None after showing why there is none."""
-        try:
-            return deliveries.add_webhook(organisation, by=by, **self.cleaned_data)
-        except Refusal as refusal:
-            self.refuse(refusal)
-        return None

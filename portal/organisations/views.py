@@ -15,13 +15,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from portal.accounts import memberships
 from portal.accounts.identity import signed_in
 from portal.accounts.models import Organisation, Role
-from portal.accounts.organisations import get_organisation, own_organisations, role_in
+from portal.accounts.organisations import create_organisation, get_organisation, own_organisations, role_in
 from portal.deliveries import actions, queries
 from portal.deliveries.models import Endpoint
 from portal.organisations.forms import InviteForm, OrganisationForm, WebhookForm
-from portal.runs import quotas
+from portal.runs.gpu_use import use_by_run
 from portal.runs.queries import visible_runs
-from portal.submissions.allowances import allowances_of, payer_of_runs
+from portal.submissions.quotas import limits_of, payer_of_runs, quota_of
 
 LOGGED = 50
 """Deliveries on one page of a webhook's log."""
@@ -33,7 +33,7 @@ def index(request: HttpRequest) -> HttpResponse:
     """The reader's organisations and what they are invited to, and the form of a new one."""
     user = signed_in(request)
     form = OrganisationForm(request.POST or None)
-    made = form.create(user) if form.is_valid() else None
+    made = form.attempt(create_organisation, user)
     if made is not None:
         messages.success(request, f"{made.name} was created. Invite others below, or create its first run.")
         return redirect("organisations:organisation", made.slug)
@@ -42,14 +42,13 @@ def index(request: HttpRequest) -> HttpResponse:
         "rows": [(own, role_in(user, own)) for own in own_organisations(user)],
         "invitations": list(memberships.open_invitations(user)),
     }
-    return render(request, "organisations/index.html", context, status=form.status if form.errors else 200)
+    return render(request, "organisations/index.html", context, status=form.status)
 
 
 @require_safe
 @never_cache
 @login_required
 def organisation(request: HttpRequest, slug: str) -> HttpResponse:
-    """One organisation, for those who belong to it."""
     return _page(request, get_organisation(signed_in(request), slug))
 
 
@@ -62,9 +61,9 @@ def _page(request: HttpRequest, chosen: Organisation, **more: Any) -> HttpRespon
         "is_owner": role == Role.OWNER or user.is_staff,
         "members": list(chosen.memberships.select_related("user")),
         "sent": list(memberships.sent_invitations(chosen)),
-        "allowances": allowances_of(payer_of_runs(chosen), now=now),
-        "quota": quotas.quota_of(chosen, now=now),
-        "uses": quotas.use_by_run(chosen, now=now),
+        "allowances": limits_of(payer_of_runs(chosen), now=now),
+        "quota": quota_of(chosen, now=now),
+        "uses": use_by_run(chosen, now=now),
         "webhooks": list(chosen.webhooks.filter(removed_at=None)),
         "run_count": visible_runs(user).filter(model__organisation=chosen).count(),
         "roles": Role.choices,
@@ -79,10 +78,9 @@ def _page(request: HttpRequest, chosen: Organisation, **more: Any) -> HttpRespon
 @require_POST
 @login_required
 def invite(request: HttpRequest, slug: str) -> HttpResponse:
-    """Invite an account."""
     chosen = get_organisation(signed_in(request), slug)
     form = InviteForm(request.POST)
-    invitation = form.invite(chosen, by=signed_in(request)) if form.is_valid() else None
+    invitation = form.attempt(memberships.invite, chosen, by=signed_in(request))
     if invitation is None:
         return _page(request, chosen, invite_form=form)
     messages.success(request, f"{invitation.invited} was invited. The invitation is on their page Organisations.")
@@ -92,7 +90,6 @@ def invite(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @login_required
 def withdraw(request: HttpRequest, slug: str, invitation_id: int) -> HttpResponse:
-    """Take an invitation back."""
     chosen = get_organisation(signed_in(request), slug)
     invitation = memberships.get_sent_invitation(chosen, invitation_id)
     memberships.withdraw(invitation, by=signed_in(request))
@@ -103,7 +100,6 @@ def withdraw(request: HttpRequest, slug: str, invitation_id: int) -> HttpRespons
 @require_POST
 @login_required
 def change_role(request: HttpRequest, slug: str) -> HttpResponse:
-    """Make somebody an owner or a member."""
     chosen = get_organisation(signed_in(request), slug)
     username, role = request.POST.get("username", ""), request.POST.get("role", "")
     changed = memberships.change_role(chosen, username=username, role=role, by=signed_in(request))
@@ -129,7 +125,6 @@ def remove_member(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @login_required
 def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
-    """Belong to what one is invited to."""
     user = signed_in(request)
     joined = memberships.accept(memberships.get_invitation(user, invitation_id), by=user).organisation
     messages.success(request, f"You are now a member of {joined.name}.")
@@ -139,7 +134,6 @@ def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
 @require_POST
 @login_required
 def decline(request: HttpRequest, invitation_id: int) -> HttpResponse:
-    """Do not belong to it."""
     user = signed_in(request)
     invitation = memberships.get_invitation(user, invitation_id)
     memberships.decline(invitation, by=user)
@@ -154,7 +148,7 @@ def add_webhook(request: HttpRequest, slug: str) -> HttpResponse:
     """Add an address; its secret is shown in this one response and never again."""
     chosen = get_organisation(signed_in(request), slug)
     form = WebhookForm(request.POST)
-    webhook = form.add(chosen, by=signed_in(request)) if form.is_valid() else None
+    webhook = form.attempt(actions.add_webhook, chosen, by=signed_in(request))
     if webhook is None:
         return _page(request, chosen, webhook_form=form)
     return _page(request, chosen, new_webhook=webhook)
@@ -163,7 +157,6 @@ def add_webhook(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @login_required
 def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
-    """One webhook with its log."""
     chosen = get_organisation(signed_in(request), slug)
     found = queries.get_webhook(chosen, webhook_id)
     log = found.deliveries.select_related("event__run__model", "event__attempt", "sent_again")
@@ -180,7 +173,6 @@ def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
 @require_POST
 @login_required
 def try_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
-    """Have a test sent."""
     actions.send_test(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "A test is being sent. The log below will show the response.")
     return redirect("organisations:webhook", slug, webhook_id)
@@ -199,7 +191,6 @@ def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uu
 @require_POST
 @login_required
 def remove_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
-    """Stop sending events to an address."""
     actions.remove_endpoint(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "The webhook was removed. Its log stays.")
     return redirect("organisations:organisation", slug)

@@ -20,7 +20,7 @@ from portal.catalog.rooflines import Axis
 from portal.charts.cards import Card, badge_svg, card_svg
 from portal.charts.chart import Chart
 from portal.charts.pictures import png
-from portal.core.errors import Refusal
+from portal.core.requests import choice
 from portal.ranking import people, queries
 from portal.ranking.leaders import board_counts, leaders, most_used
 from portal.ranking.queries import BoardRow
@@ -42,11 +42,7 @@ def _board_profile(request: HttpRequest, slug: str) -> Profile:
     entries = queries.boards_of(slug)
     by_speed = {name: count for name, count in entries.items() if profiles.get(name).is_ranked_by_speed} or entries
     preferred = max(by_speed, key=lambda name: by_speed[name]) if by_speed else most_used(board_counts())
-    name = request.GET.get("profile") or preferred
-    if name not in profiles.profiles():
-        message, remedy = f"There is no profile {name[:40]!r}.", f"Choose one of {', '.join(profiles.profiles())}."
-        raise Refusal(field="profile", value=name, message=message, remedy=remedy, status=404)
-    return profiles.get(name)
+    return profiles.get(choice(request.GET, "profile", profiles.profiles(), opening=preferred))
 
 
 def _kept(response: HttpResponse) -> HttpResponse:
@@ -93,20 +89,15 @@ def framed_board(request: HttpRequest, slug: str) -> HttpResponse:
 @_anybody
 def framed_roofline(request: HttpRequest) -> HttpResponse:
     """The rooflines of a profile, for a frame on another site."""
-    profile = _roofline_profile(request.GET.get("profile", ""))
+    profile = _roofline_profile(request)
     return _kept(render(request, "elsewhere/roofline.html", {"profile": profile, "figure": _roofline(profile)}))
 
 
-def _roofline_profile(wanted: str) -> Profile:
+def _roofline_profile(request: HttpRequest) -> Profile:
     known = {profile.name: profile for profile in rooflines.gpu_profiles()}
     used = most_used(board_counts())
-    name = wanted or (used if used in known else best_measured_profile(list(known)))
-    if name not in known:
-        message = f"There are no rooflines of {name[:40]!r}."
-        raise Refusal(
-            field="profile", value=name, message=message, remedy=f"Choose one of {', '.join(known)}.", status=404
-        )
-    return known[name]
+    opening = used if used in known else best_measured_profile(list(known))
+    return known[choice(request.GET, "profile", known, opening=opening, message="There are no rooflines of {value}.")]
 
 
 def _roofline(profile: Profile) -> Chart:
@@ -125,7 +116,6 @@ def _picture(card: Card) -> HttpResponse:
 
 @require_safe
 def problem_card(request: HttpRequest, slug: str) -> HttpResponse:
-    """A problem with its best speedup."""
     return _picture(card_of_problem(slug, _board_profile(request, slug)))
 
 
@@ -143,8 +133,7 @@ def card_of_problem(slug: str, profile: Profile) -> Card:
 
 @require_safe
 def roofline_card(request: HttpRequest) -> HttpResponse:
-    """The rooflines of a profile."""
-    profile = _roofline_profile(request.GET.get("profile", ""))
+    profile = _roofline_profile(request)
     chart = replace(_roofline(profile), is_wide=False, height=340)
     solved = len(leaders(profile=profile.name))
     caption = f"problems solved on {profile.title}, with the limits of the hardware"
@@ -165,7 +154,6 @@ def person_card(_request: HttpRequest, username: str) -> HttpResponse:
 
 @require_safe
 def run_card(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """A run of a model with its problems solved."""
     run = get_run(request.user, run_id)
     figures = run_figures(run)
     so_far = "" if figures.is_complete else f", {figures.judged} of {figures.programs} programs judged"

@@ -15,43 +15,37 @@ from django_htmx.middleware import HtmxDetails
 
 from evaluator import logs
 from portal.core.database_outage import RETRY_AFTER_S, is_database_away
-from portal.core.errors import Refusal
+from portal.core.errors import Forbidden, NotFound, Refusal
+
+_TITLES = {
+    400: "Bad request",
+    403: "Not allowed",
+    404: "Not found",
+    409: "Conflict",
+    413: "Too large",
+    429: "Too many requests",
+}
 
 
-def _page(
-    request: HttpRequest, *, status: int, title: str, message: str, remedy: str, retry_after_s: int | None = None
-) -> HttpResponse:
+def refusal_page(request: HttpRequest, refusal: Refusal, *, title: str = "") -> HttpResponse:
+    """A refused request as a page; its title follows from the status, unless one is given."""
     context = {
-        "status_code": status,
-        "title": title,
-        "message": message,
-        "remedy": remedy,
-        "retry_after_s": retry_after_s,
+        "status_code": refusal.status,
+        "title": title or _TITLES.get(refusal.status, HTTPStatus(refusal.status).phrase),
+        "message": refusal.message,
+        "remedy": refusal.remedy,
+        "retry_after_s": refusal.retry_after_s,
         "request_id": logs.current("request_id"),
     }
     try:
-        response = render(request, "errors/error.html", context, status=status)
+        response = render(request, "errors/error.html", context, status=refusal.status)
     except DatabaseError as error:  # the page names who is signed in
         if not is_database_away(error):
             raise
         return database_away_page(request)
-    if retry_after_s is not None:
-        response["Retry-After"] = str(retry_after_s)
+    if refusal.retry_after_s is not None:
+        response["Retry-After"] = str(refusal.retry_after_s)
     return response
-
-
-def refusal_page(request: HttpRequest, refusal: Refusal) -> HttpResponse:
-    """A refused request as a page."""
-    titles = {404: "Not found", 403: "Not allowed", 409: "Conflict", 413: "Too large", 429: "Too many requests"}
-    title = titles.get(refusal.status, HTTPStatus(refusal.status).phrase)
-    return _page(
-        request,
-        status=refusal.status,
-        title=title,
-        message=refusal.message,
-        remedy=refusal.remedy,
-        retry_after_s=refusal.retry_after_s,
-    )
 
 
 def signed_out(request: HttpRequest) -> HttpResponse:
@@ -66,20 +60,12 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     if isinstance(exception, DisallowedHost):
         return _wrong_host()
     if isinstance(exception, RequestDataTooBig | TooManyFilesSent):
-        return _page(
-            request,
-            status=413,
-            title="Too large",
-            message="The request is larger than this site accepts.",
-            remedy="A submission has at most 512 KB in all. Send it as one .py file or a .zip.",
-        )
-    return _page(
-        request,
-        status=400,
-        title="Bad request",
-        message="The request could not be understood.",
-        remedy="Go back, reload the page and try again.",
-    )
+        remedy = "A submission has at most 512 KB in all. Send it as one .py file or a .zip."
+        refusal = Refusal("", "", "The request is larger than this site accepts.", remedy, status=413)
+    else:
+        remedy = "Go back, reload the page and try again."
+        refusal = Refusal("", "", "The request could not be understood.", remedy, status=400)
+    return refusal_page(request, refusal)
 
 
 def _wrong_host() -> HttpResponse:
@@ -95,36 +81,20 @@ def _wrong_host() -> HttpResponse:
 
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:  # noqa: ARG001 - Django's signature
-    """403."""
-    return _page(
-        request,
-        status=403,
-        title="Not allowed",
-        message="Your account may not do this.",
-        remedy="Sign in with the account that owns it.",
-    )
+    refusal = Forbidden("", "", "Your account may not do this.", "Sign in with the account that owns it.")
+    return refusal_page(request, refusal)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noqa: ARG001 - Django's signature
     """403 for a form that was sent without a fresh token."""
-    return _page(
-        request,
-        status=403,
-        title="The form has expired",
-        message="The form was sent without its protection token, or the token is too old.",
-        remedy="Go back, reload the page and send the form again. Your browser must allow cookies for this site.",
-    )
+    message = "The form was sent without its protection token, or the token is too old."
+    remedy = "Go back, reload the page and send the form again. Your browser must allow cookies for this site."
+    return refusal_page(request, Forbidden("", "", message, remedy), title="The form has expired")
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001 - Django's signature
-    """404."""
-    return _page(
-        request,
-        status=404,
-        title="Not found",
-        message="There is nothing at this address.",
-        remedy="Check the address, or start from the list of problems.",
-    )
+    remedy = "Check the address, or start from the list of problems."
+    return refusal_page(request, NotFound("", "", "There is nothing at this address.", remedy))
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

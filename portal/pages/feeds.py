@@ -13,7 +13,7 @@ from django.utils.feedgenerator import Atom1Feed
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.queries import get_problem
-from portal.core.errors import Refusal
+from portal.core.requests import choice
 from portal.ranking import people
 from portal.ranking.models import Record, Standing
 from portal.ranking.queries import latest_records
@@ -25,40 +25,34 @@ from problems import registry
 ENTRIES = 50
 
 
-def _known_board(problem: str, profile: str) -> tuple[str, str]:
-    """The board's problem and profile; raises Refusal (404) for unknown ones."""
-    slug = get_problem(problem).slug
-    if profile and profile not in profiles.profiles():
-        remedy = f"Choose one of {', '.join(profiles.profiles())}."
-        message = f"There is no profile {profile[:40]!r}."
-        raise Refusal(field="profile", value=profile, message=message, remedy=remedy, status=404)
-    return slug, profile
-
-
-class RecordsFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stubs alone
-    """New records on all boards, the newest first, as Atom."""
+class _EvaluationsFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stubs alone
+    """Results of evaluations as Atom, the newest first."""
 
     feed_type = Atom1Feed
+
+    def item_guid(self, item: Record | Standing) -> str:
+        """The same for as long as the evaluation lives, even when records are recomputed."""
+        evaluation: uuid.UUID = item.evaluation_id
+        return f"urn:uuid:{evaluation}"
+
+
+class RecordsFeed(_EvaluationsFeed):
     title = "ParallelKernelBench: new records"
     subtitle = "Entries that took the first place of their board."
 
     def link(self) -> str:
-        """The page that shows the same."""
         return reverse("ranking:records")
 
     def items(self) -> Sequence[Record]:
-        """The latest records."""
         return list(latest_records()[:ENTRIES])
 
     def item_title(self, item: Record) -> str:
-        """Who, where and how fast."""
         title = registry.get(item.problem).title
         if item.previous_low is None:
             return f"{title}: first entry on {item.profile}, by {item.author.username}"
         return f"{title}: {item.score:.3f} times the reference on {item.profile}, by {item.author.username}"
 
     def item_description(self, item: Record) -> str:
-        """The numbers."""
         interval = f"{item.score:.3f} (interval {item.score_low:.3f} to {item.score_high:.3f})"
         before = (
             ""
@@ -68,24 +62,14 @@ class RecordsFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the st
         return f"Speedup over the reference: {interval}, in {item.backend}.{before}"
 
     def item_link(self, item: Record) -> str:
-        """The line of records of its board."""
         return f"{reverse('ranking:problem-records', args=[item.problem])}?profile={item.profile}"
 
-    def item_guid(self, item: Record) -> str:
-        """The same for as long as the evaluation lives, even when records are recomputed."""
-        evaluation: uuid.UUID = item.evaluation_id
-        return f"urn:uuid:{evaluation}"
-
     def item_pubdate(self, item: Record) -> datetime:
-        """When it was reached."""
         return item.reached_at
 
-    def item_updateddate(self, item: Record) -> datetime:
-        """The same: records do not change."""
-        return item.reached_at
+    item_updateddate = item_pubdate  # records do not change
 
     def item_author_name(self, item: Record) -> str:
-        """Whose it is."""
         return item.author.username
 
 
@@ -94,69 +78,48 @@ class BoardFeed(RecordsFeed):
 
     def get_object(self, _request: HttpRequest, slug: str, profile: str = "") -> tuple[str, str]:
         """Problem and profile; raises Refusal (404) for unknown ones."""
-        return _known_board(slug, profile)
+        return get_problem(slug).slug, choice({"profile": profile}, "profile", profiles.profiles())
 
     def title(self, board: tuple[str, str]) -> str:  # type: ignore[override]  # Django calls it with what it takes
-        """The problem's name, and the profile's where there is one."""
         slug, profile = board
         return f"ParallelKernelBench: records of {registry.get(slug).title}" + (f" on {profile}" if profile else "")
 
     def link(self, board: tuple[str, str]) -> str:  # type: ignore[override]  # Django calls it with what it takes
-        """The board's line of records."""
         slug, profile = board
         return reverse("ranking:problem-records", args=[slug]) + (f"?profile={profile}" if profile else "")
 
     def items(self, board: tuple[str, str]) -> Sequence[Record]:  # type: ignore[override]  # as above
-        """The latest records there."""
         slug, profile = board
         return list(latest_records(profile=profile or None).filter(problem=slug)[:ENTRIES])
 
 
-class PersonFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stubs alone
-    """The accepted entries of one author, the newest first, as Atom."""
-
-    feed_type = Atom1Feed
-
+class PersonFeed(_EvaluationsFeed):
     def get_object(self, _request: HttpRequest, username: str) -> User:
         """The author; raises Refusal (404) where there is none."""
         return people.get_person(username)
 
     def title(self, person: User) -> str:
-        """Whose it is."""
         return f"ParallelKernelBench: entries of {person.username}"
 
     def link(self, person: User) -> str:
-        """The author's page."""
         return reverse("ranking:person", args=[person.username])
 
     def items(self, person: User) -> Sequence[Standing]:
-        """The newest entries."""
         return people.entries_page(person, rows=ENTRIES).rows
 
     def item_title(self, item: Standing) -> str:
-        """Where and how fast."""
         return f"{registry.get(item.problem).title}: {item.score:.3f} times the reference on {item.profile}"
 
     def item_description(self, item: Standing) -> str:
-        """The numbers."""
         return f"Interval {item.score_low:.3f} to {item.score_high:.3f}, in {item.backend}."
 
     def item_link(self, item: Standing) -> str:
-        """The board of the entry."""
         return f"{reverse('ranking:board', args=[item.problem])}?profile={item.profile}"
 
-    def item_guid(self, item: Standing) -> str:
-        """The same for as long as the evaluation lives."""
-        evaluation: uuid.UUID = item.evaluation_id
-        return f"urn:uuid:{evaluation}"
-
     def item_pubdate(self, item: Standing) -> datetime:
-        """When it was handed in."""
         return item.submitted_at
 
-    def item_updateddate(self, item: Standing) -> datetime:
-        """The same."""
-        return item.submitted_at
+    item_updateddate = item_pubdate
 
 
 class SeasonFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stubs alone
@@ -169,27 +132,21 @@ class SeasonFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stu
         return seasons.get_season(slug)
 
     def title(self, season: Season) -> str:
-        """Which."""
         return f"ParallelKernelBench: {season.title}"
 
     def link(self, season: Season) -> str:
-        """Its page."""
         return season.get_absolute_url()
 
     def items(self, season: Season) -> Sequence[News]:
-        """What happened so far."""
         return news_of(season, now=timezone.now())[:ENTRIES]
 
     def item_title(self, item: News) -> str:
-        """One sentence."""
         return item.title
 
     def item_description(self, item: News) -> str:
-        """A little more."""
         return item.text
 
     def item_link(self, item: News) -> str:
-        """The season's page."""
         return item.season.get_absolute_url()
 
     def item_guid(self, item: News) -> str:
@@ -197,9 +154,6 @@ class SeasonFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stu
         return f"urn:pkb:season:{item.season.slug}:{item.key}"
 
     def item_pubdate(self, item: News) -> datetime:
-        """When it happened."""
         return item.at
 
-    def item_updateddate(self, item: News) -> datetime:
-        """The same."""
-        return item.at
+    item_updateddate = item_pubdate

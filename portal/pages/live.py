@@ -103,8 +103,6 @@ async def _stream(subject: Subject, send: Any) -> None:
 
 @dataclass(eq=False)
 class _Follower:
-    """One open stream."""
-
     watch: "_Watch"
     subject: Subject
     woken: asyncio.Event = field(default_factory=asyncio.Event)

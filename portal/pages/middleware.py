@@ -52,7 +52,6 @@ class PermissionsPolicyMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Add the header."""
         response = self._get_response(request)
         response["Permissions-Policy"] = self._POLICY
         return response
@@ -60,6 +59,8 @@ class PermissionsPolicyMiddleware:
 
 class RefusalMiddleware:
     """Shows the designed page for a refused request, with the sentence that says what to do instead.
+
+    While the database is away it shows a page with 503 and Retry-After, and logs a line in place of a traceback.
 
     A script whose reader is signed out gets 401 with a link in place of the page where one signs in: that page's form
     belongs into no other.
@@ -69,30 +70,16 @@ class RefusalMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Pass the request on."""
         response = self._get_response(request)
         if HtmxDetails(request) and urlsplit(response.get("Location", "")).path == reverse(settings.LOGIN_URL):
             return signed_out(request)
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """The page for a refusal; None leaves any other exception to Django."""
-        return refusal_page(request, exception) if isinstance(exception, Refusal) else None
-
-
-class DatabaseAwayMiddleware:
-    """Shows a page with 503 and Retry-After while the database is away, and logs a line in place of a traceback."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Pass the request on."""
-        return self._get_response(request)
-
-    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """The page while the database is away; None leaves any other exception to Django."""
-        if not is_database_away(exception):
-            return None
-        _log.warning("the database does not respond: %s", str(exception).partition("\n")[0])
-        return database_away_page(request)
+        """The page for a refusal, or while the database is away; None leaves any other exception to Django."""
+        if isinstance(exception, Refusal):
+            return refusal_page(request, exception)
+        if is_database_away(exception):
+            _log.warning("the database does not respond: %s", str(exception).partition("\n")[0])
+            return database_away_page(request)
+        return None

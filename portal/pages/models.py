@@ -7,8 +7,6 @@ class OperatorsPage(models.Model):
     """An operator's text instead of the site's default text; without a row the default is shown."""
 
     class Name(models.TextChoices):
-        """The pages that there are, as in their addresses."""
-
         PRIVACY = "privacy", "Privacy"
         TERMS = "terms", "Terms of use"
 

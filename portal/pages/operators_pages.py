@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from portal.catalog.markdown import render as markdown
-from portal.core.errors import Refusal
+from portal.core.errors import NotFound
 from portal.pages.models import OperatorsPage
 
 SECURITY_TXT_DAYS = 180
@@ -26,32 +26,23 @@ def privacy(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def terms(request: HttpRequest) -> HttpResponse:
-    """What one may do here."""
     return _page(request, OperatorsPage.Name.TERMS)
 
 
 def _page(request: HttpRequest, name: OperatorsPage.Name) -> HttpResponse:
     row = OperatorsPage.objects.filter(name=name).first()
-    text = row.text if row is not None else _as_it_comes(name)
+    default = Path(settings.BASE_DIR, "templates", "words", f"{name.value}.md")
+    text = row.text if row is not None else default.read_text(encoding="utf-8")
     context = {"title": name.label, "text": markdown(text), "changed_at": row.changed_at if row else None}
     return render(request, "operators_page.html", context)
-
-
-def _as_it_comes(name: OperatorsPage.Name) -> str:
-    return Path(settings.BASE_DIR, "templates", "words", f"{name.value}.md").read_text(encoding="utf-8")
 
 
 @require_safe
 def security_txt(_request: HttpRequest) -> HttpResponse:
     """RFC 9116: the contact for security reports."""
     if not settings.SECURITY_CONTACT:
-        raise Refusal(
-            field="",
-            value="",
-            message="This site has no contact for security reports.",
-            remedy="Its operator can set one with PKB_SECURITY_CONTACT.",
-            status=404,
-        )
+        remedy = "Its operator can set one with PKB_SECURITY_CONTACT."
+        raise NotFound("", "", "This site has no contact for security reports.", remedy)
     expires = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=SECURITY_TXT_DAYS)
     lines = (
         f"Contact: {settings.SECURITY_CONTACT}",

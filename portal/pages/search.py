@@ -29,7 +29,6 @@ class Found:
 
     @property
     def count(self) -> int:
-        """How many are shown, all kinds together."""
         return len(self.problems) + len(self.models) + len(self.people) + len(self.passages)
 
 

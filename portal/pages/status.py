@@ -7,7 +7,8 @@ from django.views.decorators.http import require_safe
 from evaluator.hardware.profiles import profiles
 from portal.accounts.models import User
 from portal.nodes.queries import node_views
-from portal.submissions.queues import own_positions, queue_lengths
+from portal.submissions.queries import own_positions
+from portal.submissions.queue import queue_lengths
 from portal.submissions.use import use_of_nodes
 
 

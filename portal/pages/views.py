@@ -23,6 +23,7 @@ from portal.exports.files import citation
 from portal.manual import pages as manual
 from portal.nodes.queries import online_slots
 from portal.pages.search import MAX_TEXT, search
+from portal.ranking import published
 from portal.ranking.leaders import Leader, board_counts, leaders, most_used, reached
 from portal.ranking.models import Standing
 from portal.ranking.queries import latest_entries
@@ -60,6 +61,8 @@ def home(request: HttpRequest) -> HttpResponse:
         "latest": _newest(titles, has_gpus=profile.is_ranked_by_speed),
         "slot_count": online_slots().count(),
         "profiles": profiles(),
+        "latency": published.figures()["latency"],
+        "best_published": published.totals()[0],
         **_small_roofline(profile, best),
     }
     return render(request, "home.html", context)
@@ -89,7 +92,6 @@ def _small_roofline(profile: Profile, best: Mapping[str, Leader]) -> dict[str, A
 
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
-    """How submitting, judging and ranking work."""
     context = {
         "verdicts": [(verdict.value, facts) for verdict, facts in FACTS.items()],
         "profiles": profiles().values(),

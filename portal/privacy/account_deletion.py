@@ -17,7 +17,7 @@ from django.utils import timezone
 from evaluator.contract import SourceBundle, SourceFile
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Invitation, InvitationState, Membership, Role, User
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict, Refusal
 from portal.deliveries import actions as deliveries
 from portal.deliveries.models import Endpoint
 from portal.ranking.models import Record, Standing
@@ -74,7 +74,7 @@ def _check_may_delete(user: User) -> None:
 
 
 def _not_yet(user: User, message: str, remedy: str) -> Refusal:
-    return Refusal(field="", value=user.username, message=message, remedy=remedy, status=409)
+    return Conflict("", user.username, message, remedy)
 
 
 def _own(user: User) -> QuerySet[Submission]:

@@ -4,13 +4,12 @@ from typing import Any
 
 from django import forms
 
-from portal.accounts.forms import RefusableForm
 from portal.accounts.models import User
-from portal.core.errors import Refusal
-from portal.privacy.account_deletion import Entries, delete_account
+from portal.core.forms import ActionForm
+from portal.privacy.account_deletion import Entries
 
 
-class DeleteAccountForm(RefusableForm):
+class DeleteAccountForm(ActionForm):
     """The fate of the entries, and the name once more to prevent accidental deletion."""
 
     entries = forms.ChoiceField(
@@ -33,16 +32,9 @@ class DeleteAccountForm(RefusableForm):
         self._user = user
 
     def clean_username(self) -> str:
-        """Refuse another name than one's own."""
         if self.cleaned_data["username"] != self._user.username:
             raise forms.ValidationError(f"This is not your name. Type {self._user.username}.")
         return self._user.username
 
-    def leave(self) -> bool:
-        """Whether the account is gone; where it is not, the form says why."""
-        try:
-            delete_account(self._user, entries=Entries(self.cleaned_data["entries"]))
-        except Refusal as refusal:
-            self.refuse(refusal)
-            return False
-        return True
+    def values(self) -> dict[str, Any]:
+        return {"entries": Entries(self.cleaned_data["entries"])}

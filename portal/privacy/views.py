@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.accounts import throttle
 from portal.accounts.identity import shown_again, signed_in
+from portal.privacy.account_deletion import delete_account
 from portal.privacy.collecting import archive_of
 from portal.privacy.forms import DeleteAccountForm
 
@@ -23,7 +24,6 @@ ARCHIVES = throttle.Limit(failures=10, window_s=60 * 60)
 @reauthentication_required  # type: ignore[untyped-decorator]  # allauth has no types
 @throttle.limited("archive", ARCHIVES)
 def archive(request: HttpRequest) -> HttpResponse:
-    """Everything of the reader's account as one file."""
     user = signed_in(request)
     return FileResponse(archive_of(user), as_attachment=True, filename=f"parallelkernelbench-{user.username}.zip")  # type: ignore[return-value]
 
@@ -33,10 +33,10 @@ def archive(request: HttpRequest) -> HttpResponse:
 @login_required
 @shown_again
 def leave(request: HttpRequest) -> HttpResponse:
-    """Delete the reader's account."""
     form = DeleteAccountForm(request.POST or None, user=signed_in(request))
-    if form.is_valid() and form.leave():
+    form.attempt(delete_account, signed_in(request))
+    if form.is_valid():
         logout(request)
         messages.success(request, "Your account was deleted.")
         return redirect("home")
-    return render(request, "own_data/leave.html", {"form": form}, status=form.status if form.errors else 200)
+    return render(request, "own_data/leave.html", {"form": form}, status=form.status)

@@ -14,35 +14,20 @@ from evaluator.contract import SCORE_RULE, EvaluationReport, is_faster
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, size_times, to_stored
-from portal.ranking.hooks import StandingRaised, standing_raised
+from portal.ranking.hooks import StandingRaised
 from portal.ranking.models import BOARD_SIZES, Board, PersonStanding, Record, Standing
 from portal.ranking.order import is_better
 from portal.submissions import queries as submissions
-from portal.submissions.hooks import EvaluationEnded, QuarantineChanged
 from portal.submissions.models import Evaluation, State, Submission
 from problems import registry
 
 
-def take_end(ended: EvaluationEnded) -> None:
-    """Let an evaluation that has just ended become its author's standing, and send `standing_raised` if it did."""
-    # An operator who puts the entry into quarantine locks the same row: of the two, the later sees what the other did.
-    # A rebuild locks no submission: it locks standings, for which an evaluation that ends may wait.
-    Submission.objects.select_for_update().only("pk").get(pk=ended.evaluation.submission_id)
-    raised = _raise_standing(ended.evaluation)
-    if raised is not None:
-        standing_raised.send(raised)
-
-
-def update_standing(evaluation: Evaluation) -> bool:
-    """Let a finished evaluation become its author's standing if it is their best; returns whether it did.
+def raise_standing(evaluation: Evaluation) -> StandingRaised | None:
+    """Let a finished evaluation become its author's standing if it is their best; None where it did not.
 
     Runs inside the transaction that ends the evaluation. Only ranked evaluations that PASSED count. Renews, in this
     order, the standing, the board with its record, and the author's row among the people.
     """
-    return _raise_standing(evaluation) is not None
-
-
-def _raise_standing(evaluation: Evaluation) -> StandingRaised | None:
     if evaluation.state != State.FINISHED or evaluation.verdict != "PASSED" or evaluation.mode != "ranked":
         return None
     if None in (evaluation.score, evaluation.score_low, evaluation.score_high, evaluation.score_rule):
@@ -100,7 +85,6 @@ def _sizes(report: EvaluationReport | None) -> dict[str, Any]:
 
 
 def columns_of(times: Sequence[SizeTime]) -> dict[str, Any]:
-    """The columns of a standing with these times."""
     lows = {time.size: time.low for time in times}
     return {"sizes": to_stored(times), **{f"low_{size}": lows.get(size) for size in BOARD_SIZES}}
 
@@ -198,9 +182,9 @@ def recount_boards(author: User) -> None:
         _renew_records(place)
 
 
-def take_quarantine(changed: QuarantineChanged) -> None:
+def change_quarantine(submission: Submission, *, is_quarantined: bool) -> None:
     """Remove an entry from its boards or restore it there: places, records and people follow."""
-    passed = _passed().filter(submission=changed.submission)
+    passed = _passed().filter(submission=submission)
     places = [
         dict(place)
         for place in passed.values("problem_revision", "profile", "score_rule")
@@ -209,11 +193,11 @@ def take_quarantine(changed: QuarantineChanged) -> None:
         .distinct()
         if place["score_rule"] is not None
     ]
-    if changed.is_quarantined:
+    if is_quarantined:
         forget(passed)
     else:
         for evaluation in passed.select_related("submission").order_by("finished_at", "id"):
-            update_standing(evaluation)
+            raise_standing(evaluation)
     for place in places:
         _recount(place)
         _renew_records(place)
@@ -267,7 +251,6 @@ def _write_record(evaluation: Evaluation, place: Mapping[str, Any], *, previous:
 
 
 def places_of(standings: QuerySet[Standing]) -> list[dict[str, Any]]:
-    """The boards of `standings`."""
     return [
         dict(place) for place in standings.values("problem", "problem_revision", "profile", "score_rule").distinct()
     ]
@@ -299,7 +282,7 @@ def forget(evaluations: QuerySet[Evaluation]) -> None:
             score_rule=place["score_rule"],
         )
         for evaluation in others.select_related("submission").order_by("finished_at", "id"):
-            update_standing(evaluation)
+            raise_standing(evaluation)
     for author, profile in people:
         renew_person(author, profile=profile)
 
@@ -314,7 +297,7 @@ def rebuild_standings() -> int:
             derived.objects.all().delete()
         passed = _passed().exclude(submission__in=submissions.quarantined().values("submission"))
         for evaluation in passed.select_related("submission").order_by("finished_at", "id").iterator():
-            update_standing(evaluation)
+            raise_standing(evaluation)
         for author in User.objects.filter(is_active=False, standings__isnull=False).distinct():
             recount_boards(author)
         return Standing.objects.count()

@@ -57,11 +57,6 @@ class GuestBoard:
     rows: tuple[GuestRow, ...]
 
 
-def owners() -> QuerySet[Organisation]:
-    """Everybody whose node is or was registered."""
-    return Organisation.objects.filter(nodes__isnull=False).distinct()
-
-
 def nodes_of(owner: Organisation) -> QuerySet[Node]:
     """The owner's nodes, revoked ones too."""
     return owner.nodes.prefetch_related("slots")

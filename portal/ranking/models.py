@@ -61,7 +61,6 @@ class Standing(models.Model):
 
     @property
     def size_times(self) -> tuple[SizeTime, ...]:
-        """What was measured at every size."""
         return from_stored(self.sizes)
 
 

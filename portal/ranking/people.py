@@ -8,8 +8,8 @@ from django.db.models import QuerySet
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
-from portal.core.errors import Refusal
-from portal.core.paging import Order, Part, part
+from portal.core.errors import NotFound
+from portal.core.pagination import Ordering, Page, page_of
 from portal.ranking.models import PersonStanding, Standing
 from portal.ranking.order import PEOPLE_ORDER
 from problems import registry
@@ -19,8 +19,6 @@ PAGE_ROWS = 50
 
 @dataclass(frozen=True, kw_only=True)
 class PersonRow:
-    """One line of the board of people."""
-
     place: int
     author: str
     solved: int
@@ -29,39 +27,18 @@ class PersonRow:
     reached_at: datetime
 
 
-@dataclass(frozen=True, kw_only=True)
-class PeoplePage:
-    """A part of the board of people; `after` and `before` lead on and back, None where there is nothing."""
-
-    rows: tuple[PersonRow, ...]
-    after: str | None
-    before: str | None
-    is_first: bool
-
-
-def people_page(*, profile: str, after: str = "", before: str = "", rows: int = PAGE_ROWS) -> PeoplePage:
+def people_page(*, profile: str, after: str = "", before: str = "", rows: int = PAGE_ROWS) -> Page[PersonRow]:
     """The part of a profile's board of people that the cursors ask for; raises Refusal."""
     everyone = PersonStanding.objects.filter(profile=profile, author__is_active=True)
-    found = part(everyone, _ORDER, after=after, before=before, rows=rows)
-    return PeoplePage(
-        rows=tuple(_row(person, place) for place, person in enumerate(found.rows, start=found.ahead + 1)),
-        after=found.after,
-        before=found.before,
-        is_first=found.is_first,
-    )
+    found = page_of(everyone, _ORDER, after=after, before=before, rows=rows)
+    return found.showing(_row(person, place) for place, person in enumerate(found.rows, start=found.ahead + 1))
 
 
 def get_person(username: str) -> User:
     """The author called `username`; raises Refusal (404) where there is none or the account is closed."""
     person = User.objects.filter(username=username, is_active=True).first()
     if person is None:
-        raise Refusal(
-            field="username",
-            value=username,
-            message="There is no account of this name.",
-            remedy="Search for part of the name.",
-            status=404,
-        )
+        raise NotFound("username", username, "There is no account of this name.", "Search for part of the name.")
     return person
 
 
@@ -71,7 +48,7 @@ def totals_of(person: User) -> list[PersonStanding]:
     return [rows[name] for name in profiles.profiles() if name in rows]
 
 
-def entries_page(person: User, *, after: str = "", before: str = "", rows: int = PAGE_ROWS) -> Part[Standing]:
+def entries_page(person: User, *, after: str = "", before: str = "", rows: int = PAGE_ROWS) -> Page[Standing]:
     """The page that the cursors ask for of the entries of `person` on boards of the current rule, newest first.
 
     Raises:
@@ -79,7 +56,7 @@ def entries_page(person: User, *, after: str = "", before: str = "", rows: int =
     """
     current = [registry.revision(problem.slug) for problem in registry.problems()]
     found = Standing.objects.filter(author=person, problem_revision__in=current, score_rule=SCORE_RULE)
-    return part(found, _ENTRIES, after=after, before=before, rows=rows, counts=False)
+    return page_of(found, _ENTRIES, after=after, before=before, rows=rows, counts=False)
 
 
 def _row(person: PersonStanding, place: int) -> PersonRow:
@@ -97,7 +74,7 @@ def _read(people: QuerySet[PersonStanding], columns: tuple[str, ...], limit: int
     return list(people.select_related("author").order_by(*columns)[:limit])
 
 
-_ORDER = Order[PersonStanding](
+_ORDER = Ordering[PersonStanding](
     columns=PEOPLE_ORDER,
     kinds=(int, int, datetime, int),
     values=lambda person: [getattr(person, name.lstrip("-")) for name in PEOPLE_ORDER],
@@ -109,7 +86,7 @@ def _read_entries(entries: QuerySet[Standing], columns: tuple[str, ...], limit: 
     return list(entries.select_related("evaluation__submission").order_by(*columns)[:limit])
 
 
-_ENTRIES = Order[Standing](
+_ENTRIES = Ordering[Standing](
     columns=("-submitted_at", "-id"),
     kinds=(datetime, int),
     values=lambda standing: [standing.submitted_at, standing.pk],

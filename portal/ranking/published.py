@@ -1,11 +1,78 @@
-"""Results that others have published: data with source and date, never mixed with what this site measured."""
+"""Results that others have published: figures with source and date, never mixed with what this site measured.
 
+`problems/data/published/figures.csv` says for every table and picture where it stands; `values.csv` has their numbers.
+"""
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from portal.tabular.tables import Table, boolean, number, text
+from problems import registry
+
+FOLDER = registry.DATA / "published"
+PROBLEMS = 87
+TOTAL = "Total"
+MEASURES = ("pass@1", "pass@3", "fast_1@1", "fast_1@3")
+
+
+class WrongData(ValueError):
+    """A file of published results cannot be used; the text names file, line, what is wrong and the remedy."""
+
+    def __init__(self, path: Path, line: int, problem: str) -> None:
+        super().__init__(f"{path.name}, line {line}: {problem}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedResult:
-    """How many of the 87 problems a model solved, as published; `faster` is None where no number was given."""
+class Value:
+    """One number of a figure: of which model, in which row, of which measure; empty where a figure has none."""
+
+    model: str
+    group: str
+    measure: str
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A table or picture. With `is_read_off` its numbers were measured on the picture, good to about 0.01."""
+
+    name: str
+    source: str
+    date: str
+    address: str
+    setting: str
+    is_read_off: bool
+    note: str
+    values: tuple[Value, ...]
+
+    def of(self, model: str = "", group: str = "") -> dict[str, float]:
+        """The values of a model and a row, by measure."""
+        return {found.measure: found.value for found in self.values if (found.model, found.group) == (model, group)}
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models in the order of the publication."""
+        return tuple(dict.fromkeys(found.model for found in self.values))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The rows in the order of the publication."""
+        return tuple(dict.fromkeys(found.group for found in self.values))
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """What was counted or measured, in the order of the publication."""
+        return tuple(dict.fromkeys(found.measure for found in self.values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelTotal:
+    """How many of the 87 problems a model solved as published, and how many faster; None where not given."""
 
     model: str
     setting: str
@@ -13,67 +80,121 @@ class PublishedResult:
     faster: int | None
     source: str
     date: str
-    note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedKernel:
-    """A generated kernel's published speedup over the public reference."""
+@cache
+def figures(folder: Path = FOLDER) -> dict[str, Figure]:
+    """Every published figure by name.
 
-    workload: str
-    speedup: str
-    source: str
-    date: str
+    Raises:
+        WrongData: a figure has no source or date, a number is none, or counts contradict each other.
+    """
+    values = _values(folder / "values.csv")
+    path = folder / "figures.csv"
+    found = {}
+    for line, row in _rows(path):
+        for field in ("figure", "source", "date", "address"):
+            if not row[field]:
+                raise WrongData(path, line, f"{field} is empty. A figure is shown with its source and date only.")
+        found[row["figure"]] = Figure(
+            name=row["figure"],
+            **{field: row[field] for field in ("source", "date", "address", "setting", "note")},
+            is_read_off=row["read_off"] == "yes",
+            values=tuple(value for _, value in values.pop(row["figure"], [])),
+        )
+    for name, left in values.items():
+        raise WrongData(folder / "values.csv", left[0][0], f"figure {name!r} is not in figures.csv. Add it there.")
+    return found
 
 
-PROBLEMS = 87
-SETTING = "4 H100, 100 randomised runs per problem, against the public references"
-"""Where the published figures were measured, as the sources say it."""
+class _Number(NamedTuple):
+    figure: Figure
+    value: Value
 
-_TALK = "Talk by S. Arora"
-_BLOG = "Together AI blog, through third-party digests"
-_PAPER = "Paper, abstract (OpenReview 4IGomFc9dx)"
 
-RESULTS = (
-    PublishedResult(
-        model="GPT-5.5",
-        setting="one sample",
-        correct=28,
-        faster=22,
-        source=_TALK,
-        date="August 2026",
-        note="The paper's abstract reports 32 % correct and 25 % faster than the reference.",
+TABLE = Table(
+    name="published",
+    meaning="Every number of the published figures.",
+    columns=(
+        text("figure", "the table or picture", "figure.name"),
+        text("model", "empty where the figure is about none", "value.model"),
+        text("group", "the row: a category, an axis, a workload", "value.group"),
+        text("measure", "what was counted or measured, or the place on an axis", "value.measure"),
+        number("value", "as published", "value.value"),
+        boolean("is_read_off", "whether it was measured on a picture", "figure.is_read_off"),
+        text("setting", "where and how it was measured, as published", "figure.setting"),
+        text("source", "who published it", "figure.source"),
+        text("date", "when", "figure.date"),
+        text("address", "where", "figure.address"),
     ),
-    PublishedResult(
-        model="GPT-5.5",
-        setting="best of three samples",
-        correct=36,
-        faster=None,
-        source=f"{_TALK}; {_BLOG}",
-        date="June to August 2026",
-        note="At most 31 % are faster than the reference (fast_1@3).",
-    ),
-    PublishedResult(
-        model="Gemini 3 Pro",
-        setting="one sample",
-        correct=24,
-        faster=None,
-        source=_BLOG,
-        date="23 June 2026",
-    ),
-    PublishedResult(
-        model="Gemini 3 Pro",
-        setting="agentic harness: compile, run, inspect failures, revise",
-        correct=35,
-        faster=26,
-        source=_BLOG,
-        date="23 June 2026",
-        note="Levels off after about 20 refinement steps.",
-    ),
+    entries=lambda: [_Number(figure, value) for figure in figures().values() for value in figure.values],
 )
 
-KERNELS = (
-    PublishedKernel(workload="NeMo-RL vocab-parallel log-probabilities", speedup="2.06", source=_PAPER, date="2026"),
-    PublishedKernel(workload="Hyena, context parallel", speedup="1.72", source=_PAPER, date="2026"),
-    PublishedKernel(workload="SAM 3 mask IoU suppression", speedup="1.40", source=_PAPER, date="2026"),
-)
+
+def totals() -> tuple[ModelTotal, ...]:
+    """What the publication says of all 87 problems, one row per model and setting."""
+    results, agentic = figures()["results"], figures()["agentic"]
+    rows = []
+    for model in results.models:
+        for k, setting in ((1, "one sample"), (3, "best of three samples")):
+            counts = results.of(model, TOTAL)
+            rows.append(_total(results, model, setting, counts[f"pass@{k}"], counts[f"fast_1@{k}"]))
+    for model in agentic.models:
+        counts = agentic.of(model)
+        rows.append(_total(agentic, model, agentic.setting, counts["correct"], counts["faster"]))
+    return tuple(rows)
+
+
+def contradictions() -> tuple[str, ...]:
+    """Where the printed total is not the sum of the printed rows, as sentences."""
+    results, problems = figures()["results"], figures()["categories"]
+    kinds = [("", "problems", problems), *((model, name, results) for model in results.models for name in MEASURES)]
+    said = []
+    for model, measure, figure in kinds:
+        groups = [figure.of(model, group)[measure] for group in figure.groups if group != TOTAL]
+        printed = figure.of(model, TOTAL)[measure]
+        if sum(groups) != printed:
+            whose = f"{model}, {measure}" if model else "The problems"
+            said.append(f"{whose}: the rows add up to {sum(groups):.0f}, the last line says {printed:.0f}.")
+    return tuple(said)
+
+
+def _total(figure: Figure, model: str, setting: str, correct: float, faster: float) -> ModelTotal:
+    return ModelTotal(
+        model=model, setting=setting, correct=int(correct), faster=int(faster), source=figure.source, date=figure.date
+    )
+
+
+def _values(path: Path) -> dict[str, list[tuple[int, Value]]]:
+    """The numbers of each figure, with their lines."""
+    found = defaultdict(list)
+    for line, row in _rows(path):
+        try:
+            shown = float(row["value"])
+        except ValueError:
+            raise WrongData(path, line, f"value {row['value']!r} is no number.") from None
+        value = Value(model=row["model"], group=row["group"], measure=row["measure"], value=shown)
+        found[row["figure"]].append((line, value))
+    _check_failures(path, found["failures"])
+    return found
+
+
+def _check_failures(path: Path, values: list[tuple[int, Value]]) -> None:
+    """Every model's endings are of all 87 programs."""
+    lines: dict[str, int] = {}
+    sums: dict[str, float] = defaultdict(float)
+    for line, value in values:
+        lines[value.model] = line
+        sums[value.model] += value.value
+    for model, count in sums.items():
+        if count != PROBLEMS:
+            raise WrongData(path, lines[model], f"the endings of {model} add up to {count:.0f}, not to {PROBLEMS}.")
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        for row in reader:
+            if None in row or None in row.values():
+                raise WrongData(path, reader.line_num, "it has not as many cells as the first line.")
+            yield reader.line_num, row

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import CharField, OuterRef, Q, QuerySet, Subquery
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
-from portal.core.kept_statements import Given, KeptStatement
-from portal.core.paging import Order, Part, beyond, part, reverse_of
+from portal.core.pagination import Ordering, Page, beyond, page_of, reverse_of
 from portal.ranking.models import Board, Record, Standing
 from portal.ranking.order import board_order
 from portal.submissions.models import Evaluation, Visibility, recorded_mark
@@ -58,16 +57,6 @@ class BoardRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoardPage:
-    """A part of a board, best first; `after` and `before` lead on and back, None where there is nothing."""
-
-    rows: tuple[BoardRow, ...]
-    after: str | None
-    before: str | None
-    is_first: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class BoardKey:
     """Which board, and which of its entries: None means all backends, all sizes together, any primitives.
 
@@ -88,12 +77,10 @@ class BoardKey:
 
     @property
     def is_ranked_by_speed(self) -> bool:
-        """Whether the board orders by speed."""
         return profiles.get(self.profile).is_ranked_by_speed
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The columns by which it is ordered."""
         return board_order(is_ranked_by_speed=self.is_ranked_by_speed, size=self.size)
 
 
@@ -137,23 +124,18 @@ def entry_of(problem_slug: str, *, profile: str, username: str) -> BoardRow | No
     return next(iter(_rows(key, own, ahead=ahead, low_above=None)))
 
 
-def board_page(key: BoardKey, *, after: str = "", before: str = "", rows: int) -> BoardPage:
+def board_page(key: BoardKey, *, after: str = "", before: str = "", rows: int) -> Page[BoardRow]:
     """The part of a board that begins after the row that `after` names, or ends before that of `before`.
 
     Two queries, or one for the first part: the rows, and how many are ahead of them. Raises Refusal.
     """
-    found = part(_entries(key), _order(key), after=after, before=before, rows=rows, counts=key.is_ranked_by_speed)
+    found = page_of(_entries(key), _order(key), after=after, before=before, rows=rows, counts=key.is_ranked_by_speed)
     low_above = found.above[0] if found.above is not None and key.is_ranked_by_speed else None
-    return BoardPage(
-        rows=tuple(_rows(key, found.rows, ahead=found.ahead, low_above=low_above)),
-        after=found.after,
-        before=found.before,
-        is_first=found.is_first,
-    )
+    return found.showing(_rows(key, found.rows, ahead=found.ahead, low_above=low_above))
 
 
-def _order(key: BoardKey) -> Order[Mapping[str, Any]]:
-    return Order(
+def _order(key: BoardKey) -> Ordering[Mapping[str, Any]]:
+    return Ordering(
         columns=key.order,
         kinds=(float, datetime, int) if key.is_ranked_by_speed else (datetime, int),
         values=lambda entry: [entry[name.lstrip("-")] for name in key.order],
@@ -215,25 +197,16 @@ def _quarantined(about: Q, judged: dict[str, str]) -> tuple[QuarantinedEntry, ..
     )
 
 
-_BOARDS = KeptStatement(
-    lambda: Board.objects.filter(
-        problem=Given("problem", CharField()),
-        problem_revision=Given("revision", CharField()),
-        score_rule=SCORE_RULE,
-        entries__gt=0,
-    ).values_list("profile", "entries")
-)
-
-
 def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, int]:
     """How many entries the problem's boards have, by profile, in the order of the profiles; empty ones left out."""
-    found = dict(_BOARDS.rows(problem=problem_slug, revision=revision or registry.revision(problem_slug)))
+    boards = Board.objects.filter(
+        problem=problem_slug,
+        problem_revision=revision or registry.revision(problem_slug),
+        score_rule=SCORE_RULE,
+        entries__gt=0,
+    )
+    found = dict(boards.values_list("profile", "entries"))
     return {name: found[name] for name in profiles.profiles() if name in found}
-
-
-def profiles_with_entries(problem_slug: str, *, revision: str | None = None) -> tuple[str, ...]:
-    """The profiles on which the problem has at least one entry, in the order of the profiles."""
-    return tuple(boards_of(problem_slug, revision=revision))
 
 
 def records_of(problem_slug: str, *, profile: str) -> tuple[Record, ...]:
@@ -260,15 +233,15 @@ def latest_records(*, profile: str | None = None) -> QuerySet[Record]:
 RECORDS_ORDER = ("-reached_at", "-id")
 
 
-def records_page(*, profile: str | None = None, after: str = "", before: str = "", rows: int) -> Part[Record]:
+def records_page(*, profile: str | None = None, after: str = "", before: str = "", rows: int) -> Page[Record]:
     """The part of the records of all boards that the cursors ask for, the newest first; raises Refusal."""
-    order = Order[Record](
+    order = Ordering[Record](
         columns=RECORDS_ORDER,
         kinds=(datetime, int),
         values=lambda record: [record.reached_at, record.pk],
         read=lambda records, columns, limit: list(records.order_by(*columns)[:limit]),
     )
-    return part(latest_records(profile=profile), order, after=after, before=before, rows=rows, counts=False)
+    return page_of(latest_records(profile=profile), order, after=after, before=before, rows=rows, counts=False)
 
 
 # What a line of a board is made of.

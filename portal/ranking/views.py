@@ -1,7 +1,7 @@
 """The boards: of problems, of people, records, scaling, what is open, and what others published."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypedDict
 
@@ -19,14 +19,17 @@ from portal.catalog.queries import get_problem, switch
 from portal.catalog.references import ReferenceRow, reference_row
 from portal.charts.chart import Chart
 from portal.charts.history import Curve, record_line, times_over_ranks
-from portal.core.errors import Refusal
+from portal.core.requests import choice
 from portal.nodes.queries import guest_owner
-from portal.ranking import guests, people, published, queries
+from portal.ranking import guests, people, published, published_charts, queries
 from portal.ranking.leaders import board_counts, leaders, most_used, open_problems, profiles_by_speed
 from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
+from portal.tabular.formats import MEDIA_TYPES, written
 from problems import registry
+from problems.spec.categories import Category, SourceFamily, category, source_family
 from problems.spec.schema import Problem
+from problems.spec.taxonomy import Labelled
 
 PAGE_ROWS = 50
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -34,7 +37,6 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 
 @require_safe
 def problems_board(request: HttpRequest) -> HttpResponse:
-    """The leader of every problem on one profile."""
     counts = board_counts()
     profile = _chosen_profile(request, preferred=most_used(counts))
     found = leaders(profile=profile.name)
@@ -92,8 +94,7 @@ def _chosen_of(request: HttpRequest, choices: Sequence[Profile], *, entries: Map
         Refusal: a profile is asked for that does not judge the problem (404).
     """
     preferred = max(choices, key=lambda choice: _use(choice, entries))
-    wanted = request.GET.get("profile") or preferred.name
-    return profiles.get(_known(wanted, [choice.name for choice in choices], field="profile"))
+    return profiles.get(_chosen(request, "profile", [choice.name for choice in choices], opening=preferred.name))
 
 
 def _use(profile: Profile, entries: Mapping[str, int]) -> tuple[bool, bool, int]:
@@ -112,9 +113,9 @@ def _board_key(request: HttpRequest, slug: str, profile: Profile) -> queries.Boa
         problem=slug,
         profile=profile.name,
         revision=registry.revision(slug),
-        backend=_known(request.GET.get("backend", ""), ["", *Backend], field="backend") or None,
+        backend=_chosen(request, "backend", Backend) or None,
         size=_chosen_size(request, profile.sizes[Mode.RANKED]),
-        primitive=_known(request.GET.get("primitive", ""), ["", *Primitive], field="primitive") or None,
+        primitive=_chosen(request, "primitive", Primitive) or None,
     )
 
 
@@ -165,9 +166,7 @@ def _practice() -> frozenset[str]:
 
 @require_safe
 def records(request: HttpRequest) -> HttpResponse:
-    """The latest records of all boards."""
-    wanted = request.GET.get("profile", "")
-    name = _known(wanted, ["", *profiles.profiles()], field="profile") or None
+    name = _chosen(request, "profile", profiles.profiles()) or None
     context = {
         "page": queries.records_page(profile=name, **_cursors(request), rows=PAGE_ROWS),
         "practice": _practice(),
@@ -212,7 +211,7 @@ def scaling(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def open_board(request: HttpRequest) -> HttpResponse:
     """The unsolved problems, and those solved but not significantly faster than the reference."""
-    wanted = _known(request.GET.get("profile", ""), ["", *profiles.profiles()], field="profile")
+    wanted = _chosen(request, "profile", profiles.profiles())
     context = {
         "open": open_problems(profile=wanted or None),
         "profile": profiles.get(wanted) if wanted else None,
@@ -232,14 +231,66 @@ def guest(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def published_board(request: HttpRequest) -> HttpResponse:
-    """What others have published about models on these problems."""
+    """What others have published about models on these problems, in the form in which they did."""
+    figures = published.figures()
+    k = "3" if request.GET.get("k") == "3" else "1"
+    results, problems = figures["results"], figures["categories"]
+    categories = _counted_here(Category, category)
+    rows = [
+        (
+            group,
+            problems.of("", group)["problems"],
+            categories.get(group),
+            [_correct_and_faster(results.of(model, group), k) for model in results.models],
+        )
+        for group in problems.groups
+    ]
     context = {
-        "results": published.RESULTS,
-        "kernels": published.KERNELS,
+        "figures": figures,
+        "k": k,
+        "models": results.models,
+        "rows": rows,
+        "contradictions": published.contradictions(),
+        "measures": published.MEASURES,
+        "totals": [
+            (model, results.of(model, published.TOTAL), figures["agentic"].of(model)) for model in results.models
+        ],
         "total": published.PROBLEMS,
-        "setting": published.SETTING,
+        "failure_rows": [
+            (title, [figures["failures"].of(model)[title] for model in figures["failures"].models])
+            for title in figures["failures"].measures
+        ],
+        "failures": published_charts.failures(figures["failures"]),
+        "fast_p": published_charts.fast_p(figures["fast_p"]),
+        "sweeps": [
+            (figure, published_charts.sweep(figure)) for name, figure in figures.items() if name.startswith("sweep_")
+        ],
+        "coverage": [
+            (figures["parallelisms"], {}),
+            (figures["code_bases"], _counted_here(SourceFamily, source_family)),
+        ],
+        "headlines": [(group, figures["headlines"].of("", group)) for group in figures["headlines"].groups],
+        "call": published_charts.one_call(figures["traced_call"]),
     }
     return render(request, "ranking/published.html", context)
+
+
+def _counted_here(kind: type[Labelled], of: Callable[[Problem], Labelled]) -> dict[str, tuple[Labelled, int]]:
+    """By the paper's name of a group: ours, and how many problems our rule puts there."""
+    counts = Counter(of(problem) for problem in registry.problems())
+    return {member.label: (member, counts[member]) for member in kind}
+
+
+def _correct_and_faster(counts: Mapping[str, float], k: str) -> tuple[float, float]:
+    return counts[f"pass@{k}"], counts[f"fast_1@{k}"]
+
+
+@require_safe
+def published_data(request: HttpRequest, format: str) -> HttpResponse:  # noqa: A002, ARG001 - as the address says
+    """Every published number with its source and date, as CSV or JSON Lines."""
+    response = HttpResponse(b"".join(written(published.TABLE, format=format)), content_type=MEDIA_TYPES[format])
+    response["Content-Disposition"] = f'attachment; filename="pkb-published.{format}"'
+    return response
 
 
 class _Cursors(TypedDict):
@@ -263,13 +314,17 @@ def _every_profile() -> list[tuple[Profile, int]]:
 
 
 def _choices(profile: Profile, counts: dict[str, int]) -> list[tuple[Profile, int]]:
-    """The profiles with entries, and the chosen one."""
     every = [(choice, counts.get(choice.name, 0)) for choice in profiles_by_speed()]
     return [(choice, count) for choice, count in every if count or choice.name == profile.name]
 
 
 def _chosen_profile(request: HttpRequest, *, preferred: str) -> Profile:
-    return profiles.get(_known(request.GET.get("profile") or preferred, list(profiles.profiles()), field="profile"))
+    return profiles.get(_chosen(request, "profile", profiles.profiles(), opening=preferred))
+
+
+def _chosen(request: HttpRequest, field: str, known: Iterable[str], *, opening: str = "") -> str:
+    """The value of `field` in the address; raises Refusal (404) where `known` does not have it."""
+    return choice(request.GET, field, known, opening=opening, message="This board has no {field} {value}.")
 
 
 def _chosen_size(request: HttpRequest, sizes: tuple[str, ...]) -> str | None:
@@ -277,19 +332,7 @@ def _chosen_size(request: HttpRequest, sizes: tuple[str, ...]) -> str | None:
     wanted = request.GET.get("size", "")
     if len(sizes) == 1 and wanted in ("tiny", "base", "large"):
         return None  # left in the form from another profile
-    return _known(wanted, ["", *sizes], field="size") or None
-
-
-def _known(value: str, known: list[str], *, field: str) -> str:
-    if value not in known:
-        raise Refusal(
-            field=field,
-            value=value,
-            message=f"This board has no {field} {value[:40]!r}.",
-            remedy=f"Choose one of {', '.join(str(name) for name in known if name)}.",
-            status=404,
-        )
-    return value
+    return _chosen(request, "size", sizes) or None
 
 
 def _edges(rows: tuple[queries.BoardRow, ...]) -> tuple[float, float]:

@@ -19,6 +19,7 @@ samples.
 """
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -186,7 +187,6 @@ def measured(samples: Samples) -> dict[str, Sequence[Sample]]:
 
 
 def best_scores(samples: Samples) -> dict[str, float]:
-    """The best speedup of every solved problem."""
     best = {}
     for slug, found in samples.items():
         scores = [sample.score for sample in found if sample.is_correct and sample.score is not None]
@@ -196,7 +196,6 @@ def best_scores(samples: Samples) -> dict[str, float]:
 
 
 def solved(samples: Samples) -> int:
-    """How many problems have a correct sample."""
     return sum(any(sample.is_correct for sample in found) for found in samples.values())
 
 
@@ -239,4 +238,4 @@ def primitives_used(samples: Samples) -> dict[str, int]:
 
 def geometric_mean(values: Sequence[float]) -> float | None:
     """The geometric mean of positive values; None of none."""
-    return math.exp(math.fsum(math.log(value) for value in values) / len(values)) if values else None
+    return statistics.geometric_mean(values) if values else None

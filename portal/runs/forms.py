@@ -5,12 +5,11 @@ from typing import Any
 from django import forms
 
 from evaluator.hardware.profiles import profiles
-from portal.accounts.forms import RefusableForm
 from portal.accounts.models import User
 from portal.accounts.organisations import homes_of, own_organisations
-from portal.core.errors import Refusal
+from portal.core.forms import ActionForm
 from portal.runs import actions, uploads
-from portal.runs.models import Run, RunMode
+from portal.runs.models import RunMode
 from portal.runs.prompts import VERSIONS
 from portal.submissions.forms import BACKEND_LABELS
 
@@ -24,12 +23,11 @@ def _profiles() -> list[tuple[str, str]]:
     return [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
 
 
-class _OrganisationForm(RefusableForm):
+class _OrganisationForm(ActionForm):
     """Forms that make something for one of the reader's organisations."""
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.user = user
         homes = list(homes_of(user).values_list("slug", flat=True))
         slugs = [*homes, *own_organisations(user).exclude(slug__in=homes).values_list("slug", flat=True)]
         # What is chosen at first is never an organisation to which others have merely added the reader.
@@ -40,8 +38,6 @@ class _OrganisationForm(RefusableForm):
 
 
 class RunForm(_OrganisationForm):
-    """A vendor's declaration of a new run."""
-
     model = forms.CharField(label="Model", max_length=80)
     version = forms.CharField(label="Version", max_length=40, required=False)
     provider = forms.CharField(label="Provider", max_length=80, required=False)
@@ -60,19 +56,12 @@ class RunForm(_OrganisationForm):
         label="Notes", max_length=4000, required=False, widget=forms.Textarea(attrs={"rows": 4}), help_text="Public."
     )
 
-    def create(self) -> Run | None:
-        """The new run, or None after showing why there is none."""
-        values = {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
-        try:
-            return actions.create_run(self.user, actions.RunDeclaration(**values))
-        except Refusal as refusal:
-            self.refuse(refusal)
-        return None
+    def values(self) -> dict[str, Any]:
+        given = {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
+        return {"declaration": actions.RunDeclaration(**given)}
 
 
 class ImportForm(_OrganisationForm):
-    """A tree of solutions."""
-
     file = forms.FileField(
         label="Zip", help_text="The folder solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model>, packed."
     )
@@ -92,41 +81,19 @@ class ImportForm(_OrganisationForm):
         super().__init__(*args, **kwargs)
         self.fields["profile"] = forms.ChoiceField(label="Profile", choices=[_BY_NAME, *_profiles()], required=False)
 
-    def read(self) -> actions.ImportPreview | None:
-        """What an import would do, or None after showing why nothing can be read."""
-        try:
-            return actions.read_tree(**self._said())
-        except Refusal as refusal:
-            self.refuse(refusal)
-        return None
-
-    def load(self) -> actions.ImportResult | None:
-        """What became of the tree, or None after showing why nothing did."""
-        try:
-            return actions.import_tree(self.user, **self._said())
-        except Refusal as refusal:
-            self.refuse(refusal)
-        return None
-
-    def _said(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         values = dict(self.cleaned_data)
         upload = values.pop("file")
         choices = actions.TreeChoices(problems=values.pop("problems"), program_backend=values.pop("program_backend"))
         return {"stream": upload, "name": upload.name, "declaration": values, "choices": choices}
 
 
-class FillForm(RefusableForm):
+class FillForm(ActionForm):
     """An archive or JSON Lines for a run that is there."""
 
     file = forms.FileField(label="Attempts", help_text=".zip of SLUG/SAMPLE/solution.py, or .jsonl with one per line.")
 
-    def load(self, run: Run, *, by: User) -> actions.BulkResult | None:
-        """What became of each attempt, or None after showing why nothing did."""
+    def values(self) -> dict[str, Any]:
         upload = self.cleaned_data["file"]
         is_zip = upload.name.lower().endswith(".zip")
-        lines = uploads.read_archive(upload, name=upload.name) if is_zip else uploads.read_lines(upload)
-        try:
-            return actions.add_lines(run, lines, by=by)
-        except Refusal as refusal:
-            self.refuse(refusal)
-        return None
+        return {"lines": uploads.read_archive(upload, name=upload.name) if is_zip else uploads.read_lines(upload)}

@@ -38,21 +38,16 @@ class LanguageModel(models.Model):
 
     @property
     def title(self) -> str:
-        """Name and version as people say them."""
         return f"{self.name} {self.version}".strip()
 
 
 class RunMode(models.TextChoices):
-    """How a run's attempts came about."""
-
     SINGLE_SHOT = "single_shot", "Single shot"
     BEST_OF_K = "best_of_k", "Best of k"
     AGENTIC = "agentic", "Agentic"
 
 
 class RunState(models.TextChoices):
-    """Whether anybody but the organisation sees a run."""
-
     DRAFT = "draft", "Draft"
     PUBLISHED = "published", "Published"
 
@@ -110,7 +105,6 @@ class Run(models.Model):
 
     @property
     def is_published(self) -> bool:
-        """Whether everybody may see it."""
         return self.state == RunState.PUBLISHED
 
     @property
@@ -120,8 +114,6 @@ class Run(models.Model):
 
 
 class AttemptState(models.TextChoices):
-    """Whether the result of an attempt is known."""
-
     PENDING = "pending", "Pending"
     ENDED = "ended", "Ended"
 
@@ -203,8 +195,6 @@ class Trajectory(models.Model):
 
 
 class EventKind(models.TextChoices):
-    """The kinds of events in results feeds and webhooks."""
-
     ATTEMPT_ENDED = "attempt.ended", "An attempt has its result"
     RUN_COMPLETED = "run.completed", "Every attempt has its result"
     RUN_PUBLISHED = "run.published", "The run was published"
@@ -230,8 +220,6 @@ class RunEvent(models.Model):
 
 
 class DecisionKind(models.TextChoices):
-    """What an operator may decide of a run."""
-
     RE_RUN = "re_run", "Verified by a re-run"
     AUDITED = "audited", "Audited"
     SELF_REPORTED = "self_reported", "Verification withdrawn"

@@ -179,7 +179,6 @@ class Difference:
 
     @property
     def word(self) -> str:
-        """Who solved it."""
         solved = (self.left[0] > 0, self.right[0] > 0)
         words = {(True, True): "both", (True, False): "only A", (False, True): "only B", (False, False): "neither"}
         return words[solved]

@@ -17,7 +17,7 @@ from evaluator.contract import Backend, Mode
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import size_rows
-from portal.catalog.queries import get_problem
+from portal.catalog.queries import check_world_size, get_problem, get_profile
 from portal.core.errors import Refusal
 from problems import registry
 from problems.spec.schema import Argument, ArgumentKind, Problem
@@ -89,8 +89,6 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """The prompt of a problem, with its version."""
-
     problem: str
     revision: str
     backend: str
@@ -117,15 +115,12 @@ def prompt_for(slug: str, *, backend: str, profile: str, version: str = VERSION)
         Refusal: there is no such problem (404), backend or profile, or they do not fit each other.
     """
     problem = get_problem(slug)
-    chosen = _profile(problem, profile)
+    chosen = get_profile(profile)
+    check_world_size(problem, chosen, chosen.sizes[Mode.RANKED])
     if backend not in [member.value for member in chosen.backends]:
         judged = ", ".join(member.value for member in chosen.backends)
-        raise Refusal(
-            field="backend",
-            value=backend,
-            message=f"{chosen.name} does not judge this backend.",
-            remedy=f"Choose one of {judged}, or another profile.",
-        )
+        message = f"{chosen.name} does not judge this backend."
+        raise Refusal("backend", backend, message, f"Choose one of {judged}, or another profile.")
     return _assembled(problem.slug, Backend(backend), chosen.name, version)
 
 
@@ -181,25 +176,6 @@ def statement_of(problem: Problem, *, has_hints: bool) -> str:
 def values_told(argument: Argument, *, has_hints: bool) -> str:
     """What prompts say of an argument's values."""
     return argument.values if has_hints or argument.kind.value in _SAID_OF_BARE_KINDS else ""
-
-
-def _profile(problem: Problem, name: str) -> Profile:
-    try:
-        chosen = profiles.get(name)
-    except profiles.UnknownProfile as error:
-        known = ", ".join(profiles.profiles())
-        raise Refusal(
-            field="profile", value=name, message="There is no such profile.", remedy=f"Choose one of {known}."
-        ) from error
-    reason = problem.refuses(chosen.world_size, chosen.sizes[Mode.RANKED])
-    if reason is not None:
-        raise Refusal(
-            field="profile",
-            value=name,
-            message=f"{problem.title} does not run on {chosen.world_size} ranks: it {reason}.",
-            remedy=f"Choose a profile with a world size that it allows ({problem.world_size_rule}).",
-        )
-    return chosen
 
 
 def _example(slug: str, backend: Backend) -> tuple[Backend, str]:

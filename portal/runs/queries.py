@@ -14,7 +14,8 @@ from evaluator.contract import SCORE_RULE, Mode
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
-from portal.core.errors import Refusal
+from portal.core.errors import Forbidden
+from portal.core.requests import by_id
 from portal.runs import figures, prompts
 from portal.runs.figures import Bounds, Estimate, Sample
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
@@ -34,31 +35,20 @@ def visible_runs(viewer: Viewer) -> QuerySet[Run]:
 
 def get_run(viewer: Viewer, run_id: uuid.UUID | str) -> Run:
     """The run with this id, if `viewer` may see it; raises Refusal (404)."""
-    try:
-        key = run_id if isinstance(run_id, uuid.UUID) else uuid.UUID(run_id)
-    except ValueError:
-        raise _no_run(str(run_id)) from None
-    run = visible_runs(viewer).filter(pk=key).first()
-    if run is None:
-        raise _no_run(str(run_id))
-    return run
+    message = "There is no such run, or it is not published."
+    remedy = "Check the address, or sign in as a member of its organisation."
+    return by_id(visible_runs(viewer), "run", run_id, message, remedy)
 
 
 def may_change(viewer: Viewer, run: Run) -> bool:
-    """Whether `viewer` belongs to the run's organisation."""
     return isinstance(viewer, User) and viewer.memberships.filter(organisation=run.model.organisation_id).exists()
 
 
 def require_change(user: User, run: Run) -> None:
     """Refuse (403) whoever does not belong to the run's organisation."""
     if not may_change(user, run):
-        raise Refusal(
-            field="run",
-            value=str(run.pk),
-            message="This run belongs to another organisation.",
-            remedy="Create your own run, or ask to be invited to that organisation.",
-            status=403,
-        )
+        remedy = "Create your own run, or ask to be invited to that organisation."
+        raise Forbidden("run", run.pk, "This run belongs to another organisation.", remedy)
 
 
 def visible_models(viewer: Viewer) -> QuerySet[LanguageModel]:
@@ -69,39 +59,22 @@ def visible_models(viewer: Viewer) -> QuerySet[LanguageModel]:
 
 def get_model(viewer: Viewer, slug: str) -> LanguageModel:
     """The model called `slug`, if `viewer` may see a run of it; raises Refusal (404)."""
-    found = visible_models(viewer).filter(slug=slug).first()
-    if found is None:
-        raise Refusal(
-            field="model",
-            value=slug,
-            message="There is no such model, or none of its runs is published.",
-            remedy="Choose one from the model leaderboard.",
-            status=404,
-        )
-    return found
+    message = "There is no such model, or none of its runs is published."
+    return by_id(
+        visible_models(viewer), "model", slug, message, "Choose one from the model leaderboard.", column="slug"
+    )
 
 
 def get_attempt(run: Run, attempt_id: int) -> Attempt:
     """One attempt of a run; raises Refusal (404)."""
-    found = run.attempts.filter(pk=attempt_id).select_related("submission").first()
-    if found is None:
-        raise Refusal(
-            field="attempt_id",
-            value=str(attempt_id),
-            message="The run has no such attempt.",
-            remedy="Take an id from the run's attempts.",
-            status=404,
-        )
-    return found
+    attempts = run.attempts.select_related("submission")
+    message, remedy = "The run has no such attempt.", "Take an id from the run's attempts."
+    return by_id(attempts, "attempt_id", attempt_id, message, remedy)
 
 
 def shows_sources(viewer: Viewer, run: Run) -> bool:
     """Whether `viewer` may read what the run's attempts wrote, and how."""
-    return (run.is_published and run.are_sources_public) or may_change(viewer, run) or _is_staff(viewer)
-
-
-def _is_staff(viewer: Viewer) -> bool:
-    return isinstance(viewer, User) and viewer.is_staff
+    return (run.is_published and run.are_sources_public) or may_change(viewer, run) or viewer.is_staff
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +143,6 @@ class RunFigures:
 
 
 def run_figures(run: Run) -> RunFigures:
-    """The figures of one run."""
     return figures_of([run])[run.pk]
 
 
@@ -183,41 +155,22 @@ def figures_of(runs: Iterable[Run]) -> dict[uuid.UUID, RunFigures]:
     chosen = {run.pk: run for run in runs}
     published = [pk for pk, run in chosen.items() if run.is_published]
     newest = _newest_events(published) if published else {}
-    kept = {pk: found for pk, event in newest.items() if (found := _kept.get(pk, event)) is not None}
+    with _lock:
+        kept = {pk: held[1] for pk, event in newest.items() if (held := _cache.get(pk)) and held[0] == event}
+        for pk in kept:
+            _cache.move_to_end(pk)
     fresh = _worked_out({pk: run for pk, run in chosen.items() if pk not in kept})
-    for pk, event in newest.items():
-        if pk in fresh:
-            _kept.put(pk, event, fresh[pk])
+    with _lock:
+        _cache.update({pk: (event, fresh[pk]) for pk, event in newest.items() if pk in fresh})
+        while len(_cache) > _MOST_CACHED:
+            _cache.popitem(last=False)
     return {pk: kept.get(pk) or fresh[pk] for pk in chosen}
 
 
-class _Kept:
-    """Figures of published runs by their newest event, as many as a board shows; the one not used for longest goes."""
-
-    def __init__(self, *, most: int) -> None:
-        self._most = most
-        self._held: OrderedDict[uuid.UUID, tuple[int, RunFigures]] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, pk: uuid.UUID, event: int) -> RunFigures | None:
-        """The figures as of `event`, or None."""
-        with self._lock:
-            held = self._held.get(pk)
-            if held is None or held[0] != event:
-                return None
-            self._held.move_to_end(pk)
-            return held[1]
-
-    def put(self, pk: uuid.UUID, event: int, figures: RunFigures) -> None:
-        """Keep the figures as of `event`."""
-        with self._lock:
-            self._held[pk] = (event, figures)
-            self._held.move_to_end(pk)
-            while len(self._held) > self._most:
-                self._held.popitem(last=False)
-
-
-_kept = _Kept(most=500)
+_MOST_CACHED = 500
+"""As many as a board shows; the one not used for longest goes."""
+_cache: OrderedDict[uuid.UUID, tuple[int, RunFigures]] = OrderedDict()
+_lock = Lock()
 
 
 def _newest_events(runs: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
@@ -426,14 +379,4 @@ def runs_of(model: LanguageModel, viewer: Viewer) -> QuerySet[Run]:
         with_counts(visible_runs(viewer).filter(model=model))
         .prefetch_related(Prefetch("decisions"))
         .order_by("-created_at")
-    )
-
-
-def _no_run(value: str) -> Refusal:
-    return Refusal(
-        field="run",
-        value=value,
-        message="There is no such run, or it is not published.",
-        remedy="Check the address, or sign in as a member of its organisation.",
-        status=404,
     )

@@ -73,8 +73,6 @@ class Matched:
 
 @dataclass(frozen=True, kw_only=True)
 class Unmatched:
-    """A file that became no attempt, and why."""
-
     path: str
     reason: str
 
@@ -143,7 +141,6 @@ def _renumbered(there: int, here: int) -> str:
 
 @cache
 def _numbers() -> dict[str, int]:
-    """The number of every problem by its slug."""
     return {problem.slug: problem.number for problem in registry.problems()}
 
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import IO, Any
@@ -16,8 +16,8 @@ from typing import IO, Any
 from django.conf import settings
 
 from evaluator.contract import Backend, Mode, SourceBundle, Verdict
-from evaluator.judging.source_archives import ARCHIVE_ERRORS, is_folder
-from portal.core.errors import Refusal
+from evaluator.judging.source_files import ARCHIVE_ERRORS, is_folder
+from portal.core.errors import Refusal, check_choice
 from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
 from portal.submissions import uploads
 
@@ -71,20 +71,20 @@ def attempt_from(data: Any) -> NewAttempt:
         Refusal: a field is missing, unknown, of the wrong type or out of range.
     """
     if not isinstance(data, Mapping):
-        raise _refusal("", str(data), "This is not a JSON object.", "Send an object with problem and source.")
+        raise Refusal("", data, "This is not a JSON object.", "Send an object with problem and source.")
     for name in data:
         if name not in _KNOWN:
-            raise _refusal(str(name), str(data[name]), "There is no such field.", f"Choose one of {', '.join(_KNOWN)}.")
+            raise Refusal(str(name), data[name], "There is no such field.", f"Choose one of {', '.join(_KNOWN)}.")
     problem = _text(data, "problem", max_length=100)
     if not problem:
-        raise _refusal("problem", "", "The attempt names no problem.", "Give the slug of a problem.")
+        raise Refusal("problem", "", "The attempt names no problem.", "Give the slug of a problem.")
     counts = {name: _count(data, name, most=most) for name, most in _COUNTS.items()}
     sample, step = counts["sample"] or 0, counts["step"] or 0
     mode = _text(data, "mode", max_length=20) or Mode.RANKED.value
-    _check_word("mode", mode, list(Mode))
+    check_choice("mode", mode, Mode)
     backend = _text(data, "backend", max_length=20)
     if backend:
-        _check_word("backend", backend, list(Backend))
+        check_choice("backend", backend, Backend)
     files, digest, fault = _source(data)
     return NewAttempt(
         problem=problem,
@@ -129,7 +129,7 @@ def read_archive(stream: IO[bytes], *, name: str = "upload.zip") -> Iterator[Lin
         for number, (place, files) in enumerate(sorted(groups.items()), start=1):
             yield _archived(number, archive, place, files)
         for number, path in enumerate(strangers, start=len(groups) + 1):
-            refusal = _refusal(
+            refusal = Refusal(
                 "path",
                 path,
                 "This path does not name an attempt.",
@@ -143,7 +143,7 @@ def opened(stream: IO[bytes], *, name: str) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(stream)
     except ARCHIVE_ERRORS as error:
-        raise _refusal(
+        raise Refusal(
             "file", name, "This is not a readable .zip file.", "Pack it again as an ordinary .zip."
         ) from error
 
@@ -157,7 +157,7 @@ def members_of(archive: zipfile.ZipFile, *, name: str) -> list[zipfile.ZipInfo]:
     ]
     if len(members) > MAX_ARCHIVED_FILES:
         message = f"The archive holds {len(members)} files."
-        raise _refusal("file", name, message, f"Send at most {MAX_ARCHIVED_FILES} files.", status=413)
+        raise Refusal("file", name, message, f"Send at most {MAX_ARCHIVED_FILES} files.", status=413)
     return members
 
 
@@ -170,7 +170,7 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
             return opened_member.read(limit)
     except ARCHIVE_ERRORS as error:
         message = "This file of the archive is damaged or encrypted."
-        raise _refusal("path", member.filename, message, "Pack it again without a password.") from error
+        raise Refusal("path", member.filename, message, "Pack it again without a password.") from error
 
 
 def judged_by_text(files: Mapping[str, str]) -> tuple[SourceBundle | None, str, tuple[Verdict, str] | None]:
@@ -198,28 +198,23 @@ def judged_by_text(files: Mapping[str, str]) -> tuple[SourceBundle | None, str, 
 
 def _source(data: Mapping[str, Any]) -> tuple[SourceBundle | None, str, tuple[Verdict, str] | None]:
     if ("source" in data) == ("files" in data):
-        raise _refusal("source", "", "Send either source or files.", "Add the text of solution.py as source.")
+        raise Refusal("source", "", "Send either source or files.", "Add the text of solution.py as source.")
     if "source" in data:
         return judged_by_text({SourceBundle.ENTRY: _text(data, "source", max_length=None)})
     files = data["files"]
     if not isinstance(files, Mapping) or not all(isinstance(text, str) for text in files.values()) or not files:
-        raise _refusal("files", str(files), "This is not an object of texts by path.", 'Send {"solution.py": "..."}.')
+        raise Refusal("files", files, "This is not an object of texts by path.", 'Send {"solution.py": "..."}.')
     return judged_by_text(files)
 
 
 def _text(data: Mapping[str, Any], name: str, *, max_length: int | None) -> str:
     value = data.get(name, "")
     if not isinstance(value, str):
-        raise _refusal(name, str(value), "This is not text.", "Send a string.")
+        raise Refusal(name, value, "This is not text.", "Send a string.")
     if max_length is not None and (len(value) > max_length or "\0" in value or not _is_unicode(value)):
         message = f"This is longer than {max_length} characters, or contains NUL or an incomplete character."
-        raise _refusal(name, value, message, "Shorten or correct it.")
+        raise Refusal(name, value, message, "Shorten or correct it.")
     return value
-
-
-def _check_word(name: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise _refusal(name, value, f"There is no such {name}.", f"Choose one of {', '.join(known)}.")
 
 
 def _is_unicode(text: str) -> bool:
@@ -230,7 +225,7 @@ def _is_unicode(text: str) -> bool:
 def _key(data: Mapping[str, Any]) -> str:
     key = _text(data, "key", max_length=150)
     if not key.isprintable():
-        raise _refusal("key", repr(key), "The key has characters that cannot be printed.", "Use printable characters.")
+        raise Refusal("key", repr(key), "The key has characters that cannot be printed.", "Use printable characters.")
     return key
 
 
@@ -239,7 +234,7 @@ def _count(data: Mapping[str, Any], name: str, *, most: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise _refusal(name, str(value), f"This is not a whole number from 0 to {most}.", "Correct it or leave it out.")
+        raise Refusal(name, value, f"This is not a whole number from 0 to {most}.", "Correct it or leave it out.")
     return value
 
 
@@ -252,9 +247,7 @@ def _amount(data: Mapping[str, Any], name: str) -> float | None:
         or not isinstance(value, int | float)
         or not 0 <= value < 1e9  # false of NaN as well; whole numbers may be too large for isfinite
     ):
-        raise _refusal(
-            name, str(value), "This is not an amount from 0 to 1,000,000,000.", "Correct it or leave it out."
-        )
+        raise Refusal(name, str(value), "This is not an amount from 0 to 1,000,000,000.", "Correct it or leave it out.")
     return float(value)
 
 
@@ -264,7 +257,7 @@ def _trajectory(data: Mapping[str, Any]) -> str:
     if size > MAX_TRAJECTORY_BYTES:
         limit = MAX_TRAJECTORY_BYTES // 1024
         message = f"The trajectory has {size} bytes; the limit is {limit} KiB."
-        raise _refusal("trajectory", f"{size} bytes", message, "Keep only its beginning and its end.", status=413)
+        raise Refusal("trajectory", f"{size} bytes", message, "Keep only its beginning and its end.", status=413)
     return redact(text.encode("utf-8", "replace").decode().replace("\0", ""))
 
 
@@ -278,7 +271,7 @@ def _line(number: int, raw: bytes) -> Line:
         return Line(number=number, key=key, refusal=refusal)
     except RecursionError:
         # Just shallow enough to be read, and too deep to be written out in the refusal of it.
-        deep = _refusal("", "", "The line is nested too deeply.", "Send an object with problem and source.")
+        deep = Refusal("", "", "The line is nested too deeply.", "Send an object with problem and source.")
         return Line(number=number, key=key, refusal=deep)
     return Line(number=number, key=attempt.key, attempt=attempt)
 
@@ -286,12 +279,12 @@ def _line(number: int, raw: bytes) -> Line:
 def _decoded(raw: bytes) -> Any:
     if len(raw) > MAX_LINE_BYTES:
         limit = MAX_LINE_BYTES // 1024 // 1024
-        raise _refusal("", f"{len(raw)} bytes", f"The line is longer than {limit} MiB.", "Shorten it.", status=413)
+        raise Refusal("", f"{len(raw)} bytes", f"The line is longer than {limit} MiB.", "Shorten it.", status=413)
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
         text = raw[:80].decode("utf-8", "replace")
-        raise _refusal("", text, f"The line is not JSON: {error}.", "Write one JSON object per line.") from error
+        raise Refusal("", text, f"The line is not JSON: {error}.", "Write one JSON object per line.") from error
 
 
 def _split(stream: IO[bytes], start: bytes) -> Iterator[bytes]:
@@ -343,7 +336,3 @@ def _unpacked(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo]) 
 def _shown(text: str) -> str:
     """The text with what cannot be written out replaced."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _refusal(field_name: str, value: str, message: str, remedy: str, *, status: int = 422) -> Refusal:
-    return Refusal(field=_shown(field_name)[:80], value=_shown(value), message=message, remedy=remedy, status=status)

@@ -3,6 +3,7 @@
 import hashlib
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
@@ -23,22 +24,25 @@ from portal.accounts.organisations import own_organisations
 from portal.catalog.costs import judging_profiles
 from portal.catalog.queries import get_problem
 from portal.core import live_links
-from portal.core.errors import Refusal
+from portal.core.errors import NotFound, Refusal
 from portal.core.live_links import Kind, Subject
+from portal.core.requests import choice
 from portal.ranking import published
 from portal.ranking.leaders import board_counts, most_used
-from portal.runs import actions, pages, queries, quotas
+from portal.runs import actions, pages, queries
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.progress import progress
 from portal.runs.prompts import VERSION, VERSIONS, WITH_HINTS, prompt_for
 from portal.runs.queries import RunFigures
+from portal.submissions.quotas import quota_of
 from portal.tabular.formats import MEDIA_TYPES
 
 PER_PAGE = 30
 CURVES = 5
 """The most curves in one plot that readers can distinguish."""
 REFUSED_SHOWN = 20
+_choice = partial(choice, message="There is no such {field}.")
 
 
 @require_safe
@@ -46,14 +50,14 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     """The model board of one profile, prompt by prompt: correct@1, correct@k, fast_p, failure modes, cost."""
     used = queries.board_profiles()
     opening = next(iter(used), "") or most_used(board_counts())
-    profile = _known(request.GET.get("profile") or opening, list(profiles()), "profile")
+    profile = _choice(request.GET, "profile", profiles(), opening=opening)
     p = _speedup(request.GET.get("p", ""))
     rows = queries.model_board(profile, p=p)
     ranked = [row for row in rows if row.figures.is_complete]
     named = [(_name(row), row.figures) for row in rows]
     context = {
         "profile": profiles()[profile],
-        "choices": [(choice, used.get(choice.name, 0)) for choice in profiles().values()],
+        "choices": [(each, used.get(each.name, 0)) for each in profiles().values()],
         "p": p,
         "boards": [(prompt, list(found)) for prompt, found in groupby(ranked, key=lambda row: row.prompt)],
         "versions": {VERSION: "the task alone", WITH_HINTS: "with hints"},
@@ -61,9 +65,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "incomplete": [row for row in rows if not row.figures.is_complete],
         "has_k": any(row.run.k > 1 for row in ranked),
         **_figures(named, chosen=p, address=f"?{urlencode({'profile': profile})}&p="),
-        "published": published.RESULTS,
+        "published": published.totals(),
         "published_total": published.PROBLEMS,
-        "published_setting": published.SETTING,
     }
     return render(request, "runs/leaderboard.html", context)
 
@@ -121,7 +124,7 @@ def mine(request: HttpRequest) -> HttpResponse:
     runs = queries.with_counts(queries.visible_runs(user).filter(model__organisation__in=own)).order_by("-created_at")
     context = {
         "page": Paginator(runs, PER_PAGE).get_page(request.GET.get("page")),
-        "quotas": [quotas.quota_of(organisation, now=timezone.now()) for organisation in own],
+        "quotas": [quota_of(organisation, now=timezone.now()) for organisation in own],
         "invitations": list(memberships.open_invitations(user)),
     }
     return render(request, "runs/mine.html", context)
@@ -130,15 +133,15 @@ def mine(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def new(request: HttpRequest) -> HttpResponse:
-    """The form of a new run."""
-    form = RunForm(request.POST or None, user=signed_in(request))
-    run = form.create() if form.is_valid() else None
+    user = signed_in(request)
+    form = RunForm(request.POST or None, user=user)
+    run = form.attempt(actions.create_run, user)
     if run is not None:
         messages.success(
             request, "The run was created. It is private and empty. Add attempts below or through the API."
         )
         return redirect("runs:run", run.pk)
-    return render(request, "runs/new.html", {"form": form}, status=form.status if form.errors else 200)
+    return render(request, "runs/new.html", {"form": form}, status=form.status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -146,18 +149,18 @@ def new(request: HttpRequest) -> HttpResponse:
 def import_tree(request: HttpRequest) -> HttpResponse:
     """A tree of solutions becomes a run, or is only read; the answer says what was understood of it."""
     data, files = (request.POST, request.FILES) if request.method == "POST" else (None, None)
-    form = ImportForm(data, files, user=signed_in(request))
+    user = signed_in(request)
+    form = ImportForm(data, files, user=user)
     imported = understood = None
-    if form.is_valid() and "preview" in request.POST:
-        understood = form.read()
-    elif form.is_valid():
-        imported = form.load()
+    if "preview" in request.POST:
+        understood = form.attempt(actions.read_tree)
+    else:
+        imported = form.attempt(actions.import_tree, user)
     context = {"form": form, "imported": imported, "understood": imported.understood if imported else understood}
-    return render(request, "runs/import.html", context, status=form.status if form.errors else 200)
+    return render(request, "runs/import.html", context, status=form.status)
 
 
 def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
-    """What the live part of a run's page shows."""
     figures = queries.run_figures(run)
     total, pending = queries.counts(run)
     return {
@@ -197,14 +200,13 @@ def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
         "fill_form": FillForm(),
         "formats": tuple(MEDIA_TYPES),
         "looped": pages.looped_speedup(run),
-        "published": [result for result in published.RESULTS if result.model == run.model.name],
+        "published": [result for result in published.totals() if result.model == run.model.name],
         "published_total": published.PROBLEMS,
-        "published_setting": published.SETTING,
         "others": queries.visible_runs(request.user).exclude(pk=run.pk).filter(profile=run.profile)[:20],
         **more,
     }
     form = context["fill_form"]
-    return render(request, "runs/run.html", context, status=form.status if form.errors else 200)
+    return render(request, "runs/run.html", context, status=form.status)
 
 
 @require_safe
@@ -229,7 +231,7 @@ def fill(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Add the attempts of an archive or of JSON Lines to a run."""
     run = queries.get_run(request.user, run_id)
     form = FillForm(request.POST, request.FILES)
-    bulk = form.load(run, by=signed_in(request)) if form.is_valid() else None
+    bulk = form.attempt(actions.add_lines, run, by=signed_in(request))
     if bulk is None:
         return _run_page(request, run, fill_form=form)
     trouble = [result for result in bulk.results if result.refusal is not None]
@@ -243,7 +245,6 @@ def fill(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 @require_POST
 @login_required
 def publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Let everybody see a run."""
     run = queries.get_run(request.user, run_id)
     actions.publish_run(run, by=signed_in(request), sources=request.POST.get("sources", ""))
     messages.success(request, "The run is now public.")
@@ -267,13 +268,8 @@ def trajectory(request: HttpRequest, run_id: uuid.UUID, attempt_id: int) -> Http
     run = queries.get_run(request.user, run_id)
     attempt = queries.get_attempt(run, attempt_id)
     if not attempt.has_trajectory or not queries.shows_sources(request.user, run):
-        raise Refusal(
-            field="attempt",
-            value=str(attempt_id),
-            message="This attempt has no trajectory, or the run keeps its sources private.",
-            remedy="Choose another attempt of the run.",
-            status=404,
-        )
+        message = "This attempt has no trajectory, or the run keeps its sources private."
+        raise NotFound("attempt", attempt_id, message, "Choose another attempt of the run.")
     context = {"run": run, "attempt": attempt, "problem": get_problem(attempt.problem)}
     return render(request, "runs/trajectory.html", context)
 
@@ -299,16 +295,14 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def prompt(request: HttpRequest, slug: str) -> HttpResponse:
-    """The prompt of a problem."""
     problem = get_problem(slug)
     choices = judging_profiles(problem)
-    profile = _known(request.GET.get("profile") or choices[-1].name, [choice.name for choice in choices], "profile")
+    profile = _choice(request.GET, "profile", [each.name for each in choices], opening=choices[-1].name)
     backends = [backend.value for backend in profiles()[profile].backends]
-    wanted = request.GET.get("backend") or backends[0]
-    known = _known(wanted, [backend.value for backend in Backend], "backend")
+    known = _choice(request.GET, "backend", Backend, opening=backends[0])
     # Changing the profile may leave a backend behind that it does not judge: then the first that it does.
     backend = known if known in backends else backends[0]
-    version = _known(request.GET.get("version") or VERSION, list(VERSIONS), "version")
+    version = _choice(request.GET, "version", VERSIONS, opening=VERSION)
     context = {
         "problem": problem,
         "profiles": choices,
@@ -325,23 +319,5 @@ def _speedup(text: str) -> float:
     except ValueError:
         p = -1.0
     if not 0 <= p <= 100:
-        raise Refusal(
-            field="p",
-            value=text,
-            message="p must be a speedup from 0 to 100.",
-            remedy="Write a number such as 1.5.",
-            status=422,
-        )
+        raise Refusal("p", text, "p must be a speedup from 0 to 100.", "Write a number such as 1.5.")
     return p
-
-
-def _known(value: str, known: list[str], field: str) -> str:
-    if value not in known:
-        raise Refusal(
-            field=field,
-            value=value,
-            message=f"There is no such {field}.",
-            remedy=f"Choose one of {', '.join(known)}.",
-            status=404,
-        )
-    return value

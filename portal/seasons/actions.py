@@ -1,11 +1,10 @@
 """What operators do with seasons: define, judge the leaders again, finish."""
 
 from datetime import datetime
-from typing import NoReturn
 
 from django.db import IntegrityError, transaction
 
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict
 from portal.seasons import queries, scoring
 from portal.seasons.definition import Definition
 from portal.seasons.models import Entry, OpenedSources, Phase, Season
@@ -44,8 +43,9 @@ def _created(definition: Definition) -> Season:
     try:
         with transaction.atomic():
             return Season.objects.create(**values, announced_closes_at=definition.closes_at)
-    except IntegrityError:
-        _refuse(definition.slug, "Somebody else has just created a season of this name.", "Look at that season first.")
+    except IntegrityError as error:
+        message = "Somebody else has just created a season of this name."
+        raise Conflict("season", definition.slug, message, "Look at that season first.") from error
 
 
 def _stored(definition: Definition, name: str) -> object:
@@ -60,20 +60,13 @@ def check_change(season: Season, definition: Definition, now: datetime) -> None:
         return
     for name in _FIXED:
         if _stored(definition, name) != getattr(season, name):
-            _refuse(
-                season.slug,
-                f"The season has begun: {name} cannot be changed any more.",
-                "Create another season.",
-                field=name,
+            raise Conflict(
+                name, season.slug, f"The season has begun: {name} cannot be changed any more.", "Create another season."
             )
     moved = definition.closes_at != season.closes_at
     if moved and (phase is not Phase.OPEN or definition.closes_at < season.closes_at):
-        _refuse(
-            season.slug,
-            "The end can only be moved to a later time, and only while the season is open.",
-            f"It is {season.closes_at:%Y-%m-%d %H:%M} UTC.",
-            field="closes_at",
-        )
+        message = "The end can only be moved to a later time, and only while the season is open."
+        raise Conflict("closes_at", season.slug, message, f"It is {season.closes_at:%Y-%m-%d %H:%M} UTC.")
 
 
 def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
@@ -122,7 +115,9 @@ def judge_failed_again(season: Season, *, now: datetime) -> list[Evaluation]:
     with transaction.atomic():
         season = Season.objects.select_for_update().get(pk=season.pk)
         if season.phase(now) in (Phase.REJUDGING, Phase.FINAL):
-            _refuse(season.slug, "The leaders are being judged again already.", "Run the rejudge command again.")
+            raise Conflict(
+                "season", season.slug, "The leaders are being judged again already.", "Run the rejudge command again."
+            )
         failed = [entry for entry in queries.counted_entries(season) if queries.has_failed(entry.evaluation)]
         queued = submissions.rejudge(entry.evaluation for entry in failed)
         by_submission = {evaluation.submission_id: evaluation for evaluation in queued}
@@ -146,16 +141,16 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
         season = Season.objects.select_for_update().get(pk=season.pk)
         _require_closed(season, now)
         if season.rejudge_at is None:
-            _refuse(season.slug, "Its leaders were not judged again.", f"manage.py season rejudge {season.slug}")
-        if not despite_failures and _to_judge_again(season):
-            _refuse(
-                season.slug,
-                "Some of the leaders' entries were not judged again, or a failure of ours ended their rejudge.",
-                f"manage.py season rejudge {season.slug}; after several tries: season finish --despite-failures",
+            raise Conflict(
+                "season", season.slug, "Its leaders were not judged again.", f"manage.py season rejudge {season.slug}"
             )
+        if not despite_failures and _to_judge_again(season):
+            message = "Some of the leaders' entries were not judged again, or a failure of ours ended their rejudge."
+            remedy = f"manage.py season rejudge {season.slug}; after several tries: season finish --despite-failures"
+            raise Conflict("season", season.slug, message, remedy)
         waiting = queries.counts(season).rejudge_pending
         if waiting:
-            _refuse(season.slug, f"{waiting} entries are still being judged again.", "Wait for them.")
+            raise Conflict("season", season.slug, f"{waiting} entries are still being judged again.", "Wait for them.")
         season.final_at = now
         season.save(update_fields=["final_at"])
         open_final_sources(season)
@@ -163,12 +158,10 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
 
 
 def open_final_sources(season: Season) -> None:
-    """Open the sources that a final season's rules name."""
     submissions.open_sources(_opened(season), opened_by=f"the season {season.title}")
 
 
 def _opened(season: Season) -> list[object]:
-    """The submissions whose sources the season opens."""
     if season.opened_sources == OpenedSources.ALL:
         return list(queries.counted_entries(season).values_list("evaluation__submission", flat=True))
     if season.opened_sources == OpenedSources.STANDINGS:
@@ -179,22 +172,17 @@ def _opened(season: Season) -> list[object]:
 def _require_closed(season: Season, now: datetime) -> None:
     phase = season.phase(now)
     if phase in (Phase.UPCOMING, Phase.OPEN):
-        _refuse(season.slug, f"The season closes at {season.closes_at:%Y-%m-%d %H:%M} UTC.", "Wait until then.")
+        raise Conflict(
+            "season", season.slug, f"The season closes at {season.closes_at:%Y-%m-%d %H:%M} UTC.", "Wait until then."
+        )
     if phase is Phase.FINAL:
-        _refuse(season.slug, "The season is final.", "A final season cannot be changed.")
+        raise Conflict("season", season.slug, "The season is final.", "A final season cannot be changed.")
 
 
 def _require_judged(season: Season) -> None:
     counted = queries.counts(season)
     if counted.pending:
-        _refuse(season.slug, f"{counted.pending} entries are not judged yet.", "Wait for them.")
+        raise Conflict("season", season.slug, f"{counted.pending} entries are not judged yet.", "Wait for them.")
     if counted.failed:
-        _refuse(
-            season.slug,
-            f"A failure of ours ended the judging of {counted.failed} entries.",
-            f"manage.py season retry {season.slug}",
-        )
-
-
-def _refuse(value: str, message: str, remedy: str, *, field: str = "season") -> NoReturn:
-    raise Refusal(field=field, value=value, message=message, remedy=remedy, status=409)
+        message = f"A failure of ours ended the judging of {counted.failed} entries."
+        raise Conflict("season", season.slug, message, f"manage.py season retry {season.slug}")

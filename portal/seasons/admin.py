@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
+from portal.core.admin import ReadOnly
 from portal.core.errors import Refusal
 from portal.seasons import actions, queries
 from portal.seasons.definition import made
@@ -28,14 +29,11 @@ _FIELDS = (
 
 
 class SeasonForm(forms.ModelForm):  # type: ignore[type-arg]
-    """The same checks as for a file."""
-
     class Meta:
         model = Season
         fields = _FIELDS
 
     def clean(self) -> dict[str, Any]:
-        """Show a refusal of the definition at its field."""
         values = super().clean() or {}
         if self.errors:
             return values
@@ -46,7 +44,7 @@ class SeasonForm(forms.ModelForm):  # type: ignore[type-arg]
                 actions.check_change(self.instance_as_stored(), self.definition, timezone.now())
         except Refusal as refusal:
             known = refusal.field if refusal.field in self.fields else None
-            self.add_error(known, f"{refusal.message} {refusal.remedy}")
+            self.add_error(known, refusal.sentences)
         return values
 
     def instance_as_stored(self) -> Season:
@@ -72,23 +70,16 @@ class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return {name: each for name, each in super().get_actions(request).items() if name != "delete_selected"}
 
     def save_model(self, request: HttpRequest, obj: Season, form: Any, change: bool) -> None:  # noqa: ARG002, FBT001 - Django's signature
-        """By the same action as a file."""
         stored = actions.define(form.definition, now=timezone.now())
         obj.pk = stored.pk
         obj.refresh_from_db()
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Season | None = None) -> Any:  # noqa: ARG002 - Django's
-        """Its name never changes: addresses contain it."""
-        return self.readonly_fields
-
     @admin.display(description="phase")
     def phase(self, season: Season) -> str:
-        """Where it is."""
         return season.phase(timezone.now()).label
 
     @admin.display(description="judged, judged again")
     def judged(self, season: Season) -> str:
-        """The progress of judging."""
         counts = queries.counts(season)
         return (
             f"{counts.entries - counts.pending} of {counts.entries}, "
@@ -97,17 +88,14 @@ class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.action(description="After the end: judge again the entries that a failure of the site or a node ended")
     def judge_failed_again(self, request: HttpRequest, queryset: QuerySet[Season]) -> None:
-        """Queue them."""
         self._act(request, queryset, lambda season: len(actions.judge_failed_again(season, now=timezone.now())))
 
     @admin.action(description="After the end: judge the leaders again on fresh inputs")
     def judge_leaders_again(self, request: HttpRequest, queryset: QuerySet[Season]) -> None:
-        """Queue them."""
         self._act(request, queryset, lambda season: len(actions.rejudge_leaders(season, now=timezone.now())))
 
     @admin.action(description="Make the standings final and publish the sources that the rules name")
     def finish(self, request: HttpRequest, queryset: QuerySet[Season]) -> None:
-        """End it."""
         self._act(request, queryset, lambda season: actions.finish(season, now=timezone.now()) and None)
 
     def _act(self, request: HttpRequest, queryset: QuerySet[Season], act: Any) -> None:
@@ -120,35 +108,15 @@ class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             messages.success(request, f"{season}: {'done' if queued is None else f'{queued} evaluations queued'}.")
 
 
-class _ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
-    """A list without any way to change a row past the actions."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's signature
-        """Adding is not possible here."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Changing is not possible here."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Deleting is not possible here."""
-        return False
-
-
 @admin.register(Team)
-class TeamAdmin(_ReadOnly):
-    """Teams."""
-
+class TeamAdmin(ReadOnly):
     list_display = ("name", "season", "organisation", "person", "created_at")
     list_filter = ("season",)
     list_select_related = ("season", "organisation", "person")
 
 
 @admin.register(Entry)
-class EntryAdmin(_ReadOnly):
-    """Entries."""
-
+class EntryAdmin(ReadOnly):
     list_display = ("problem", "season", "team", "entered_at", "refused")
     list_filter = ("season", "problem")
     list_select_related = ("season", "team")

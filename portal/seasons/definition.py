@@ -1,14 +1,15 @@
 """A season as data: a YAML or JSON file, checked field by field."""
 
 from datetime import datetime
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 import yaml
 
 from evaluator.contract import Mode
-from evaluator.hardware import profiles
-from portal.core.errors import Refusal
+from evaluator.hardware.profiles import Profile
+from portal.catalog.queries import get_profile
+from portal.core.errors import Refusal, check_choice
 from portal.seasons.models import OpenedSources
 from problems import registry
 
@@ -39,7 +40,9 @@ def read(text: str) -> Definition:
     try:
         held = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        _refuse("file", "", f"This is neither YAML nor JSON: {error}", "Correct the syntax. JSON is valid YAML.")
+        raise Refusal(
+            "file", "", f"This is neither YAML nor JSON: {error}", "Correct the syntax. JSON is valid YAML."
+        ) from error
     return made(held)
 
 
@@ -50,51 +53,29 @@ def made(values: Any) -> Definition:
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at ")
         field = place.strip("`").removeprefix("$.") or "file"
-        _refuse(field, "", f"{what}.", "docs/seasons.md describes every field with an example.")
+        raise Refusal(field, "", f"{what}.", "docs/seasons.md describes every field with an example.") from error
     check(definition)
     return definition
 
 
 def check(definition: Definition) -> None:
     """Refuse a season that could not take place."""
-    _check_profile(definition)
-    _check_problems(definition)
+    _check_problems(definition, get_profile(definition.profile))
     if definition.closes_at <= definition.opens_at:
-        _refuse("closes_at", str(definition.closes_at), "It closes before it opens.", "Choose a later moment.")
-    if definition.opened_sources not in OpenedSources.values:
-        known = ", ".join(OpenedSources.values)
-        _refuse("opened_sources", definition.opened_sources, "There is no such choice.", f"Choose one of {known}.")
+        raise Refusal("closes_at", str(definition.closes_at), "It closes before it opens.", "Choose a later moment.")
+    check_choice("opened_sources", definition.opened_sources, OpenedSources.values, noun="choice")
 
 
-def _check_profile(definition: Definition) -> None:
-    if definition.profile not in profiles.profiles():
-        _refuse(
-            "profile",
-            definition.profile,
-            "There is no such profile.",
-            f"Choose one of {', '.join(profiles.profiles())}.",
-        )
-
-
-def _check_problems(definition: Definition) -> None:
+def _check_problems(definition: Definition, profile: Profile) -> None:
     known = {problem.slug: problem for problem in registry.problems()}
-    profile = profiles.get(definition.profile)
     if not definition.problems:
-        _refuse("problems", "", "The list of problems is empty.", "Name at least one problem.")
+        raise Refusal("problems", "", "The list of problems is empty.", "Name at least one problem.")
     for slug in definition.problems:
         if slug not in known:
-            _refuse("problems", slug, f"There is no problem {slug!r}.", "`pkb problems` lists them.")
+            raise Refusal("problems", slug, f"There is no problem {slug!r}.", "`pkb problems` lists them.")
         if definition.problems.count(slug) > 1:
-            _refuse("problems", slug, f"{slug!r} is in the list twice.", "Name each problem once.")
+            raise Refusal("problems", slug, f"{slug!r} is in the list twice.", "Name each problem once.")
         reason = known[slug].refuses(profile.world_size, profile.sizes[Mode.RANKED])
         if reason is not None:
-            _refuse(
-                "problems",
-                slug,
-                f"{slug} does not run on {profile.name}: it {reason}.",
-                "Leave it out, or choose another profile.",
-            )
-
-
-def _refuse(field: str, value: str, message: str, remedy: str) -> NoReturn:
-    raise Refusal(field=field, value=value, message=message, remedy=remedy)
+            message = f"{slug} does not run on {profile.name}: it {reason}."
+            raise Refusal("problems", slug, message, "Leave it out, or choose another profile.")

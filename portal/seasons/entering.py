@@ -1,13 +1,12 @@
 """Teams, and what becomes an entry of a season."""
 
 from datetime import datetime
-from typing import NoReturn
 
 from django.db import IntegrityError, transaction
 
 from portal.accounts.models import Membership, Organisation, User
 from portal.accounts.organisations import require_owner
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict, NotFound
 from portal.seasons.models import Entry, Phase, Season, Team, TeamMember
 from portal.seasons.queries import may_enter
 from portal.submissions.models import Evaluation
@@ -26,17 +25,14 @@ def enter(season: Season, user: User, *, organisation: Organisation | None, now:
         Season.objects.select_for_update().get(pk=season.pk)
         held = TeamMember.objects.filter(season=season, user=user).select_related("team").first()
         if held is not None:
-            _refuse(
-                "season",
-                season.slug,
-                f"You are in the team {held.team.name} already.",
-                "Each person can be in one team.",
-            )
+            message = f"You are in the team {held.team.name} already."
+            raise Conflict("season", season.slug, message, "Each person can be in one team.")
         team = _own_team(season, user) if organisation is None else _team_of(season, user, organisation)
         try:
             return TeamMember.objects.create(season=season, team=team, user=user, joined_at=now)
-        except IntegrityError:  # the same request at the same moment, on a database whose locks came too late
-            _refuse("season", season.slug, "You are in a team already.", "Each person can be in one team.")
+        except IntegrityError as error:  # the same request at the same moment, on a database whose locks came too late
+            message = "You are in a team already."
+            raise Conflict("season", season.slug, message, "Each person can be in one team.") from error
 
 
 def _own_team(season: Season, user: User) -> Team:
@@ -45,24 +41,15 @@ def _own_team(season: Season, user: User) -> Team:
 
 def _team_of(season: Season, user: User, organisation: Organisation) -> Team:
     if not Membership.objects.filter(organisation=organisation, user=user).exists():
-        _refuse(
-            "organisation",
-            organisation.slug,
-            "You are not a member of this organisation.",
-            "Ask one of its owners to invite you.",
-            status=404,
-        )
+        message = "You are not a member of this organisation."
+        raise NotFound("organisation", organisation.slug, message, "Ask one of its owners to invite you.")
     team = Team.objects.filter(season=season, organisation=organisation).first()
     if team is None:
         require_owner(user, organisation)
         return Team.objects.create(season=season, organisation=organisation, name=organisation.name)
     if team.members.count() >= season.largest_team:
-        _refuse(
-            "organisation",
-            organisation.slug,
-            f"The team has {season.largest_team} members, which is the limit of this season.",
-            "Take part alone.",
-        )
+        message = f"The team has {season.largest_team} members, which is the limit of this season."
+        raise Conflict("organisation", organisation.slug, message, "Take part alone.")
     return team
 
 
@@ -77,14 +64,10 @@ def leave(season: Season, user: User, *, now: datetime) -> None:
         Season.objects.select_for_update().get(pk=season.pk)
         member = TeamMember.objects.filter(season=season, user=user).select_related("team").first()
         if member is None:
-            _refuse("season", season.slug, "You are in no team of this season.", "Enter it first.", status=404)
+            raise NotFound("season", season.slug, "You are in no team of this season.", "Enter it first.")
         if Entry.objects.filter(season=season, evaluation__submission__author=user).exists():
-            _refuse(
-                "season",
-                season.slug,
-                f"You have an entry for {member.team.name}, so you cannot leave the team.",
-                "To submit without an entry, use mode check or benchmark.",
-            )
+            message = f"You have an entry for {member.team.name}, so you cannot leave the team."
+            raise Conflict("season", season.slug, message, "To submit without an entry, use mode check or benchmark.")
         team = member.team
         member.delete()
         if not team.members.exists() and not team.entries.exists():
@@ -93,12 +76,8 @@ def leave(season: Season, user: User, *, now: datetime) -> None:
 
 def _require_takes_part(season: Season, now: datetime) -> None:
     if season.phase(now) not in (Phase.UPCOMING, Phase.OPEN):
-        _refuse(
-            "season",
-            season.slug,
-            f"{season.title} closed at {_said(season.closes_at)}.",
-            "Teams cannot change any more. The ordinary boards are open.",
-        )
+        message = f"{season.title} closed at {_said(season.closes_at)}."
+        raise Conflict("season", season.slug, message, "Teams cannot change any more. The ordinary boards are open.")
 
 
 def note_entry(evaluation: Evaluation) -> None:
@@ -144,7 +123,3 @@ def _reason_against(part: TeamMember, evaluation: Evaluation) -> str:
 
 def _said(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _refuse(field: str, value: str, message: str, remedy: str, *, status: int = 409) -> NoReturn:
-    raise Refusal(field=field, value=value, message=message, remedy=remedy, status=status)

@@ -22,8 +22,6 @@ class OpenedSources(models.TextChoices):
 
 
 class Phase(models.TextChoices):
-    """Where a season is."""
-
     UPCOMING = "upcoming", "Not open yet"
     OPEN = "open", "Open"
     CLOSED = "closed", "Closed: the last entries are judged"
@@ -66,7 +64,6 @@ class Season(models.Model):
         return self.slug
 
     def get_absolute_url(self) -> str:
-        """Its page."""
         return reverse("seasons:season", args=[self.slug])
 
     @property
@@ -75,7 +72,6 @@ class Season(models.Model):
         return profiles.get(self.profile).is_ranked_by_speed
 
     def phase(self, now: datetime) -> Phase:
-        """Where it is at `now`."""
         if self.final_at is not None:
             return Phase.FINAL
         if self.rejudge_at is not None:

@@ -10,8 +10,6 @@ from portal.seasons.scoring import Result
 
 @dataclass(frozen=True, kw_only=True)
 class News:
-    """One thing that happened."""
-
     season: Season
     key: str
     at: datetime

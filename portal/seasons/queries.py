@@ -4,13 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from django.db.models import QuerySet, UUIDField
+from django.db.models import QuerySet
 
 from evaluator.contract import Mode, Verdict
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
-from portal.core.errors import Refusal
-from portal.core.kept_statements import Given, KeptStatement
+from portal.core.requests import by_id
 from portal.seasons import scoring
 from portal.seasons.models import Entry, Season, Team, TeamMember
 from portal.seasons.scoring import Result, TeamScore
@@ -23,16 +22,8 @@ OURS = (Verdict.JUDGE_FAILURE.value, Verdict.JUDGE_ERROR.value, Verdict.BASELINE
 
 def get_season(slug: str) -> Season:
     """The season of that name; raises Refusal (404)."""
-    season = Season.objects.filter(slug=slug).first()
-    if season is None:
-        raise Refusal(
-            field="season",
-            value=slug,
-            message="There is no such season.",
-            remedy="/seasons/ lists the seasons.",
-            status=404,
-        )
-    return season
+    remedy = "/seasons/ lists the seasons."
+    return by_id(Season.objects.all(), "season", slug, "There is no such season.", remedy, column="slug")
 
 
 def counted_entries(season: Season) -> QuerySet[Entry]:
@@ -119,8 +110,6 @@ def _after_rejudge(
 
 @dataclass(frozen=True, kw_only=True)
 class StandingRow:
-    """A team's line as it is shown."""
-
     team: Team
     line: TeamScore
     members: tuple[str, ...]
@@ -156,7 +145,6 @@ class Counts:
 
 
 def counts(season: Season) -> Counts:
-    """What of the season was judged."""
     entries = list(counted_entries(season))
     finals = [entry.final for entry in entries if entry.final is not None]
     first = [entry.evaluation for entry in entries]
@@ -203,7 +191,6 @@ def _reached(season: Season, team: int, held: dict[tuple[int, str], Result]) -> 
 
 
 def part_in(season: Season, viewer: Viewer) -> TeamMember | None:
-    """The part that the reader takes in a season."""
     if not isinstance(viewer, User):
         return None
     return TeamMember.objects.filter(season=season, user=viewer).select_related("team__organisation").first()
@@ -217,20 +204,11 @@ def entries_of(team: Team, *, limit: int = 100) -> list[Entry]:
 
 def entries_from(submission: Submission, evaluations: Iterable[Evaluation] | None = None) -> list[Entry]:
     """The entries that a submission's evaluations, where known `evaluations`, made, the last one first."""
-    # Most submissions have none: the rest is read only where there is one.
+    # Most submissions have none.
     if evaluations is not None and not any(may_enter(submission, each) for each in evaluations):
-        return []
-    if _FIRST_ENTRY.row(submission=submission.pk) is None:
         return []
     chosen = Entry.objects.filter(evaluation__submission=submission).prefetch_related("season", "team", "evaluation")
     return list(chosen.order_by("-entered_at", "season__slug"))
-
-
-_FIRST_ENTRY = KeptStatement(
-    lambda: (
-        Entry.objects.filter(evaluation__submission=Given("submission", UUIDField())).order_by().values_list("pk")[:1]
-    )
-)
 
 
 def may_enter(submission: Submission, evaluation: Evaluation) -> bool:

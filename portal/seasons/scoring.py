@@ -12,7 +12,7 @@ Where the profile is not ranked by speed, the number of problems solved decides 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -54,7 +54,7 @@ class Result:
 class TeamScore:
     """A team's line: its place, S, and its best result per problem, None where it has none."""
 
-    place: int
+    place: int = 0
     team: int
     score: float
     solved: int
@@ -95,43 +95,26 @@ def standings(
     teams: Iterable[int], best: Mapping[tuple[int, str], Result], *, problems: Sequence[str], by_speed: bool
 ) -> tuple[TeamScore, ...]:
     """Every team's line, best first: by S (or by what was solved), then by problems solved, then who was earlier."""
-    lines = sorted((_line(team, best, problems) for team in teams), key=lambda line: _place_order(line, by_speed))
-    return tuple(_placed(line, place) for place, line in enumerate(lines, start=1))
+    lines = [_line(team, best, problems) for team in teams]
+    lines.sort(
+        key=lambda line: (
+            # Rounded, so that the order of a product's factors decides nothing.
+            -round(line.score, 9) if by_speed else 0.0,
+            -line.solved,
+            line.reached_at.timestamp() if line.reached_at else math.inf,
+            line.team,
+        )
+    )
+    return tuple(replace(line, place=place) for place, line in enumerate(lines, start=1))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Line:
-    team: int
-    score: float
-    results: tuple[Result | None, ...]
-
-    @property
-    def found(self) -> list[Result]:
-        return [result for result in self.results if result is not None]
-
-    @property
-    def reached_at(self) -> datetime | None:
-        return max((result.entered_at for result in self.found), default=None)
-
-
-def _line(team: int, best: Mapping[tuple[int, str], Result], problems: Sequence[str]) -> _Line:
+def _line(team: int, best: Mapping[tuple[int, str], Result], problems: Sequence[str]) -> TeamScore:
     results = tuple(best.get((team, problem)) for problem in problems)
-    speeds = (result.speed for result in results if result is not None)
-    return _Line(team=team, score=geometric_mean(speeds, problems=len(problems)), results=results)
-
-
-def _place_order(line: _Line, by_speed: bool) -> tuple[float, int, float, int]:  # noqa: FBT001 - of the caller's sort key
-    reached = line.reached_at.timestamp() if line.reached_at else math.inf
-    # Rounded, so that the order of a product's factors decides nothing.
-    return (-round(line.score, 9) if by_speed else 0.0, -len(line.found), reached, line.team)
-
-
-def _placed(line: _Line, place: int) -> TeamScore:
+    found = [result for result in results if result is not None]
     return TeamScore(
-        place=place,
-        team=line.team,
-        score=line.score,
-        solved=len(line.found),
-        reached_at=line.reached_at,
-        results=line.results,
+        team=team,
+        score=geometric_mean((result.speed for result in found), problems=len(problems)),
+        solved=len(found),
+        reached_at=max((result.entered_at for result in found), default=None),
+        results=results,
     )

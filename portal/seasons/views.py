@@ -17,7 +17,7 @@ from portal.accounts.models import User
 from portal.accounts.organisations import get_organisation, own_organisations
 from portal.charts.chart import Chart
 from portal.charts.seasons import progress_chart
-from portal.core.errors import Refusal
+from portal.core.errors import NotFound
 from portal.seasons import entering, queries
 from portal.seasons.models import Phase, Season
 from portal.seasons.queries import StandingRow
@@ -42,7 +42,6 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def season(request: HttpRequest, slug: str) -> HttpResponse:
-    """One season: time left, standings, rules, progress."""
     chosen, now = queries.get_season(slug), timezone.now()
     rows = queries.standings(chosen)
     phase = chosen.phase(now)
@@ -67,7 +66,6 @@ def _problem(slug: str) -> tuple[str, str]:
 
 
 def _own_part(request: HttpRequest, chosen: Season, phase: Phase) -> dict[str, Any]:
-    """The reader's team, or the ways in."""
     part = queries.part_in(chosen, request.user)
     takes_part = phase in (Phase.UPCOMING, Phase.OPEN)
     ways = own_organisations(request.user) if isinstance(request.user, User) and takes_part and part is None else ()
@@ -95,13 +93,8 @@ def own_team(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = queries.get_season(slug)
     part = queries.part_in(chosen, request.user)
     if part is None:
-        raise Refusal(
-            field="season",
-            value=slug,
-            message="You are in no team of this season.",
-            remedy=f"Enter it at {chosen.get_absolute_url()} while it is open.",
-            status=404,
-        )
+        remedy = f"Enter it at {chosen.get_absolute_url()} while it is open."
+        raise NotFound("season", slug, "You are in no team of this season.", remedy)
     context = {
         "season": chosen,
         "part": part,
@@ -115,7 +108,6 @@ def own_team(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @login_required
 def enter(request: HttpRequest, slug: str) -> HttpResponse:
-    """Take part, alone or with an organisation's team."""
     chosen, user = queries.get_season(slug), signed_in(request)
     wanted = request.POST.get("organisation", "")
     organisation = get_organisation(user, wanted) if wanted else None
@@ -127,7 +119,6 @@ def enter(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @login_required
 def leave(request: HttpRequest, slug: str) -> HttpResponse:
-    """Take no part any more."""
     chosen = queries.get_season(slug)
     entering.leave(chosen, signed_in(request), now=timezone.now())
     messages.success(request, f"You have left {chosen.title}.")

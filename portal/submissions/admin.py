@@ -5,7 +5,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin import helpers
 from django.db import transaction
 from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
@@ -16,9 +15,10 @@ from django.utils.safestring import SafeString
 
 from evaluator.hardware.profiles import profiles
 from portal.accounts.identity import signed_in
+from portal.accounts.models import User
+from portal.core.admin import NoAdding, ReadOnly, ReasonForm, confirm, confirmed
 from portal.core.errors import Refusal
 from portal.submissions import actions, queries
-from portal.submissions.gpu_time import expected_gpu_s
 from portal.submissions.large_lists import (
     Created,
     LargeList,
@@ -33,73 +33,63 @@ from portal.submissions.models import (
     Flag,
     GpuUse,
     LimitScope,
-    ProfileSwitch,
+    ProfileState,
     Quarantine,
     Report,
     State,
     Submission,
 )
+from portal.submissions.quotas import price_of
 
 REJUDGED_SHOWN = 200
 ACTED_AT_ONCE = 100
 
 
-class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
-    """A list and a view without any way to change a row past the actions."""
+class OfSubmission(ReadOnly, LargeList):
+    ids: tuple[str, ...] = ("submission",)
+    author_column, problem_column = "submission__author", "submission__problem"
 
-    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's signature
-        """Adding is not possible here."""
-        return False
+    @admin.display(ordering="submission__author__username")
+    def author(self, row: Any) -> str:
+        return str(row.submission.author.username)
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Changing is not possible here."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Deleting is not possible here."""
-        return False
+    @admin.display(ordering="submission__problem")
+    def problem(self, row: Any) -> str:
+        return str(row.submission.problem)
 
 
-class ReasonForm(forms.Form):
-    """Why an operator does something to an entry."""
-
-    reason = forms.CharField(
-        max_length=300, widget=forms.Textarea(attrs={"rows": 4, "cols": 80}), help_text="Public, and kept as evidence."
-    )
-
-
-def _ask(
+def _decide(
     model_admin: admin.ModelAdmin,  # type: ignore[type-arg]
     request: HttpRequest,
     queryset: QuerySet[Any],
-    *,
     title: str,
-    action: str,
-    act: Callable[[Any, str], object],
+    act: Callable[..., object],
 ) -> HttpResponse | None:
     """Ask for a reason, then `act` on every chosen row with it, each on its own: a refusal of one is shown with it."""
-    form = ReasonForm(request.POST if "confirmed" in request.POST else None)
-    if form.is_valid():
-        for row in queryset[:ACTED_AT_ONCE]:
-            try:
-                act(row, form.cleaned_data["reason"])
-            except Refusal as refusal:
-                messages.error(request, f"{row}: {refusal.message} {refusal.remedy}")
-            else:
-                messages.success(request, f"Done: {row}")
-        return None
-    context = {
-        **model_admin.admin_site.each_context(request),
-        "title": title,
-        "form": form,
-        "rows": [str(row) for row in queryset[:ACTED_AT_ONCE]],
-        "action": action,
-        "selected": list(queryset.values_list("pk", flat=True)[:ACTED_AT_ONCE]),
-        "checkbox": helpers.ACTION_CHECKBOX_NAME,
-        "select_across": "0",
-        "opts": model_admin.opts,
-    }
-    return render(request, "admin/confirm_action.html", context)
+    form = ReasonForm(confirmed(request))
+    chosen = queryset[:ACTED_AT_ONCE]
+    if not form.is_valid():
+        keys = list(queryset.values_list("pk", flat=True)[:ACTED_AT_ONCE])
+        shown = {"title": title, "rows": [str(row) for row in chosen], "selected": keys, "select_across": "0"}
+        return confirm(model_admin, request, queryset, form, **shown)
+    for row in chosen:
+        try:
+            act(row, reason=form.cleaned_data["reason"], by=signed_in(request))
+        except Refusal as refusal:
+            messages.error(request, f"{row}: {refusal.sentences}")
+        else:
+            messages.success(request, f"Done: {row}")
+    return None
+
+
+def _quarantine_flagged(row: Flag, *, reason: str, by: User) -> None:
+    with transaction.atomic():
+        actions.quarantine(row.submission, reason=reason, by=by)
+        actions.resolve_flags(row.submission, outcome=f"In quarantine: {reason}", by=by)
+
+
+def _resolve(row: Flag, *, reason: str, by: User) -> None:
+    actions.resolve_flags(row.submission, outcome=reason, by=by)
 
 
 @admin.register(Submission)
@@ -125,136 +115,69 @@ class SubmissionAdmin(ReadOnly, LargeList):
 
     @admin.display(description="submission", ordering="id")
     def short(self, submission: Submission) -> str:
-        """The beginning of its identifier."""
         return str(submission.pk)[:8]
 
     @admin.display
     def verdict(self, submission: Any) -> str:
-        """Of its newest evaluation, or where that is."""
         return submission.newest_verdict or State(submission.newest_state).label if submission.newest_state else "none"
 
     @admin.display(boolean=True, description="quarantine")
     def in_quarantine(self, submission: Any) -> bool:
-        """Whether operators took it off the boards."""
         return bool(submission.is_held)
 
     @admin.action(description="Quarantine: off every board, with a public reason")
     def quarantine(self, request: HttpRequest, queryset: QuerySet[Submission]) -> HttpResponse | None:
-        """Ask why, then take every chosen entry off its boards."""
-        by = signed_in(request)
-        return _ask(
-            self,
-            request,
-            queryset,
-            title="Put entries into quarantine",
-            action="quarantine",
-            act=lambda row, reason: actions.quarantine(row, reason=reason, by=by),
-        )
+        return _decide(self, request, queryset, "Put entries into quarantine", actions.quarantine)
 
     @admin.action(description="Lift the quarantine, with a public reason")
     def lift(self, request: HttpRequest, queryset: QuerySet[Submission]) -> HttpResponse | None:
-        """Ask for a reason, then restore every chosen entry."""
-        by = signed_in(request)
-        return _ask(
-            self,
-            request,
-            queryset,
-            title="Lift quarantines",
-            action="lift",
-            act=lambda row, reason: actions.lift_quarantine(row, reason=reason, by=by),
-        )
+        return _decide(self, request, queryset, "Lift quarantines", actions.lift_quarantine)
 
 
 class OpenFilter(admin.SimpleListFilter):
-    """Open or resolved flags."""
-
     title, parameter_name = "outcome", "settled"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ARG002 - Django's
-        """Open or resolved."""
         return [("no", "Open"), ("yes", "Resolved")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Flag]) -> QuerySet[Flag]:  # noqa: ARG002 - Django's
-        """The flags of the chosen kind."""
         return queryset.filter(settled_at__isnull=self.value() == "no") if self.value() else queryset
 
 
 @admin.register(Flag)
-class FlagAdmin(ReadOnly, LargeList):
+class FlagAdmin(OfSubmission):
     """Readers' flags on entries, and their outcome."""
 
     list_display = ("at", "entry", "author", "problem", "by", "reason", "settled_by", "outcome")
     list_filter = (OpenFilter, SubmissionProblemFilter)
     list_select_related = ("submission__author", "by", "settled_by")
-    ids = ("submission",)
-    author_column, problem_column = "submission__author", "submission__problem"
     actions = ("quarantine", "resolve")
 
     @admin.display(description="entry")
     def entry(self, flag: Flag) -> SafeString:
-        """The entry's page."""
         address = reverse("submissions:detail", args=[flag.submission_id])
         return format_html('<a href="{}">{}</a>', address, str(flag.submission_id)[:8])
 
-    @admin.display(ordering="submission__author__username")
-    def author(self, flag: Flag) -> str:
-        """Whose entry it is about."""
-        return flag.submission.author.username
-
-    @admin.display(ordering="submission__problem")
-    def problem(self, flag: Flag) -> str:
-        """What the entry solves."""
-        return flag.submission.problem
-
     @admin.action(description="Quarantine the entries, with a public reason; resolves the flags")
     def quarantine(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
-        """Ask why, then take the flagged entries off their boards."""
-        by = signed_in(request)
-
-        def act(row: Flag, reason: str) -> None:
-            with transaction.atomic():
-                actions.quarantine(row.submission, reason=reason, by=by)
-                actions.resolve_flags(row.submission, outcome=f"In quarantine: {reason}", by=by)
-
-        return _ask(self, request, queryset, title="Put entries into quarantine", action="quarantine", act=act)
+        return _decide(self, request, queryset, "Put entries into quarantine", _quarantine_flagged)
 
     @admin.action(description="Resolve: keep the entries, with an answer to those who flagged them")
     def resolve(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
-        """Ask for an answer, then resolve every open flag on the entries."""
-        by = signed_in(request)
-        return _ask(
-            self,
-            request,
-            queryset,
-            title="Resolve flags",
-            action="resolve",
-            act=lambda row, reason: actions.resolve_flags(row.submission, outcome=reason, by=by),
-        )
+        return _decide(self, request, queryset, "Resolve flags", _resolve)
 
 
 @admin.register(Quarantine)
-class QuarantineAdmin(ReadOnly, LargeList):
+class QuarantineAdmin(OfSubmission):
     """Every quarantine there was and is."""
 
     list_display = ("at", "submission", "author", "problem", "reason", "by", "lifted_at", "lifted_by", "lift_reason")
     list_filter = (SubmissionProblemFilter,)
     list_select_related = ("submission__author", "by", "lifted_by")
-    ids = ("submission",)
-    author_column, problem_column = "submission__author", "submission__problem"
-
-    @admin.display
-    def author(self, quarantine: Quarantine) -> str:
-        """Whose entry it is."""
-        return quarantine.submission.author.username
-
-    @admin.display
-    def problem(self, quarantine: Quarantine) -> str:
-        """What the entry solves."""
-        return quarantine.submission.problem
 
 
 @admin.register(Evaluation)
-class EvaluationAdmin(ReadOnly, LargeList):
+class EvaluationAdmin(OfSubmission):
     """Evaluations: filter them, then judge what is shown again, or look at what a rejudge changed."""
 
     change_list_template = "admin/evaluations.html"
@@ -289,75 +212,51 @@ class EvaluationAdmin(ReadOnly, LargeList):
     )
     list_select_related = ("submission__author", "node")
     ids = ("pk", "submission")
-    author_column, problem_column = "submission__author", "submission__problem"
 
     @admin.display(description="evaluation", ordering="id")
     def short(self, evaluation: Evaluation) -> str:
-        """The beginning of its identifier."""
         return str(evaluation.pk)[:8]
-
-    @admin.display(ordering="submission__author__username")
-    def author(self, evaluation: Evaluation) -> str:
-        """Whose submission it judges."""
-        return evaluation.submission.author.username
-
-    @admin.display(ordering="submission__problem")
-    def problem(self, evaluation: Evaluation) -> str:
-        """What it is about."""
-        return evaluation.submission.problem
 
     @admin.action(description="Judge again: shows count and GPU time first")
     def judge_again(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
         """Show how many would be judged again and what that takes, then queue them after all other work."""
-        return self._confirm(request, queryset, action="judge_again", act=actions.rejudge)
+        return self._confirm(request, queryset, actions.rejudge)
 
     @admin.action(description="Judge again and refund the GPU time: after failures of the site or a node")
     def judge_again_and_refund(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
         """The same, and their organisations get back what the evaluations cost."""
-        return self._confirm(request, queryset, action="judge_again_and_refund", act=actions.rejudge_and_refund)
+        return self._confirm(request, queryset, actions.rejudge_and_refund)
 
     @admin.action(description="Judge on this site's own nodes what a guest node has accepted")
     def confirm_here(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
         """The same, for entries of guests' boards whose profile a node of the site has online; others are left out."""
-        return self._confirm(request, queryset, action="confirm_here", act=actions.confirm_here)
+        return self._confirm(request, queryset, actions.confirm_here)
 
     def _confirm(
-        self,
-        request: HttpRequest,
-        queryset: QuerySet[Evaluation],
-        *,
-        action: str,
-        act: Callable[..., list[Evaluation]],
+        self, request: HttpRequest, queryset: QuerySet[Evaluation], act: Callable[..., list[Evaluation]]
     ) -> HttpResponse | None:
         chosen = queryset.order_by().select_related("submission")
-        form = ReasonForm(request.POST if "confirmed" in request.POST else None)
+        form = ReasonForm(confirmed(request))
         if form.is_valid():
             queued = act(chosen, reason=form.cleaned_data["reason"])
             messages.success(request, f"{len(queued)} evaluations were queued again. The earlier results stay.")
             return None
         counts = dict(chosen.values_list("profile").annotate(count=Count("submission", distinct=True)))
-        table = [
-            (profile, count, f"{expected_gpu_s(profile, evaluations=count):,.0f}") for profile, count in counts.items()
-        ]
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Judge again",
-            "summary": f"{sum(counts.values())} submissions would be judged at their problems' current revisions. "
+        return confirm(
+            self,
+            request,
+            queryset,
+            form,
+            title="Judge again",
+            summary=f"{sum(counts.values())} submissions would be judged at their problems' current revisions. "
             "Submissions that wait already are left out.",
-            "form": form,
-            "table_head": ("Profile", "Submissions", "GPU-seconds, about"),
-            "table": table,
-            "action": action,
+            table_head=("Profile", "Submissions", "GPU-seconds, about"),
+            table=[(name, count, f"{price_of(name).usual_gpu_s * count:,.0f}") for name, count in counts.items()],
             # With "select all" the filters in the address choose again; the ids would not fit into a form.
-            "selected": list(queryset.values_list("pk", flat=True)[:100]),
-            "checkbox": helpers.ACTION_CHECKBOX_NAME,
-            "select_across": request.POST.get("select_across", "0"),
-            "opts": self.opts,
-        }
-        return render(request, "admin/confirm_action.html", context)
+            selected=list(queryset.values_list("pk", flat=True)[:100]),
+        )
 
     def get_urls(self) -> list[URLPattern]:
-        """The usual ones, and what rejudges changed."""
         rejudged = self.admin_site.admin_view(self.rejudged)
         return [path("rejudged/", rejudged, name="submissions_evaluation_rejudged"), *super().get_urls()]
 
@@ -385,7 +284,6 @@ class GpuUseAdmin(ReadOnly, LargeList):
 
     @admin.display
     def profile(self, use: GpuUse) -> str:
-        """Where it was judged."""
         return use.evaluation.profile
 
 
@@ -421,25 +319,27 @@ class AllowanceLimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     search_fields = ("account__username", "organisation__slug")
 
 
-@admin.register(ProfileSwitch)
-class ProfileSwitchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Pausing the queue of a profile."""
+@admin.register(ProfileState)
+class ProfileStateAdmin(NoAdding, admin.ModelAdmin):  # type: ignore[type-arg]
+    """Pausing the queue of a profile. The dispatcher makes a row for every profile that there is."""
 
     list_display = ("profile", "is_paused", "note")
     list_editable = ("is_paused",)
+    ordering = ("profile",)
+    fields = ("profile", "is_paused", "note")
+    readonly_fields = ("profile",)
 
-    def formfield_for_dbfield(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
-        """The profile is chosen from those that exist."""
-        if db_field.name == "profile":
-            choices = [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
-            return forms.ChoiceField(choices=choices)
-        return super().formfield_for_dbfield(db_field, request, **kwargs)
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002 - Django's signature
+        """Turns would begin anew."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: ProfileState, form: Any, change: bool) -> None:  # noqa: ARG002, FBT001
+        """Save what operators decide alone: the dispatcher may be writing the rest."""
+        obj.save(update_fields=["is_paused", "note"])
 
 
 @admin.register(Report)
 class ReportAdmin(ReadOnly, LargeList):
-    """Reports."""
-
     list_display = ("id", "evaluation", "author", "problem", "verdict", "attempt", "node_name", "received_at")
     list_filter = ("evaluation__verdict",)
     list_select_related = ("evaluation__submission__author",)
@@ -454,15 +354,12 @@ class ReportAdmin(ReadOnly, LargeList):
 
     @admin.display
     def author(self, report: Report) -> str:
-        """Whose submission it is about."""
         return report.evaluation.submission.author.username
 
     @admin.display
     def problem(self, report: Report) -> str:
-        """What the submission solves."""
         return report.evaluation.submission.problem
 
     @admin.display
     def verdict(self, report: Report) -> str:
-        """The result of the evaluation."""
         return report.evaluation.verdict

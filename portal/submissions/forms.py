@@ -9,11 +9,11 @@ from django import forms
 
 from evaluator.contract import Backend, Mode, SourceBundle
 from evaluator.hardware.profiles import Profile
-from portal.accounts.models import User
 from portal.core.errors import Refusal
+from portal.core.forms import ActionForm
 from portal.nodes.queries import guests_for
-from portal.submissions import actions, uploads
-from portal.submissions.models import Submission, Visibility
+from portal.submissions import uploads
+from portal.submissions.models import Visibility
 from problems.spec.schema import SizeName
 
 BACKEND_LABELS = {
@@ -51,7 +51,7 @@ class EvaluateForm(forms.Form):
         self.fields["profile"] = forms.ChoiceField(label="Profile", choices=choices)
 
 
-class SubmissionForm(EvaluateForm):
+class SubmissionForm(EvaluateForm, ActionForm):
     """One source for one problem, typed in the editor or uploaded."""
 
     source = forms.CharField(label="Source", required=False, strip=False, widget=forms.Textarea)
@@ -75,39 +75,25 @@ class SubmissionForm(EvaluateForm):
         choices = [("", "This site's nodes"), *((slug, f"{name}'s guest nodes") for slug, name in guests.items())]
         self.fields["node_owner"] = forms.ChoiceField(label="Judged by", required=False, choices=choices)
 
-    def submit(self, author: User, *, problem: str) -> Submission | None:
-        """Store the submission; None after adding a refusal to its field.
-
-        The status that belongs to the refusal is kept in `status`.
-        """
-        try:
-            files = self._bundle()
-            submitted = actions.create_submission(
-                author,
-                problem=problem,
-                backend=self.cleaned_data["backend"],
-                profile=self.cleaned_data["profile"],
-                mode=self.cleaned_data["mode"],
-                files=files,
-                visibility=self.cleaned_data["visibility"],
-                note=self.cleaned_data["note"],
-                idempotency_key=self._idempotency_key(files),
-                node_owner=self.cleaned_data["node_owner"],
-                size=profiled_size(self.cleaned_data),
-            )
-        except Refusal as refusal:
-            self.refuse(refusal)
-            return None
-        return submitted.submission
-
-    status = 422
+    def values(self) -> dict[str, Any]:
+        files = self._bundle()
+        names = ("backend", "profile", "mode", "visibility", "note", "node_owner")
+        return {
+            **{name: self.cleaned_data[name] for name in names},
+            "files": files,
+            "size": profiled_size(self.cleaned_data),
+            "idempotency_key": self._idempotency_key(files),
+        }
 
     def refuse(self, refusal: Refusal) -> None:
-        """Show a refusal at the field it is about."""
-        self.status = refusal.status
-        field = "source" if refusal.field == "file" and not self.cleaned_data.get("file") else refusal.field
-        about = f"{refusal.value}: " if refusal.value and field == "file" else ""
-        self.add_error(field if field in self.fields else None, f"{about}{refusal.message} {refusal.remedy}")
+        """Show it at the field it is about; what is wrong with a file, at the editor where none was uploaded."""
+        if refusal.field == "file":
+            field = "file" if self.cleaned_data.get("file") else "source"
+            about = f"{refusal.value}: " if refusal.value and field == "file" else ""
+            refusal = type(refusal)(
+                field, refusal.value, f"{about}{refusal.message}", refusal.remedy, status=refusal.status
+            )
+        super().refuse(refusal)
 
     def _bundle(self) -> SourceBundle:
         upload = self.cleaned_data.get("file")

@@ -7,27 +7,6 @@ from portal.submissions.models import Evaluation, Submission
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationQueued:
-    """An author has asked for an evaluation: its row, with its submission. What operators have judged again is not."""
-
-    evaluation: Evaluation
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationEnded:
-    """An evaluation has finished or was cancelled: its final row."""
-
-    evaluation: Evaluation
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationRefunded:
-    """An operator gave back what an evaluation has cost."""
-
-    evaluation: Evaluation
-
-
-@dataclass(frozen=True, kw_only=True)
 class QuarantineChanged:
     """An operator has put an entry into quarantine, or lifted it."""
 
@@ -35,14 +14,13 @@ class QuarantineChanged:
     is_quarantined: bool
 
 
-evaluation_queued: Hook[EvaluationQueued] = Hook()
-"""Sent inside the transaction that stores the author's request."""
+evaluation_queued: Hook[Evaluation] = Hook()
+"""An author has asked for an evaluation: its row, with its submission. What operators have judged again is not sent.
 
-evaluation_ended: Hook[EvaluationEnded] = Hook()
-"""Sent inside the transaction that ends an evaluation: by its report, by its author, or by the last lost lease."""
+Sent inside the transaction that stores the author's request."""
 
-evaluation_refunded: Hook[EvaluationRefunded] = Hook()
-"""Sent inside the transaction in which an operator has it judged again and refunds its cost."""
+evaluation_ended: Hook[Evaluation] = Hook()
+"""An evaluation has ended: its final row. Sent inside the transaction that ends it."""
 
 quarantine_changed: Hook[QuarantineChanged] = Hook()
 """Sent inside the transaction in which an operator decides; the submission's row is locked."""

@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from evaluator.hardware.profiles import profiles
 from portal.accounts.models import User
-from portal.core.bounded import BoundedPaginator
+from portal.core.pagination import BoundedPaginator
 from problems import registry
 
 NEWEST = 1000
@@ -55,7 +55,6 @@ class Period(admin.SimpleListFilter):
     moment = "queued_at"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ARG002 - Django's
-        """What can be chosen beside the newest."""
         return [*((name, f"The last {name}") for name in _DAYS), (_WHOLE, "From the beginning (slow)")]
 
     def choices(self, changelist: Any) -> Iterable[dict[str, Any]]:  # type: ignore[override]
@@ -77,8 +76,6 @@ class Period(admin.SimpleListFilter):
 
 
 class Created(Period):
-    """The same by the moment of submission."""
-
     moment = "created_at"
 
 
@@ -88,33 +85,24 @@ class _Named(admin.SimpleListFilter):
     column = ""
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:  # noqa: ARG002 - Django's
-        """The rows with the chosen value."""
         return queryset.filter(**{self.column: self.value()}) if self.value() else queryset
 
 
 class ProblemFilter(_Named):
-    """One problem."""
-
     title = parameter_name = column = "problem"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ARG002 - Django's
-        """Every problem by number."""
         return [(problem.slug, f"{problem.number} {problem.slug}") for problem in registry.problems()]
 
 
 class SubmissionProblemFilter(ProblemFilter):
-    """One problem, of the submission that is judged."""
-
     column = "submission__problem"
 
 
 class ProfileFilter(_Named):
-    """One profile."""
-
     title = parameter_name = column = "profile"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ARG002 - Django's
-        """Every profile."""
         return [(name, name) for name in profiles()]
 
 
@@ -157,7 +145,6 @@ class LargeList(admin.ModelAdmin):  # type: ignore[type-arg]
         queryset: QuerySet[Any],
         search_term: str,
     ) -> tuple[QuerySet[Any], bool]:
-        """The rows that the words name."""
         for word in search_term.split():
             queryset = queryset.filter(self._named(word))
         return queryset, False

@@ -1,7 +1,7 @@
 """Submissions, their evaluations and the reports on them.
 
 Nothing here is overwritten once an evaluation has ended: a rejudge adds an evaluation. Every state move is made in
-`actions.py` as a compare-and-set on the row.
+`lifecycle.py` as a compare-and-set on the row.
 """
 
 import json
@@ -114,13 +114,32 @@ class State(models.TextChoices):
 
     @classmethod
     def ended(cls) -> tuple["State", ...]:
-        """The states that nothing leaves."""
         return (cls.FINISHED, cls.CANCELLED, cls.UNSERVED)
 
     @classmethod
     def unfinished(cls) -> tuple["State", ...]:
         """All others: few rows among millions, which the queue's index finds; `exclude(state__in=...)` finds none."""
         return tuple(state for state in cls if state not in cls.ended())
+
+    @classmethod
+    def waiting(cls) -> tuple["State", ...]:
+        """The states in which an evaluation waits for a slot."""
+        return (cls.QUEUED, cls.BUILDING, cls.BUILT)
+
+    @classmethod
+    def without_a_node(cls) -> tuple["State", ...]:
+        """The states in which no node works on it: it is in the queue."""
+        return (cls.QUEUED, cls.BUILT)
+
+    @classmethod
+    def in_a_slot(cls) -> tuple["State", ...]:
+        """The states in which an evaluation occupies a slot."""
+        return (cls.LEASED, cls.RUNNING)
+
+    @classmethod
+    def under_lease(cls) -> tuple["State", ...]:
+        """The states in which a node has it under a lease."""
+        return (*cls.in_a_slot(), cls.BUILDING)
 
 
 _NOT_ENDED = models.Q(state__in=("queued", "building", "built", "leased", "running"))
@@ -275,7 +294,6 @@ class Evaluation(models.Model):
 
     @property
     def facts(self) -> dict[str, str]:
-        """What log lines about it carry."""
         return {
             "request_id": self.request_id,
             "submission": str(self.submission_id),
@@ -289,35 +307,23 @@ class Evaluation(models.Model):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will happen to this evaluation."""
         return self.state in State.ended()
 
 
-class ProfileSwitch(models.Model):
-    """Whether the queue of a profile moves. A profile without a row does."""
+class ProfileState(models.Model):
+    """What the site knows of a profile's queue; one without a row moves.
+
+    An operator decides `is_paused` and `note`, the dispatcher writes the rest. `turn` is that of the last evaluation
+    that a slot took. `served_at` is when a slot could last take work, None where none ever could. `looked_at` is when
+    the dispatcher last looked for such a slot.
+    """
 
     profile = models.CharField(primary_key=True, max_length=40)
     is_paused = models.BooleanField(default=False, help_text="A paused queue takes submissions but judges none.")
     note = models.TextField(blank=True, help_text="Reason. Authors whose submissions wait see it.")
-
-    class Meta:
-        verbose_name_plural = "profile switches"
-
-    def __str__(self) -> str:
-        return self.profile
-
-
-class ProfileQueue(models.Model):
-    """What the dispatcher knows of a profile's queue.
-
-    `turn` is that of the last evaluation that a slot took. `served_at` is when a slot could last take work, None where
-    none ever could. `looked_at` is when the dispatcher last looked for such a slot.
-    """
-
-    profile = models.CharField(primary_key=True, max_length=40)
-    turn = models.PositiveBigIntegerField(default=0)
-    served_at = models.DateTimeField(null=True, blank=True)
-    looked_at = models.DateTimeField(default=timezone.now)
+    turn = models.PositiveBigIntegerField(default=0, editable=False)
+    served_at = models.DateTimeField(null=True, blank=True, editable=False)
+    looked_at = models.DateTimeField(default=timezone.now, editable=False)
 
     def __str__(self) -> str:
         return self.profile
@@ -499,5 +505,4 @@ class Report(models.Model):
 
     @property
     def report(self) -> EvaluationReport:
-        """The report as typed data."""
         return EvaluationReport.from_json(json.dumps(self.content))

@@ -9,8 +9,8 @@ from django.utils import timezone
 from evaluator.contract import Mode
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
-from portal.submissions.allowances import Forecast, forecasts, payer_of_author
-from portal.submissions.queues import Capability, capabilities
+from portal.submissions.queue import Capability, capabilities
+from portal.submissions.quotas import Forecast, forecasts, payer_of_author
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ from django.utils import timezone
 from evaluator.contract import Stage
 from portal.nodes.models import Slot
 from portal.submissions.models import Evaluation, Report, State
-from portal.submissions.queries import IN_PROGRESS
 
 WINDOW = timedelta(hours=1)
 _REPORTS = 100
@@ -72,7 +71,7 @@ def _in_slots(now: datetime) -> QuerySet[Evaluation]:
     """What was in a slot in the hour. What a compiler ended never was: it begins and ends at one moment."""
     return (
         Evaluation.objects.filter(node__isnull=False, started_at__isnull=False)
-        .filter(Q(finished_at__gt=now - WINDOW) | Q(state__in=IN_PROGRESS))
+        .filter(Q(finished_at__gt=now - WINDOW) | Q(state__in=State.in_a_slot()))
         .exclude(started_at=F("finished_at"))
     )
 

@@ -16,13 +16,12 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
 from portal.accounts.identity import signed_in
-from portal.accounts.models import User
 from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import reference_rows
 from portal.catalog.queries import get_problem, switch
-from portal.core.bounded import BoundedPaginator
-from portal.core.errors import Refusal
-from portal.submissions import actions, queries
+from portal.core.errors import NotFound
+from portal.core.pagination import BoundedPaginator
+from portal.submissions import access, actions, queries
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.profile_notes import submit_data
@@ -49,13 +48,11 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     on_workbench = request.headers.get("HX-Request") == "true"
     if request.method == "POST":
         form = SubmissionForm(request.POST, request.FILES, profiles=chosen)
-        submission = form.submit(author, problem=slug) if form.is_valid() else None
-        if submission is not None:
-            return (
-                _workbench_verdict(request, submission)
-                if on_workbench
-                else redirect("submissions:detail", submission.pk)
-            )
+        done = form.attempt(actions.create_submission, author, problem=slug)
+        if done is not None and on_workbench:
+            return _workbench_verdict(request, done.submission)
+        if done is not None:
+            return redirect("submissions:detail", done.submission.pk)
         if on_workbench:
             return render(request, "submissions/_refused.html", {"form": form}, status=form.status)
     else:
@@ -72,7 +69,7 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
         "starters": starters_script(slug),
         "earlier": _earlier_work(request, slug),
     }
-    return render(request, "submissions/new.html", context, status=form.status if form.errors else 200)
+    return render(request, "submissions/new.html", context, status=form.status)
 
 
 def _workbench_verdict(request: HttpRequest, submission: Submission) -> HttpResponse:
@@ -85,7 +82,7 @@ def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
     """The submission that the workbench starts from or the reader's last one, with the lines of its verdict."""
     wanted = request.GET.get("from")
     author = signed_in(request)
-    submission = queries.get_submission(author, wanted) if wanted else None
+    submission = access.get_submission(author, wanted) if wanted else None
     evaluation = queries.latest_evaluation(submission) if submission is not None else None
     return {
         "last": queries.last_submission(author, problem=slug),
@@ -120,8 +117,8 @@ def _initial(request: HttpRequest, *, slug: str, default_profile: str) -> dict[s
     }
     earlier = request.GET.get("from")
     if earlier:
-        submission = queries.get_submission(signed_in(request), earlier)
-        bundle = queries.readable_source(request.user, submission)
+        submission = access.get_submission(signed_in(request), earlier)
+        bundle = access.readable_source(request.user, submission)
         if bundle is not None and len(bundle.files) == 1:
             return {**initial, "backend": submission.backend, "source": bundle.entry}
     return {**initial, "source": texts.get(initial["backend"], texts["pytorch"])}
@@ -130,7 +127,6 @@ def _initial(request: HttpRequest, *, slug: str, default_profile: str) -> dict[s
 @require_safe
 @login_required
 def mine(request: HttpRequest) -> HttpResponse:
-    """The reader's own submissions, the newest first."""
     problem = request.GET.get("problem") or None
     pages = BoundedPaginator(queries.own_submissions(signed_in(request), problem=problem), PER_PAGE)
     context = {
@@ -146,25 +142,20 @@ def mine(request: HttpRequest) -> HttpResponse:
 def _evaluation(request: HttpRequest, submission: Submission) -> Evaluation:
     """The evaluation that the query string names, or the newest."""
     wanted = request.GET.get("evaluation")
-    found = queries.get_evaluation(request.user, wanted) if wanted else queries.latest_evaluation(submission)
+    found = access.get_evaluation(request.user, wanted) if wanted else queries.latest_evaluation(submission)
     if found is None or found.submission_id != submission.pk:
-        raise Refusal(
-            field="evaluation",
-            value=wanted or "",
-            message="This submission has no such evaluation.",
-            remedy="Open the submission without an evaluation in the address.",
-            status=404,
-        )
+        message = "This submission has no such evaluation."
+        raise NotFound("evaluation", wanted or "", message, "Open the submission without an evaluation in the address.")
     return found
 
 
 @require_safe
 def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """One submission: state or verdict, per-rank detail, timing, logs, and the source where it may be read."""
-    submission = queries.get_submission(request.user, submission_id)
+    submission = access.get_submission(request.user, submission_id)
     evaluation = _evaluation(request, submission)
     problem = get_problem(submission.problem)
-    bundle = queries.readable_source(request.user, submission)
+    bundle = access.readable_source(request.user, submission)
     parts = _live_parts(request, submission, evaluation)
     context = {
         **parts,
@@ -172,8 +163,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "sources": list(source_views(bundle, marks=parts["marks"])) if bundle else [],
         "previous": _previous(request, submission, evaluation),
         "quarantines": list(submission.quarantines.all()),
-        "own_flag": (own_flag := queries.last_flag(request.user, submission)),
-        "may_flag": queries.may_flag(request.user, submission) and (own_flag is None or own_flag.settled_at),
+        **_flagging(request, submission),
         "form": EvaluateForm(
             profiles=judging_profiles(problem),
             initial={"profile": evaluation.profile, "mode": evaluation.mode, "size": evaluation.size},
@@ -183,12 +173,19 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     return render(request, "submissions/detail.html", context)
 
 
+def _flagging(request: HttpRequest, submission: Submission) -> dict[str, Any]:
+    """The reader's last flag on the submission, and whether they may flag it."""
+    own = queries.last_flag(request.user, submission)
+    is_open = own is not None and own.settled_at is None
+    return {"own_flag": own, "may_flag": access.may_flag(request.user, submission) and not is_open}
+
+
 def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any] | None:
     """The author's previous attempt at the problem for the page; None if there is none to see."""
     earlier = comparison.previous_submission(submission, request.user)
     if earlier is None:
         return None
-    files = differences.changes(*(queries.readable_source(request.user, one) for one in (earlier, submission)))
+    files = differences.changes(*(access.readable_source(request.user, one) for one in (earlier, submission)))
     return {
         "submission": earlier,
         "evaluation": comparison.last_finished(earlier, profile=evaluation.profile),
@@ -206,7 +203,7 @@ REFERENCE, ATTEMPTS = "reference", "attempts"
 @require_safe
 def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """The submission beside an earlier one of its author, all recorded attempts, or the reference."""
-    submission = queries.get_submission(request.user, submission_id)
+    submission = access.get_submission(request.user, submission_id)
     problem = get_problem(submission.problem)
     earlier = comparison.earlier_submissions(submission, request.user)
     wanted = request.GET.get("with") or (str(earlier[0].pk) if earlier else REFERENCE)
@@ -217,15 +214,15 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "earlier": earlier,
         "wanted": wanted,
         "evaluation": newest,
-        "may_change": queries.may_change(request.user, submission),
+        "may_change": access.may_change(request.user, submission),
     }
     if wanted == ATTEMPTS:
         attempts = comparison.recorded_attempts(newest, earlier) if newest is not None else []
         context |= {"attempts": attempts, **_recorded({one.title: one.report for one in attempts})}
         return render(request, "submissions/compare.html", context)
-    old = None if wanted == REFERENCE else queries.get_submission(request.user, wanted)
-    base = queries.readable_source(request.user, old) if old is not None else comparison.reference_bundle(problem.slug)
-    source = queries.readable_source(request.user, submission)
+    old = None if wanted == REFERENCE else access.get_submission(request.user, wanted)
+    base = access.readable_source(request.user, old) if old is not None else comparison.reference_bundle(problem.slug)
+    source = access.readable_source(request.user, submission)
     before = comparison.last_finished(old, profile=newest.profile) if old is not None and newest is not None else None
     context |= {
         "old": old,
@@ -263,7 +260,7 @@ def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evalua
         **live_context(live),
         "submission": submission,
         "evaluations": list(submission.evaluations.order_by("-queued_at")),
-        "may_change": queries.may_change(request.user, submission),
+        "may_change": access.may_change(request.user, submission),
         "etag": _etag(live),
     }
 
@@ -275,7 +272,7 @@ def _etag(live: queries.LiveView) -> str:
 @require_safe
 def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """The part of the page that changes, for htmx; 304 while it has not."""
-    submission = queries.get_submission(request.user, submission_id)
+    submission = access.get_submission(request.user, submission_id)
     evaluation = _evaluation(request, submission)
     etag = _etag(queries.live_view(evaluation))
     response: HttpResponse
@@ -296,25 +293,19 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 @require_safe
 def source_file(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """One file of a submission as it was submitted, `solution.py` by default."""
-    submission = queries.get_submission(request.user, submission_id)
-    bundle = queries.readable_source(request.user, submission)
+    submission = access.get_submission(request.user, submission_id)
+    bundle = access.readable_source(request.user, submission)
     path = request.GET.get("file", SourceBundle.ENTRY)
     found = next((file for file in bundle.files if file.path == path), None) if bundle else None
     if found is None:
-        raise Refusal(
-            field="file",
-            value=path,
-            message="This submission has no such file, or you may not read it.",
-            remedy="The submission's page lists its files.",
-            status=404,
-        )
+        message = "This submission has no such file, or you may not read it."
+        raise NotFound("file", path, message, "The submission's page lists its files.")
     headers = {"Content-Disposition": content_disposition_header(as_attachment=True, filename=PurePosixPath(path).name)}
     return HttpResponse(found.text, content_type="text/plain; charset=utf-8", headers=headers)
 
 
 @require_safe
 def report(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
-    """The judge's report as a JSON file."""
     return _json_file(_finished_report(request, evaluation_id).to_json(), name=f"report-{evaluation_id}.json")
 
 
@@ -323,35 +314,25 @@ def trace(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     """The recorded call of all ranks as a trace that Perfetto and chrome://tracing open."""
     found = _finished_report(request, evaluation_id)
     if not timelines.recorded_calls(found):
-        raise Refusal(
-            field="evaluation",
-            value=str(evaluation_id),
-            message="No call of this evaluation was recorded.",
-            remedy="Submit the source again. The judge now records a call of every submission that passes.",
-            status=404,
-        )
+        remedy = "Submit the source again. The judge now records a call of every submission that passes."
+        raise NotFound("evaluation", evaluation_id, "No call of this evaluation was recorded.", remedy)
     return _json_file(json.dumps(timelines.trace(found)), name=f"trace-{evaluation_id}.json")
 
 
 @require_safe
 def machine_code_page(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     """One kernel's machine code beside the lines of its source, for those who may read the source."""
-    evaluation = queries.get_evaluation(request.user, evaluation_id)
+    evaluation = access.get_evaluation(request.user, evaluation_id)
     submission = evaluation.submission
-    source = queries.readable_source(request.user, submission)
+    source = access.readable_source(request.user, submission)
     found = queries.latest_report(evaluation)
     calls = timelines.recorded_calls(found) if found is not None else []
     rows = timelines.kernel_rows(calls[-1]) if calls else []
     views = machine_code.kernel_views(found, rows) if found is not None and source is not None else []
     number, start = _whole(request, "kernel"), _whole(request, "from")
     if found is None or found.machine_code is None or source is None or number >= len(views):
-        raise Refusal(
-            field="kernel",
-            value=request.GET.get("kernel", ""),
-            message="This evaluation has no such machine code.",
-            remedy="Submit the source in mode profile: its page then lists the kernels that were compiled.",
-            status=404,
-        )
+        remedy = "Submit the source in mode profile: its page then lists the kernels that were compiled."
+        raise NotFound("kernel", request.GET.get("kernel", ""), "This evaluation has no such machine code.", remedy)
     view = views[number]
     entries = machine_code.instructions(view.code)
     after = start + machine_code.PER_PAGE
@@ -377,16 +358,11 @@ def _whole(request: HttpRequest, name: str) -> int:
 
 
 def _finished_report(request: HttpRequest, evaluation_id: uuid.UUID) -> EvaluationReport:
-    evaluation = queries.get_evaluation(request.user, evaluation_id)
+    evaluation = access.get_evaluation(request.user, evaluation_id)
     found = queries.latest_report(evaluation)
     if found is None:
-        raise Refusal(
-            field="evaluation",
-            value=str(evaluation_id),
-            message="There is no report on this evaluation yet.",
-            remedy="Wait until the evaluation has finished.",
-            status=404,
-        )
+        message = "There is no report on this evaluation yet."
+        raise NotFound("evaluation", evaluation_id, message, "Wait until the evaluation has finished.")
     return found
 
 
@@ -399,8 +375,7 @@ def _json_file(text: str, *, name: str) -> HttpResponse:
 @require_POST
 @login_required
 def cancel(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
-    """End an evaluation that has not ended."""
-    evaluation = queries.get_evaluation(request.user, evaluation_id)
+    evaluation = access.get_evaluation(request.user, evaluation_id)
     actions.cancel_evaluation(evaluation, by=signed_in(request))
     messages.success(request, "The evaluation was cancelled.")
     return redirect("submissions:detail", evaluation.submission_id)
@@ -409,8 +384,7 @@ def cancel(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
 @require_POST
 @login_required
 def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
-    """Publish a submission or make it private."""
-    submission = queries.get_submission(request.user, submission_id)
+    submission = access.get_submission(request.user, submission_id)
     chosen = request.POST.get("visibility", "")
     actions.set_visibility(submission, by=signed_in(request), visibility=chosen)
     messages.success(request, "The source is now public." if chosen == "public" else "The source is now private.")
@@ -422,19 +396,18 @@ def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """Flag an entry for the operators, also one whose author keeps its source private."""
     reader = signed_in(request)
-    submission = queries.get_flaggable(reader, submission_id)
+    submission = access.get_flaggable(reader, submission_id)
     if request.method == "POST":
         actions.flag(submission, reason=request.POST.get("reason", ""), by=reader)
         messages.success(request, "The operators will review the entry.")
-        if queries.visible_submissions(reader).filter(pk=submission.pk).exists():
+        if access.visible_submissions(reader).filter(pk=submission.pk).exists():
             return redirect("submissions:detail", submission.pk)
         return redirect("ranking:board", submission.problem)
     context = {
         "submission": submission,
         "problem": get_problem(submission.problem),
         "entries": queries.accepted().filter(submission=submission),
-        "own_flag": (own_flag := queries.last_flag(reader, submission)),
-        "may_flag": queries.may_flag(reader, submission) and (own_flag is None or own_flag.settled_at),
+        **_flagging(request, submission),
     }
     return render(request, "submissions/flag.html", context)
 
@@ -443,8 +416,9 @@ def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 @login_required
 def evaluate(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """Queue the submission once more, on the chosen profile."""
-    submission = queries.get_submission(request.user, submission_id)
-    _own(signed_in(request), submission)
+    submission = access.get_submission(request.user, submission_id)
+    remedy = "Submit the source yourself to have it judged under your name."
+    access.require_change(request.user, submission, remedy=remedy)
     evaluation = actions.queue_evaluation(
         submission,
         profile=request.POST.get("profile", ""),
@@ -452,14 +426,3 @@ def evaluate(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         size=profiled_size(request.POST),
     )
     return redirect(f"{reverse('submissions:detail', args=[submission.pk])}?evaluation={evaluation.pk}")
-
-
-def _own(user: User, submission: Submission) -> None:
-    if not queries.may_change(user, submission):
-        raise Refusal(
-            field="submission",
-            value=str(submission.pk),
-            message="This submission belongs to another author.",
-            remedy="Submit the source yourself to have it judged under your name.",
-            status=403,
-        )

@@ -3,13 +3,18 @@
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
-from operator import attrgetter
+from functools import partial
 from typing import Any
+
+from django.db.models import QuerySet
 
 Cell = str | int | float | bool | datetime | None
 Row = tuple[Cell, ...]
+
+CHUNK = 2000
+"""Rows of a query that are in memory at a time."""
 
 
 class Kind(StrEnum):
@@ -24,41 +29,52 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of a table; `read` takes its cell from one of the table's entries."""
+    """One column of a table; `path` leads from one of the table's entries to its cell, as in `author.username`."""
 
     name: str
     kind: Kind
     meaning: str
-    read: Callable[[Any], Cell]
+    path: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table: its columns, and the entries that are its rows."""
+    """A table: its columns, and the entries that are its rows. Of a query no more is read than columns show."""
 
     name: str
     meaning: str
     columns: tuple[Column, ...]
-    entries: Callable[[], Iterable[Any]]
+    entries: Callable[[], QuerySet[Any] | Iterable[Any]]
 
     def rows(self) -> Iterator[Row]:
         """Its rows, read as they are asked for."""
-        for entry in self.entries():
-            yield tuple(column.read(entry) for column in self.columns)
+        entries, paths = self.entries(), [column.path for column in self.columns]
+        if isinstance(entries, QuerySet):
+            chosen = entries.values_list(*(path.replace(".", "__") for path in paths))
+            found: Iterable[Iterable[Any]] = chosen.iterator(chunk_size=CHUNK)
+        else:
+            found = ([_at(entry, path) for path in paths] for entry in entries)
+        for row in found:
+            yield tuple(map(_cell, row))
 
 
-def column(name: str, kind: Kind, meaning: str, read: str | Callable[[Any], Cell] = "") -> Column:
-    """A column; `read` is a function or the path of an attribute, by default the one called `name`."""
-    reads = attrgetter(read or name) if isinstance(read, str) else read
-    return Column(name=name, kind=kind, meaning=meaning, read=reads)
+def _at(entry: Any, path: str) -> Any:
+    for name in path.split("."):
+        entry = None if entry is None else getattr(entry, name)
+    return entry
 
 
-def identifier(path: str) -> Callable[[Any], Cell]:
-    """The identifier at an attribute's path, as text."""
-    read: Callable[[Any], uuid.UUID | None] = attrgetter(path)
+def _cell(value: Any) -> Cell:
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    is_day = isinstance(value, date) and not isinstance(value, datetime)
+    cell: Cell = value.isoformat() if is_day else value
+    return cell
 
-    def as_text(entry: Any) -> str | None:
-        value = read(entry)
-        return None if value is None else str(value)
 
-    return as_text
+def _column(kind: Kind, name: str, meaning: str, path: str = "") -> Column:
+    return Column(name=name, kind=kind, meaning=meaning, path=path or name)
+
+
+text, integer, number, boolean, moment = (partial(_column, kind) for kind in Kind)
+"""A column of that kind; its path is by default its name."""

@@ -79,6 +79,7 @@ def calibrate(slug: str, ranks: Ranks, *, size: SizeName, calls: int) -> Iterato
     names = [output.name for output in implementation.problem.outputs]
     worst_honest = [Errors(largest=0.0, rms=0.0) for _ in names]
     cheapest = [Errors(largest=inf, rms=inf) for _ in names]
+    yield f"{'program':40} {'output':20} {'largest':>12} {'rms':>12}"
     for program in (*honest_programs(implementation), *wrong_programs(implementation)):
         trial = Trial(slug=slug, program=program, size=size, key=b"")
         measured = list(_measure(ranks, trial, calls=calls))

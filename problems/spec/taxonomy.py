@@ -7,19 +7,20 @@ from enum import StrEnum
 from typing import Self
 
 
-class _Labelled(StrEnum):
+class Labelled(StrEnum):
     """A string enumeration whose members carry the wording shown to people."""
 
     label: str
 
     def __new__(cls, value: str, label: str) -> Self:
+        """A member from its value and its label."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.label = label
         return member
 
 
-class Parallelism(_Labelled):
+class Parallelism(Labelled):
     """How the work or the data of a problem is split over ranks."""
 
     DATA = "data", "Data"
@@ -36,7 +37,7 @@ class Parallelism(_Labelled):
     TABLE = "table", "Embedding table"
 
 
-class BlockGroup(_Labelled):
+class BlockGroup(Labelled):
     """The families under which the taxonomy browser gathers its blocks."""
 
     PRIMITIVE = "primitive", "Communication primitives"
@@ -47,7 +48,7 @@ class BlockGroup(_Labelled):
     VISION = "vision", "Vision and rendering"
 
 
-class Block(_Labelled):
+class Block(Labelled):
     """The part of a model or system that a problem is taken from."""
 
     PRIMITIVE = "primitive", "Collective"
@@ -80,7 +81,7 @@ BLOCK_GROUPS: dict[BlockGroup, tuple[Block, ...]] = {
 """Every block belongs to exactly one group (checked by a test)."""
 
 
-class Communication(_Labelled):
+class Communication(Labelled):
     """The communication pattern that the mathematics of a problem asks for."""
 
     ALL_REDUCE = "all_reduce", "All-reduce"
@@ -95,14 +96,14 @@ class Communication(_Labelled):
     SEND_RECV = "send_recv", "Send and receive"
 
 
-class Stage(_Labelled):
+class Stage(Labelled):
     """Where in a model's life the workload occurs."""
 
     TRAINING = "training", "Training"
     INFERENCE = "inference", "Inference"
 
 
-class Domain(_Labelled):
+class Domain(Labelled):
     """The field that a problem's workload comes from."""
 
     GENERIC = "generic", "Generic"

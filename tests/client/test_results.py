@@ -20,6 +20,8 @@ from pkb.diagnosis import diagnosis
 from pkb.errors import UsageError
 from pkb.results import Evaluation, Figures, Report, Splits
 from pkb.run_commands import endings
+from portal.api.schema import document
+from tools.tables import client_types
 
 TIMES = TimeSummary(median_us=80.0, p10_us=75.0, p90_us=92.0, calls=240)
 BY_THE_HOST = {
@@ -62,7 +64,9 @@ def judged() -> Evaluation:
     )
     return msgspec.convert(
         {
-            **dict.fromkeys(("id", "url", "message"), "x"),
+            **dict.fromkeys(("id", "url", "message", "size", "recorded_where", "problem_revision"), "x"),
+            **dict.fromkeys(("recorded_on", "node_owner", "node", "stage", "queue", "poll_after_s", "facts", "split")),
+            "attempt": 1,
             "profile": "h200x2-nomc",
             "mode": "ranked",
             "state": "finished",
@@ -78,6 +82,10 @@ def judged() -> Evaluation:
         },
         Evaluation,
     )
+
+
+def test_the_clients_types_are_those_of_the_openapi_document():
+    assert client_types.TARGET.read_text(encoding="utf-8") == client_types.types(document()), "run `make client-types`"
 
 
 def test_a_judges_report_is_read_whole():
@@ -123,7 +131,12 @@ def test_samples_without_a_verdict_are_named_by_what_they_wait_for():
             "geomean_speedup": None,
             "verdicts": {"PASSED": 1},
             "pending": 2,
+            "unranked": 0,
             "missing": 84,
+            "score_rule": SCORE_RULE,
+            "primitives": {},
+            "cost_usd": None,
+            "tokens": None,
         },
         Figures,
     )
@@ -142,8 +155,9 @@ def test_a_line_that_is_no_attempt_says_what_one_is(tmp_path):
 
 def test_the_model_that_revises_reads_where_a_recorded_calls_time_went():
     rank = {**dict.fromkeys(("call_us", "wire_us", "both_us", "mixed_us", "idle_us"), 0.0), "rank": 1}
-    rank |= {"call_us": 105.0, "compute_us": 35.0, "wait_us": 70.0}
-    split = {"advice": "Rank 1 waits.", "largest_gap": "wait", "ranks": [rank]}
+    rank |= {"call_us": 105.0, "compute_us": 35.0, "wait_us": 70.0, "overlap": None, "launches": 1, "host_waits": 0}
+    split = {"advice": "Rank 1 waits.", "largest_gap": "wait", "gaps_us": {}, "accounted": 1.0, "ranks": [rank]}
+    split |= {"uncertainty_us": 0.0, **dict.fromkeys(("gates_apart_us", "usual_us", "wire_bytes_s", "flops_s"))}
     splits = {"size": "base", "trace_url": "x", "submission": split, "reference": None}
     evaluation = msgspec.structs.replace(judged(), split=msgspec.convert(splits, Splits))
     told = diagnosis(evaluation)

@@ -81,6 +81,21 @@ def test_targets_of_make_exist(rest: tuple[str, ...]) -> None:
     assert rest[0] in targets
 
 
+def test_the_forge_runs_what_continuous_integration_runs() -> None:
+    targets = set(re.findall(r"make (\w+)", (ROOT / ".ci" / "run").read_text()))
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert set(workflow["jobs"]["make"]["strategy"]["matrix"]["target"]) == targets
+    assert "run: make gate\n" in (ROOT / ".github" / "workflows" / "gate.yml").read_text()
+
+
+def test_a_commit_meets_programs_that_make_check_runs() -> None:
+    (recipe,) = re.findall(r"^check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    programs = {program for hook in hooks for program in re.findall(r"\.venv/bin/([\w-]+)", hook["entry"])}
+    assert programs <= set(re.findall(r"\$\(VENV\)/([\w-]+)", recipe))
+    assert len(programs) >= len(hooks) - 2  # one program formats and lints, and a pattern reads subjects
+
+
 @pytest.mark.parametrize("rest", shown("python"))
 def test_python_finds_its_module_or_file(rest: tuple[str, ...]) -> None:
     if rest[0] == "-m":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.host.sandbox import host_users
+from evaluator.host.sandbox import slot_claims
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "deploy" / "systemd"
@@ -16,7 +16,7 @@ UNITS = ROOT / "deploy" / "systemd"
 def test_a_node_that_root_starts_may_lock_the_users_of_its_sandboxes():
     drop_in = (UNITS / "pkb-node@.service.d" / "own-users.conf").read_text()
 
-    assert f"ReadWritePaths={host_users._LOCKS}" in drop_in.splitlines()  # noqa: SLF001 - the folder the unit opens
+    assert f"ReadWritePaths={slot_claims._LOCKS}" in drop_in.splitlines()  # noqa: SLF001 - the folder the unit opens
 
 
 @pytest.mark.parametrize("unit", ["pkb-web.service", "pkb-node@.service"])

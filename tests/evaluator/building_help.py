@@ -1,6 +1,5 @@
 """Builds for tests that read what was built."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile
@@ -31,7 +30,6 @@ def build_job(
     *,
     request: EvaluationRequest | None = None,
     deadlines: Deadlines = NO_DEADLINES,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> BuildJob:
     """A build in `workdir` that nobody waits for."""
     return BuildJob(
@@ -40,5 +38,4 @@ def build_job(
         workdir=workdir,
         confinement=confinement,
         deadlines=deadlines,
-        cancelled=cancelled,
     )

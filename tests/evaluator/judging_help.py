@@ -20,7 +20,7 @@ from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
 from evaluator.host.job import Job
 from evaluator.host.process.deadlines import Deadlines
-from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.resources import Resources
 from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.sandbox.cpu_sets import shares_for
 from problems import registry
@@ -51,9 +51,9 @@ def job_for(settings: JudgeSettings, *, mode: Mode = Mode.RANKED, backend: Backe
     """A job on a slot with `settings`, for what plans or checks calls without making any."""
     profile = profiles.get(settings.profile)
     confinement = Confinement(level=SandboxLevel.NONE)
-    plan = SlotPlan(profile=profile, settings=settings, confinement=confinement, shares=shares_for(profile))
+    resources = Resources(profile=profile, settings=settings, confinement=confinement, shares=shares_for(profile))
     request = msgspec.structs.replace(request_for("correct", mode=mode), backend=backend)
-    return Job(request=request, plan=plan, deadlines=Deadlines(0.0), cancelled=lambda: False)
+    return Job(request=request, resources=resources, deadlines=Deadlines(0.0))
 
 
 def evaluate_within(judge: Judge, request: EvaluationRequest, *, seconds: float) -> tuple[EvaluationReport, float]:

@@ -11,7 +11,7 @@ from evaluator.arena import protocol
 from evaluator.arena.protocol import Command, CommandKind, Failure, Report, ReportKind
 from evaluator.errors import Cancelled
 from evaluator.hardware import profiles
-from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
+from evaluator.host.hangs.incidents import IncidentKind, WorkerGroupFailure
 from evaluator.host.ranks.answers import Answers
 from evaluator.host.ranks.channel import Channel
 from evaluator.host.ranks.observer import Observer
@@ -29,7 +29,7 @@ class Ranks:
         # On GPUs, where nobody looks whether ranks stand still; deadlocks of real ranks are in other tests.
         profile, settings = profiles.get("h100x8"), JudgeSettings(profile="h100x8", grace_s=0.05)
         self.sandbox = SimpleNamespace(
-            plan=SimpleNamespace(profile=profile, settings=settings, gpus=()),
+            resources=SimpleNamespace(profile=profile, settings=settings, gpus=()),
             exits=exits_host,
             processes=SimpleNamespace(have_ended=False, memory_kills=0),
             logs=SimpleNamespace(keepers=()),
@@ -75,9 +75,9 @@ def collect(answers, seconds=LONG_S, **keywords):
     return answers.collect("call 1", seconds=seconds, **{"cancelled": lambda: False} | keywords)
 
 
-def trouble(answers, **keywords):
+def failure(answers, **keywords):
     """What comes instead of complete answers."""
-    with pytest.raises(GroupTrouble) as raised:
+    with pytest.raises(WorkerGroupFailure) as raised:
         collect(answers, **keywords)
     return raised.value
 
@@ -118,7 +118,7 @@ def test_a_command_reaches_every_rank_and_its_answer_is_matched_to_it(ranks, ans
 def test_a_rank_that_stays_silent_is_overdue(ranks, answers):
     ranks.say(1, ReportKind.READY)
 
-    raised = trouble(answers, seconds=0.05)
+    raised = failure(answers, seconds=0.05)
 
     assert [incident.kind for incident in raised.incidents] == [IncidentKind.OVERDUE]
     assert (raised.doing, raised.limit_s) == ("call 1", 0.05)
@@ -128,7 +128,7 @@ def test_a_record_that_nobody_asked_for_is_a_violation(ranks, answers):
     ranks.say(0, ReportKind.DONE, call=1)
     ranks.say(1, ReportKind.READY)
 
-    trouble(answers)
+    failure(answers)
 
     (incident,) = answers.incidents
     assert (incident.kind, incident.rank) == (IncidentKind.VIOLATION, 0)
@@ -139,7 +139,7 @@ def test_a_failure_carries_its_reason_and_the_text_of_the_status_page(ranks, ans
     ranks.say(0, ReportKind.FAILED, detail=int(Failure.START))
     ranks.say(1, ReportKind.READY)
 
-    trouble(answers)
+    failure(answers)
 
     (incident,) = answers.incidents
     assert (incident.kind, incident.failure, incident.text) == (
@@ -153,7 +153,7 @@ def test_a_failure_carries_its_reason_and_the_text_of_the_status_page(ranks, ans
 def test_a_reason_that_does_not_exist_is_none_of_our_shims(ranks, answers):
     ranks.say(0, ReportKind.FAILED, detail=99)
     ranks.say(1, ReportKind.READY)
-    trouble(answers)
+    failure(answers)
     assert answers.incidents[0].kind is IncidentKind.VIOLATION
 
 
@@ -162,25 +162,25 @@ def test_a_rank_that_ends_closes_its_channel_and_has_a_status(ranks, answers):
     ranks.ends[0].close()
     ranks.exit(0, 9)
 
-    trouble(answers)
+    failure(answers)
 
     assert sorted(kinds(answers), key=str) == [IncidentKind.CLOSED, IncidentKind.EXITED]
-    assert ranks.workers[0].was_killed
+    assert ranks.workers[0].may_have_been_killed
 
 
 def test_others_are_waited_for_only_a_moment_after_the_first_incident(ranks, answers):
     """The long limit does not hold any more: without the grace this would run into the test's own limit."""
     ranks.ends[0].close()
 
-    trouble(answers, seconds=100 * LONG_S)
+    failure(answers, seconds=100 * LONG_S)
     assert kinds(answers) == [IncidentKind.CLOSED]
 
 
 def test_a_sandbox_that_ends_before_its_ranks_is_noted_once_with_what_it_printed(ranks, answers):
     ranks.sandbox.processes.have_ended = True
 
-    trouble(answers)
-    trouble(answers)
+    failure(answers)
+    failure(answers)
 
     (incident,) = answers.incidents
     assert (incident.kind, incident.text) == (IncidentKind.SANDBOX_ENDED, "bwrap: no room")
@@ -191,7 +191,7 @@ def test_a_sandbox_that_ends_after_its_ranks_is_no_incident_of_its_own(ranks, an
         ranks.exit(rank, 0)
     ranks.sandbox.processes.have_ended = True
 
-    trouble(answers, seconds=0.05)
+    failure(answers, seconds=0.05)
 
     assert set(kinds(answers)) == {IncidentKind.EXITED}
 
@@ -211,7 +211,7 @@ def test_the_kernel_says_who_ended_before_it_read_its_command(ranks, answers):
     ranks.ends[0].close()  # before the command
     answers.ask([Command(kind=CommandKind.IMPORT)] * 2, [(), ()])
     ranks.ends[1].close()  # with the command in its queue
-    trouble(answers)
+    failure(answers)
     assert [worker.channel.left_unread for worker in ranks.workers] == [True, True]
 
 
@@ -222,7 +222,7 @@ def test_a_rank_that_has_read_its_command_did_not_leave_it_unread(ranks, answers
     for end in ranks.ends:
         end.recv(4096)
         end.close()
-    trouble(answers)
+    failure(answers)
     assert [worker.channel.left_unread for worker in ranks.workers] == [False, False]
 
 

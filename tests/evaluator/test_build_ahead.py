@@ -20,11 +20,10 @@ from evaluator.contract import (
 )
 from evaluator.errors import Cancelled, EvaluatorError
 from evaluator.hardware import profiles
-from evaluator.host.build_ahead import BuildAhead
+from evaluator.host.build_ahead import BuildAhead, Builders
 from evaluator.host.building.builder import Builder
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
-from evaluator.node.builders import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import Misconfigured, NodeSettings
 from evaluator.node.site import Site

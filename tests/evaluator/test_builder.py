@@ -1,6 +1,7 @@
 """The builder: what it finds to build, what it says of errors, what it keeps, and what it does not let out."""
 
 import contextlib
+import math
 import shutil
 import threading
 import time
@@ -10,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
-from evaluator.errors import Cancelled, LimitExceeded, NodeTrouble
+from evaluator.errors import Cancelled, LimitExceeded, NodeFailure
 from evaluator.hardware import profiles
-from evaluator.host.building import code_listing, detections, disassembly
+from evaluator.host.building import code_listing, disassembly
+from evaluator.host.building.build_record import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.building.builder import Builder, Built
 from evaluator.host.building.builder_process import BuildLimits
-from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.building.what_to_build import is_needed
 from evaluator.host.machine.facts import sources_digest
 from evaluator.host.process.deadlines import MOST_OVERRUN_S, NO_DEADLINES, Deadlines
 from evaluator.host.sandbox import bubblewrap, doctor
-from evaluator.host.sandbox.host_users import SlotUser
+from evaluator.host.sandbox.slot_claims import SlotUser
 from evaluator.host.settings import JudgeSettings
 from tests.evaluator.building_help import build_job, build_request
 from tests.stack import wait_until
@@ -392,7 +393,7 @@ def test_a_cancellation_ends_the_reading_of_what_was_built(settings, confinement
         return any(path.name.startswith(at) for path in tmp_path.iterdir())
 
     with pytest.raises(Cancelled):
-        builder.build(request, workdir=tmp_path, sandbox=confinement, cancelled=is_reading)
+        builder.build(request, workdir=tmp_path, sandbox=confinement, deadlines=Deadlines(math.inf, is_reading))
     assert {path.name for path in tmp_path.iterdir()} <= {"builds"}
     whole = builder.build(request, workdir=tmp_path, sandbox=confinement)
     assert whole.result.cached is is_built
@@ -419,7 +420,7 @@ def test_what_a_killed_builder_leaves_is_not_kept(settings, confinement, tmp_pat
 def test_a_listing_of_one_endless_line_is_read_in_a_moment(confinement, tmp_path, listing):
     """Once this took quadratic or cubic time: hours, in which no slot of the node could send its heartbeat."""
     artefacts = {f"{1:032x}/m.so": b"\0nvshmem_init" + b"x" * 1_000_000 + b"\0"}
-    (found,) = detections.find(artefacts, iter([("m.so", listing)]), job=build_job(tmp_path, confinement))
+    (found,) = disassembly.detections(artefacts, iter([("m.so", listing)]), job=build_job(tmp_path, confinement))
     assert len(found.detail) < 1000
     assert not code_listing.parse(f".text.k:\n{listing}").usage
     assert not list(tmp_path.iterdir())
@@ -442,7 +443,7 @@ def test_modules_that_take_too_long_to_read_are_over_a_limit(confinement, tmp_pa
     artefacts = {f"{number:032x}/m.so": bytes(50_000_000) for number in range(5)}
     over = build_job(tmp_path, confinement, deadlines=Deadlines(time.monotonic() - 3600))
     with pytest.raises(LimitExceeded, match="longer than"):
-        detections.find(artefacts, iter([]), job=over)
+        disassembly.detections(artefacts, iter([]), job=over)
     assert not list(tmp_path.iterdir())
 
 
@@ -487,7 +488,8 @@ def test_a_build_that_forks_without_end_leaves_processes_to_the_builds_beside_it
             profile=PROFILE, mode=Mode.CHECK,
         )  # fmt: skip
         (tmp_path / name).mkdir()
-        return builder.build(request, workdir=tmp_path / name, sandbox=confinement, cancelled=is_over.is_set)
+        deadlines = Deadlines(math.inf, is_over.is_set)
+        return builder.build(request, workdir=tmp_path / name, sandbox=confinement, deadlines=deadlines)
 
     with ThreadPoolExecutor(1) as thread, contextlib.closing(user):
         forking = thread.submit(build, "forking", FORKS)
@@ -510,7 +512,7 @@ def test_a_sandbox_that_does_not_start_is_the_nodes_trouble_and_nothing_is_kept(
     )  # fmt: skip
     cache = tmp_path / "builds"
     builder = Builder(settings, cache=cache, limits=BuildLimits(files=4))
-    with pytest.raises(NodeTrouble, match="before it began"):
+    with pytest.raises(NodeFailure, match="before it began"):
         builder.build(request, workdir=tmp_path, sandbox=confinement)
     assert not cache.exists()
     assert Builder(settings, cache=cache).build(request, workdir=tmp_path, sandbox=confinement).result.artefacts

@@ -12,7 +12,7 @@ from evaluator.arena.gate import flat_bytes
 from evaluator.arena.structure import Packer, as_bytes
 from evaluator.host.measure import outputs
 from evaluator.oracle import call_memory
-from evaluator.oracle.reference_rank import TensorSpec, empty_call
+from evaluator.oracle.reference_rank import empty_call, spec_of
 from problems import registry
 from problems.inputs.values import Arguments, Call
 from problems.spec.schema import SizeName
@@ -95,7 +95,7 @@ def test_inputs_are_written_into_the_tensors_of_the_call_before_where_that_is_as
 
 def test_an_empty_call_gives_back_as_much_as_the_reference_did_and_computes_nothing(buffer: CallBuffer) -> None:
     laid_out(buffer, drawn("allreduce"))
-    specs = [TensorSpec.of(torch.zeros(3, 5, dtype=torch.float16)), TensorSpec.of(torch.zeros(7))]
+    specs = [spec_of(torch.zeros(3, 5, dtype=torch.float16)), spec_of(torch.zeros(7))]
     call = empty_call(buffer.call, specs)
     returned = call.collect(torch.ones(1))
     assert [(tuple(each.shape), each.dtype) for each in returned] == [((3, 5), torch.float16), ((7,), torch.float32)]

@@ -10,7 +10,7 @@ from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.job import Job
 from evaluator.host.measure import checks
 from evaluator.host.measure.evidence import Call, SizeEvidence
-from evaluator.host.ranks.oracle_group import Draw, PreparedInputs, Traces
+from evaluator.host.ranks.oracle_group import InputSpec, PreparedInputs, Traces
 from evaluator.judging.checks import Check
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import job_for
@@ -36,7 +36,7 @@ def made(*, details: tuple[int, int] = (-1, -1), moved: tuple[int, int] = (0, 0)
     ]
     return Call(
         number=5,
-        draw=Draw(index=5),
+        spec=InputSpec(index=5),
         kind=CallKind.PLAIN,
         key=b"",
         poison=b"",

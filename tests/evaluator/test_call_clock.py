@@ -14,12 +14,11 @@ from evaluator.host import Judge
 from evaluator.host.clock.call_clock import CallTime, GateClock
 from evaluator.host.evaluation.evaluation import Evaluation
 from evaluator.host.job import Job
-from evaluator.host.judge import never
-from evaluator.host.measure.head_start import LONGEST_S, WAITING_S, HeadStart, MetLayouts
+from evaluator.host.measure.launch_ahead import LONGEST_S, WAITING_S, LaunchAhead, MetLayouts
 from evaluator.host.process.deadlines import Deadlines
-from evaluator.host.ranks.slot_plan import SlotPlan
-from evaluator.host.ranks.waiting_groups import WaitingGroups
+from evaluator.host.ranks.pools import WaitingGroups
 from evaluator.host.ranks.worker_group import WorkerGroup
+from evaluator.host.resources import Resources
 from tests.evaluator.judging_help import request_for, request_for_text
 
 # ---- how long ranks may queue work -------------------------------------------------------------------------------
@@ -29,9 +28,9 @@ def taken(*, has_queued: bool) -> CallTime:
     return CallTime(done_ns=(1,), has_queued=has_queued)
 
 
-def after(*calls: bool) -> HeadStart:
-    """A head start that has seen calls, of which each queued everything or did not."""
-    head = HeadStart()
+def after(*calls: bool) -> LaunchAhead:
+    """A launch-ahead that has seen calls, of which each queued everything or did not."""
+    head = LaunchAhead()
     for has_queued in calls:
         head.note(taken(has_queued=has_queued))
     return head
@@ -61,7 +60,7 @@ def test_no_later_call_changes_it(*, is_queuing: bool) -> None:
 
 
 def test_what_an_earlier_group_showed_is_kept() -> None:
-    head = HeadStart(waits_for_queue=True, is_fixed=True)
+    head = LaunchAhead(waits_for_queue=True, is_fixed=True)
     head.note(taken(has_queued=False))
     assert head.waits_for_queue
 
@@ -103,21 +102,21 @@ def test_a_call_of_cpu_ranks_lasts_to_the_last_answer(judge: Judge) -> None:
 
 
 @pytest.fixture
-def gated(judge: Judge) -> Iterator[SlotPlan]:
+def gated(judge: Judge) -> Iterator[Resources]:
     """The judge's CPU ranks under the clock of GPUs: they answer to the host, and no device tells an end."""
-    slot = judge._slot  # noqa: SLF001 - the same sandbox, under another clock
+    slot = judge.slot
     with GateClock(spawner=slot.spawner, cores=sorted(os.sched_getaffinity(0))) as clock:
-        yield dataclasses.replace(slot.plan, clock=clock)
+        yield dataclasses.replace(slot.resources, clock=clock)
 
 
-def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
-    """A correct program, judged by `plan` with the judge's oracle ranks."""
-    slot = copy.copy(judge._slot)  # noqa: SLF001
+def judged(judge: Judge, resources: Resources, *, mode: Mode) -> EvaluationReport:
+    """A correct program, judged by `resources` with the judge's oracle ranks."""
+    slot = copy.copy(judge.slot)
     slot.waiting = WaitingGroups(
-        lambda: WorkerGroup(plan, spawner=slot.spawner, work_dir=slot.work_dir), wanted=0, age_s=60.0
+        lambda: WorkerGroup(resources, spawner=slot.spawner, work_dir=slot.work_dir), wanted=0, age_s=60.0
     )
     deadlines = Deadlines(time.monotonic() + judge.settings.evaluation_s)
-    job = Job(request=request_for("correct", mode=mode), plan=plan, deadlines=deadlines, cancelled=never)
+    job = Job(request=request_for("correct", mode=mode), resources=resources, deadlines=deadlines)
     evaluation = Evaluation(job, slot)
     try:
         evaluation.run()
@@ -126,7 +125,7 @@ def judged(judge: Judge, plan: SlotPlan, *, mode: Mode) -> EvaluationReport:
         evaluation.close()
 
 
-def test_answers_to_the_host_whose_end_no_device_reported_are_tampering(judge: Judge, gated: SlotPlan) -> None:
+def test_answers_to_the_host_whose_end_no_device_reported_are_tampering(judge: Judge, gated: Resources) -> None:
     report = judged(judge, gated, mode=Mode.CHECK)
     assert report.verdict is Verdict.TAMPERED, report.message
     assert "rank 0 answered call 1, but its device never posted the end of the call" in report.message
@@ -134,7 +133,7 @@ def test_answers_to_the_host_whose_end_no_device_reported_are_tampering(judge: J
     assert judged(judge, gated, mode=Mode.CHECK).verdict is Verdict.TAMPERED
 
 
-def test_bare_calls_whose_end_nobody_posted_are_the_judges_failure(judge: Judge, gated: SlotPlan) -> None:
+def test_bare_calls_whose_end_nobody_posted_are_the_judges_failure(judge: Judge, gated: Resources) -> None:
     """There is no submission in the ranks yet: it cannot be to blame."""
     with pytest.raises(EvaluatorError, match="sandbox ranks without a submission: the devices of ranks"):
         judged(judge, gated, mode=Mode.BENCHMARK)

@@ -9,7 +9,7 @@ from evaluator.arena.fingerprint import fingerprint
 from evaluator.arena.structure import Packer
 from evaluator.contract import CallKind
 from evaluator.host.measure import outputs
-from evaluator.host.measure.schedule import Legs, check_kinds, legs, timed_calls
+from evaluator.host.measure.schedule import Phases, check_kinds, phases, timed_calls
 from evaluator.judging.checks import Check
 from evaluator.oracle import traces
 from evaluator.oracle.call_memory import layout_of
@@ -136,29 +136,33 @@ def test_nothing_is_checked_or_special_between_timed_calls_where_that_is_switche
     assert not any(call.is_checked or call.special for call in planned)
 
 
-def a_legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float = 6.0) -> Legs:
-    return legs(reference_s, turn_s, candidate_s, budget_s=budget_s, settings=SETTINGS)
+def a_phases(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float = 6.0) -> Phases:
+    return phases(reference_s, turn_s, candidate_s, budget_s=budget_s, settings=SETTINGS)
 
 
 def test_legs_are_as_long_as_reference_time_and_bounds_allow():
-    assert a_legs(0.002, 0.002, 0.002) == Legs(reference=10, candidate=20)
-    assert a_legs(10e-6, 0.001, 10e-6).reference == SETTINGS.max_leg_calls
-    assert a_legs(0.05, 0.05, 0.05) == Legs(reference=SETTINGS.min_leg_calls, candidate=2 * SETTINGS.min_leg_calls)
+    assert a_phases(0.002, 0.002, 0.002) == Phases(reference=10, candidate=20)
+    assert a_phases(10e-6, 0.001, 10e-6).reference == SETTINGS.max_phase_calls
+    assert a_phases(0.05, 0.05, 0.05) == Phases(
+        reference=SETTINGS.min_phase_calls, candidate=2 * SETTINGS.min_phase_calls
+    )
 
 
 def test_twelve_blocks_of_legs_fit_into_the_budget():
     for call_s, overhead_s in ((100e-6, 2e-3), (1e-3, 10e-3), (5e-3, 1e-3)):
-        found = a_legs(call_s, call_s + overhead_s, call_s)
+        found = a_phases(call_s, call_s + overhead_s, call_s)
         turn_s = call_s + overhead_s
-        assert 12 * turn_s * (2 * found.reference + found.candidate) <= 6.0 or found.reference == SETTINGS.min_leg_calls
+        assert (
+            12 * turn_s * (2 * found.reference + found.candidate) <= 6.0 or found.reference == SETTINGS.min_phase_calls
+        )
 
 
 def test_a_submission_that_is_a_little_slower_has_as_many_calls_as_the_reference():
-    assert a_legs(1e-3, 0.02, 0.02).candidate == 2 * a_legs(1e-3, 0.02, 0.02).reference
-    assert a_legs(1e-3, 0.02, 0.2).candidate < 2 * a_legs(1e-3, 0.02, 0.2).reference
+    assert a_phases(1e-3, 0.02, 0.02).candidate == 2 * a_phases(1e-3, 0.02, 0.02).reference
+    assert a_phases(1e-3, 0.02, 0.2).candidate < 2 * a_phases(1e-3, 0.02, 0.2).reference
 
 
 def test_a_slow_submission_gets_fewer_calls_and_never_none():
-    assert a_legs(1e-3, 1e-3, 0.05) == Legs(reference=20, candidate=5)
-    assert a_legs(1e-3, 1e-3, 10.0).candidate == 1
-    assert a_legs(1e-3, 1e-3, 0.0).candidate == 40, "and an immediate one no more than the reference"
+    assert a_phases(1e-3, 1e-3, 0.05) == Phases(reference=20, candidate=5)
+    assert a_phases(1e-3, 1e-3, 10.0).candidate == 1
+    assert a_phases(1e-3, 1e-3, 0.0).candidate == 40, "and an immediate one no more than the reference"

@@ -222,7 +222,7 @@ def test_slow_first_calls_leave_the_number_of_timed_calls_as_it_is(bench: Bench)
     assert report.record is not None
     record = report.record.sizes[0]
     assert len(record.blocks) == QUICK.blocks
-    least, most = QUICK.practice_min_leg_calls, QUICK.practice_max_leg_calls
+    least, most = QUICK.practice_min_phase_calls, QUICK.practice_max_phase_calls
     assert {len(block) for block in record.blocks} <= {2 * calls for calls in range(least, most + 1)}
     assert all(len(block) == len(theirs) for block, theirs in zip(record.blocks, record.reference, strict=True))
 

@@ -7,13 +7,13 @@ import zlib
 import pytest
 
 from evaluator.contract import ContractError, Instruction, KernelCode, MachineCode, Mode
-from evaluator.contract.machine_code import MOST_UNPACKED_BYTES, pack
+from evaluator.contract.code import MOST_UNPACKED_BYTES, pack
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
 from evaluator.host.building.code_listing import Lines, machine_code, parse
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
-from evaluator.judging import kernel_code
+from evaluator.judging import recorded_work
 from tests.evaluator.building_help import build_job, build_request
 
 PROFILE = "h200x2-nomc"
@@ -122,19 +122,19 @@ class TestHostileCode:
 
 class TestChoice:
     def test_what_ran_comes_first_and_the_rest_is_counted(self):
-        kernels = tuple(code(f"k{number}") for number in range(kernel_code.MOST_KERNELS + 3))
-        found = kernel_code.reported(MachineCode(kernels=kernels), frozenset({"k26", "other"}))
+        kernels = tuple(code(f"k{number}") for number in range(recorded_work.MOST_KERNELS + 3))
+        found = recorded_work.reported(MachineCode(kernels=kernels), frozenset({"k26", "other"}))
         assert found.kernels[0].name == "k26"
-        assert (len(found.kernels), found.dropped) == (kernel_code.MOST_KERNELS, 3)
+        assert (len(found.kernels), found.dropped) == (recorded_work.MOST_KERNELS, 3)
 
     def test_a_name_that_the_recording_cut_is_recognised(self):
         name = f"void push<{'int, ' * 60}>(float*)"
-        assert kernel_code.has_run(code(name), [name[:160]])
-        assert not kernel_code.has_run(code("add(float*)"), ["add(float*, int)"])
+        assert recorded_work.has_run(code(name), [name[:160]])
+        assert not recorded_work.has_run(code("add(float*)"), ["add(float*, int)"])
 
     def test_code_that_is_too_large_is_left_out(self):
-        kernels = (code("a", packed=bytes(kernel_code.MOST_PACKED_BYTES)), code("b", packed=b"1"))
-        found = kernel_code.reported(MachineCode(kernels=kernels), frozenset())
+        kernels = (code("a", packed=bytes(recorded_work.MOST_PACKED_BYTES)), code("b", packed=b"1"))
+        found = recorded_work.reported(MachineCode(kernels=kernels), frozenset())
         assert [kernel.name for kernel in found.kernels] == ["a"]
         assert found.dropped == 1
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.contract import Assignment, EvaluationReport, SlotState, Stage, Verdict
+from evaluator.contract import Assignment, EvaluationReport, Mode, SlotState, Stage, Verdict
 from evaluator.host import Judge
 from evaluator.host.process.deadlines import MOST_OVERRUN_S, NO_DEADLINES, Deadlines
 from evaluator.node.slots import Slot
 from tests.evaluator.conftest import SETTINGS
-from tests.evaluator.judging_help import request_for
+from tests.evaluator.judging_help import request_for, request_for_text
 from tests.evaluator.test_faults import LAUNCHER, TRUSTED_LAUNCHER, ranks_of
 
 DEADLINE_S = 12.0
@@ -135,3 +135,17 @@ def test_a_hold_shortens_what_comes_late_and_leaves_alone_what_comes_early():
     assert not early.is_over
     now = Deadlines(time.monotonic())
     assert now.step(300.0) < now.answer(300.0) < now.ending(300.0) < now.killing(300.0) < MOST_OVERRUN_S
+
+
+def test_a_slow_program_is_not_refused_for_calls_that_rank_nothing(tmp_path: Path) -> None:
+    """Calls back to back are as many as its own time allows: 100, as of the reference, would be over the limit."""
+    slow = (
+        "import time\n\nimport torch.distributed as dist\n\n\ndef solution(tensor):\n"
+        "    time.sleep(0.12)\n    out = tensor.clone()\n    dist.all_reduce(out)\n    return out\n"
+    )
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, call_limit_s=1.0, blocks=2, second_group_share=0.0)
+    with Judge(settings) as judge:
+        report = judge.evaluate(request_for_text(slow, mode=Mode.BENCHMARK))
+    assert report.verdict is Verdict.PASSED, report.message
+    assert report.record is not None
+    assert (report.record.sizes[0].looped_ns or 0) > 120_000_000

@@ -11,7 +11,7 @@ from evaluator.arena.rank.flight_notes import summary
 from evaluator.contract import Collective, Verdict
 from evaluator.host.hangs import flight_recorder
 from evaluator.host.hangs.diagnosis import findings_of, rank_states
-from evaluator.host.hangs.incidents import GroupTrouble, Incident, IncidentKind, Observation, Standing
+from evaluator.host.hangs.incidents import Incident, IncidentKind, Observation, Standing, WorkerGroupFailure
 from evaluator.host.hangs.stacks import has_threads_that_may_act, main_thread, native, own_frame, traced, waits_in
 
 KILLED, EXIT_0, EXIT_3 = 9, 0, 3 << 8
@@ -21,9 +21,9 @@ def seen(rank: int, standing: Standing, location: str = "somewhere") -> Observat
     return Observation(rank=rank, standing=standing, location=location, calls_done=0, exit="running")
 
 
-def trouble(incidents: list[Incident], *standings: Standing) -> GroupTrouble:
+def failure(incidents: list[Incident], *standings: Standing) -> WorkerGroupFailure:
     observations = tuple(seen(rank, standing, f"location {rank}") for rank, standing in enumerate(standings))
-    return GroupTrouble(tuple(incidents), observations, doing="call 4", limit_s=10.0)
+    return WorkerGroupFailure(tuple(incidents), observations, doing="call 4", limit_s=10.0)
 
 
 def exited(rank: int, status: int, at: float) -> Incident:
@@ -76,14 +76,16 @@ ALIVE = Standing.IN_COLLECTIVE
 def test_cause_is_distinguished_from_consequence(
     incidents: list[Incident], standings: tuple[Standing, ...], verdict: Verdict, rank: int | None
 ) -> None:
-    (finding,) = findings_of(trouble(incidents, *standings), size="tiny")
+    (finding,) = findings_of(failure(incidents, *standings), size="tiny")
     assert (finding.verdict, finding.rank) == (verdict, rank)
 
 
 def test_a_shims_failure_while_loading_is_no_failure_of_ours_once_a_submission_shares_its_process() -> None:
     observations = (seen(0, ALIVE), seen(1, Standing.ENDED))
     incidents = (exited(1, SHIM_FAILED << 8, 1.0),)
-    (finding,) = findings_of(GroupTrouble(incidents, observations, doing="loading call 4", limit_s=1.0), size="tiny")
+    (finding,) = findings_of(
+        WorkerGroupFailure(incidents, observations, doing="loading call 4", limit_s=1.0), size="tiny"
+    )
     assert finding.verdict is Verdict.RUNTIME_ERROR
 
 
@@ -93,7 +95,7 @@ def test_an_extension_that_was_called_with_other_types_says_which_it_takes() -> 
         "TypeError: push(): incompatible function arguments. The following argument types are supported:\n"
         "    1. (arg0: torch.Tensor, arg1: int) -> None\n\nInvoked with: tensor([[1., 2.]]), tensor([3.])\n"
     )
-    (finding, *_) = findings_of(trouble([raised(0, 1.0, text)], Standing.FAILED, ALIVE), size="tiny")
+    (finding, *_) = findings_of(failure([raised(0, 1.0, text)], Standing.FAILED, ALIVE), size="tiny")
     assert "supported: 1. (arg0: torch.Tensor, arg1: int) -> None" in finding.message
     assert "Invoked with" not in finding.message
 
@@ -106,19 +108,19 @@ def test_ranks_that_all_wait_in_a_rendezvous_read_what_numbers_them(elsewhere: s
         seen(rank, Standing.IN_COLLECTIVE, f"waits in {operation} called at solution.py:9 (its GPU 0 % busy)")
         for rank, operation in enumerate(("rendezvous", elsewhere))
     )
-    (finding,) = findings_of(GroupTrouble((OVERDUE,), observations, doing="call 1", limit_s=40.0), size="base")
+    (finding,) = findings_of(WorkerGroupFailure((OVERDUE,), observations, doing="call 1", limit_s=40.0), size="base")
     assert finding.verdict is Verdict.DEADLOCK
     assert ("in the same order" in finding.message) is has_reason
 
 
 def test_message_names_the_exception_of_a_traceback_with_a_long_message() -> None:
     text = "Traceback (most recent call last):\n  File x\nRuntimeError: CUDA error: busy\nCompile with `X`.\n\n"
-    (finding,) = findings_of(trouble([raised(0, 1.0, text)], Standing.FAILED, ALIVE), size="tiny")
+    (finding,) = findings_of(failure([raised(0, 1.0, text)], Standing.FAILED, ALIVE), size="tiny")
     assert "RuntimeError: CUDA error: busy" in finding.message
 
 
 def test_a_hang_names_every_rank_and_its_location() -> None:
-    (finding,) = findings_of(trouble([OVERDUE], Standing.IN_COLLECTIVE, Standing.FINISHED), size="tiny")
+    (finding,) = findings_of(failure([OVERDUE], Standing.IN_COLLECTIVE, Standing.FINISHED), size="tiny")
     assert "rank 0 location 0; rank 1 location 1" in finding.message
     assert "call 4 took longer than 10 s" in finding.message
 
@@ -153,9 +155,9 @@ def waiting(rank: int, *collectives: Collective) -> Observation:
     )
 
 
-def on_devices(*collectives: Collective) -> GroupTrouble:
+def on_devices(*collectives: Collective) -> WorkerGroupFailure:
     observations = tuple(waiting(rank, one) for rank, one in enumerate(collectives))
-    return GroupTrouble((OVERDUE,), observations, doing="call 4", limit_s=10.0)
+    return WorkerGroupFailure((OVERDUE,), observations, doing="call 4", limit_s=10.0)
 
 
 def test_ranks_in_different_collectives_are_a_deadlock_even_where_every_gpu_is_busy() -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from evaluator.contract import Backend, DriverFault, EvaluationReport, EvaluationRequest, Mode, SourceBundle, SourceFile
 from evaluator.host import Judge, JudgeSettings
-from evaluator.host.machine.health import Health
-from evaluator.host.machine.xid import Watch, watching
+from evaluator.host.machine.health import Health, Watch
 from evaluator.judging import driver_faults
 from problems import registry
 
@@ -44,7 +43,7 @@ def test_equal_faults_count_up_and_keep_the_moment_of_the_first():
 @pytest.mark.skipif(bool(GPUS), reason="this machine has GPUs")
 @pytest.mark.parametrize("gpus", [(), (0, 1)])
 def test_a_machine_without_fault_reports_says_so_instead_of_no_faults(gpus):
-    with watching(gpus) as watch:
+    with Watch(gpus) as watch:
         assert watch.faults is None
     assert watch.faults is None
 

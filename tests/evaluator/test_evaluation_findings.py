@@ -4,10 +4,10 @@ import pytest
 
 from evaluator.contract import ErrorMap, ErrorPattern, Finding, SizeMemory, Verdict
 from evaluator.errors import Cancelled, EvaluatorError, SubmissionFault
-from evaluator.host.evaluation.findings import Findings, disagreement
-from evaluator.host.evaluation.trouble import JudgeOutOfMemory, without_the_submission
+from evaluator.host.evaluation.evidence import Findings, disagreement
+from evaluator.host.evaluation.failures import JudgeOutOfMemory, without_the_submission
 from evaluator.host.measure.evidence import Ended
-from evaluator.host.ranks.trusted_line import OutOfDeviceMemory
+from evaluator.host.ranks.trusted_client import OutOfDeviceMemory
 
 WRONG = Finding(verdict=Verdict.WRONG_RESULT, message="rank 1, call 1: 3 elements are wrong", rank=1, size="tiny")
 OUR_ERROR = EvaluatorError("oracle rank 1 has gone\nTraceback (most recent call last):")
@@ -115,6 +115,6 @@ def test_a_second_group_that_ends_otherwise_makes_a_program_not_deterministic(fi
 def test_errors_without_the_submission_are_the_nodes_and_a_cancellation_is_not() -> None:
     with pytest.raises(EvaluatorError, match="has gone") as caught, without_the_submission():
         raise OUR_ERROR
-    assert type(caught.value).__name__ == "NodeTrouble"
+    assert type(caught.value).__name__ == "NodeFailure"
     with pytest.raises(Cancelled), without_the_submission():
         raise Cancelled("the evaluation was cancelled")

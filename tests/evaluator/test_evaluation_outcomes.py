@@ -1,5 +1,8 @@
 """What the stages of an evaluation returned, joined for the report: two worker groups, and what came before them."""
 
+from types import SimpleNamespace
+from typing import Any
+
 from evaluator.contract import (
     BufferKind,
     Finding,
@@ -10,15 +13,12 @@ from evaluator.contract import (
     SizeResult,
     Verdict,
 )
-from evaluator.host.evaluation.before_reveal import TimesAlone
-from evaluator.host.evaluation.outcomes import Outcomes
-from evaluator.host.measure.references import SteadySpeed
-from evaluator.host.measure.size_run import SizeOutcome
+from evaluator.host.evaluation.evidence import Outcomes
+from evaluator.host.evaluation.handover import IsolatedTimes
 from evaluator.judging.reading import SourceReading
 from tests.evaluator.timed_records import series
 from tests.evaluator.timelines import call
 
-SPEED = SteadySpeed(call_s=1e-3, turn_s=2e-3, waits_for_queue=True)
 COLLECTIVE = Finding(verdict=Verdict.FORBIDDEN, message="rank 0: 1 collective(s) moved tensors", rank=0, size="tiny")
 
 
@@ -33,21 +33,21 @@ def outcome(
     warnings: tuple[Finding, ...] = (),
     used: int = 0,
     is_recorded: bool = False,
-) -> SizeOutcome:
-    return SizeOutcome(
-        record=series(size=size, group_number=group_number),
-        result=SizeResult(
-            size=size,
-            dims={"n": 8},
-            calls=10,
-            checked_calls=4,
-            outputs=checks,
-            memory=SizeMemory(total_bytes=100, judge_bytes=10, submission_bytes=used),
-        ),
-        warnings=warnings,
-        buffers=BufferKind.DEVICE_MEMORY,
-        speed=SPEED,
-        queues=True,
+) -> Any:
+    """What is joined of the run of a size."""
+    result = SizeResult(
+        size=size,
+        dims={"n": 8},
+        calls=10,
+        checked_calls=4,
+        outputs=checks,
+        memory=SizeMemory(total_bytes=100, judge_bytes=10, submission_bytes=used),
+    )
+    return SimpleNamespace(
+        size=size,
+        series=SimpleNamespace(record=lambda: series(size=size, group_number=group_number)),
+        at_size=SimpleNamespace(result=lambda: result, warnings=warnings),
+        opened=SimpleNamespace(buffers=BufferKind.DEVICE_MEMORY),
         work=RecordedWork(size=size) if is_recorded else None,
         timeline=call([], []) if is_recorded else None,
     )
@@ -75,14 +75,14 @@ def test_a_warning_counts_once_whatever_saw_it() -> None:
     assert outcomes.warnings == (by_source, COLLECTIVE)
 
 
-def test_every_record_begins_with_what_was_seen_before_the_reveal() -> None:
+def test_every_record_begins_with_what_was_seen_before_the_handover() -> None:
     alone, revealing = (
         GpuReading(gpu=0, moment=moment, sm_mhz=1980, memory_mhz=3201, watts=300.0, celsius=50)
         for moment in ("alone", "revealing")
     )
     outcomes = Outcomes(
-        alone={"tiny": TimesAlone(times_ns=(5, 6), gpus=(alone,))},
-        revealing=(revealing,),
+        isolated={"tiny": IsolatedTimes(times_ns=(5, 6), gpus=(alone,))},
+        at_handover=(revealing,),
         sizes=[outcome(), outcome(size="base")],
     )
     tiny, base = outcomes.records

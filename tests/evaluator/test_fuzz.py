@@ -22,9 +22,8 @@ from evaluator.arena import protocol
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES, Command, CommandKind, Failure, Report, ReportKind
 from evaluator.contract import ContractError, EvaluationReport, Finding, Mode, RankState, Verdict
 from evaluator.host.building import builder_process
-from evaluator.host.building.build_record import record_of
+from evaluator.host.building.build_record import MAX_FINDINGS, Origin, find_errors, record_of
 from evaluator.host.building.builder_process import BuildLimits
-from evaluator.host.building.compiler_errors import MAX_FINDINGS, Origin, find_errors
 from evaluator.host.hangs.stacks import native
 from evaluator.host.measure import outputs
 from evaluator.host.ranks.channel import Channel, ChannelViolation

@@ -19,7 +19,7 @@ import pytest
 from evaluator.arena import protocol
 from evaluator.errors import EvaluatorError
 from evaluator.host.clock.call_clock import CallTime, ClockPage, GateClock, Opening, UnseenEnd
-from evaluator.host.clock.gatekeeper import Order, Words, timed
+from evaluator.host.clock.gatekeeper import ClockWords, GateCommand, timed
 from evaluator.host.process.spawner import Spawner
 from evaluator.oracle import ends as ends_page
 from evaluator.oracle.ends import Ends
@@ -83,7 +83,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield judge, keeper
 
 
-def an_order(**changed: object) -> Order:
+def a_command(**changed: object) -> GateCommand:
     known = {
         "number": 7,
         "ticket": 70,
@@ -93,10 +93,10 @@ def an_order(**changed: object) -> Order:
         "waits_for_queue": True,
         "limit_ns": EVER_NS,
     }
-    return Order(**known | changed)  # type: ignore[arg-type]
+    return GateCommand(**known | changed)  # type: ignore[arg-type]
 
 
-class CountedWords(Words):
+class CountedWords(ClockWords):
     """The words, and how often the gatekeeper has looked at those of ranks."""
 
     looks = 0
@@ -123,16 +123,16 @@ class CountedWords(Words):
 class Timing(threading.Thread):
     """One call being timed; `answer` is there once it has ended."""
 
-    def __init__(self, page: Page, order: Order, channel: socket.socket) -> None:
+    def __init__(self, page: Page, command: GateCommand, channel: socket.socket) -> None:
         super().__init__(daemon=True)
         self.words = CountedWords(page.page, ranks=RANKS)
-        self._order, self._channel = order, channel
+        self._command, self._channel = command, channel
         self.posted = Ends(mmap.mmap(-1, ends_page.BYTES))
         self.answer: dict[str, object] = {}
         self.start()
 
     def run(self) -> None:
-        self.answer = timed(self.words, self._order, self._channel, self.posted)
+        self.answer = timed(self.words, self._command, self._channel, self.posted)
 
     def ended(self) -> dict[str, object]:
         self.join(30)
@@ -163,8 +163,8 @@ def rank_that_answers(page: Page, rank: int, number: int) -> Callable[[], None]:
 # ---- the opening ------------------------------------------------------------------------------------------------
 
 
-def test_the_head_start_ends_as_soon_as_all_have_queued(page: Page, ends: tuple[socket.socket, socket.socket]) -> None:
-    timing = Timing(page, an_order(), ends[1])
+def test_the_gates_open_as_soon_as_all_have_queued(page: Page, ends: tuple[socket.socket, socket.socket]) -> None:
+    timing = Timing(page, a_command(), ends[1])
     together(*(rank_that_answers(page, rank, 7) for rank in range(RANKS)))
     answer = timing.ended()
     assert answer["has_queued"] is True
@@ -175,7 +175,7 @@ def test_the_head_start_ends_as_soon_as_all_have_queued(page: Page, ends: tuple[
 
 
 def test_no_gate_opens_while_a_rank_is_still_queueing(page: Page, ends: tuple[socket.socket, socket.socket]) -> None:
-    timing = Timing(page, an_order(), ends[1])
+    timing = Timing(page, a_command(), ends[1])
     for rank in range(RANKS):
         page.arrive(rank, 7)
     page.queue(0, 7)
@@ -189,10 +189,10 @@ def test_no_gate_opens_while_a_rank_is_still_queueing(page: Page, ends: tuple[so
     assert timing.ended()["has_queued"] is True
 
 
-def test_the_head_start_is_over_where_a_rank_waits_for_its_device(
+def test_the_launch_ahead_is_over_where_a_rank_waits_for_its_device(
     page: Page, ends: tuple[socket.socket, socket.socket]
 ) -> None:
-    timing = Timing(page, an_order(head_ns=SOON_NS), ends[1])
+    timing = Timing(page, a_command(head_ns=SOON_NS), ends[1])
     for rank in range(RANKS):
         page.arrive(rank, 7)
     for rank in range(RANKS):
@@ -205,11 +205,11 @@ def test_the_head_start_is_over_where_a_rank_waits_for_its_device(
     assert min(answer["done_ns"]) >= 0
 
 
-def test_a_program_that_is_known_to_wait_has_its_head_start_to_the_end(
+def test_a_program_that_is_known_to_wait_launches_ahead_to_the_end(
     page: Page, ends: tuple[socket.socket, socket.socket]
 ) -> None:
     """Though everything happens to be queued sooner this time: every call of a series begins the same way."""
-    timing = Timing(page, an_order(head_ns=SOON_NS, waits_for_queue=False), ends[1])
+    timing = Timing(page, a_command(head_ns=SOON_NS, waits_for_queue=False), ends[1])
     together(*(rank_that_answers(page, rank, 7) for rank in range(RANKS)))
     assert timing.ended()["head_ns"] >= SOON_NS
 
@@ -217,7 +217,7 @@ def test_a_program_that_is_known_to_wait_has_its_head_start_to_the_end(
 def test_gates_open_when_every_device_has_come_to_its_own(
     page: Page, ends: tuple[socket.socket, socket.socket]
 ) -> None:
-    timing = Timing(page, an_order(head_ns=0), ends[1])
+    timing = Timing(page, a_command(head_ns=0), ends[1])
     page.arrive(0, 7)
     timing.words.wait_for_looks()
     assert not any(page.is_open(rank, 7) for rank in range(RANKS))
@@ -231,7 +231,7 @@ def test_gates_open_when_every_device_has_come_to_its_own(
 
 def test_the_key_is_not_on_the_page_before_the_opening(page: Page, ends: tuple[socket.socket, socket.socket]) -> None:
     """Until a rank's last word that it has queued, its inputs are bytes under a keystream for everybody."""
-    timing = Timing(page, an_order(), ends[1])
+    timing = Timing(page, a_command(), ends[1])
     for rank in range(RANKS):
         page.arrive(rank, 7)
     page.queue(0, 7)
@@ -258,7 +258,7 @@ def test_late_ranks_gates_open_later_by_their_delays(page: Page, ends: tuple[soc
         return note
 
     begun = time.monotonic_ns()
-    timing = Timing(page, an_order(delays_ns=(SOON_NS, 0)), ends[1])
+    timing = Timing(page, a_command(delays_ns=(SOON_NS, 0)), ends[1])
     together(*(rank_that_notes(rank) for rank in range(RANKS)))
     answer = timing.ended()
     # Both times run from the first gate's opening.
@@ -271,7 +271,7 @@ def test_late_ranks_gates_open_later_by_their_delays(page: Page, ends: tuple[soc
 
 def test_an_end_counts_when_the_program_has_returned_too(page: Page, ends: tuple[socket.socket, socket.socket]) -> None:
     """A device that is finished while its program still runs on the host has not ended the call."""
-    timing = Timing(page, an_order(head_ns=0), ends[1])
+    timing = Timing(page, a_command(head_ns=0), ends[1])
     for rank in range(RANKS):
         page.arrive(rank, 7)
     for rank in range(RANKS):
@@ -288,7 +288,7 @@ def test_words_of_an_earlier_call_end_nothing(page: Page, ends: tuple[socket.soc
     for rank in range(RANKS):
         page.finish(rank, 6)
         page.queue(rank, 6)
-    timing = Timing(page, an_order(head_ns=0), ends[1])
+    timing = Timing(page, a_command(head_ns=0), ends[1])
     for rank in range(RANKS):
         page.arrive(rank, 7)
     for rank in range(RANKS):
@@ -309,7 +309,7 @@ def test_an_end_that_never_comes_is_given_up_at_the_limit(
         page.arrive(rank, 7)
         page.queue(rank, 7)
     page.finish(0, 7)
-    timing = Timing(page, an_order(limit_ns=SOON_NS), ends[1])
+    timing = Timing(page, a_command(limit_ns=SOON_NS), ends[1])
     answer = timing.ended()
     assert answer["done_ns"][1] == -1
     assert answer["done_ns"][0] >= 0
@@ -319,7 +319,7 @@ def test_an_end_that_never_comes_is_given_up_at_the_limit(
 
 def test_a_call_is_ended_when_the_judge_says_so(page: Page, ends: tuple[socket.socket, socket.socket]) -> None:
     judge, keeper = ends
-    timing = Timing(page, an_order(head_ns=0), keeper)
+    timing = Timing(page, a_command(head_ns=0), keeper)
     for rank in range(RANKS):
         page.arrive(rank, 7)
     for rank in range(RANKS):
@@ -332,7 +332,7 @@ def test_a_call_whose_devices_never_come_to_their_gates_is_ended_too(
     page: Page, ends: tuple[socket.socket, socket.socket]
 ) -> None:
     judge, keeper = ends
-    timing = Timing(page, an_order(head_ns=0), keeper)
+    timing = Timing(page, a_command(head_ns=0), keeper)
     page.arrive(0, 7)
     judge.send(b"stop")
     assert timing.ended()["done_ns"] == [-1] * RANKS
@@ -465,7 +465,7 @@ def test_oracle_ranks_get_ends_whatever_becomes_of_the_gatekeeper(
     assert [posted.has_come(rank, later) for rank in range(RANKS)] == [None] * RANKS
 
 
-def test_orders_cross_as_they_are() -> None:
-    order = an_order(delays_ns=(5, 0), limit_ns=3)
-    assert Order.from_json(order.to_json()) == order
-    assert json.loads(order.to_json())["key"] == KEY.hex()
+def test_commands_cross_as_they_are() -> None:
+    command = a_command(delays_ns=(5, 0), limit_ns=3)
+    assert GateCommand.from_json(command.to_json()) == command
+    assert json.loads(command.to_json())["key"] == KEY.hex()

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from evaluator.host.machine.gpu_counters import GpuCounters, counted, share_in_percent
+from evaluator.contract import GpuReading
+from evaluator.host.machine.slot_watch import SlotWatch, counted, share_in_percent
 
 
 @pytest.mark.parametrize(
@@ -27,12 +28,12 @@ def test_a_share_that_is_none_is_left_unread(odd: float) -> None:
 @pytest.mark.parametrize("gpus", [(), (0,), (0, 1)])
 def test_a_node_without_counters_reads_nothing_and_says_so_by_empty_answers(gpus: tuple[int, ...]) -> None:
     """Without GPUs asked for, and on a machine whose driver or library is missing."""
-    counters = GpuCounters(gpus)
-    try:
-        if counters.now() is not None:
+    into: list[GpuReading] = []
+    with SlotWatch(gpus) as watch:
+        with watch.around("before", calls=1, into=into):
+            pass
+        if into:
             pytest.skip("this machine has GPUs with counters")
-        assert counters.since(None) == {}
-    finally:
-        counters.close()
-    assert counters.now() is None
-    counters.close()
+        assert watch.read("after") == ()
+    assert watch.read("closed") == ()
+    watch.close()

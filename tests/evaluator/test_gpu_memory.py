@@ -1,9 +1,9 @@
 """Who holds how much of a GPU's memory, from what the driver and the trusted ranks say."""
 
 from evaluator.contract import Finding, SizeMemory, Verdict
-from evaluator.host.evaluation.trouble import without_memory
+from evaluator.host.evaluation.failures import without_memory
 from evaluator.host.machine.nvml import GpuState
-from evaluator.host.measure.gpu_memory import _of_gpu, in_words, most
+from evaluator.host.measure.gpu_memory import _of_gpu, describe, most
 from evaluator.host.ranks.trusted_ranks import HeldMemory
 
 GB = 10**9
@@ -37,7 +37,7 @@ def test_the_most_of_either_counts() -> None:
 
 
 def test_an_author_reads_both_figures() -> None:
-    text = in_words(SizeMemory(total_bytes=141 * GB, judge_bytes=5 * GB, submission_bytes=99 * GB))
+    text = describe(SizeMemory(total_bytes=141 * GB, judge_bytes=5 * GB, submission_bytes=99 * GB))
     assert text == "the submission used 99.0 GB of a GPU's 141.0 GB, the judge 5.0 GB at most"
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.host.machine import driver_calls, facts, gpu_counters, gpus, nvlink, nvml, xid
-from evaluator.host.machine.health import Health
+from evaluator.host.machine import driver_calls, facts, gpus, nvml, slot_watch
+from evaluator.host.machine.health import Health, Watch
 from evaluator.host.machine.slot_watch import SlotWatch
 from tests.stack import wait_until
 
@@ -34,7 +34,7 @@ ASKED = {
     "nvmlGpmSampleGet": EVERYTHING,
     "nvmlGpmMetricsGet": EVERYTHING,
     "nvmlDeviceGetMemoryInfo": EVERYTHING,
-    "nvmlShutdown": EVERYTHING,
+    "nvmlShutdown": EVERYTHING - {"gpus", "links"},
     "nvmlEventSetWait_v2": {"faults", "leftovers"},
 }
 """What is missing after each function has hung: whatever is read from then on."""
@@ -86,11 +86,12 @@ def test_a_driver_that_hangs_costs_one_wait_and_its_readings_and_is_read_again_o
 def readings(work_dir: Path) -> dict[str, object]:
     """Everything that an evaluation reads from the driver."""
     gpus: list = []
-    with SlotWatch(GPUS) as watch, watch.around("before", calls=2, into=gpus):
-        pass
-    links = nvlink.count(GPUS, least_bytes=0.0, call=lambda around: contextlib.ExitStack().enter_context(around))
+    with SlotWatch(GPUS) as watch:
+        with watch.around("before", calls=2, into=gpus):
+            pass
+        links = watch.count_links(least_bytes=0.0, call=lambda around: contextlib.ExitStack().enter_context(around))
     states = nvml.read(GPUS)
-    with xid.watching(GPUS) as faults:
+    with Watch(GPUS) as faults:
         pass
     health = Health(user=None, gpus=GPUS, work_dir=work_dir, ours=list, kept=set, seconds=0.0)
     return {
@@ -108,7 +109,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     driver_calls.LIMIT_S = LIMIT_S
     facts._SMI_S = LIMIT_S  # noqa: SLF001
-    gpu_counters.LEAST_S = 0.0
+    slot_watch.LEAST_S = 0.0
     seen: dict[str, object] = {"": readings(folder)}
     for name in ASKED:
         (folder / name).touch()

@@ -37,7 +37,7 @@ def judged(slot: Slot, name: str) -> EvaluationReport:
 
 def user_of(slot: Slot) -> int:
     judge = slot._judge  # noqa: SLF001 - the number is nobody else's business
-    detail = next((probe.detail for probe in judge.probes if probe.name == "own host user per slot"), "")  # type: ignore[union-attr]
+    detail = next((probe.detail for probe in judge.confinement.probes if probe.name == "own host user per slot"), "")  # type: ignore[union-attr]
     if os.getuid() != 0 or not detail.startswith("user "):
         pytest.skip("this machine gives sandboxes no user of their own")
     return int(detail.removeprefix("user "))
@@ -67,7 +67,7 @@ def test_a_process_that_stays_is_noticed_while_the_next_ranks_start(tmp_path: Pa
     try:
         command = ["setpriv", "--reuid", str(user_of(slot)), "--clear-groups", "sleep", "100"]
         with subprocess.Popen(command) as left:
-            waiting = slot._judge._slot.waiting  # type: ignore[union-attr] # noqa: SLF001 - on CPU ranks nothing else prepares
+            waiting = slot._judge.slot.waiting  # type: ignore[union-attr] # noqa: SLF001 - on CPU ranks nothing else prepares
             assignment = Assignment(lease="l", slot=0, request=request_for("correct"))
             prepared = set()
 

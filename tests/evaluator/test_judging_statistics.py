@@ -92,7 +92,7 @@ def test_a_series_ends_when_its_interval_is_narrow_or_blocks_do_not_narrow_it(sc
 class Evaluation:
     """Two equal programs, timed in blocks until the rule says enough.
 
-    Calls scatter log-normally; in one leg of twenty all calls are longer; and every start of ranks shifts its side.
+    Calls scatter log-normally; in one phase of twenty all calls are longer; and every start of ranks shifts its side.
     """
 
     dice: random.Random
@@ -121,9 +121,9 @@ class Evaluation:
         return statistics.estimate(groups, reference_sd=self.start_sd, candidate_sd=self.start_sd)
 
     def _block(self, candidate: float) -> float:
-        return self._leg(self.reference) - self._leg(candidate)
+        return self._phase(self.reference) - self._phase(candidate)
 
-    def _leg(self, start: float) -> float:
+    def _phase(self, start: float) -> float:
         disturbance = self.dice.expovariate(10) if self.dice.random() < 0.05 else 0.0
         return start + disturbance + median(self.dice.gauss(0, self.spread) for _ in range(4))
 

@@ -10,7 +10,7 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host import JudgeSettings
 from evaluator.host.process.spawner import Spawner
-from evaluator.host.ranks.kept_ranks import KeptRanks
+from evaluator.host.ranks.pools import KeptRanks
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 
 PROFILE = "cpux2"

@@ -1,5 +1,6 @@
 """Reading in a process that can be ended: what takes too long or too much ends there, and the next reading works."""
 
+import math
 import os
 import threading
 import time
@@ -9,10 +10,10 @@ import msgspec
 import pytest
 
 from evaluator.contract import SourceBundle, SourceFile, Verdict
-from evaluator.errors import Cancelled, EvaluatorError, LimitExceeded, NodeTrouble
+from evaluator.errors import Cancelled, EvaluatorError, LimitExceeded, NodeFailure
 from evaluator.host import Judge
 from evaluator.host.process import limited, procfs
-from evaluator.host.process.deadlines import NO_DEADLINES
+from evaluator.host.process.deadlines import NO_DEADLINES, Deadlines
 from tests.evaluator.judging_help import request_for, request_for_text
 
 
@@ -22,9 +23,8 @@ def call(function: str, text: object, *, seconds: float = 30, **keywords: object
         function,
         text,
         seconds=seconds,
-        deadlines=NO_DEADLINES,
         memory_bytes=1024**3,
-        **keywords,  # type: ignore[arg-type]
+        **{"deadlines": NO_DEADLINES} | keywords,  # type: ignore[arg-type]
     )
 
 
@@ -46,7 +46,7 @@ def test_what_nobody_wants_any_more_is_ended():
     before = set(procfs.descendants(os.getpid()))
     wanted = iter([True, True])  # for two polls
     with pytest.raises(Cancelled):
-        call("time:sleep", 1000.0, seconds=120, cancelled=lambda: not next(wanted, False))
+        call("time:sleep", 1000.0, seconds=120, deadlines=Deadlines(math.inf, lambda: not next(wanted, False)))
     assert set(procfs.descendants(os.getpid())) == before
 
 
@@ -83,7 +83,7 @@ def test_what_it_raises_is_our_error():
 def test_one_that_starts_late_is_the_nodes_trouble_and_does_not_stay():
     """However long the reading itself may take: an author has no part in it."""
     before = set(procfs.descendants(os.getpid()))
-    with pytest.raises(NodeTrouble, match="does not start"):
+    with pytest.raises(NodeFailure, match="does not start"):
         call("builtins:eval", "1", start_s=0.0)
     assert set(procfs.descendants(os.getpid())) == before
 

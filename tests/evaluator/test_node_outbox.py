@@ -1,5 +1,6 @@
 """A node's messages to a site that is away, refuses, lies or answers in another's name: no report is lost by it."""
 
+import functools
 import gzip
 import hashlib
 import json
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from evaluator.node.builders import Builders
 
 from evaluator.contract import (
     MOST_COMPRESSED_BYTES,
@@ -32,7 +34,6 @@ from evaluator.contract import (
     StageTime,
     Verdict,
 )
-from evaluator.node.builders import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.report_size import LEFT_OUT, fitted
 from evaluator.node.settings import NodeSettings
@@ -57,6 +58,7 @@ def a_request():
     )
 
 
+@functools.cache  # a report names the second in which it was made
 def a_delivery(lease="secret lease"):
     return Delivery(lease=lease, node="alpha", report=failure_report(a_request(), "for the test"))
 
@@ -146,7 +148,7 @@ def test_a_report_waits_on_disk_until_the_site_has_it_and_survives_a_new_process
     first = Outbox(Site(AWAY, name="alpha", key="pkn_old"), spool)
     first.start()
     first.deliver(a_delivery())
-    assert first.evaluations == (a_request().evaluation_id,), "the lease is renewed until the site has it"
+    assert first.spool.evaluations == (a_request().evaluation_id,), "the lease is renewed until the site has it"
     first.close()
     assert len(waiting(spool)) == 1
     second = Outbox(Site(listener.url, name="alpha", key="pkn_new"), spool)
@@ -161,7 +163,7 @@ def test_a_site_on_this_machine_is_reached_without_the_proxy_for_the_way_out(lis
     monkeypatch.setenv("http_proxy", AWAY)
     box = Outbox(Site(listener.url, name="alpha", key="pkn_k"), spool)
     box.send_status(a_status())
-    assert (box.trouble, len(listener.heard)) == ("", 1)
+    assert (box.site.failure, len(listener.heard)) == ("", 1)
 
 
 def test_a_site_may_be_behind_a_path(listener, spool):
@@ -175,7 +177,7 @@ def test_a_report_whose_answer_is_lost_is_sent_again_as_it_was(outbox, listener,
     outbox.start()
     wait_until(lambda: not waiting(spool), what="the report is received", seconds=30)
     assert listener.reports() == [a_delivery()] * 2
-    assert outbox.evaluations == ()
+    assert outbox.spool.evaluations == ()
 
 
 @pytest.mark.parametrize(
@@ -195,8 +197,8 @@ def test_whatever_is_no_answer_of_the_site_leaves_the_report_waiting(outbox, lis
     listener.answer = lambda _kind, _text: answer
     outbox.deliver(a_delivery())
     outbox.start()
-    wait_until(lambda: outbox.trouble, what="the node knows", seconds=30)
-    assert words in outbox.trouble
+    wait_until(lambda: outbox.site.failure, what="the node knows", seconds=30)
+    assert words in outbox.site.failure
     assert len(waiting(spool)) == 1
     assert not outbox.refusals()
 
@@ -214,7 +216,7 @@ def test_a_refused_report_is_kept_with_its_reason_and_the_next_ones_pass(outbox,
     [kept] = spool.glob("*.refused")
     assert Delivery.from_json(kept.read_text()).lease == "odd"
     assert outbox.refusals() == refusals(spool) == [f"{kept}: This site never gave such a lease."]
-    assert outbox.evaluations == ()
+    assert outbox.spool.evaluations == ()
 
 
 def test_an_evaluation_whose_report_is_not_understood_does_not_wait_for_its_lease(outbox, listener, spool):
@@ -274,7 +276,7 @@ def test_a_revoked_node_knows_and_keeps_its_reports(outbox, listener, spool):
     outbox.deliver(a_delivery())
     outbox.send_status(a_status())
     assert outbox.is_revoked
-    assert "Node alpha was revoked." in outbox.trouble
+    assert "Node alpha was revoked." in outbox.site.failure
     outbox.start()
     wait_until(listener.reports, what="it is tried", seconds=30)
     assert len(waiting(spool)) == 1

@@ -62,7 +62,7 @@ class Ranks:
             logs=self.logs,
             source="/source",
             processes=SimpleNamespace(have_ended=False),
-            plan=SimpleNamespace(gpus=()),
+            resources=SimpleNamespace(gpus=()),
         )
         self.observer = Observer(self.workers, self.sandbox)
         self._wait_for("started")
@@ -123,4 +123,4 @@ def test_of_a_hang_native_stacks_are_reported_beside_pythons_and_stay_out_of_the
 
 
 def test_at_the_end_of_a_series_all_are_finished_and_nobody_is_asked(ranks):
-    assert [seen.standing for seen in ranks.observer.observe_finished()] == [Standing.FINISHED] * 2
+    assert [seen.standing for seen in ranks.observer.observe(answered=frozenset({0, 1}))] == [Standing.FINISHED] * 2

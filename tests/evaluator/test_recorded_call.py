@@ -13,7 +13,7 @@ from evaluator.arena import profiler, trace_events
 from evaluator.arena.recording import FILE_BYTES, MOST_ROWS, Kind, Row, packed
 from evaluator.contract import Backend, CallKind, EvaluationReport, Mode, Primitive, Verdict, WorkKind, WorkTotal
 from evaluator.host import Judge
-from evaluator.host.machine import nvlink
+from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure import recorded_call
 from evaluator.judging import link_traffic, recorded_work
 from evaluator.presentation import report_text
@@ -211,14 +211,14 @@ class TestWire:
 
     def test_cpu_ranks_offer_no_counters(self):
         called = []
-        found = nvlink.count((), least_bytes=7, call=called.append)
+        found = SlotWatch(()).count_links(least_bytes=7, call=called.append)
         assert found.note == "not offered: CPU ranks have no NVLink"
         assert not called
 
     @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has GPUs")
     def test_a_machine_without_a_driver_says_so(self):
         pytest.importorskip("pynvml")
-        assert nvlink.count((0, 1), least_bytes=7, call=print).note.startswith("not offered: the driver")
+        assert SlotWatch((0, 1)).count_links(least_bytes=7, call=print).note.startswith("not offered: the driver")
 
 
 class TestRecorder:

@@ -1,4 +1,4 @@
-"""The reference before a submission was revealed, and beside it; what the slot showed meanwhile."""
+"""The reference before a submission was handed over, and beside it; what the slot showed meanwhile."""
 
 import msgspec
 import pytest
@@ -101,16 +101,16 @@ def alarm_with(*readings: GpuReading, **changes: object) -> str:
     ],
 )
 def test_the_alarm_names_what_differed_in_the_slot(changes: dict[str, object], words: str) -> None:
-    legs = [reading(f"block {number}", **changes) for number in (1, 1, 3)]
+    phases = [reading(f"block {number}", **changes) for number in (1, 1, 3)]
     others = [reading("alone", gpu=1), reading("block 1", gpu=1)]
-    sentence = alarm_with(reading("alone"), *legs, *others)
-    assert sentence.endswith(f"Seen in its legs: {words}")
+    sentence = alarm_with(reading("alone"), *phases, *others)
+    assert sentence.endswith(f"Seen in its phases: {words}")
 
 
 def test_the_alarm_says_so_where_nothing_differed() -> None:
     quiet = alarm_with(reading("alone"), reading("block 1", sent_bytes=501_000_000, sm_mhz=1965, used_bytes=None))
     assert quiet.endswith("nothing else that differs, so the host may have been busy")
-    # A single leg is no pattern: the median of the legs counts.
+    # A single phase is no pattern: the median of the phases counts.
     once = alarm_with(
         reading("alone"), reading("block 1", processes=9), *[reading(f"block {number}") for number in (3, 5)]
     )
@@ -132,7 +132,7 @@ def test_the_alarm_names_processors_that_the_submission_kept_busy_beyond_its_pol
     assert "the submission's processes used 0.10 processors" in sentence
 
 
-def test_a_ranked_judgement_times_the_reference_before_it_reveals_the_submission(judge: Judge) -> None:
+def test_a_ranked_judgement_times_the_reference_before_it_hands_over_the_submission(judge: Judge) -> None:
     stages: list[str] = []
     report = judge.evaluate(
         msgspec.structs.replace(request_for("correct"), mode=Mode.RANKED),

@@ -153,15 +153,15 @@ def test_a_call_that_libseccomp_does_not_know_is_never_left_out(monkeypatch: pyt
 
 def test_full_is_what_a_machine_with_everything_reaches(small_judge: Judge) -> None:
     """Where the judge is root and may make groups, nothing is missing; elsewhere what is missing is named."""
-    missing = {probe.name: probe.detail for probe in small_judge.probes if not probe.holds}
-    assert (small_judge.sandbox is SandboxLevel.FULL) == (not missing)
+    missing = {probe.name: probe.detail for probe in small_judge.confinement.probes if not probe.holds}
+    assert (small_judge.confinement.level is SandboxLevel.FULL) == (not missing)
     assert all(missing.values()), missing
     if os.getuid() == 0 and cgroups.find().limits_hold:
         assert missing == {}
 
 
 def test_ranks_belong_to_a_host_user_that_no_other_judge_has(small_judge: Judge, judge: Judge) -> None:
-    if small_judge.sandbox is not SandboxLevel.FULL:
+    if small_judge.confinement.level is not SandboxLevel.FULL:
         pytest.skip("this machine gives sandboxes no user of their own")
     # Both have a worker group waiting, or are starting one.
     deadline = time.monotonic() + 60

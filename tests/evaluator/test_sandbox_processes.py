@@ -12,17 +12,20 @@ from evaluator.errors import EvaluatorError
 from evaluator.host.process import procfs
 from evaluator.host.ranks.sandbox_processes import SandboxProcesses
 
-# Prints the number of a grandchild that lives in a session of its own, then waits; SIGTERM ends neither.
+# Prints the number of a grandchild that lives in a session of its own, and a line once its parent has ended. Then it
+# waits; SIGTERM ends neither.
 _LEAVES_A_CHILD = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork() == 0:
     os.setsid()
-    if os.fork() == 0:
-        print(os.getpid(), flush=True)
+    left = os.fork()
+    if left == 0:
         time.sleep(600)
+    print(left, flush=True)
     os._exit(0)
 os.wait()
+print(flush=True)
 time.sleep(600)
 """
 
@@ -43,6 +46,7 @@ def marked(tmp_path):
     marker = f"PKB_TEST_MARK={tmp_path.name}-{os.getpid()}"
     first = started(_LEAVES_A_CHILD, marker)
     left = int(first.stdout.readline())
+    assert first.stdout.readline() == b"\n"
     yield SandboxProcesses(first, group=None, marker=marker.encode()), first, left
     for pid in procfs.members_with_variable(marker.encode()):
         os.kill(pid, signal.SIGKILL)

@@ -11,8 +11,7 @@ import pytest
 
 from evaluator.contract import MOMENT_ALONE, GpuReading
 from evaluator.host.machine import gpus
-from evaluator.host.machine.gpu_counters import LEAST_S
-from evaluator.host.machine.slot_watch import SlotWatch
+from evaluator.host.machine.slot_watch import LEAST_S, SlotWatch
 from evaluator.judging import reference_drift
 
 GPUS = gpus.present()[:1]
@@ -91,11 +90,11 @@ def test_what_another_process_moves_is_read_and_named(how: str, name: str, words
     with SlotWatch(GPUS) as watch:
         alone = _watched(watch, MOMENT_ALONE)
         with _beside(how):
-            legs = [_watched(watch, f"block {number}") for number in range(3)]
+            phases = [_watched(watch, f"block {number}") for number in range(3)]
         after = _watched(watch, "block 3")
-    print(how, *(msgspec.json.encode(each).decode() for each in (alone, *legs, after)), sep="\n")  # noqa: T201
+    print(how, *(msgspec.json.encode(each).decode() for each in (alone, *phases, after)), sep="\n")  # noqa: T201
     if getattr(alone, name) is None:
         pytest.skip("the driver offers no performance counters here")
-    named = list(reference_drift.differences(alone, legs))
+    named = list(reference_drift.differences(alone, phases))
     assert any(words in sentence for sentence in named), named
     assert not any(words in sentence for sentence in reference_drift.differences(alone, [after])), after

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.judging.source_archives import ARCHIVE_ERRORS
+from evaluator.judging.source_files import ARCHIVE_ERRORS
 from evaluator.sources import SourceError, read_source
 from tests.evaluator import odd_archives
 

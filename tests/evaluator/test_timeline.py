@@ -18,9 +18,8 @@ from evaluator.contract import SpanKind as Kind
 from evaluator.host import Judge
 from evaluator.host.measure import recorded_call
 from evaluator.host.measure.recorded_call import Window
-from evaluator.judging.call_advice import short
+from evaluator.judging.call_advice import Idle, idle_by_cause, short
 from evaluator.judging.call_parts import Gap, LowerBound, length, moved_by_kernels, united, without
-from evaluator.judging.idle_causes import Idle, idle_by_cause
 from evaluator.judging.time_split import split
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for

@@ -7,7 +7,7 @@ import pytest
 from evaluator.contract import Backend, EvaluationRequest, Mode, Primitive, SourceBundle, SourceFile
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
-from evaluator.host.building.placeholders import placeholders
+from evaluator.host.building.what_to_build import placeholders
 from evaluator.host.sandbox import bubblewrap, doctor
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging import primitives

@@ -13,7 +13,7 @@ import pytest
 
 from evaluator.contract import Mode, Stage, Verdict
 from evaluator.host import Judge
-from evaluator.host.ranks.waiting_groups import WaitingGroups
+from evaluator.host.ranks.pools import WaitingGroups
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
 from tests.evaluator.test_faults import LAUNCHER, processes_of
@@ -27,7 +27,7 @@ def test_nothing_is_timed_while_a_group_for_later_still_starts(tmp_path: Path) -
 
         def look(stage: Stage, _words: str, _fraction: float | None) -> None:
             if stage is Stage.TIMING:
-                has_started.extend(group.is_ready for group in judge._slot.waiting.groups)  # noqa: SLF001 - who else would know
+                has_started.extend(group.is_ready for group in judge.slot.waiting.groups)
 
         # Takes one of two worker groups, and its end starts another, which the next evaluation does not take.
         assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
@@ -41,7 +41,7 @@ def test_a_rank_that_ended_while_it_waited_is_nobodys_fault_and_costs_no_evaluat
     settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25, blocks=2)
     with Judge(settings) as judge:
         assert judge.evaluate(request_for("correct", mode=Mode.BENCHMARK)).verdict is Verdict.PASSED
-        waiting = judge._slot.waiting.groups[0]  # noqa: SLF001 - its rank is to end behind the judge's back
+        waiting = judge.slot.waiting.groups[0]
         os.kill(waiting._workers[0].pid or 0, signal.SIGKILL)  # noqa: SLF001
         deadline = time.monotonic() + 60
         while waiting.is_alive:
@@ -85,7 +85,7 @@ def test_groups_that_cannot_be_replaced_are_a_failure_of_the_node_at_once(tmp_pa
 def test_a_group_that_is_being_prepared_has_no_ranks_until_it_is_let_start(tmp_path: Path) -> None:
     """What an evaluation that is measured has beside it: one process, which imports and then sleeps."""
     with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False)) as judge:
-        waiting = WaitingGroups(judge._slot.start_group, wanted=1, age_s=600.0)  # noqa: SLF001
+        waiting = WaitingGroups(judge.slot.start_group, wanted=1, age_s=600.0)
         try:
             waiting.prepare()
             (group,) = waiting.groups
@@ -103,7 +103,7 @@ def test_a_group_that_is_being_prepared_has_no_ranks_until_it_is_let_start(tmp_p
 
 def test_a_group_that_never_had_ranks_leaves_nothing(tmp_path: Path) -> None:
     with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False)) as judge:
-        waiting = WaitingGroups(judge._slot.start_group, wanted=2, age_s=600.0)  # noqa: SLF001
+        waiting = WaitingGroups(judge.slot.start_group, wanted=2, age_s=600.0)
         waiting.prepare()
         processes = waiting.processes
         assert processes
@@ -156,7 +156,7 @@ def _prepares_beside(judge: Judge) -> Callable[[Stage, str, float | None], None]
 
     def look(stage: Stage, _words: str, _fraction: float | None) -> None:
         if stage is Stage.VERIFYING:
-            judge._slot.waiting.prepare()  # noqa: SLF001
+            judge.slot.waiting.prepare()
 
     return look
 
@@ -164,11 +164,11 @@ def _prepares_beside(judge: Judge) -> Callable[[Stage, str, float | None], None]
 def _seen_while_ending(judge: Judge) -> list[list[bool]]:
     """For each evaluation, whether the waiting groups had ranks when the judge looked for leftovers."""
     seen: list[list[bool]] = []
-    health = judge._slot.health  # noqa: SLF001 - nothing outside shows the moment
+    health = judge.slot.health
     look = health.leftovers
 
     def noted(*, within: Callable[[float], float]) -> tuple[str, ...]:
-        seen.append([group.has_ranks for group in judge._slot.waiting.groups])  # noqa: SLF001
+        seen.append([group.has_ranks for group in judge.slot.waiting.groups])
         return look(within=within)
 
     health.leftovers = noted  # type: ignore[method-assign, assignment]

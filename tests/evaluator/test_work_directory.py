@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from evaluator.host.sandbox.work_directory import WorkDirectory
+from evaluator.host.sandbox.slot_claims import WorkDirectory
 
 
 def aged(folder: Path) -> None:

@@ -26,7 +26,7 @@ def solution(tensor):
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory):
     work_dir: Path = tmp_path_factory.mktemp("slot")
-    settings = dataclasses.replace(SETTINGS, work_dir=work_dir, warm=False, other_world_size=True)
+    settings = dataclasses.replace(SETTINGS, work_dir=work_dir, warm=False, cross_check=True)
     with Judge(settings) as judge:
         yield judge
     assert list(work_dir.iterdir()) == []

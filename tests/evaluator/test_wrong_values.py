@@ -5,6 +5,7 @@ import torch
 
 from evaluator.contract import Verdict
 from evaluator.oracle import verify
+from problems.inputs.values import Call
 from problems.outputs import extremes
 from problems.outputs.comparison import compare_output
 from problems.spec.schema import Output, Placement, Tolerance
@@ -15,6 +16,9 @@ OUTPUT = Output(
     placement=Placement.REPLICATED,
     tolerance=Tolerance(atol=0.1, rtol=0.0, rms=0.05, calibration="for a test"),
 )
+CALL = Call(
+    key=bytes(32), index=0, rank=0, world_size=2, dims={"M": 100}, dtype=torch.float32, device=torch.device("cpu")
+)
 
 
 def judged(*errors: float, elements: int = 100) -> tuple[Verdict | None, str]:
@@ -22,8 +26,8 @@ def judged(*errors: float, elements: int = 100) -> tuple[Verdict | None, str]:
     expected = torch.ones(elements)
     actual = expected.clone()
     actual[: len(errors)] += torch.tensor(errors)
-    check = verify._judged(OUTPUT, compare_output(OUTPUT, actual, expected))  # noqa: SLF001 - ranks call no other
-    return check.verdict, check.message or ""
+    checked = verify._judged(CALL, OUTPUT, compare_output(OUTPUT, actual, expected))  # noqa: SLF001 - ranks call no other
+    return checked.verdict, checked.message
 
 
 def test_within_both_bounds_there_is_nothing_to_say() -> None:

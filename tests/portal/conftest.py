@@ -4,11 +4,12 @@ import hashlib
 from datetime import timedelta
 
 import pytest
+from django.core.cache import cache
 from django.utils import timezone
 
 from evaluator.contract import SlotState
 from portal.accounts.models import User
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.nodes.models import Node, Slot
 from problems import registry
 from tests.portal.factories import evaluation_of, submit
@@ -21,6 +22,11 @@ NODE_KEY = "a key"
 def _quick_passwords(settings):
     """Hashing that takes a quarter of a second, on purpose, is what tests with many people do not need."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_cached():
+    cache.clear()
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from evaluator.contract import Verdict
 from portal.accounts.models import Organisation
 from portal.accounts.organisations import create_organisation
 from portal.core.errors import Refusal
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.nodes.models import Node
-from portal.submissions import actions, allowances
-from portal.submissions.actions.attempts import AttemptSource
+from portal.submissions import actions, quotas
+from portal.submissions.actions.bulk import AttemptSource
 from portal.submissions.models import AllowanceLimit, Evaluation, GpuUse, LimitScope, State
 from tests.portal.factories import bundle, delivery_of, evaluation_of, submit
 
@@ -22,8 +22,8 @@ GPUS = "h200x8-nomc"
 
 
 def together(user, profile=""):
-    payer = allowances.payer_of_author(user)
-    return next(one for one in allowances.allowances_of(payer, now=timezone.now()) if one.profile == profile)
+    payer = quotas.payer_of_author(user)
+    return next(one for one in quotas.limits_of(payer, now=timezone.now()) if one.profile == profile)
 
 
 def judged(evaluation, node, *, seconds=10, verdict=Verdict.PASSED):
@@ -69,8 +69,8 @@ def test_the_day_is_over_24_hours_after_the_end(alice, node):
     judged(evaluation_of(submit(alice, profile=GPUS)), node)
     renewal = together(alice).next_release_at
     assert timedelta(hours=23) < renewal - timezone.now() < timedelta(hours=25)
-    payer = allowances.payer_of_author(alice)
-    assert allowances.allowances_of(payer, now=renewal + timedelta(seconds=1))[0].used_gpu_s == 0
+    payer = quotas.payer_of_author(alice)
+    assert quotas.limits_of(payer, now=renewal + timedelta(seconds=1))[0].used_gpu_s == 0
 
 
 def test_what_does_not_fit_is_refused_with_figures_and_a_moment(alice, node, settings):
@@ -116,6 +116,15 @@ def test_rows_go_before_settings_and_what_names_one_before_what_names_all(alice,
     assert together(bob).limit_gpu_s is None
 
 
+def test_a_limit_that_was_lowered_below_what_waits_says_how_many_wait(alice):
+    submit(alice)
+    submit(alice)
+    AllowanceLimit.objects.create(scope=LimitScope.ACCOUNT, account=alice, queued_at_most=1)
+    refusal = refused(alice)
+    assert (refusal.status, refusal.retry_after_s) == (429, 60)
+    assert "You have 2 evaluations in the queue" in refusal.message
+
+
 def test_every_limit_counts_of_all_profiles_and_of_one(alice):
     AllowanceLimit.objects.create(scope=LimitScope.ACCOUNTS, profile=GPUS, gpu_seconds_per_day=300)
     submit(alice, profile=GPUS)
@@ -130,26 +139,26 @@ def test_organisations_of_one_sponsor_share_a_day(alice, settings):
         create_organisation(alice, slug=slug, name=slug)
     one, two = Organisation.objects.order_by("slug")
     queue_attempts(alice, one, 2, profile=GPUS)
-    [limit] = allowances.allowances_of(allowances.payer_of_runs(two), now=timezone.now())
+    [limit] = quotas.limits_of(quotas.payer_of_runs(two), now=timezone.now())
     assert (limit.remaining_gpu_s, limit.queued) == (220, 2)
     assert together(alice).reserved_gpu_s == 0
     Organisation.objects.filter(pk=two.pk).update(gpu_seconds=1000.0)
     two.refresh_from_db()
-    [own] = allowances.allowances_of(allowances.payer_of_runs(two), now=timezone.now())
+    [own] = quotas.limits_of(quotas.payer_of_runs(two), now=timezone.now())
     assert (own.remaining_gpu_s, own.queued) == (700, 0)
 
 
 def test_a_new_account_has_no_more_through_an_organisation(alice, settings):
     settings.NEW_ACCOUNT_DAYS = 7
     organisation = create_organisation(alice, slug="fresh", name="Fresh")
-    [limit] = allowances.allowances_of(allowances.payer_of_runs(organisation), now=timezone.now())
+    [limit] = quotas.limits_of(quotas.payer_of_runs(organisation), now=timezone.now())
     assert limit.limit_gpu_s == settings.NEW_ACCOUNT_GPU_SECONDS_PER_DAY
     assert limit.new_until is not None
 
 
 def test_a_forecast_says_it_before_anything_is_spent(alice, node):
     judged(evaluation_of(submit(alice, profile=GPUS)), node)
-    [gpu, practice] = allowances.forecasts(allowances.payer_of_author(alice), [GPUS, "cpux2"], now=timezone.now())
+    [gpu, practice] = quotas.forecasts(quotas.payer_of_author(alice), [GPUS, "cpux2"], now=timezone.now())
     assert (gpu.price.usual_gpu_s, gpu.price.reserved_gpu_s, gpu.price.at_most_gpu_s) == (80, 240, 8 * 1800)
     assert gpu.remaining_gpu_s == 20_000 - 80
     assert gpu.judgements == 20
@@ -167,7 +176,7 @@ def queue_attempts(author, organisation, number, *, profile="cpux2"):
         AttemptSource(problem="allreduce", mode="check", backend="pytorch", files=bundle()) for _ in range(number)
     ]
     return actions.submit_attempts(
-        author, sources, profile=profile, priority=-1, payer=allowances.payer_of_runs(organisation)
+        author, sources, profile=profile, priority=-1, payer=quotas.payer_of_runs(organisation)
     )
 
 

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from evaluator.contract import Verdict
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.nodes.models import Node, Slot
 from portal.operations.audit.auditing import INVARIANTS, audit
 from portal.ranking.models import Board, Standing
@@ -229,3 +229,10 @@ def test_the_command_fails_and_says_what_is_broken(capsys):
     with pytest.raises(CommandError):
         call_command("audit", "--json")
     assert json.loads(capsys.readouterr().out)["ended-has-outcome"] == [str(finished().pk)]
+
+
+@pytest.mark.usefixtures("site")
+def test_a_board_without_its_row_is_said_to_count_none(now):
+    Board.objects.all().delete()
+    [found] = [each for each in audit(now) if each.name == "boards-are-counted"]
+    assert [row.partition(": ")[2].partition(",")[0] for row in found.broken] == ["0 counted"]

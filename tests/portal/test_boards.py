@@ -6,10 +6,10 @@ import pytest
 
 from evaluator.contract import SCORE_RULE
 from portal.accounts.models import User
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.ranking import actions as ranking
 from portal.ranking.models import Board, PersonStanding, Standing
-from portal.ranking.queries import board, latest_records, profiles_with_entries
+from portal.ranking.queries import board, boards_of, latest_records
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Submission
 from tests.portal.factories import delivery_of, evaluation_of, submit
@@ -123,7 +123,7 @@ def test_a_score_by_another_rule_is_on_no_board_and_no_record(alice, bob, node, 
         assert (record.author, record.previous_low, record.score_rule) == (alice, None, SCORE_RULE)
         assert Board.objects.get(score_rule=SCORE_RULE).record_low == 1.0
         assert [person.author for person in PersonStanding.objects.all()] == [alice]
-        assert profiles_with_entries("allreduce") == ("h200x8-nomc",)
+        assert tuple(boards_of("allreduce")) == ("h200x8-nomc",)
         ranking.rebuild_standings()
 
 
@@ -141,7 +141,7 @@ def test_people_counted_under_another_rule_are_counted_anew(alice, node, now, mo
 def test_profiles_with_entries_are_named_in_their_order(alice, bob, node, now):
     enter(alice, node, now, low=1.0)
     enter(bob, node, now, low=1.0, profile="cpux2")
-    assert profiles_with_entries("allreduce") == ("cpux2", "h200x8-nomc")
+    assert tuple(boards_of("allreduce")) == ("cpux2", "h200x8-nomc")
 
 
 def test_public_source_is_marked(alice, node, now):

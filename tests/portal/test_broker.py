@@ -97,7 +97,7 @@ def test_publishing_to_a_broker_that_is_down_ends_with_an_error(monkeypatch, tmp
 
     def send():
         with pytest.raises(messages.NotSent, match="alpha"):
-            messages.send_assignment("alpha", Assignment(lease="l", slot=0, request=a_request()), valid_for_s=60)
+            messages.send_work("alpha", Assignment(lease="l", slot=0, request=a_request()), valid_for_s=60)
         done.append(True)
 
     thread = threading.Thread(target=send, daemon=True)

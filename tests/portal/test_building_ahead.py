@@ -18,14 +18,13 @@ from evaluator.contract import (
     Stage,
     Verdict,
 )
-from portal.dispatcher.building import BUILT_PER_SLOT, build_once
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import BUILT_PER_SLOT, build_once, dispatch_once
 from portal.dispatcher.heartbeats import record_heartbeat
 from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
 from portal.nodes import actions as nodes
 from portal.nodes.messages import NotSent
 from portal.nodes.models import Node, Slot
-from portal.submissions import actions, queries
+from portal.submissions import actions, lifecycle, queue
 from portal.submissions.models import Evaluation, State
 from problems import registry
 from tests.portal.factories import bundle, delivery_of, evaluation_of, report_on, submit
@@ -106,7 +105,7 @@ def test_what_has_to_be_compiled_goes_to_a_builder_and_then_to_a_slot(alice, nod
     hear(now, built=(order.lease,))
     waiting = fresh(evaluation)
     assert (waiting.state, waiting.lease, waiting.slot_index, waiting.deadline_at) == (State.BUILT, None, None, None)
-    assert queries.position_in_queue(waiting).ahead == 0
+    assert queue.position_in_queue(waiting).ahead == 0
 
     sent = Sent()
     assert dispatch_once(now, send=sent) == 1
@@ -186,7 +185,7 @@ def test_a_compile_error_ends_the_evaluation_without_a_slot_and_costs_no_gpu_tim
     build_once(now, send=Ordered())
     building = fresh(evaluation)
     telling = Progress(evaluation_id=str(building.pk), lease=building.lease, stage=Stage.BUILDING)
-    assert actions.record_progress(telling, now)
+    assert lifecycle.note_progress(telling, now)
     assert fresh(evaluation).state == State.BUILDING
     report = report_on(building, verdict=Verdict.COMPILE_ERROR)
     assert actions.record_delivery(Delivery(lease=building.lease, node="alpha", report=report), later(30))

@@ -15,7 +15,7 @@ from evaluator.contract import (
 from portal.accounts.organisations import create_organisation
 from portal.core.errors import Refusal
 from portal.dispatcher import revoking
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.dispatcher.heartbeats import record_heartbeat
 from portal.exports.tables import get_table
 from portal.nodes import actions as nodes

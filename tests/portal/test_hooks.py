@@ -6,7 +6,7 @@ from django.db import transaction
 from portal.core.hooks import Hook
 from portal.ranking.models import Standing
 from portal.submissions import actions
-from portal.submissions.hooks import EvaluationEnded, evaluation_ended
+from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, Report, State
 from tests.portal.factories import delivery_of, evaluation_of, submit
 
@@ -45,22 +45,22 @@ def test_receivers_get_the_evaluation_as_it_ended(running, now, receiver):
     receiver(heard.append)
     assert actions.record_delivery(delivery_of(running), now)
     running.refresh_from_db()
-    assert heard == [EvaluationEnded(evaluation=running)]
-    assert (heard[0].evaluation.state, heard[0].evaluation.verdict) == (State.FINISHED, "PASSED")
+    assert heard == [running]
+    assert (heard[0].state, heard[0].verdict) == (State.FINISHED, "PASSED")
 
 
 @pytest.mark.django_db
 def test_a_cancelled_evaluation_is_announced_too(alice, running, receiver):
     states = []
-    receiver(lambda ended: states.append(ended.evaluation.state))
+    receiver(lambda ended: states.append(ended.state))
     actions.cancel_evaluation(running, by=alice)
     assert states == [State.CANCELLED]
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_receiver_that_fails_takes_the_end_back_and_is_heard(running, now, receiver):
-    def refuse(ended: EvaluationEnded) -> None:
-        raise Refuses(str(ended.evaluation.pk))
+    def refuse(ended: Evaluation) -> None:
+        raise Refuses(str(ended.pk))
 
     receiver(refuse)
     with pytest.raises(Refuses):

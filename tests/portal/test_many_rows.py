@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from portal.accounts import actions as accounts
 from portal.accounts.models import User
-from portal.core.bounded import BoundedPaginator
+from portal.core.pagination import BoundedPaginator
 from portal.ranking.models import Board, Standing
 from portal.submissions import large_lists
 from portal.submissions.models import Evaluation, State, Submission

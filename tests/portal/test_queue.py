@@ -6,11 +6,11 @@ import pytest
 
 from evaluator.contract import Assignment, SlotState
 from portal.catalog.models import ProblemSwitch
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.dispatcher.sweeping import renew_revisions, sweep
 from portal.nodes.messages import NotSent
 from portal.nodes.models import Node, Slot
-from portal.submissions import actions, queries
+from portal.submissions import actions, queue
 from portal.submissions.models import Evaluation, State
 from tests.portal.factories import delivery_of, evaluation_of, submit
 
@@ -90,8 +90,8 @@ def test_place_in_queue_follows_the_same_order(alice, bob, node, now):
     submit(alice)
     waiting, other = submit(alice), submit(bob)
     dispatch_once(now, send=Sent())
-    assert queries.position_in_queue(evaluation_of(other)).ahead == 0
-    place = queries.position_in_queue(evaluation_of(waiting))
+    assert queue.position_in_queue(evaluation_of(other)).ahead == 0
+    place = queue.position_in_queue(evaluation_of(waiting))
     assert (place.ahead, place.total, place.has_node, place.expected_wait_s) == (1, 2, True, None)
 
 
@@ -103,8 +103,8 @@ def test_every_place_is_the_one_in_the_queues_order(alice, bob, node, now):
     # Queued at the same moment: the identifier decides.
     same = evaluation_of(waiting[1]).queued_at
     Evaluation.objects.filter(submission=waiting[3]).update(queued_at=same)
-    in_order = list(queries.queue_order("cpux2"))
-    assert [queries.position_in_queue(evaluation).ahead for evaluation in in_order] == [0, 1, 2, 3]
+    in_order = list(queue.queue_order("cpux2"))
+    assert [queue.position_in_queue(evaluation).ahead for evaluation in in_order] == [0, 1, 2, 3]
 
 
 def test_the_expected_wait_comes_from_recent_durations(alice, node, now, later):
@@ -112,7 +112,7 @@ def test_the_expected_wait_comes_from_recent_durations(alice, node, now, later):
     Evaluation.objects.filter(pk=judged.pk).update(state=State.FINISHED, started_at=now, finished_at=later(20))
     submit(alice)
     second = evaluation_of(submit(alice))
-    assert queries.position_in_queue(second).expected_wait_s == pytest.approx(20)
+    assert queue.position_in_queue(second).expected_wait_s == pytest.approx(20)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_paused_problem_waits_and_says_so(alice, node, now):
     ProblemSwitch.objects.create(slug="allreduce", is_paused=True)
     evaluation = evaluation_of(submit(alice))
     assert dispatch_once(now, send=Sent()) == 0
-    assert queries.position_in_queue(evaluation).is_paused
+    assert queue.position_in_queue(evaluation).is_paused
     ProblemSwitch.objects.update(is_paused=False)
     assert dispatch_once(now, send=Sent()) == 1
 

@@ -5,13 +5,14 @@ import threading
 import pytest
 from django.core.cache import caches
 from django.db import connection
+from django.db.transaction import TransactionManagementError
 from django.test import Client
 
 from portal.accounts import actions as accounts
 from portal.accounts.models import User
 from portal.accounts.organisations import MAX_OWNED, create_organisation
 from portal.core.errors import Refusal
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.dispatcher.sweeping import sweep
 from portal.nodes.models import Node, Slot
 from portal.privacy.account_deletion import Entries, delete_account
@@ -163,6 +164,11 @@ def test_of_two_quarantines_at_once_one_is_refused_and_of_two_flags_too(alice, b
     for act, by in ((actions.quarantine, operator), (actions.flag, bob)):
         results = at_once(*[lambda act=act, by=by: act(submission, reason="It caches.", by=by)] * 2)
         assert [result.status for result in results if isinstance(result, Refusal)] == [409]
+
+
+def test_an_account_is_locked_in_a_transaction_alone(alice):
+    with pytest.raises(TransactionManagementError):
+        accounts.lock_account(alice)
 
 
 @pytest.mark.parametrize("round_", range(3))

@@ -228,13 +228,14 @@ def test_the_switch_adds_removes_or_leaves_alone(settings, setting, there):
 def test_an_option_goes_before_the_switch_and_means_all_that_ships(settings, capsys):
     settings.RECORDED = False
     call_command("recorded", "--add")
-    assert (Season.objects.count(), Run.objects.count()) == (1, len(list(runs.shipped())))
+    number = len(list(runs.shipped()))
+    assert (Season.objects.count(), Run.objects.count()) == (1, number)
     assert "6 recorded entries added" in capsys.readouterr().out
     # The entries are not those of the season, whichever goes first.
     assert kernels.remove() == 6
     assert season.remove() == 1
     call_command("recorded", "--remove")
-    assert capsys.readouterr().out == "1 recorded runs of models removed\n"
+    assert capsys.readouterr().out == f"{number} recorded runs of models removed\n"
     assert not Evaluation.objects.exists()
     assert not Submission.objects.exists()
 

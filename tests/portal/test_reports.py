@@ -20,13 +20,13 @@ from evaluator.contract import (
 from evaluator.errors import EvaluatorError
 from evaluator.node.slots import Slot as NodeSlot
 from portal.core.errors import Refusal
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
 from portal.dispatcher.heartbeats import record_heartbeat
 from portal.dispatcher.sweeping import sweep
 from portal.nodes.models import Node, Slot
 from portal.ranking import actions as ranking
 from portal.ranking.models import Standing
-from portal.submissions import actions, queries
+from portal.submissions import actions, lifecycle, queries
 from portal.submissions.models import Evaluation, Report, State
 from tests.portal.conftest import keep
 from tests.portal.factories import delivery_of, evaluation_of, submit
@@ -45,7 +45,7 @@ def state_of(evaluation):
 
 
 def test_progress_starts_the_clock_and_extends_the_lease(leased, later):
-    assert actions.record_progress(progress_of(leased, detail="nvcc", fraction=0.5), later(3))
+    assert lifecycle.note_progress(progress_of(leased, detail="nvcc", fraction=0.5), later(3))
     leased.refresh_from_db()
     assert (leased.state, leased.stage, leased.stage_detail, leased.stage_fraction) == (
         State.RUNNING,
@@ -55,7 +55,7 @@ def test_progress_starts_the_clock_and_extends_the_lease(leased, later):
     )
     assert leased.started_at == later(3)
     before = leased.lease_expires_at
-    actions.record_progress(progress_of(leased, stage=Stage.TIMING), later(10))
+    lifecycle.note_progress(progress_of(leased, stage=Stage.TIMING), later(10))
     leased.refresh_from_db()
     assert leased.started_at == later(3)
     assert leased.lease_expires_at > before
@@ -65,12 +65,12 @@ def test_progress_starts_the_clock_and_extends_the_lease(leased, later):
     "changes", [{"lease": "guessed"}, {"evaluation_id": str(uuid.uuid4())}, {"evaluation_id": "x"}]
 )
 def test_progress_without_the_lease_changes_nothing(leased, now, changes):
-    assert not actions.record_progress(progress_of(leased, **changes), now)
+    assert not lifecycle.note_progress(progress_of(leased, **changes), now)
     assert state_of(leased) == State.LEASED
 
 
 def test_a_report_ends_the_evaluation_and_makes_a_standing(leased, later):
-    actions.record_progress(progress_of(leased), later(1))
+    lifecycle.note_progress(progress_of(leased), later(1))
     assert actions.record_delivery(delivery_of(leased, low=1.3), later(9))
     leased.refresh_from_db()
     assert (leased.state, leased.verdict, leased.lease) == (State.FINISHED, "PASSED", None)

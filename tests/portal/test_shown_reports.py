@@ -32,7 +32,7 @@ from evaluator.contract import (
     SlotState,
     Verdict,
 )
-from evaluator.contract.machine_code import pack
+from evaluator.contract.code import pack
 from portal.exports.tables import get_table
 from portal.nodes.models import Slot
 from portal.operations.recorded.reports import read_reports

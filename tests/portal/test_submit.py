@@ -6,8 +6,8 @@ from django.core.management import call_command
 from evaluator.contract import Mode
 from portal.catalog.models import ProblemSwitch
 from portal.core.errors import Refusal
-from portal.dispatcher.dispatching import request_of
-from portal.submissions import actions, queries
+from portal.dispatcher.assign import request_of
+from portal.submissions import access, actions, queries
 from portal.submissions.management.commands import submit_entries
 from portal.submissions.models import Evaluation, Source, State, Submission
 from tests.portal.factories import SOLUTION, bundle, evaluation_of, submit
@@ -202,22 +202,22 @@ def test_the_same_key_with_another_size_is_refused(alice):
 
 def test_a_private_submission_is_seen_by_its_author_and_staff_only(alice, bob, operator):
     submission = submit(alice)
-    assert queries.get_submission(alice, str(submission.pk)) == submission
-    assert queries.readable_source(operator, submission) is not None
-    assert queries.readable_source(bob, submission) is None
+    assert access.get_submission(alice, str(submission.pk)) == submission
+    assert access.readable_source(operator, submission) is not None
+    assert access.readable_source(bob, submission) is None
     with pytest.raises(Refusal) as caught:
-        queries.get_submission(bob, submission.pk)
+        access.get_submission(bob, submission.pk)
     assert caught.value.status == 404
     with pytest.raises(Refusal, match="another author"):
         actions.set_visibility(submission, visibility="public", by=bob)
     actions.set_visibility(submission, visibility="public", by=alice)
-    assert queries.get_submission(bob, submission.pk) == submission
-    assert queries.readable_source(bob, submission) is not None
+    assert access.get_submission(bob, submission.pk) == submission
+    assert access.readable_source(bob, submission) is not None
 
 
 def test_a_malformed_id_is_not_found(alice):
     with pytest.raises(Refusal) as caught:
-        queries.get_submission(alice, "not-an-id")
+        access.get_submission(alice, "not-an-id")
     assert caught.value.status == 404
 
 

@@ -1,12 +1,16 @@
 """Descriptions that cannot be: refused when they are made, with what is wrong."""
 
+import csv
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from problems import registry
 from problems.inputs.groups import contiguous, strided, world
+from problems.spec.categories import Category, SourceFamily, category, source_family
 from problems.spec.schema import Cost, SizeName, Tolerance
+from problems.spec.taxonomy import Parallelism
 
 PROBLEM = registry.get("allreduce")
 
@@ -65,3 +69,23 @@ def test_groups_cover_the_world_in_blocks_and_in_strides():
 def test_group_size_must_divide_the_world():
     with pytest.raises(ValueError, match="groups of 3 do not divide a world of 8"):
         contiguous(0, world_size=8, group_size=3)
+
+
+def test_categories_of_the_paper_hold_what_it_counts_where_our_rule_can_tell():
+    """The paper gives counts alone. Four of its rows differ from ours, and the page shows both."""
+    published = {row["group"]: int(row["value"]) for row in _published() if row["figure"] == "categories"}
+    here = Counter(category(problem).label for problem in registry.problems())
+    assert here.total() == len(registry.problems())
+    differing = {group for group, count in published.items() if group != "Total" and here[group] != count}
+    assert differing == {"Tensor Parallel", "Sequence Parallel", "Context Parallel", "Data Parallel"}
+
+
+def test_a_new_problem_has_a_category_and_a_kind_of_code_base():
+    new = replace(registry.get("allreduce"), parallelism=(Parallelism.TABLE,), origin="A code base that nobody knows")
+    assert category(new) is Category.TENSOR
+    assert source_family(new) is SourceFamily.OTHER
+
+
+def _published() -> list[dict[str, str]]:
+    with (registry.DATA / "published" / "values.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

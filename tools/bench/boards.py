@@ -23,11 +23,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 import psycopg2
 
-from evaluator.judging.statistics import quantile
 from tests.servers import free_ports, postgresql
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -242,10 +241,10 @@ def measure(site: Site, *, requests: int, processes: Sequence[int]) -> None:
         times, spent = (sorted(column) for column in list(zip(*taken, strict=True))[:2])
         texts = [text.encode() for *_, text in taken[:20]]
         plain, packed = median(map(len, texts)) / 1024, median(len(gzip.compress(text)) for text in texts) / 1024
-        p95 = quantile(times, 0.95)
+        p95 = quantiles(times, n=20, method="inclusive")[-1]
         broken = "" if p95 <= PROMISE_MS or "board" not in kind else "   PROMISE BROKEN"
         seen = f"{median(times):6.1f}ms {p95:6.1f}ms {times[-1]:6.1f}ms"
-        used = f"{median(spent):6.1f}ms {quantile(spent, 0.95):6.1f}ms"
+        used = f"{median(spent):6.1f}ms {quantiles(spent, n=20, method='inclusive')[-1]:6.1f}ms"
         print(f"{kind:34} {seen} {used}   {plain:.0f} KiB ({packed:.0f}){broken}", flush=True)
 
 

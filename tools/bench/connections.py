@@ -45,7 +45,7 @@ HALVES = {
 _PREPARE = """
 from problems import registry
 from portal.accounts import actions
-from portal.submissions.actions.submitting import create_submission
+from portal.submissions.actions.submit import create_submission
 from portal.submissions.uploads import bundle_from_text
 from django.test import Client
 user = actions.sign_up(username="reader", password="a long pass phrase")

@@ -110,7 +110,7 @@ class _Ranking:
     records: list[tuple[_Attempt, float | None]] = field(default_factory=list)
 
     def add(self, attempt: _Attempt) -> None:
-        """What `portal.ranking.actions.update_standing` does, in memory."""
+        """What `portal.ranking.actions.raise_standing` does, in memory."""
         key = (attempt.author, attempt.problem.slug, attempt.profile.name, attempt.backend)
         held = self.standings.get(key)
         if held is not None and not is_better(attempt.low, attempt.submitted_at, than=(held.low, held.submitted_at)):

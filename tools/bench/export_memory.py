@@ -13,8 +13,6 @@ import resource
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
 import django
 
@@ -35,6 +33,7 @@ def main() -> None:
     django.setup()
     from portal.exports.tables import TABLES
     from portal.tabular.formats import written
+    from portal.tabular.tables import Row, Table
 
     if chosen.format == "parquet":
         import pyarrow.parquet  # noqa: F401 - its libraries are no row's memory
@@ -42,16 +41,17 @@ def main() -> None:
     noted: dict[str, float] = {"start": peak_mib(), "tenth": 0.0}
     rows = 0
 
-    def entries() -> Iterator[Any]:
-        nonlocal rows
-        for rows, entry in enumerate(table.entries(), 1):
-            if rows == chosen.rows // 10:
-                noted["tenth"] = peak_mib()
-            yield entry
+    class Counted(Table):
+        def rows(self) -> Iterator[Row]:
+            nonlocal rows
+            for rows, row in enumerate(super().rows(), 1):
+                if rows == chosen.rows // 10:
+                    noted["tenth"] = peak_mib()
+                yield row
 
     size, began = 0, time.process_time()
     with tempfile.TemporaryFile() as file:
-        for piece in written(replace(table, entries=entries), format=chosen.format):
+        for piece in written(Counted(**vars(table)), format=chosen.format):
             size += file.write(piece)
     taken = {"rows": rows, "bytes": size, "processor_s": time.process_time() - began, **noted, "end": peak_mib()}
     print(json.dumps(taken))

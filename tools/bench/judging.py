@@ -71,7 +71,7 @@ def measure(
                 warm = []
                 for _ in range(times):
                     start = time.monotonic()
-                    judge.wait_until_warm()
+                    judge.slot.waiting.wait_until_ready()
                     waited = time.monotonic() - start
                     warm.append(judged(judge, wanted))
                     print(f"{line('warm', *warm[-1])}, ready after {waited:.2f} s", flush=True)

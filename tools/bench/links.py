@@ -10,21 +10,17 @@ import argparse
 import itertools
 import secrets
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
-from evaluator.host.clock.call_clock import GateClock
 from evaluator.host.machine.gpus import gpus_for
-from evaluator.host.machine.nvlink import Links
+from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.references import ReferenceClock
-from evaluator.host.measure.series import element_bytes
-from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
-from evaluator.host.sandbox.cpu_sets import shares_for
 from evaluator.host.settings import JudgeSettings
+from evaluator.judging.floors import cost_of
+from evaluator.measuring import baselines
 from problems import registry
 
 CALLS = 2
@@ -39,45 +35,35 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600.0, help="start no further problem after so long")
     arguments = parser.parse_args()
     profile = profiles.get(arguments.profile)
-    started, spawner = time.monotonic(), Spawner()
-    with tempfile.TemporaryDirectory() as folder, Links(gpus_for(profile)) as links:
-        cores = shares_for(profile).gatekeeper
-        gatekeeper = GateClock(spawner=spawner, cores=cores) if profile.device == "cuda" else None
-        settings = JudgeSettings(profile=profile.name)
-        trusted = TrustedRanks(profile, settings, spawner=spawner, work_dir=Path(folder), clock=gatekeeper)
-        try:
-            trusted.wait_until_ready()
-            for slug in arguments.problem or [problem.slug for problem in registry.problems()]:
-                if time.monotonic() - started > arguments.seconds:
-                    print(f"stopped before {slug}")
+    started = time.monotonic()
+    settings = JudgeSettings(profile=profile.name)
+    with SlotWatch(gpus_for(profile)) as links, baselines.ranks(settings) as trusted:
+        for slug in arguments.problem or [problem.slug for problem in registry.problems()]:
+            if time.monotonic() - started > arguments.seconds:
+                print(f"stopped before {slug}")
+                return 1
+            if registry.get(slug).refuses(profile.world_size, (arguments.size,)) is None:
+                try:
+                    print(measure(trusted, links, slug, arguments.size, profile.world_size), flush=True)
+                except EvaluatorError as error:
+                    print(f"{slug:<44} {str(error)[:200]}")
                     return 1
-                if registry.get(slug).refuses(profile.world_size, (arguments.size,)) is None:
-                    try:
-                        print(measure(trusted, links, slug, arguments.size, profile.world_size), flush=True)
-                    except EvaluatorError as error:
-                        print(f"{slug:<44} {str(error)[:200]}")
-                        return 1
-        finally:
-            trusted.close()
-            if gatekeeper is not None:
-                gatekeeper.close()
-            spawner.close()
     return 0
 
 
-def measure(trusted: TrustedRanks, links: Links, slug: str, size: str, world_size: int) -> str:
+def measure(trusted: TrustedRanks, links: SlotWatch, slug: str, size: str, world_size: int) -> str:
     """One line on one problem."""
     opened = trusted.open_size(problem=slug, size=size, dtype="bfloat16", key=secrets.token_bytes(32))
     clock = ReferenceClock(trusted, opened, itertools.count())
     clock.time()
-    before = links.read()
+    before = links.links()
     for _ in range(CALLS):
         clock.time()
+    after = links.links()
     moved = max(
-        max(new.sent - old.sent, new.received - old.received) / CALLS
-        for old, new in zip(before, links.read(), strict=True)
+        (new - old) / CALLS for minor, ways in before.items() for old, new in zip(ways, after[minor], strict=True)
     )
-    cost = registry.get(slug).cost(opened.dims, world_size, element_bytes("bfloat16"))
+    cost = cost_of(registry.get(slug), opened.dims, world_size=world_size, dtype="bfloat16")
     shares = [
         f"{moved / least:8.3f}" if least else "    none" for least in (cost.wire_bytes, cost.reference_wire_bytes)
     ]

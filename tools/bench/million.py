@@ -24,14 +24,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 import psycopg2
 
 from evaluator.contract import Backend, Mode, Primitive, Verdict
 from evaluator.hardware import profiles
-from evaluator.judging.statistics import quantile
 from portal.tabular.formats import MEDIA_TYPES
 from problems import registry
 from tests.servers import free_ports, postgresql
@@ -369,7 +368,7 @@ KINDS = (
                     "runs/languagemodel",
                     "submissions/gpuuse",
                     "submissions/report",
-                    "submissions/profileswitch",
+                    "submissions/profilestate",
                 )
             )
         ),
@@ -457,7 +456,7 @@ def measure(
     lines = site.lines()[seen:]
     times = sorted(line["ms"] for line in lines)
     statements = [line["statements"] for line in lines]
-    p95 = quantile(times, 0.95)
+    p95 = quantiles(times, n=20, method="inclusive")[-1]
     bad = {status for status in statuses if status != 200}
     notes = ("" if p95 <= PROMISE_MS else "  OVER 50 ms") + (f"  STATUS {bad}" if bad else "")
     print(

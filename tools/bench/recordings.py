@@ -86,7 +86,7 @@ def main() -> int:
             if time.monotonic() - begun > options.seconds:
                 print(f"{wanted.evaluation_id:36} left out: the time is up")
                 continue
-            judge.wait_until_warm()
+            judge.slot.waiting.wait_until_ready()
             start = time.monotonic()
             report = judge.evaluate(wanted)
             (options.reports / f"{wanted.evaluation_id}.json.gz").write_bytes(gzip.compress(report.to_json().encode()))

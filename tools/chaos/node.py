@@ -11,9 +11,9 @@ from functools import partial
 
 from celery.signals import worker_init, worker_shutting_down
 
+from evaluator.host.build_ahead import Builders
 from evaluator.node.__main__ import remove_leftovers
 from evaluator.node.app import add_tasks, make_app
-from evaluator.node.builders import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import NodeSettings
 from evaluator.node.site import Site

@@ -23,6 +23,7 @@ from evaluator.contract import (
 )
 from evaluator.errors import Cancelled
 from evaluator.host import JudgeSettings
+from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.node.slots import failure_report
 
 MARK = "# prepared: "
@@ -65,7 +66,7 @@ class PreparedJudge:
     """Replaces `evaluator.host.Judge`, behind the same methods."""
 
     settings = JudgeSettings(profile="cpux2")
-    sandbox = SandboxLevel.FULL
+    confinement = Confinement(level=SandboxLevel.FULL)
     quarantine = ""
     error_log = ""
 

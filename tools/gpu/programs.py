@@ -238,7 +238,7 @@ class Member:
             device_id=self.device if gpus else None,
         )
         with (where / "barrier").open("r+b") as page:
-            self.barrier = Barrier(mmap.mmap(page.fileno(), mmap.PAGESIZE), rank=rank, world_size=world_size)
+            self.barrier = Barrier(page.fileno(), rank=rank, world_size=world_size)
         self.solutions = {}
 
     def solution(self, file):

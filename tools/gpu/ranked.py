@@ -107,7 +107,7 @@ def timed_digest(slug, *, profile):
 
 def judged(judge, slug, *, profile, mode, reports=None):
     path = registry.folder(slug) / "reference.py"
-    judge.wait_until_warm()
+    judge.slot.waiting.wait_until_ready()
     wanted = request(slug, path, Backend.PYTORCH, profile=profile, mode=mode)
     begun = time.monotonic()
     report = judge.evaluate(wanted)

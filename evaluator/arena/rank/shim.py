@@ -23,14 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from evaluator.arena import busy_poll, protocol
 from evaluator.arena.call_buffer import CallBuffer
-from evaluator.arena.clock import Barrier, CpuRunner, GpuRunner, Runner, Timed
-from evaluator.arena.gate import Gate, Sealer
+from evaluator.arena.clock import Barrier, CallTiming, new_runner
 from evaluator.arena.loaded_call import LoadedCall
-from evaluator.arena.process_group import join
+from evaluator.arena.process_group import group_maker, join
 from evaluator.arena.profiler import Recorder
 from evaluator.arena.protocol import Command, CommandKind, Failure, Phase, Report, ReportKind
 from evaluator.arena.rank.collective_count import CollectiveCount
@@ -132,12 +130,9 @@ class Shim:
         self._status_page = status_page
         self._socket = socket.socket(fileno=setup.channel)
         self._device = torch.device(setup.device, setup.rank) if setup.device == "cuda" else torch.device("cpu")
-        self._barrier = Barrier(
-            mmap.mmap(setup.barrier, protocol.BARRIER_BYTES), rank=setup.rank, world_size=setup.world_size
-        )
-        self._groups: dict[tuple[int, ...], Any] = {}
+        self._barrier = Barrier(setup.barrier, rank=setup.rank, world_size=setup.world_size)
         self._solution: Callable[..., Any] | None = None
-        self._buffer = CallBuffer(self._device, group_of=self._group)
+        self._buffer = CallBuffer(self._device, group_of=group_maker(setup.world_size))
         self._recorder: Recorder | None = None
 
     def start(self) -> None:
@@ -151,18 +146,11 @@ class Shim:
                 device=self._device,
                 store=setup.store,
             )
-            self._runner = self._new_runner()
+            self._runner = new_runner(self._device, self._barrier, clock=setup.clock, rank=setup.rank)
         except Exception as error:
             raise Failed(Failure.START, traceback.format_exc()) from error
         self._status_page.note(Phase.WAITING)
         self.report(ReportKind.READY)
-
-    def _new_runner(self) -> Runner:
-        if self._device.type != "cuda":
-            return CpuRunner(self._barrier)
-        page = mmap.mmap(self._setup.clock, protocol.CLOCK_PAGE_BYTES)
-        gate = Gate(page, sealer=Sealer(self._device, rank=self._setup.rank), rank=self._setup.rank)
-        return GpuRunner(self._device, gate)
 
     def obey(self) -> bool:
         """Carry out the host's next command; False once the host has gone."""
@@ -239,14 +227,6 @@ class Shim:
         self._status_page.note(Phase.WAITING)
         self.report(ReportKind.LOADED)
 
-    def _group(self, ranks: tuple[int, ...]) -> Any:
-        """The process group of `ranks`; created once, by every rank in the order of the call's list."""
-        if len(ranks) == self._setup.world_size:
-            return dist.group.WORLD
-        if ranks not in self._groups:
-            self._groups[ranks] = dist.new_group(list(ranks))
-        return self._groups[ranks]
-
     def _record(self, _command: Command, descriptors: list[int]) -> None:
         """Start to record what runs, until the end of the next call, into a file."""
         self._status_page.note(Phase.LOADING)
@@ -313,7 +293,7 @@ class Shim:
         self._status_page.note(Phase.WAITING)
         self.report(ReportKind.STORED)
 
-    def _call(self, loaded: LoadedCall, command: Command) -> Timed:
+    def _call(self, loaded: LoadedCall, command: Command) -> CallTiming:
         assert self._solution is not None
         recorder, self._recorder = self._recorder, None
         solution = self._solution if recorder is None else recorder.around(self._solution)

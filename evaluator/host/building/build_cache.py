@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -131,14 +130,14 @@ class BuildCache:
     def _prune(self) -> None:
         found = (_use(entry) for entry in self._folder.iterdir())
         total = 0
-        for number, use in enumerate(sorted((use for use in found if use is not None), reverse=True)):
-            total += use.size
-            if use.entry.name.startswith(_UNFINISHED):
+        for number, (at, size, entry) in enumerate(sorted((use for use in found if use is not None), reverse=True)):
+            total += size
+            if entry.name.startswith(_UNFINISHED):
                 # Another slot is writing or removing it.
-                if time.time() - use.at > _ABANDONED_S:
-                    shutil.rmtree(use.entry, ignore_errors=True)
+                if time.time() - at > _ABANDONED_S:
+                    shutil.rmtree(entry, ignore_errors=True)
             elif number and (number >= _KEPT or total > self._limit_bytes):
-                self._remove(use.entry)
+                self._remove(entry)
 
     def _remove(self, entry: Path) -> None:
         """Take a build away in one step, so that no reader finds half of it, nor a writer its place taken."""
@@ -149,18 +148,10 @@ class BuildCache:
             shutil.rmtree(aside, ignore_errors=True)
 
 
-class _Use(NamedTuple):
-    """When a build was last used, how many bytes it takes, and its folder."""
-
-    at: float
-    size: int
-    entry: Path
-
-
-def _use(entry: Path) -> _Use | None:
-    """The use of a build; None where it is gone, because other slots and builders of the node remove builds, too."""
+def _use(entry: Path) -> tuple[float, int, Path] | None:
+    """When a build was last used, how many bytes it takes, and its folder; None where other slots have removed it."""
     try:
         size = sum(path.stat().st_size for path in entry.rglob("*") if path.is_file())
-        return _Use(entry.stat().st_mtime, size, entry)
+        return entry.stat().st_mtime, size, entry
     except OSError:
         return None

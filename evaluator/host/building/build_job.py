@@ -1,7 +1,6 @@
 """One build: what is built, where, how confined, and until when."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +18,14 @@ from evaluator.host.settings import JudgeSettings
 class BuildJob:
     """One build. Nothing in it changes, and every step may read it.
 
+    Every step raises Cancelled where nobody wants the build any more.
+
     Attributes:
         request: whose source is built.
         settings: the slot's; its profile says for which architecture to build.
         workdir: a private folder; every step removes what it puts there.
         confinement: how its processes are confined.
         deadlines: of the evaluation that waits for it.
-        cancelled: asked often; once true, the build ends.
     """
 
     request: EvaluationRequest
@@ -33,7 +33,6 @@ class BuildJob:
     workdir: Path
     confinement: Confinement
     deadlines: Deadlines
-    cancelled: Callable[[], bool]
 
     @property
     def profile(self) -> Profile:
@@ -48,12 +47,9 @@ class BuildJob:
     def read(self, function: str, text: str, *, seconds: float) -> str:
         """What `function`, named as `module:name`, reads from `text` in a process of its own.
 
-        Raises:
-            Cancelled: `cancelled()` became true.
-            LimitExceeded: reading took too long, or too much memory.
+        Raises LimitExceeded where that takes too long, or too much memory.
         """
         try:
-            within = self.deadlines.step(seconds)
-            return limited.call(function, text, seconds=within, deadlines=self.deadlines, cancelled=self.cancelled)
+            return limited.call(function, text, seconds=seconds, deadlines=self.deadlines)
         except LimitExceeded as exceeded:
             raise LimitExceeded(f"what was built could not be read: {exceeded}") from exceeded

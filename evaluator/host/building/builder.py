@@ -3,14 +3,14 @@
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluator.contract import BuildResult, Detection, EvaluationRequest, Finding, MachineCode, Verdict
+from evaluator.contract import BuildResult, Detection, EvaluationRequest, Finding, MachineCode, Mode, Verdict
 from evaluator.errors import LimitExceeded
 from evaluator.hardware import profiles
-from evaluator.host.building import build_sandbox, code_listing, detections, disassembly, what_to_build
+from evaluator.host.building import builder_process, code_listing, disassembly, what_to_build
 from evaluator.host.building.build_cache import KEPT_BYTES, BuildCache, KeptBuild
 from evaluator.host.building.build_job import BuildJob
 from evaluator.host.building.build_record import record_of
@@ -75,21 +75,14 @@ class Builder:
         workdir: Path,
         sandbox: Confinement,
         deadlines: Deadlines = NO_DEADLINES,
-        cancelled: Callable[[], bool] = lambda: False,
     ) -> Built:
         """Build everything that the submission of `request` will ask for, or take it from the cache.
 
-        What is not done at the evaluation's deadline is over its limit, and not kept.
-
-        Args:
-            request: whose source is built.
-            workdir: a private folder for this evaluation; the build removes what it puts there.
-            sandbox: how the builder is confined.
-            deadlines: of the evaluation that waits for this build.
-            cancelled: polled; once true, the build ends.
+        What is not done at the evaluation's deadline is over its limit, and not kept. In `workdir`, a private folder,
+        the build removes what it puts there.
 
         Raises:
-            Cancelled: `cancelled()` became true.
+            Cancelled: nobody wants the build any more.
             EvaluatorError: this node cannot build: no tool chain, or the sandbox does not start.
         """
         if not what_to_build.is_needed(request):
@@ -100,7 +93,6 @@ class Builder:
             workdir=workdir,
             confinement=sandbox,
             deadlines=deadlines,
-            cancelled=cancelled,
         )
         started = time.monotonic()
         try:
@@ -123,9 +115,9 @@ class Builder:
         What a builder leaves that was killed is used, and not kept: the next build of the source may be whole.
         """
         started = time.monotonic()
-        sent = build_sandbox.build(job, limits=self._limits)
+        sent = builder_process.build(job, limits=self._limits)
         seconds = time.monotonic() - started
-        found = detections.find(sent.artefacts, disassembly.listings(sent.artefacts, job=job), job=job)
+        found = disassembly.detections(sent.artefacts, disassembly.listings(sent.artefacts, job=job), job=job)
         record = record_of(sent, seconds=seconds, primitives=found)
         job.refuse_late("reading what was built")
         build = KeptBuild(record=record, modules=sent.artefacts)
@@ -135,7 +127,7 @@ class Builder:
 
     def _code(self, key: str, build: KeptBuild, job: BuildJob) -> MachineCode | None:
         """The machine code of a build with source lines, listed once; None where the mode does not ask for it."""
-        if not job.request.mode.lists_machine_code or not build.modules:
+        if job.request.mode is not Mode.PROFILE or not build.modules:
             return None
         if (known := self._cache.code(key)) is not None:
             return known

@@ -1,21 +1,31 @@
-"""One builder process: starts it confined, receives its results within limits, and ends it."""
+"""One builder process in a sandbox of its own: the submission's files go in, what the compilers made comes out."""
 
-import contextlib
+import dataclasses
 import json
 import os
 import re
 import selectors
 import shutil
-import signal
 import struct
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from evaluator.errors import Cancelled, EvaluatorError, LimitExceeded, NodeTrouble
+from evaluator.contract import SandboxLevel
+from evaluator.errors import EvaluatorError, LimitExceeded, NodeFailure
+from evaluator.hardware import profiles
+from evaluator.host.building import what_to_build
+from evaluator.host.building.build_job import BuildJob
 from evaluator.host.process.deadlines import Deadlines
+from evaluator.host.process.limited import end_session
 from evaluator.host.process.logs import clean
+from evaluator.host.sandbox import bubblewrap
+from evaluator.host.sandbox.bubblewrap import Confinement
+from evaluator.host.sandbox.cgroups import Group, GroupLimits
+from evaluator.host.sandbox.slot_claims import inside_groups
 
 _FRAME = struct.Struct("<4sIQ")
 _MODULE, _KERNEL = r"[0-9a-f]{32}/[A-Za-z_]\w{0,127}\.so", r"triton/[A-Z2-7]{52}/[A-Za-z_][\w.-]{0,191}"
@@ -71,19 +81,109 @@ class Sent:
         return self.result is not None
 
 
-def limited(command: Sequence[str], limits: BuildLimits, *, are_counted: bool) -> list[str]:
-    """`command` under resource limits, on at most `limits.cores` of this process's cores.
+def build(job: BuildJob, *, limits: BuildLimits) -> Sent:
+    """What the builder's program sends, run on the submission in a sandbox of its own, within `limits`.
 
-    Where `are_counted`, a control group limits the number of processes. The kernel's other limit counts all processes
-    of a user: there the processes of one build would leave none to the builds beside it.
+    Its session is killed when it has sent everything, sent too much, or taken too long.
 
     Raises:
-        NodeTrouble: util-linux (prlimit, taskset) is not installed.
+        LimitExceeded: of the build (time, memory, size or number of files), or of the evaluation that waits for it.
+        EvaluatorError: the process could not be started, or does not end.
+        NodeFailure: it ended before it had read anything of the submission, as where its sandbox does not start.
+    """
+    confinement = job.confinement
+    with tempfile.TemporaryDirectory(prefix="build-", dir=job.workdir) as name:
+        private = Path(name)
+        bubblewrap.write_private(private)
+        for file in job.request.source.files:
+            bubblewrap.readable_file(private / "source" / file.path, file.text)
+        bare = confinement.level is SandboxLevel.NONE
+        home = str(bubblewrap.home_without_sandbox(private, confinement)) if bare else "/tmp"  # noqa: S108 - the sandbox's own tmpfs
+        group = _group(confinement, limits, name=private.name)
+        call_filter = None if bare else bubblewrap.open_filter()
+        reading, output = os.pipe()
+        inherited = [output] if call_filter is None else [output, call_filter]
+        try:
+            line = _line(job, private, limits=limits, home=home, output=output, call_filter=call_filter)
+            raw, said = _run(
+                line if group is None else inside_groups(line, group.entrances),
+                reading,
+                environment=bubblewrap.environment(job.profile, home=home) if bare else {},
+                limits=limits,
+                deadlines=job.deadlines,
+                inherited=inherited,
+            )
+        finally:
+            for descriptor in (reading, *inherited):
+                os.close(descriptor)
+            _end_group(group, limits)
+    return _sent(raw, said, limits)
+
+
+def _group(confinement: Confinement, limits: BuildLimits, *, name: str) -> Group | None:
+    allowed = GroupLimits(
+        memory_bytes=limits.memory_bytes,
+        processes=limits.processes,
+        cores=limits.cores,
+        processors=limits.processors,
+    )
+    return confinement.hierarchy.new(name, allowed) if confinement.hierarchy is not None else None
+
+
+def _end_group(group: Group | None, limits: BuildLimits) -> None:
+    """End all processes of a build; raises LimitExceeded where the kernel ended one for its memory."""
+    if group is None:
+        return
+    group.kill()
+    kills = group.memory_kills
+    group.remove()
+    if kills:
+        raise LimitExceeded(f"the build used more than {limits.memory_bytes:,} bytes of memory")
+
+
+def _line(
+    job: BuildJob, private: Path, *, limits: BuildLimits, home: str, output: int, call_filter: int | None
+) -> list[str]:
+    """The command line of the process, which writes to the descriptor `output`."""
+    confinement, profile = job.confinement, job.profile
+    inside = bubblewrap.layout(confinement, private=private)
+    arguments = {
+        "source": inside.source,
+        "compat": inside.compat,
+        "scratch": f"{home}/extensions",
+        "architectures": profiles.architectures(profile),
+        "world_size": profile.world_size,
+        "calls": what_to_build.kernel_arguments(job.request, profile),
+        # The same path as in the ranks, because Triton stores absolute paths.
+        "triton_cache": f"{home}/triton",
+        "capability": profiles.capability(profile),
+        "output": output,
+    }
+    settings = dataclasses.replace(job.settings, temporary_bytes=limits.scratch_bytes)
+    line = bubblewrap.command(
+        confinement,
+        [inside.builder, json.dumps(arguments)],
+        private=private,
+        profile=profile,
+        settings=settings,
+        call_filter=call_filter,
+    )
+    return _limited(line, limits, confinement)
+
+
+def _limited(command: Sequence[str], limits: BuildLimits, confinement: Confinement) -> list[str]:
+    """`command` under resource limits, on at most `limits.cores` of this process's cores.
+
+    The number of processes is limited by a control group where there is one. The kernel's other limit counts all
+    processes of a user: there the processes of one build would leave none to the builds beside it.
+
+    Raises NodeFailure where util-linux (prlimit, taskset) is not installed.
     """
     prlimit, taskset = shutil.which("prlimit"), shutil.which("taskset")
     if prlimit is None or taskset is None:
-        raise NodeTrouble("the builder needs prlimit and taskset (util-linux) on this node")
+        raise NodeFailure("the builder needs prlimit and taskset (util-linux) on this node")
     cores = limits.processors or sorted(os.sched_getaffinity(0))[-limits.cores :]
+    are_counted = confinement.hierarchy is not None and "pids" in confinement.hierarchy.folders
     return [
         *(taskset, "--cpu-list", ",".join(map(str, cores))),
         *(prlimit, "--core=0", f"--as={limits.memory_bytes}", f"--fsize={limits.scratch_bytes}"),
@@ -93,91 +193,51 @@ def limited(command: Sequence[str], limits: BuildLimits, *, are_counted: bool) -
     ]
 
 
-def run(
-    line_for: Callable[[int], Sequence[str]],
+def _run(
+    line: Sequence[str],
+    reading: int,
     *,
     environment: Mapping[str, str],
     limits: BuildLimits,
     deadlines: Deadlines,
-    inherited: Sequence[int] = (),
-    cancelled: Callable[[], bool] = lambda: False,
-) -> Sent:
-    """Start a builder and receive what it sends.
-
-    Args:
-        line_for: gives the command line for the number of the descriptor to which the process writes frames.
-        environment: all variables of the process.
-        inherited: further descriptors for the process.
-        cancelled: polled; once true, the build ends.
-        limits: the process's session is killed when it has sent everything, sent too much, or taken too long.
-        deadlines: of the evaluation that waits for this build.
-
-    Raises:
-        Cancelled: `cancelled()` became true.
-        LimitExceeded: time, size or number of files.
-        EvaluatorError: the process could not be started, or does not end.
-        NodeTrouble: it ended before it had read anything of the submission, as where its sandbox does not start.
-    """
-    reading, output = os.pipe()
-    with os.fdopen(reading, "rb", buffering=0):
-        process = _started(line_for, output, environment=environment, inherited=inherited)
-        try:
-            raw, said = _drain(process, reading, limits, deadlines, cancelled)
-        finally:
-            _end(process, deadlines)
-    if not raw.startswith(_BEGAN):
-        raise NodeTrouble(f"the builder ended before it began: {clean(said[:_SHOWN_BYTES].decode(errors='replace'))}")
-    sent = _parse(raw, limits, at=len(_BEGAN))
-    if len(sent.result or b"") > limits.result_bytes:
-        raise LimitExceeded(f"the result of the build exceeds {limits.result_bytes:,} bytes")
-    sent.said = said.decode(errors="replace")
-    return sent
-
-
-def _started(
-    line_for: Callable[[int], Sequence[str]],
-    output: int,
-    *,
-    environment: Mapping[str, str],
-    inherited: Sequence[int],
-) -> subprocess.Popen[bytes]:
-    """The process that writes to `output`, which is closed here; raises EvaluatorError."""
+    inherited: list[int],
+) -> tuple[bytes, bytes]:
+    """Start the process, and read what it sends and what it prints; closes what it inherits."""
     try:
-        return subprocess.Popen(  # noqa: S603 - our command, no shell
-            list(line_for(output)),
+        process = subprocess.Popen(  # noqa: S603 - our command, no shell
+            list(line),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=(output, *inherited),
+            pass_fds=inherited,
             env=dict(environment),
             start_new_session=True,
         )
     except OSError as error:
         raise EvaluatorError(f"the builder could not be started: {error}") from error
-    finally:
-        os.close(output)
-
-
-def _drain(
-    process: subprocess.Popen[bytes],
-    reading: int,
-    limits: BuildLimits,
-    deadlines: Deadlines,
-    cancelled: Callable[[], bool],
-) -> tuple[bytes, bytes]:
-    """Read frames and output to their ends; only the head of the output is kept."""
+    # Else what it sends has no end here.
+    os.close(inherited.pop(0))
     assert process.stdout is not None
+    try:
+        return _drain(process.stdout.fileno(), reading, limits, deadlines)
+    finally:
+        # Inside bubblewrap its whole process namespace goes with it.
+        end_session(process, "the builder", seconds=deadlines.killing(_END_S))
+        process.stdout.close()
+
+
+def _drain(printing: int, reading: int, limits: BuildLimits, deadlines: Deadlines) -> tuple[bytes, bytes]:
+    """Read frames and output to their ends; only the head of the output is kept."""
     seconds = deadlines.step(limits.seconds)
     deadline = time.monotonic() + seconds
     raw, said = bytearray(), bytearray()
     with selectors.DefaultSelector() as selector:
         selector.register(reading, selectors.EVENT_READ, raw)
-        selector.register(process.stdout.fileno(), selectors.EVENT_READ, said)
+        selector.register(printing, selectors.EVENT_READ, said)
         while selector.get_map():
             if time.monotonic() > deadline:
                 raise LimitExceeded(f"the build took longer than {seconds:.3g} s")
-            if cancelled():
-                raise Cancelled("the build was cancelled")
+            deadlines.refuse_cancelled("the build")
             for key, _ in selector.select(timeout=0.2):
                 chunk = os.read(key.fd, _CHUNK)
                 if not chunk:
@@ -191,24 +251,20 @@ def _drain(
     return bytes(raw), bytes(said)
 
 
-def _end(process: subprocess.Popen[bytes], deadlines: Deadlines) -> None:
-    """Kill the builder's session; inside bubblewrap its whole process namespace goes with it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    seconds = deadlines.killing(_END_S)
-    try:
-        process.wait(timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        raise EvaluatorError(f"the builder still runs {seconds:.3g} s after it was killed") from error
-    if process.stdout is not None:
-        process.stdout.close()
+def _sent(raw: bytes, said: bytes, limits: BuildLimits) -> Sent:
+    if not raw.startswith(_BEGAN):
+        raise NodeFailure(f"the builder ended before it began: {clean(said[:_SHOWN_BYTES].decode(errors='replace'))}")
+    sent = _parse(raw, limits, at=len(_BEGAN))
+    if len(sent.result or b"") > limits.result_bytes:
+        raise LimitExceeded(f"the result of the build exceeds {limits.result_bytes:,} bytes")
+    sent.said = said.decode(errors="replace")
+    return sent
 
 
 def _parse(raw: bytes, limits: BuildLimits, *, at: int = 0) -> Sent:
     """The files in the frames from byte `at` on, without truncated ones and those with names of another form.
 
-    Raises:
-        LimitExceeded: there are too many frames. Each costs time, even an empty one.
+    Raises LimitExceeded where there are too many frames. Each costs time, even an empty one.
     """
     sent = Sent()
     for number, (name, content) in enumerate(_frames(raw, at=at)):
@@ -230,8 +286,3 @@ def _frames(raw: bytes, *, at: int) -> Iterator[tuple[str, bytes]]:
             return
         yield raw[start : start + name_bytes].decode(errors="replace"), raw[start + name_bytes : end]
         at = end
-
-
-def inside(arguments: Mapping[str, object], *, program: str) -> list[str]:
-    """Arguments of `python -I`: the program inside the sandbox and its settings as JSON."""
-    return [program, json.dumps(arguments)]

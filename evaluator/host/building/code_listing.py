@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from evaluator.contract import Instruction, KernelCode, MachineCode, Message
-from evaluator.contract.machine_code import MOST_INSTRUCTIONS, MOST_UNPACKED_BYTES, pack
+from evaluator.contract.code import MOST_INSTRUCTIONS, MOST_UNPACKED_BYTES, pack
 from evaluator.host.building import disassembly
 from evaluator.host.building.build_job import BuildJob
 from evaluator.host.process.logs import clean
@@ -137,9 +137,7 @@ def machine_code(
         job: the build that they are of.
         origins: by extension, where in the submission its CUDA source begins.
 
-    Raises:
-        Cancelled: `job.cancelled()` became true.
-        LimitExceeded: reading took too long, or too much memory.
+    Raises as `BuildJob.read` does.
     """
     tool = disassembly.tool()
     if tool is None:
@@ -148,15 +146,16 @@ def machine_code(
     deadline, room = time.monotonic() + job.deadlines.step(_LONGEST_S), _MOST_BYTES
     listings: list[tuple[str, str]] = []
     for path in modules:
-        with tempfile.TemporaryDirectory(prefix="listing-", dir=job.workdir) as name:
-            text = disassembly.output_of(
-                disassembly.Module(path=path, content=artefacts[path], private=Path(name)),
-                [_EXECUTE, tool],
-                [str(room)],
-                job=job,
-                seconds=deadline - time.monotonic(),
-                most_bytes=2 * room,
-            )
+        text = disassembly.output_of(
+            path,
+            artefacts[path],
+            [_EXECUTE, tool],
+            [str(room)],
+            prefix="listing-",
+            job=job,
+            seconds=deadline - time.monotonic(),
+            most_bytes=2 * room,
+        )
         if text is not None:
             room = max(0, room - len(text))
             listings.append((Path(path).name, text))
@@ -172,9 +171,7 @@ def find(
 ) -> MachineCode:
     """The kernels that the listings (module and text) show; `unread` modules of the build have none.
 
-    Raises:
-        Cancelled: `job.cancelled()` became true.
-        LimitExceeded: reading took too long, or too much memory.
+    Raises as `BuildJob.read` does.
     """
     with tempfile.TemporaryDirectory(prefix="listed-", dir=job.workdir) as name:
         files = [Path(name, str(number)) for number in range(len(listings))]

@@ -1,11 +1,9 @@
 """The time of a call: from the gatekeeper on GPUs, from messages on CPU ranks."""
 
 import contextlib
-import fcntl
 import json
 import mmap
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,14 +14,16 @@ from typing import Any, Self
 from evaluator.arena import protocol
 from evaluator.errors import EvaluatorError
 from evaluator.host.clock import gatekeeper
-from evaluator.host.clock.gatekeeper import Order
+from evaluator.host.clock.gatekeeper import GateCommand
+from evaluator.host.process import memory_files
+from evaluator.host.process.limited import end_session
 from evaluator.host.process.spawner import Spawner
 from evaluator.oracle import ends as ends_page
 from evaluator.oracle.ends import Ends
 
 _ROOT = Path(__file__).parents[3]
 _PROGRAM = Path(gatekeeper.__file__)
-_GRACE_S, _ANSWER_S = 0.2, 5.0
+_GRACE_S, _ANSWER_S, _END_S = 0.2, 5.0, 10.0
 """Ranks answer after their devices posted the end. If the gatekeeper sees no end for so long, there is none."""
 
 
@@ -66,15 +66,10 @@ class Opening:
 
 
 class ClockPage:
-    """The page through which the calls of one group of ranks are timed; ranks get its descriptor.
-
-    Nobody can resize it under those who have it mapped.
-    """
+    """The page through which the calls of one group of ranks are timed; ranks get its descriptor."""
 
     def __init__(self) -> None:
-        self.descriptor = os.memfd_create("clock", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.descriptor, protocol.CLOCK_PAGE_BYTES)
-        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        self.descriptor = memory_files.create("clock", protocol.CLOCK_PAGE_BYTES)
 
     def close(self) -> None:
         """Close the host's descriptor."""
@@ -111,10 +106,10 @@ class GateClock:
     def _start(self) -> None:
         """Start the process by its file: as a module it would import the whole judge."""
         self._channel, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        orders = {"channel": child.fileno(), "ends": self.ends, "cores": self._cores}
+        options = {"channel": child.fileno(), "ends": self.ends, "cores": self._cores}
         try:
             self._process = self._spawner.start(
-                [sys.executable, str(_PROGRAM), json.dumps(orders)],
+                [sys.executable, str(_PROGRAM), json.dumps(options)],
                 descriptors=[child.fileno(), self.ends],
                 environment={"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": str(_ROOT)},
                 error_output=self._log,
@@ -146,7 +141,7 @@ class GateClock:
 
     def begin(self, page: ClockPage, opening: Opening, *, number: int, limit_s: float) -> None:
         """Have call `number` timed, which the ranks are about to begin; raises EvaluatorError."""
-        order = Order(
+        command = GateCommand(
             number=number,
             ticket=self.upcoming,
             key=opening.key,
@@ -161,7 +156,7 @@ class GateClock:
             self._start()
         self._is_timing = True
         try:
-            socket.send_fds(self._channel, [order.to_json()], [page.descriptor])
+            socket.send_fds(self._channel, [command.to_json()], [page.descriptor])
         except OSError as error:
             raise self._gone(str(error)) from error
 
@@ -225,17 +220,10 @@ class GateClock:
 
     def _gone(self, how: str) -> EvaluatorError:
         """The error to raise where the gatekeeper has gone; the next call starts a new one."""
-        self._end_process()
+        end_session(self._process, "the gatekeeper", seconds=_END_S)
         self._is_timing = False
-        return EvaluatorError(f"the gatekeeper has gone: {how}; {self._log_text()}")
-
-    def _end_process(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(timeout=10)
-
-    def _log_text(self) -> str:
-        return os.pread(self._log, 4096, 0).decode("utf-8", "replace")
+        said = os.pread(self._log, 4096, 0).decode("utf-8", "replace")
+        return EvaluatorError(f"the gatekeeper has gone: {how}; {said}")
 
     def close(self) -> None:
         """End it; closing twice is closing once."""
@@ -243,7 +231,7 @@ class GateClock:
             return
         self._is_closed = True
         self._channel.close()
-        self._end_process()
+        end_session(self._process, "the gatekeeper", seconds=_END_S)
         os.close(self._log)
         os.close(self.ends)
 

@@ -1,9 +1,9 @@
 """The process that opens the gates of a call and observes its end, on its own processor.
 
 Run by the path of this file with one argument, JSON; beside the standard library it needs the layouts of two pages
-alone. It shares no interpreter lock with anything, so that no other thread of the judge stretches a time. One order at
-a time comes over its socket, with the page of the group's clock as a descriptor; to each there is one answer. A message
-without a page in the meantime ends the present call. Oracle ranks hear of ends on a page of their own.
+alone. It shares no interpreter lock with anything, so that no other thread of the judge stretches a time. Commands
+come one by one over its socket, each with the page of the group's clock as a descriptor; to each there is one answer. A
+message without a page in the meantime ends the present call. Oracle ranks hear of ends on a page of their own.
 """
 
 import gc
@@ -28,12 +28,12 @@ _LONGEST_ORDER = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class GateCommand:
     """One call to time.
 
     Attributes:
         number: the call's, which ranks write as their answers.
-        ticket: this order's, which never comes again.
+        ticket: this command's, which never comes again.
         key: seals the inputs.
         delays_ns: for each rank how much later than the first its gate opens.
         head_ns: how long ranks may queue work before the gates open.
@@ -50,17 +50,17 @@ class Order:
     limit_ns: int
 
     @classmethod
-    def from_json(cls, raw: bytes) -> "Order":
-        """The order in a message of the host."""
+    def from_json(cls, raw: bytes) -> "GateCommand":
+        """The command in a message of the host."""
         body: dict[str, Any] = json.loads(raw)
         return cls(**body | {"key": bytes.fromhex(body["key"]), "delays_ns": tuple(body["delays_ns"])})
 
     def to_json(self) -> bytes:
-        """This order as a message."""
+        """This command as a message."""
         return json.dumps({**vars(self), "key": self.key.hex()}).encode()
 
 
-class Words:
+class ClockWords:
     """The numbers that ranks and host write on a clock's page, one per rank."""
 
     def __init__(self, page: mmap.mmap, *, ranks: int) -> None:
@@ -114,41 +114,41 @@ class Stop:
         return self._is_set
 
 
-def timed(words: Words, order: Order, channel: socket.socket, ends: Ends) -> dict[str, Any]:
+def timed(words: ClockWords, command: GateCommand, channel: socket.socket, ends: Ends) -> dict[str, Any]:
     """Open the gates when it is time, and note when each rank's end is seen; -1 for one that was not.
 
     Where the host ends the call before, the gates open without the key: devices need not wait, and read nothing.
     """
     begun, stop = time.monotonic_ns(), Stop(channel)
-    has_queued = _wait_for_ranks(words, order, stop, begun=begun)
+    has_queued = _wait_for_ranks(words, command, stop, begun=begun)
     is_wanted = not stop.is_set()
     opened = time.monotonic_ns()
     if is_wanted:
-        words.bring_key(order.key)  # not earlier: with the key anyone can read the inputs
-    for delay_ns, rank in sorted((delay, rank) for rank, delay in enumerate(order.delays_ns)):
+        words.bring_key(command.key)  # not earlier: with the key anyone can read the inputs
+    for delay_ns, rank in sorted((delay, rank) for rank, delay in enumerate(command.delays_ns)):
         while time.monotonic_ns() < opened + delay_ns:
             pass
-        words.open(rank, order.number)
-    done_ns = _ended(words, order, stop, opened=opened, ends=ends)
+        words.open(rank, command.number)
+    done_ns = _ended(words, command, stop, opened=opened, ends=ends)
     return {"head_ns": opened - begun, "has_queued": has_queued, "done_ns": done_ns, "marks": words.marks()}
 
 
-def _wait_for_ranks(words: Words, order: Order, stop: Stop, *, begun: int) -> bool:
-    """Give the ranks their head start, and return whether all have queued everything by then."""
-    now, latest, wanted = time.monotonic_ns, begun + order.head_ns, (order.number,) * len(order.delays_ns)
+def _wait_for_ranks(words: ClockWords, command: GateCommand, stop: Stop, *, begun: int) -> bool:
+    """Give the ranks their time to launch ahead, and return whether all have queued everything by then."""
+    now, latest, wanted = time.monotonic_ns, begun + command.head_ns, (command.number,) * len(command.delays_ns)
     while now() < latest:
-        if order.waits_for_queue and words.queued() == wanted:
+        if command.waits_for_queue and words.queued() == wanted:
             break
     # A device that is busy with another process reaches its gate some 0.1 ms later, which does not count.
-    while words.arrived() != wanted and now() < begun + order.limit_ns and not stop.is_set():
+    while words.arrived() != wanted and now() < begun + command.limit_ns and not stop.is_set():
         pass
     return words.queued() == wanted
 
 
-def _ended(words: Words, order: Order, stop: Stop, *, opened: int, ends: Ends) -> list[int]:
+def _ended(words: ClockWords, command: GateCommand, stop: Stop, *, opened: int, ends: Ends) -> list[int]:
     """When each rank ended, from the opening: its device has finished, and the program has returned on the host."""
-    now, number = time.monotonic_ns, order.number
-    done_ns = [-1] * len(order.delays_ns)
+    now, number = time.monotonic_ns, command.number
+    done_ns = [-1] * len(command.delays_ns)
     spins = 0
     while -1 in done_ns:
         seen = words.done()
@@ -157,18 +157,18 @@ def _ended(words: Words, order: Order, stop: Stop, *, opened: int, ends: Ends) -
             for rank, last in enumerate(seen):
                 if last == number == queued[rank] and done_ns[rank] < 0:
                     done_ns[rank] = at
-                    ends.post(rank, order.ticket)
+                    ends.post(rank, command.ticket)
         spins += 1
-        if spins % _SPINS_PER_LOOK == 0 and (now() > opened + order.limit_ns or stop.is_set()):
+        if spins % _SPINS_PER_LOOK == 0 and (now() > opened + command.limit_ns or stop.is_set()):
             break
     for rank, at in enumerate(done_ns):
         if at < 0:
-            ends.give_up(rank, order.ticket)
+            ends.give_up(rank, command.ticket)
     return done_ns
 
 
 def serve(channel: socket.socket, ends: Ends) -> None:
-    """Carry out orders until the host closes its end."""
+    """Carry out commands until the host closes its end."""
     gc.disable()
     while True:
         raw, descriptors, _flags, _address = socket.recv_fds(channel, _LONGEST_ORDER, 1)
@@ -176,10 +176,10 @@ def serve(channel: socket.socket, ends: Ends) -> None:
             return
         if not descriptors:
             continue  # the stop came after the end of the call
-        order = Order.from_json(raw)
+        command = GateCommand.from_json(raw)
         with mmap.mmap(descriptors[0], protocol.CLOCK_PAGE_BYTES) as page:
             os.close(descriptors[0])
-            answer = timed(Words(page, ranks=len(order.delays_ns)), order, channel, ends)
+            answer = timed(ClockWords(page, ranks=len(command.delays_ns)), command, channel, ends)
         channel.send(json.dumps(answer).encode())
 
 

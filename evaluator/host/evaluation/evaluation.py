@@ -10,13 +10,12 @@ from dataclasses import replace
 import msgspec
 
 from evaluator.contract import EvaluationReport, Mode, Stage, Verdict
-from evaluator.errors import EvaluatorError, LimitExceeded, NodeTrouble, SubmissionFault
+from evaluator.errors import EvaluatorError, LimitExceeded, NodeFailure, SubmissionFault
 from evaluator.host.building.what_to_build import is_needed
-from evaluator.host.evaluation import before_reveal, findings, report
-from evaluator.host.evaluation.findings import Findings
+from evaluator.host.evaluation import evidence, handover, report
+from evaluator.host.evaluation.evidence import Findings, Outcomes
+from evaluator.host.evaluation.failures import FailureGuard, without_the_submission
 from evaluator.host.evaluation.held_ranks import HeldRanks
-from evaluator.host.evaluation.outcomes import Outcomes
-from evaluator.host.evaluation.trouble import TroubleWatch, without_the_submission
 from evaluator.host.hangs.diagnosis import rank_states
 from evaluator.host.hangs.incidents import RanksLost
 from evaluator.host.job import Job
@@ -27,7 +26,6 @@ from evaluator.host.measure.group_run import BareCallTimes, GroupRun
 from evaluator.host.measure.schedule import drawn_regimes
 from evaluator.host.measure.size_run import SizeRun
 from evaluator.host.process import limited
-from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.slot import Slot
 from evaluator.judging import source_rules, timing
@@ -44,6 +42,7 @@ class Evaluation:
         is_in_play: whether the judge already handles bytes of the submission, so that they may cause an error of the
             judge.
         findings: what it has found so far. The judge of the slot adds its own errors.
+        ranks: those that it holds.
         has_stuck_ranks: whether trusted ranks did not finish the recorded call of the reference.
     """
 
@@ -52,9 +51,9 @@ class Evaluation:
         self._slot = slot
         self.findings = Findings(job.request.problem)
         self._outcomes = Outcomes()
-        self._ranks = HeldRanks(job, slot)
-        self._trouble = TroubleWatch(job.plan.confinement.level)
-        self._watch = SlotWatch(job.plan.gpus)
+        self.ranks = HeldRanks(job, slot)
+        self._guard = FailureGuard(job.resources.confinement.level)
+        self._watch = SlotWatch(job.resources.gpus)
         self._key = secrets.token_bytes(32)
         self._draws = itertools.count()
         self._numbers = itertools.count(1)
@@ -76,11 +75,11 @@ class Evaluation:
             self._read_source()
             self._compile()
             self._take_ranks()
-            opened = before_reveal.first_calls(self.job, self._ranks.trusted)
+            opened = handover.first_calls(self.job, self.ranks.trusted)
             self._wait_for_ranks()
             self._slot.prepare_next()
-            self._outcomes.alone = before_reveal.times_alone(
-                self.job, self._ranks.trusted, watch=self._watch, opened=opened
+            self._outcomes.isolated = handover.isolated_times(
+                self.job, self.ranks.trusted, watch=self._watch, opened=opened
             )
             self._run_group(1, key=self._key, share=1 - self.job.second_share)
             self._run_second_group()
@@ -99,15 +98,13 @@ class Evaluation:
         self.findings.add_before_ranks(reading.findings)
 
     def _reading(self) -> SourceReading:
-        job, seconds = self.job, self.job.within(self.job.plan.settings.reading_s)
+        job, seconds = self.job, self.job.settings.reading_s
         try:
-            text = limited.call(
-                READ_SOURCE, job.request.to_json(), seconds=seconds, deadlines=job.deadlines, cancelled=job.cancelled
-            )
+            text = limited.call(READ_SOURCE, job.request.to_json(), seconds=seconds, deadlines=job.deadlines)
         except LimitExceeded as exceeded:
             raise SubmissionFault(Verdict.LIMIT_EXCEEDED, f"the source could not be read: {exceeded}") from exceeded
         reading = SourceReading.from_json(text)
-        if job.plan.profile.gpu is None:
+        if job.profile.gpu is None:
             return reading
         missing = backends.missing(job.request.source, backend=job.request.backend, node=backends.Node.this())
         return msgspec.structs.replace(reading, findings=(*reading.findings, *missing))
@@ -121,36 +118,35 @@ class Evaluation:
             built = self._slot.builder.build(
                 job.request,
                 workdir=self._slot.work_dir,
-                sandbox=job.plan.confinement,
+                sandbox=job.resources.confinement,
                 deadlines=job.deadlines,
-                cancelled=job.cancelled,
             )
-            found = source_rules.check_machine_code(built.primitives, profile=job.plan.profile)
+            found = source_rules.check_machine_code(built.primitives, profile=job.profile)
             self._outcomes.built = replace(built, findings=(*built.findings, *found))
         self.findings.add_before_ranks(self._outcomes.built.findings)
 
     def _take_ranks(self) -> None:
         with self.job.stage(Stage.STARTING, "taking the ranks"), without_the_submission():
-            self._ranks.take()
+            self.ranks.take()
 
     def _wait_for_ranks(self) -> None:
         begun = time.monotonic()
         with self.job.stage(Stage.STARTING, "waiting for the ranks"), without_the_submission():
-            self._ranks.wait_until_ready()
+            self.ranks.wait_until_ready()
         self._outcomes.ranks_wait_s = time.monotonic() - begun
 
     def _run_group(self, number: int, *, key: bytes, share: float) -> None:
         """Give the submission to the present group and make its calls at all sizes, within a `share` of the budget."""
-        job, bare, known = self.job, self._reveal(is_first=number == 1), self._outcomes.by_size
-        assert self._trouble.memory is not None
+        job, bare, known = self.job, self._hand_over(is_first=number == 1), self._outcomes.by_size
+        assert self._guard.memory is not None
         run = GroupRun(
             job=job,
             number=number,
             key=key,
-            trusted=self._ranks.trusted,
-            group=self._ranks.group,
+            trusted=self.ranks.trusted,
+            group=self.ranks.group,
             bare=bare,
-            memory=self._trouble.memory,
+            memory=self._guard.memory,
             watch=self._watch,
             draws=self._draws,
             numbers=self._numbers,
@@ -159,68 +155,65 @@ class Evaluation:
             budget_s=job.budget_s(share),
         )
         for size in job.sizes:
-            with self._trouble.over(run.group, size=size):
+            with self._guard.over(run.group, size=size):
                 at_size = SizeRun(run, size, known=known.get(size))
-            try:
-                with self._trouble.over(run.group, size=size, regime=at_size.last_regime):
-                    self._make_calls(at_size, is_first=number == 1, is_last=size == job.sizes[-1])
-            finally:
-                # A record that ended early is evidence too.
-                self._outcomes.sizes.append(at_size.outcome())
+            # A record that ends early is evidence too.
+            self._outcomes.sizes.append(at_size)
+            with self._guard.over(run.group, size=size, caller=at_size.caller):
+                self._make_calls(at_size, is_first=number == 1, is_last=size == job.sizes[-1])
 
     def _make_calls(self, at_size: SizeRun, *, is_first: bool, is_last: bool) -> None:
         """All calls at one size; some only in the first group, after everything that is timed."""
         at_size.verify()
         if self.job.mode.is_timed:
-            self._ranks.wait_for_second()  # no process may start during a measurement
+            self.ranks.wait_for_second()  # no process may start during a measurement
             at_size.warm_up()
             at_size.time()
         elif self.job.mode is Mode.PROFILE:
             at_size.warm_up()
         if is_first and self.job.mode.is_timed:
             at_size.loop()
-        if is_first and self.job.plan.settings.records_work:
+        if is_first and self.job.settings.records_work:
             at_size.count_links()
             if is_last:
                 # Last, because a profiler may slow everything that runs after it.
                 at_size.record_work()
 
-    def _reveal(self, *, is_first: bool) -> BareCallTimes:
-        """Give the submission to the present group; raises NodeTrouble where no group lives until it can read it."""
+    def _hand_over(self, *, is_first: bool) -> BareCallTimes:
+        """Give the submission to the present group; raises NodeFailure where no group lives until it can read it."""
         with self.job.stage(Stage.STARTING, "importing solution.py"):
             try:
-                return self._ranks.reveal_to_present(lambda group: self._reveal_to(group, is_first=is_first))
+                return self.ranks.hand_over_to_present(lambda group: self._hand_over_to(group, is_first=is_first))
             except RanksLost as lost:
                 if is_first:
-                    raise NodeTrouble(str(lost)) from lost
+                    raise NodeFailure(str(lost)) from lost
                 raise  # a second group may have been disturbed while the first ran the submission
 
-    def _reveal_to(self, group: WorkerGroup, *, is_first: bool) -> BareCallTimes:
+    def _hand_over_to(self, group: WorkerGroup, *, is_first: bool) -> BareCallTimes:
         """Measure what a submission could disturb later, then let every rank import it."""
         job = self.job
-        with self._trouble.over(group, size=None):
-            bare = before_reveal.bare_calls(
-                job, group=group, trusted=self._ranks.trusted, trouble=self._trouble, is_first=is_first
+        with self._guard.over(group, size=None):
+            bare = handover.bare_calls(
+                job, group=group, trusted=self.ranks.trusted, guard=self._guard, is_first=is_first
             )
             if is_first:
-                alone = (reading for at_size in self._outcomes.alone.values() for reading in at_size.gpus)
-                self._outcomes.revealing = before_reveal.refuse_slow_gpus(job, self._watch, alone=tuple(alone))
-            group.reveal(job.request.source, built=self._outcomes.built)
-            seconds = job.within(job.plan.settings.import_s)
-            group.import_submission(seconds=seconds, cancelled=job.cancelled)
+                isolated = (reading for at_size in self._outcomes.isolated.values() for reading in at_size.gpus)
+                self._outcomes.at_handover = handover.refuse_slow_gpus(job, self._watch, isolated=tuple(isolated))
+            group.sandbox.hand_over(job.request.source, built=self._outcomes.built)
+            group.import_submission()
         return bare
 
     def _run_second_group(self) -> None:
         """Run part of a ranked series again in a new group with other secrets. Its times count like the first's."""
-        if not self._ranks.has_second:
+        if not self.ranks.has_second:
             return
         self._see_ranks()
-        self._ranks.change_group()
+        self.ranks.change_group()
         key = hashlib.sha256(self._key + b"second worker group").digest()
         try:
             self._run_group(2, key=key, share=self.job.second_share)
         except Ended as ended:
-            raise Ended((*ended.findings, findings.disagreement(ended.findings)), ranks=ended.ranks) from ended
+            raise Ended((*ended.findings, evidence.disagreement(ended.findings)), ranks=ended.ranks) from ended
 
     def _record_reference(self) -> None:
         """Record a call of the reference for the timeline; no verdict uses it, so a failure fails nothing.
@@ -228,13 +221,13 @@ class Evaluation:
         It comes after everything that is timed, which another process on the GPUs could slow.
         """
         job, outcomes = self.job, self._outcomes
-        if outcomes.timeline is None or not job.mode.records_reference:
+        if outcomes.timeline is None or job.mode is Mode.CHECK:
             return
         size = outcomes.timeline.size
         with job.stage(Stage.COMPARING, f"{size}: recording the reference"):
             try:
                 outcomes.reference = self._slot.references.take(
-                    self._ranks.trusted, problem=job.request.problem, size=size, dtype=job.dtype
+                    self.ranks.trusted, problem=job.request.problem, size=size, dtype=job.dtype
                 )
             except EvaluatorError as error:
                 logger.warning("evaluation %s: the reference was not recorded: %s", job.request.evaluation_id, error)
@@ -243,44 +236,31 @@ class Evaluation:
     def _conclude(self) -> None:
         """All evidence is complete: compute the timing and note the pass."""
         job, outcomes = self.job, self._outcomes
-        profile = job.plan.profile
+        profile = job.profile
         if job.mode.is_timed:
             with job.stage(Stage.COMPARING, "comparing with the reference"):
                 outcomes.timing, against = timing.conclude(
-                    outcomes.records, profile.timing_rules(), without=job.plan.settings.without
+                    outcomes.records, profile.timing_rules(), without=job.settings.without
                 )
             self.findings.add(against)
         self._see_ranks()
         self.findings.add(
             [
-                findings.passed(
+                evidence.passed(
                     profile.world_size, results=outcomes.results, records=outcomes.records, timed=outcomes.timing
                 )
             ]
         )
 
     def _see_ranks(self) -> None:
-        self._outcomes.ranks = rank_states(self._ranks.group.observe_finished())
+        self._outcomes.ranks = rank_states(self.ranks.group.observe_finished())
 
     # ---- what the judge of the slot asks ----------------------------------------------------------------------
-
-    @property
-    def has_held_ranks(self) -> bool:
-        """Whether a worker group was taken for this evaluation."""
-        return self._ranks.are_taken
-
-    def rehearse(self, trusted: TrustedRanks) -> None:
-        """A few calls of the reference at every size, without the submission; raises EvaluatorError."""
-        before_reveal.rehearse(self.job, trusted)
-
-    def stop(self) -> None:
-        """Let the processes of the worker groups end, without waiting for that."""
-        self._ranks.stop()
 
     def close(self) -> None:
         """End the worker groups, and release what was held; raises EvaluatorError where a part of one is left."""
         self._watch.close()
-        self._ranks.close()
+        self.ranks.close()
 
     def report(self, *, started_at: str, finished_at: str) -> EvaluationReport:
         """The report of everything so far."""

@@ -9,13 +9,14 @@ from typing import TypeVar
 from evaluator.errors import Cancelled, EvaluatorError
 from evaluator.host.hangs.incidents import RanksLost
 from evaluator.host.job import Job
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.host.ranks.worker_group import WorkerGroup
 from evaluator.host.slot import Slot
 
 logger = logging.getLogger(__name__)
 
-_Revealed = TypeVar("_Revealed")
+_HandedOver = TypeVar("_HandedOver")
 
 
 class HeldRanks:
@@ -54,14 +55,12 @@ class HeldRanks:
 
     def take(self) -> None:
         """Take all ranks that the job needs, and let them start; raises EvaluatorError."""
-        waiting, self._trusted = self._slot.waiting, self._slot.trusted.take()
-        self._groups.append(waiting.take())
-        self.group.start_ranks()
-        if self._job.second_share:
-            second = waiting.take()
-            self._groups.append(second)
-            self._has_waited = second.has_ranks
-            second.start_ranks()
+        self._trusted = self._slot.trusted.take()
+        for _ in range(2 if self._job.second_share else 1):
+            group = self._slot.waiting.take()
+            self._hold(group, len(self._groups))
+            self._has_waited = group.has_ranks
+            group.start_ranks()
 
     def wait_until_ready(self) -> None:
         """Return once the ranks are ready, as none may start during a measurement; raises EvaluatorError.
@@ -72,41 +71,41 @@ class HeldRanks:
         if self._has_waited:
             self.wait_for_second()
         if self._job.mode.is_timed:
-            self._slot.waiting.wait_until_ready(within=self._job.deadlines.answer)
+            self._slot.waiting.wait_until_ready(Deadlines(self._job.deadlines.evaluation))
 
     def wait_for_second(self) -> None:
         """Return once the second worker group is ready, or at once where none is to come; raises EvaluatorError."""
         if self.has_second:
             self._make_ready(1)
 
-    def reveal_to_present(self, reveal: Callable[[WorkerGroup], _Revealed]) -> _Revealed:
-        """What `reveal` returns for the present worker group. One whose ranks are lost in it is replaced, once.
+    def hand_over_to_present(self, hand_over: Callable[[WorkerGroup], _HandedOver]) -> _HandedOver:
+        """What `hand_over` returns for the present worker group. One whose ranks are lost in it is replaced, once.
 
         Raises:
             RanksLost: those of the other one, too, or there is none.
         """
         try:
-            return reveal(self.group)
+            return hand_over(self.group)
         except RanksLost as lost:
             self._replace(0, lost)
-            return reveal(self.group)
+            return hand_over(self.group)
 
     def change_group(self) -> None:
         """End the present worker group; the second one is the present one then. Raises EvaluatorError."""
-        self._groups.pop(0).close(within=self._job.deadlines.killing)
+        self._groups.pop(0).close()
         self._make_ready(0)
 
     def stop(self) -> None:
         """Let the processes of the worker groups end, without waiting for that."""
         for group in self._groups:
-            group.stop()
+            group.sandbox.processes.stop()
 
     def close(self) -> None:
         """End the worker groups; raises EvaluatorError where a part of one is left."""
         held, self._groups = self._groups, []
         with ExitStack() as stack:
             for group in held:
-                stack.callback(group.close, within=self._job.deadlines.killing)
+                stack.callback(group.close)
 
     def _make_ready(self, number: int) -> None:
         """Return once a worker group is ready. One that does not start is replaced, once. Raises EvaluatorError.
@@ -115,26 +114,27 @@ class HeldRanks:
         cost this one a try.
         """
         try:
-            self._wait_for(self._groups[number])
+            self._groups[number].wait_until_ready()
         except RanksLost as lost:
             self._replace(number, lost)
 
-    def _wait_for(self, group: WorkerGroup) -> None:
-        group.wait_until_ready(within=self._job.deadlines.answer, cancelled=self._job.cancelled)
+    def _hold(self, group: WorkerGroup, number: int) -> None:
+        """Keep a group, which from now on is bound by the job's deadlines."""
+        group.deadlines = self._job.deadlines
+        self._groups.insert(number, group)
 
     def _replace(self, number: int, lost: RanksLost) -> None:
         """End a worker group that has read nothing of the submission; return once another is ready in its place.
 
-        Raises:
-            RanksLost: there is no time for another, or it does not start.
+        Raises RanksLost where there is no time for another, or it does not start.
         """
         if time.monotonic() >= self._job.deadlines.evaluation:
             raise lost
         logger.warning("a worker group is replaced: %s", lost)
         try:
-            self._groups.pop(number).close(within=self._job.deadlines.killing)
-            self._groups.insert(number, self._slot.waiting.start_new())
-            self._wait_for(self._groups[number])
+            self._groups.pop(number).close()
+            self._hold(self._slot.waiting.start_new(), number)
+            self._groups[number].wait_until_ready()
         except Cancelled:
             raise
         except (EvaluatorError, OSError) as error:

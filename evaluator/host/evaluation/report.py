@@ -11,11 +11,10 @@ from evaluator.contract import (
     Verdict,
     request_fields,
 )
-from evaluator.host.evaluation.findings import Findings
-from evaluator.host.evaluation.outcomes import Outcomes
+from evaluator.host.evaluation.evidence import Findings, Outcomes
 from evaluator.host.job import Job
 from evaluator.host.machine import facts
-from evaluator.judging import kernel_code, reference_drift, throttling
+from evaluator.judging import recorded_work, reference_drift, throttling
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ def written(
     finished_at: str,
 ) -> EvaluationReport:
     """The report. A pass needs its finding; without any finding the verdict is JUDGE_ERROR."""
-    profile, decided = job.plan.profile, findings.decided
+    profile, decided = job.profile, findings.decided
     records = outcomes.records
     return EvaluationReport(
         **request_fields(job.request, world_size=profile.world_size, dtype=job.dtype),
@@ -57,7 +56,7 @@ def written(
         alarms=_alarms(job, outcomes)[:_MOST],
         canaries=canaries,
         driver_faults=driver_faults,
-        sandbox=job.plan.confinement.level,
+        sandbox=job.resources.confinement.level,
         buffers=outcomes.buffers,
         commitment=commitment,
         ranks_wait_s=outcomes.ranks_wait_s,
@@ -74,11 +73,11 @@ def _machine_code(outcomes: Outcomes) -> MachineCode | None:
         return None
     timeline = outcomes.timeline
     recorded = timeline.submission.names if timeline is not None else ()
-    return kernel_code.reported(code, frozenset(name.name for name in recorded))
+    return recorded_work.reported(code, frozenset(name.name for name in recorded))
 
 
 def _alarms(job: Job, outcomes: Outcomes) -> tuple[str, ...]:
-    records, rules = outcomes.records, job.plan.profile.timing_rules()
+    records, rules = outcomes.records, job.profile.timing_rules()
     found = reference_drift.alarms(records, rules) + throttling.alarms(records, rules)
     for sentence in found:
         logger.warning("evaluation %s: %s", job.request.evaluation_id, sentence)
@@ -86,11 +85,11 @@ def _alarms(job: Job, outcomes: Outcomes) -> tuple[str, ...]:
 
 
 def _environment(job: Job) -> dict[str, str]:
-    missing = "; ".join(item.name for item in job.plan.confinement.missing)
+    missing = "; ".join(item.name for item in job.resources.confinement.missing)
     return {
         **facts.environment(),
         "judge": facts.judge_digest(),
         "sandbox.missing": missing,
         "attempt": str(job.request.attempt),
-        **job.plan.settings.as_record(),
+        **job.settings.as_record(),
     }

@@ -9,14 +9,14 @@ import msgspec
 from evaluator.arena.protocol import CHANNEL_LOST, SHIM_FAILED, Failure
 from evaluator.contract import Collective, Finding, RankState, Verdict
 from evaluator.host.hangs import flight_recorder
-from evaluator.host.hangs.incidents import GroupTrouble, Incident, IncidentKind, Observation, Standing
+from evaluator.host.hangs.incidents import Incident, IncidentKind, Observation, Standing, WorkerGroupFailure
 
 _SAME_MOMENT_S = 0.25
 """A peer's error this soon before a rank's death was noticed may be its consequence: sockets close before statuses
 arrive."""
 
 CALL = "call "
-"""How `GroupTrouble.doing` begins while the submission's own code runs."""
+"""How `WorkerGroupFailure.doing` begins while the submission's own code runs."""
 
 _MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory", "cannot allocate memory")
 _FAULT_WORDS = (
@@ -45,24 +45,24 @@ _FAILURES = {
 }
 
 
-def findings_of(trouble: GroupTrouble, *, size: str | None) -> tuple[Finding, ...]:
+def findings_of(failure: WorkerGroupFailure, *, size: str | None) -> tuple[Finding, ...]:
     """Findings from the incidents, the cause first. The ranks' states show consequences for other ranks."""
-    cause = _cause(trouble.incidents)
+    cause = _cause(failure.incidents)
     if cause.kind is IncidentKind.MEMORY:
         who = "the sandbox" if cause.rank is None else f"rank {cause.rank}"
-        message = f"the kernel ended {who} during {trouble.doing}: it had no memory left ({cause.text})"
+        message = f"the kernel ended {who} during {failure.doing}: it had no memory left ({cause.text})"
         return (Finding(verdict=Verdict.OUT_OF_MEMORY, message=message, rank=cause.rank, size=size),)
     if cause.kind is IncidentKind.SANDBOX_ENDED:
         message = "the sandbox ended while its ranks were still running"
         return (Finding(verdict=Verdict.JUDGE_ERROR, message=message, size=size),)
     if cause.kind is IncidentKind.VIOLATION:
-        message = f"rank {cause.rank} interfered with the judge's channel during {trouble.doing}"
+        message = f"rank {cause.rank} interfered with the judge's channel during {failure.doing}"
         return (Finding(verdict=Verdict.TAMPERED, message=message, rank=cause.rank, size=size),)
     if cause.kind is IncidentKind.FAILED:
-        return (_failed(cause, trouble, size),)
+        return (_failed(cause, failure, size),)
     if cause.kind in (IncidentKind.OVERDUE, IncidentKind.STALLED):
-        return (_overdue(trouble, size),)
-    return (_ended(cause, trouble, size),)
+        return (_overdue(failure, size),)
+    return (_ended(cause, failure, size),)
 
 
 def rank_states(observations: Sequence[Observation]) -> tuple[RankState, ...]:
@@ -94,7 +94,9 @@ def _cause(incidents: Sequence[Incident]) -> Incident:
     first, ends = incidents[0], [each for each in incidents if each.kind in (IncidentKind.EXITED, IncidentKind.CLOSED)]
     if first.kind is IncidentKind.FAILED and first.failure is Failure.RAISED:
         first = _end_of_another(first, ends) or first
-    return (_exit_of(first.rank, ends) or first) if first.kind is IncidentKind.CLOSED else first
+    # The exit, with its status, of a rank that closed its channel.
+    exits = (end for end in ends if end.kind is IncidentKind.EXITED and end.rank == first.rank)
+    return next(exits, first) if first.kind is IncidentKind.CLOSED else first
 
 
 def _end_of_another(raised: Incident, ends: Sequence[Incident]) -> Incident | None:
@@ -103,19 +105,13 @@ def _end_of_another(raised: Incident, ends: Sequence[Incident]) -> Incident | No
     return next((end for end in soon if end.rank != raised.rank), None)
 
 
-def _exit_of(rank: int | None, ends: Sequence[Incident]) -> Incident | None:
-    """The exit, with its status, of a rank that closed its channel."""
-    return next((end for end in ends if end.kind is IncidentKind.EXITED and end.rank == rank), None)
-
-
-def _failed(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:
-    failure = cause.failure or Failure.RAISED
-    verdict = _FAILURES[failure]
+def _failed(cause: Incident, failure: WorkerGroupFailure, size: str | None) -> Finding:
+    verdict = _FAILURES[cause.failure or Failure.RAISED]
     if verdict is Verdict.RUNTIME_ERROR:
         verdict = _more_exactly(cause.text)
-    message = f"rank {cause.rank} in {trouble.doing}: {_headline(cause.text)}" + _others(cause.rank, trouble)
+    message = f"rank {cause.rank} in {failure.doing}: {_headline(cause.text)}" + _others(cause.rank, failure)
     found = Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
-    return _placed(found, _observed(cause.rank, trouble))
+    return _placed(found, _observed(cause.rank, failure))
 
 
 def _more_exactly(text: str) -> Verdict:
@@ -139,56 +135,56 @@ def _headline(text: str) -> str:
     return text.strip().splitlines()[-1] if text.strip() else "no message"
 
 
-def _ended(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:
+def _ended(cause: Incident, failure: WorkerGroupFailure, size: str | None) -> Finding:
     status = cause.status
     if status is not None and os.waitstatus_to_exitcode(status) == SHIM_FAILED:
-        return _shim_failed(cause, trouble, size)
+        return _shim_failed(cause, failure, size)
     if status is None or os.waitstatus_to_exitcode(status) == CHANNEL_LOST:
         verdict, how = Verdict.EARLY_EXIT, "closed its channel"
     elif os.WIFSIGNALED(status):
         verdict = Verdict.CRASHED
-        how = f"was ended by {_observed(cause.rank, trouble).exit}"
+        how = f"was ended by {_observed(cause.rank, failure).exit}"
     else:
         code = os.waitstatus_to_exitcode(status)
         verdict = Verdict.EARLY_EXIT if code == 0 else Verdict.CRASHED
         how = f"exited with code {code}"
-    message = f"rank {cause.rank} {how} during {trouble.doing}" + _others(cause.rank, trouble)
+    message = f"rank {cause.rank} {how} during {failure.doing}" + _others(cause.rank, failure)
     return Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
 
 
-def _shim_failed(cause: Incident, trouble: GroupTrouble, size: str | None) -> Finding:
+def _shim_failed(cause: Incident, failure: WorkerGroupFailure, size: str | None) -> Finding:
     """The shim raised an exception, or something exited with the shim's exit code; nobody can distinguish them.
 
     After a call the cause is what was returned. Before one it is what the submission did to the process, such as memory
     that it holds.
     """
-    headline = _headline(_observed(cause.rank, trouble).log)
-    if trouble.doing.startswith(CALL):
+    headline = _headline(_observed(cause.rank, failure).log)
+    if failure.doing.startswith(CALL):
         verdict, what = Verdict.RUNTIME_ERROR, "the judge could not take what the solution returned"
     else:
         verdict = _more_exactly(headline)
         what = "the rank could not go on in the submission's process"
-    message = f"rank {cause.rank} in {trouble.doing}: {what}: {headline}"
+    message = f"rank {cause.rank} in {failure.doing}: {what}: {headline}"
     return Finding(verdict=verdict, message=message, rank=cause.rank, size=size)
 
 
-def _overdue(trouble: GroupTrouble, size: str | None) -> Finding:
+def _overdue(failure: WorkerGroupFailure, size: str | None) -> Finding:
     """Deadlock where every late rank waits for another one; timeout where a rank still works."""
-    late = [seen for seen in trouble.observations if seen.standing is not Standing.FINISHED]
+    late = [seen for seen in failure.observations if seen.standing is not Standing.FINISHED]
     working = [seen for seen in late if seen.standing in (Standing.WORKING, Standing.SLEEPING)]
-    all_on_device = all(seen.standing is Standing.ON_DEVICE for seen in trouble.observations)
-    is_slow = working or (all_on_device and not _are_apart(trouble.observations))
+    all_on_device = all(seen.standing is Standing.ON_DEVICE for seen in failure.observations)
+    is_slow = working or (all_on_device and not _are_apart(failure.observations))
     verdict = Verdict.TIMEOUT if is_slow else Verdict.DEADLOCK
     named = (working or late)[0]
-    locations = _locations(trouble.observations)
-    stood_still = any(incident.kind is IncidentKind.STALLED for incident in trouble.incidents)
+    locations = _locations(failure.observations)
+    stood_still = any(incident.kind is IncidentKind.STALLED for incident in failure.incidents)
     what = (
-        f"hung, and no rank was running after {trouble.limit_s:.3g} s"
+        f"hung, and no rank was running after {failure.limit_s:.3g} s"
         if stood_still
-        else (f"took longer than {trouble.limit_s:.3g} s")
+        else (f"took longer than {failure.limit_s:.3g} s")
     )
-    message = f"{trouble.doing} {what}: {locations}"
-    if verdict is Verdict.DEADLOCK and all(seen.location.startswith(_IN_RENDEZVOUS) for seen in trouble.observations):
+    message = f"{failure.doing} {what}: {locations}"
+    if verdict is Verdict.DEADLOCK and all(seen.location.startswith(_IN_RENDEZVOUS) for seen in failure.observations):
         message += _IN_ONE_ORDER
     found = Finding(verdict=verdict, message=message, rank=named.rank, size=size)
     return found if verdict is Verdict.DEADLOCK else _placed(found, named)
@@ -227,11 +223,11 @@ def _plural(location: str) -> str:
     return f"{verb.removesuffix('s')} {_ITS.sub('their', rest)}"
 
 
-def _observed(rank: int | None, trouble: GroupTrouble) -> Observation:
-    return next(seen for seen in trouble.observations if seen.rank == rank)
+def _observed(rank: int | None, failure: WorkerGroupFailure) -> Observation:
+    return next(seen for seen in failure.observations if seen.rank == rank)
 
 
-def _others(rank: int | None, trouble: GroupTrouble) -> str:
+def _others(rank: int | None, failure: WorkerGroupFailure) -> str:
     """Where the other ranks were, as an addition to a message."""
-    others = [seen for seen in trouble.observations if seen.rank != rank]
+    others = [seen for seen in failure.observations if seen.rank != rank]
     return f" ({_locations(others)})" if others else ""

@@ -65,7 +65,7 @@ class Observation:
     place: Frame | None = None
 
 
-class GroupTrouble(Exception):
+class WorkerGroupFailure(Exception):
     """A worker group cannot go on. Holds every incident in the order of time, and the last observation of each rank."""
 
     def __init__(

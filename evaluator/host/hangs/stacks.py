@@ -54,16 +54,11 @@ def has_threads_that_may_act(dump: str) -> bool:
     of the submission, and acts all the same.
     """
     others = [frames for frames in _threads(dump) if frames and not _runs_shim(frames)]
-    return not all(_is_ours(frames) or _waits_for_work(frames[0]) for frames in others)
-
-
-def _is_ours(frames: list[Frame]) -> bool:
-    return any(_OURS in frame.file for frame in frames)
-
-
-def _waits_for_work(innermost: Frame) -> bool:
     file, name = _IDLE_WORKER
-    return innermost.name == name and innermost.file.endswith(file)
+    return not all(
+        any(_OURS in frame.file for frame in frames) or (frames[0].name == name and frames[0].file.endswith(file))
+        for frames in others
+    )
 
 
 _NATIVE = re.compile(r"^\s*frame #\d+: (?P<what>.{1,300}?) \(0x[0-9a-f]+ in (?P<library>[^()]{1,300})\)$")

@@ -22,30 +22,16 @@ class DriverSilent(Exception):
     """The driver does not answer; the text says what was asked."""
 
 
-class _Calls:
-    """The calls of this process that the driver has not answered in time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._given_up: list[tuple[str, Future[Any]]] = []
-
-    @property
-    def hanging(self) -> str:
-        """What was asked in a call that still hangs; empty where none does."""
-        with self._lock:
-            self._given_up = [(what, done) for what, done in self._given_up if not done.done()]
-            return self._given_up[0][0] if self._given_up else ""
-
-    def give_up(self, what: str, done: Future[Any]) -> None:
-        """Note a call that is not waited for any longer."""
-        with self._lock:
-            self._given_up.append((what, done))
-        logger.error(
-            "the GPU driver has not answered for %g s (%s): nothing is read from it until it does", LIMIT_S, what
-        )
+_lock = threading.Lock()
+_given_up: list[tuple[str, Future[Any]]] = []
+"""The calls of this process that the driver has not answered in time, and what they asked."""
 
 
-_calls = _Calls()
+def _hanging() -> str:
+    """What was asked in a call that still hangs; empty where none does."""
+    with _lock:
+        _given_up[:] = [(what, done) for what, done in _given_up if not done.done()]
+        return _given_up[0][0] if _given_up else ""
 
 
 def ask(what: str, call: Callable[[], _Answer]) -> _Answer:
@@ -59,7 +45,7 @@ def ask(what: str, call: Callable[[], _Answer]) -> _Answer:
     Raises:
         DriverSilent: it takes longer than `LIMIT_S`, or an earlier call still hangs.
     """
-    if hanging := _calls.hanging:
+    if hanging := _hanging():
         raise DriverSilent(f"the GPU driver still does not answer ({hanging})")
     done: Future[_Answer] = Future()
     threading.Thread(target=_answer, args=(call, done), name="gpu-driver", daemon=True).start()
@@ -68,13 +54,17 @@ def ask(what: str, call: Callable[[], _Answer]) -> _Answer:
     except TimeoutError as error:
         if done.done():
             raise
-        _calls.give_up(what, done)
+        with _lock:
+            _given_up.append((what, done))
+        logger.error(  # noqa: TRY400 - the text says all
+            "the GPU driver has not answered for %g s (%s): nothing is read from it until it does", LIMIT_S, what
+        )
         raise DriverSilent(f"the GPU driver did not answer for {LIMIT_S:g} s ({what})") from error
 
 
 def silence() -> str:
     """That the driver does not answer, in words; empty where no call hangs."""
-    hanging = _calls.hanging
+    hanging = _hanging()
     return f"the GPU driver does not answer ({hanging})" if hanging else ""
 
 

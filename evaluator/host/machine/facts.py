@@ -29,13 +29,13 @@ def facts() -> dict[str, object]:
         "host": platform.node(),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "torch": _version("torch"),
-        "triton": _version("triton"),
+        "torch": version("torch"),
+        "triton": version("triton"),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _GIB, 1),
         "gpus": models,
-        "nvcc": shutil.which("nvcc") or "not installed",
-        "bubblewrap": shutil.which("bwrap") or "not installed",
+        "nvcc": shutil.which("nvcc") or _ABSENT,
+        "bubblewrap": shutil.which("bwrap") or _ABSENT,
         "profiles": _possible_profiles(models),
     }
 
@@ -45,7 +45,7 @@ def environment() -> dict[str, str]:
     """What a measurement reports of the machine and its versions; GPUs only where there are some."""
     found = {
         "python": platform.python_version(),
-        "torch": _version("torch"),
+        "torch": version("torch"),
         "kernel": platform.release(),
         "machine": platform.machine(),
     }
@@ -54,8 +54,8 @@ def environment() -> dict[str, str]:
         found["gpus"] = ", ".join(f"{count} x {model}" for model, count in Counter(models).items())
         found["driver"] = _driver()
         found["gpu.uuids"] = ", ".join(_smi("uuid"))
-        found["nccl"] = next((version for name in _NCCL if (version := _version(name)) != _ABSENT), _ABSENT)
-        found["triton"] = _version("triton")
+        found["nccl"] = next((found_version for name in _NCCL if (found_version := version(name)) != _ABSENT), _ABSENT)
+        found["triton"] = version("triton")
     return found
 
 
@@ -74,7 +74,8 @@ def sources_digest(*folders: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _version(package: str) -> str:
+def version(package: str) -> str:
+    """The installed version of a package, or that there is none."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -112,12 +113,8 @@ def _driver() -> str:
 def _possible_profiles(models: list[str]) -> list[str]:
     """CPU profiles that have a core per rank, and GPU profiles whose model and number of GPUs this machine has."""
     cores = len(os.sched_getaffinity(0))
-    possible = []
-    for profile in profiles.profiles().values():
-        if profile.gpu is None:
-            has_hardware = cores >= profile.world_size
-        else:
-            has_hardware = sum(profile.gpu in model for model in models) >= profile.world_size
-        if has_hardware:
-            possible.append(profile.name)
-    return possible
+    return [
+        profile.name
+        for profile in profiles.profiles().values()
+        if (cores if profile.gpu is None else sum(profile.gpu in model for model in models)) >= profile.world_size
+    ]

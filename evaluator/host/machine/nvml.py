@@ -1,13 +1,12 @@
-"""Reads GPUs through the driver's management library, without a context on any of them.
+"""The driver's management library: reads GPUs without a context on any of them.
 
 Where the driver does not answer in time, that is as if there were no library.
 """
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from evaluator.contract import GpuReading
 from evaluator.host.machine import driver_calls
@@ -26,11 +25,67 @@ _REASONS = {
 """Reasons for clocks below the requested ones: bits of NVML's nvmlClocksEventReasons."""
 
 
-_Seen = TypeVar("_Seen")
+_Answer = TypeVar("_Answer")
 
 
 _MOST_GPUS = 256
 """Minor numbers are below this."""
+
+
+class Unavailable(Exception):
+    """The library, or something in it, cannot be used; the text says why."""
+
+
+class Library:
+    """The library, open for reading until `close`; a context manager.
+
+    Attributes:
+        nvml: its package.
+        handles: of the GPUs with the wanted minor numbers, by these, in the order of bus addresses.
+    """
+
+    def __init__(self, gpus: Sequence[int]) -> None:
+        """Open it; raises Unavailable."""
+        if not gpus:
+            raise Unavailable("there are no GPUs")
+        try:
+            import pynvml  # noqa: PLC0415 - only GPU nodes have it
+        except ImportError as error:
+            raise Unavailable("the package nvidia-ml-py is not installed on this node") from error
+        self.nvml: Any = pynvml
+        self.ask("its management library", pynvml.nvmlInit)
+        try:
+            self.handles: dict[int, Any] = self.ask("the GPUs", lambda: dict(self._found(gpus)))
+        except Unavailable:
+            self.close()
+            raise
+
+    def ask(self, what: str, call: Callable[[], _Answer]) -> _Answer:
+        """What `call` returns; raises Unavailable where the driver refuses, or does not answer in time."""
+        try:
+            return driver_calls.ask(what, call)
+        except driver_calls.DriverSilent as silent:
+            raise Unavailable(str(silent)) from silent
+        # The second is raised where the driver is older than the package; it is none of the first.
+        except (self.nvml.NVMLError, self.nvml.NVMLLibraryMismatchError) as error:
+            raise Unavailable(f"the driver does not offer {what}: {error}") from error
+
+    def close(self) -> None:
+        """Release it."""
+        with contextlib.suppress(Unavailable):
+            self.ask("the end of the library", self.nvml.nvmlShutdown)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _found(self, gpus: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        for index in range(self.nvml.nvmlDeviceGetCount()):
+            handle = self.nvml.nvmlDeviceGetHandleByIndex(index)
+            if (minor := self.nvml.nvmlDeviceGetMinorNumber(handle)) in gpus:
+                yield minor, handle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +110,11 @@ class GpuState:
 
 def read(gpus: Sequence[int]) -> tuple[GpuState, ...]:
     """The state of the GPUs with these minor numbers; empty where there are none or the library cannot be used."""
-    return each(gpus, state)
+    try:
+        with Library(gpus) as library:
+            return library.ask("state of the GPUs", lambda: tuple(state(library, minor) for minor in library.handles))
+    except Unavailable:
+        return ()
 
 
 def have_room(states: Sequence[GpuState], *, gpus: Sequence[int], least_bytes: int) -> bool:
@@ -65,52 +124,16 @@ def have_room(states: Sequence[GpuState], *, gpus: Sequence[int], least_bytes: i
 
 def order() -> tuple[int, ...]:
     """The minor numbers of all GPUs in the order of their bus addresses; empty where the library cannot be used."""
-    return each(range(_MOST_GPUS), lambda _nvml, _handle, minor: minor)
-
-
-def readings(gpus: Sequence[int], *, moment: str) -> tuple[GpuReading, ...]:
-    """Clocks, power and temperature of the GPUs with these minor numbers; empty as for `read`."""
-    return each(gpus, functools.partial(reading, moment=moment))
-
-
-def each(gpus: Sequence[int], look: Callable[[Any, Any, int], _Seen]) -> tuple[_Seen, ...]:
-    """What `look` makes of library, handle and minor number of each GPU; empty as for `read`."""
-    if not gpus:
-        return ()
     try:
-        return driver_calls.ask("state of the GPUs", functools.partial(_each, gpus, look))
-    except driver_calls.DriverSilent:
+        with Library(range(_MOST_GPUS)) as library:
+            return tuple(library.handles)
+    except Unavailable:
         return ()
 
 
-def _each(gpus: Sequence[int], look: Callable[[Any, Any, int], _Seen]) -> tuple[_Seen, ...]:
-    try:
-        import pynvml  # noqa: PLC0415 - only GPU nodes have it
-    except ImportError:
-        return ()
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return ()
-    try:
-        return tuple(look(pynvml, handle, minor) for minor, handle in handles(pynvml) if minor in gpus)
-    # The second is raised where the driver is older than the package; it is none of the first.
-    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):
-        return ()
-    finally:
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
-
-
-def handles(pynvml: Any) -> Iterator[tuple[int, Any]]:
-    """Minor number and handle of every GPU, in the order of bus addresses; `pynvml` has been initialised."""
-    for index in range(pynvml.nvmlDeviceGetCount()):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        yield pynvml.nvmlDeviceGetMinorNumber(handle), handle
-
-
-def state(pynvml: Any, handle: Any, minor: int) -> GpuState:
-    """The state of the GPU of `handle`."""
+def state(library: Library, minor: int) -> GpuState:
+    """The state of a GPU; for calls in `Library.ask`."""
+    pynvml, handle = library.nvml, library.handles[minor]
     running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     used = pynvml.nvmlDeviceGetUtilizationRates(handle)
@@ -124,8 +147,9 @@ def state(pynvml: Any, handle: Any, minor: int) -> GpuState:
     )
 
 
-def reading(pynvml: Any, handle: Any, minor: int, *, moment: str) -> GpuReading:
-    """Clocks, power and temperature of the GPU of `handle`."""
+def reading(library: Library, minor: int, *, moment: str) -> GpuReading:
+    """Clocks, power, temperature and users of a GPU; for calls in `Library.ask`."""
+    pynvml, handle, used = library.nvml, library.handles[minor], state(library, minor)
     reasons = int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
     return GpuReading(
         gpu=minor,
@@ -135,4 +159,7 @@ def reading(pynvml: Any, handle: Any, minor: int, *, moment: str) -> GpuReading:
         watts=pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
         celsius=int(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
         throttled_by=tuple(name for bit, name in _REASONS.items() if reasons & bit),
+        used_bytes=used.used_bytes,
+        processes=len(used.processes),
+        memory_percent=used.memory_percent,
     )

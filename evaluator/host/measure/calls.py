@@ -9,15 +9,14 @@ from statistics import median
 
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.contract import BufferKind, CallKind, CallRecord, Finding, Verdict
-from evaluator.errors import Cancelled
 from evaluator.host.clock.call_clock import Opening, UnseenEnd
 from evaluator.host.measure import checks, outputs
 from evaluator.host.measure.evidence import Call, Ended, SizeEvidence
 from evaluator.host.measure.group_run import GroupRun
-from evaluator.host.measure.head_start import HeadStart, MetLayouts
-from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Comparison, Draw, OpenedSize, RankCheck
+from evaluator.host.measure.launch_ahead import LaunchAhead, MetLayouts
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Comparison, InputSpec, OpenedSize
 from evaluator.judging.checks import Check
-from evaluator.oracle.messages import Reader
+from evaluator.oracle.messages import CheckedOutput, Reader
 from problems.spec.schema import Regime
 
 _KEY_BYTES = 32
@@ -36,7 +35,7 @@ class Caller:
         run: the worker group, and what all its sizes have in common.
         opened: the size as the oracle ranks have opened it.
         at_size: takes what the calls show.
-        head_start: learns from the calls how long ranks may queue work.
+        launch_ahead: learns from the calls how long ranks may queue work.
         reference_s: the time of a call of the reference.
 
     Attributes:
@@ -49,21 +48,21 @@ class Caller:
         *,
         opened: OpenedSize,
         at_size: SizeEvidence,
-        head_start: HeadStart,
+        launch_ahead: LaunchAhead,
         reference_s: float,
     ) -> None:
         self._run, self._job = run, run.job
         self._oracle, self._ranks = run.trusted.oracle, run.group
         self._opened = opened
         self._at_size = at_size
-        self._head_start = head_start
+        self._launch_ahead = launch_ahead
         self._layouts = MetLayouts()
-        settings = run.job.plan.settings
+        settings = run.job.settings
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
         self._is_on_device = opened.buffers is BufferKind.DEVICE_MEMORY
         # By rank, the number of the device memory that it has mapped.
         self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
-        self._earlier: list[Draw] = []
+        self._earlier: list[InputSpec] = []
         self._comparisons_s: list[float] = []
         self.regime: Regime | None = None
 
@@ -91,50 +90,48 @@ class Caller:
             recordings: files, one per rank, in which the ranks record what runs.
 
         Raises:
-            GroupTrouble: the ranks did not all answer.
+            WorkerGroupFailure: the ranks did not all answer.
             Ended: an output is wrong; its findings say how.
         """
         self._check_whether_to_go_on()
-        draw = self._draw(kind, regime)
-        self.regime = draw.regime
-        call = self._make(draw, kind, verify=verify, around=around or nullcontext(), recordings=recordings)
+        spec = self._spec(kind, regime)
+        self.regime = spec.regime
+        call = self._make(spec, kind, verify=verify, around=around or nullcontext(), recordings=recordings)
         if found := self._against(call):
             raise Ended(found)
         # Stale outputs are compared with the latest ones, and the first.
-        self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], draw]
+        self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], spec]
         return self._at_size.records[-1]
 
     def loop(self, times: int) -> int:
-        """Nanoseconds of `times` calls back to back on the last inputs; raises GroupTrouble."""
+        """Nanoseconds of `times` calls back to back on the last inputs; raises WorkerGroupFailure."""
         self._check_whether_to_go_on()
         self.regime = None
-        limit_s = self._job.within(self._limit_s * max(1, times // 10))
-        number = next(self._run.numbers)
-        return self._ranks.loop(number, times=times, seconds=limit_s, cancelled=self._job.cancelled)
+        seconds = self._limit_s * max(1, times // 10)
+        return self._ranks.loop(next(self._run.numbers), times=times, seconds=seconds)
 
     def _check_whether_to_go_on(self) -> None:
         job = self._job
-        if job.cancelled():
-            raise Cancelled("the evaluation was cancelled")
+        job.deadlines.refuse_cancelled()
         if time.monotonic() > job.deadlines.evaluation:
-            message = f"the evaluation took longer than {job.plan.settings.evaluation_s:g} s"
+            message = f"the evaluation took longer than {job.settings.evaluation_s:g} s"
             raise Ended([self._finding(Verdict.TIMEOUT, message)])
 
-    def _draw(self, kind: CallKind, regime: Regime | None) -> Draw:
+    def _spec(self, kind: CallKind, regime: Regime | None) -> InputSpec:
         if not self._job.does(Check.FRESH_INPUTS):
-            return Draw(index=0, regime=regime)
+            return InputSpec(index=0, regime=regime)
         index = next(self._run.draws)
         if kind is CallKind.NEAR:
             usual = [earlier for earlier in self._earlier if earlier.near is None and earlier.regime is None]
             if usual:
-                return Draw(index=index, near=usual[-1].index)
-        return Draw(index=index, regime=regime)
+                return InputSpec(index=index, near=usual[-1].index)
+        return InputSpec(index=index, regime=regime)
 
     # ---- one call, from its inputs to its comparison ----------------------------------------------------------
 
     def _make(
         self,
-        draw: Draw,
+        spec: InputSpec,
         kind: CallKind,
         *,
         verify: bool,
@@ -144,7 +141,7 @@ class Caller:
         """Make one call and check it."""
         call = Call(
             number=next(self._run.numbers),
-            draw=draw,
+            spec=spec,
             kind=kind,
             key=secrets.token_bytes(_KEY_BYTES),
             poison=outputs.new_poison() if self._job.does(Check.POISON) else b"",
@@ -153,7 +150,7 @@ class Caller:
             delays_us=self._delays_us(kind),
         )
         call.inputs = self._oracle.prepare(
-            draw,
+            spec,
             groups=self._opened.groups,
             key=call.key,
             reuse=call.is_reused,
@@ -179,32 +176,31 @@ class Caller:
     def _exchange(
         self, call: Call, targets: list[int], *, around: AbstractContextManager[None], recordings: Sequence[int]
     ) -> None:
-        """Send a call's inputs, open the gates, and await the answers.
+        """Send a call's inputs, open the gates, and await the answers; raises WorkerGroupFailure.
 
-        Raises:
-            GroupTrouble: not every rank answered.
-            Ended: a rank answered, but its device has not posted the end of the call.
+        Raises Ended where a rank answered, but its device has not posted the end of the call.
         """
         job, inputs = self._job, call.inputs
-        limit_s = job.within(self._limit_s + (0.0 if self._at_size.calls else self._run.first_call_s))
+        limit_s = self._limit_s + (0.0 if self._at_size.calls else self._run.first_call_s)
         files = [
             (item.file, target, *item.areas) if self._is_on_device else (target,)
             for item, target in zip(inputs, targets, strict=True)
         ]
-        self._ranks.load(call.number, files, seconds=limit_s, cancelled=job.cancelled)
+        self._ranks.load(call.number, files, seconds=limit_s)
         self._mapped = [item.areas_number for item in inputs]
         if recordings:
-            self._ranks.record(call.number, recordings, seconds=limit_s, cancelled=job.cancelled)
+            self._ranks.record(call.number, recordings, seconds=limit_s)
         is_early = self._layouts.is_new(tuple(item.layout for item in inputs))
         opening = Opening(
             key=call.key,
-            head_s=0.0 if is_early else self._head_start.seconds,
-            waits_for_queue=self._head_start.waits_for_queue and not is_early,
+            head_s=0.0 if is_early else self._launch_ahead.seconds,
+            waits_for_queue=self._launch_ahead.waits_for_queue and not is_early,
             delays_us=call.delays_us,
             is_early=is_early,
         )
         try:
-            with self._oracle.watching(limit_s=limit_s) if self._is_on_device else nullcontext(), around:
+            watching = self._oracle.watching(limit_s=job.deadlines.step(limit_s))
+            with watching if self._is_on_device else nullcontext(), around:
                 call.reports, call.time = self._ranks.go(
                     call.number,
                     opening=opening,
@@ -212,7 +208,6 @@ class Caller:
                     reuse=call.is_reused,
                     count=call.kind is not CallKind.PLAIN and job.counts_collectives,
                     seconds=limit_s,
-                    cancelled=job.cancelled,
                 )
         except UnseenEnd as unseen:
             rank = unseen.ranks[0]
@@ -220,7 +215,7 @@ class Caller:
             raise Ended([self._finding(Verdict.TAMPERED, message, rank=rank)]) from unseen
         # Of the calls before which nothing could be queued only the first counts: libraries are loaded then.
         if not (is_early and self._at_size.calls):
-            self._head_start.note(call.time)
+            self._launch_ahead.note(call.time)
 
     def _check(self, call: Call, files: list[int], *, verify: bool) -> None:
         """Check what the ranks say and what is in the outputs taken, and compare these where `verify` says so."""
@@ -228,7 +223,7 @@ class Caller:
         call.findings += checks.claimed(self._job, call, self._at_size)
         headers = [self._header(rank, file) for rank, file in enumerate(files)]
         if verify:
-            call.compared = self._compare(call.draw, headers, files, key=call.key, poison=call.poison_number)
+            call.compared = self._compare(call.spec, headers, files, key=call.key, poison=call.poison_number)
             call.findings += checks.changed(self._job, call.compared.changed, size)
             traces = call.compared.traces
         else:
@@ -241,7 +236,7 @@ class Caller:
         world_size = len(self._opened.output_bytes)
         if kind is not CallKind.SKEWED:
             return (0,) * world_size
-        least, most = self._job.plan.profile.timing_policy.skew_us
+        least, most = self._job.profile.timing_policy.skew_us
         late = set(secrets.SystemRandom().sample(range(world_size), 1 + secrets.randbelow(max(1, world_size - 1))))
         return tuple(least + secrets.randbelow(most - least) if rank in late else 0 for rank in range(world_size))
 
@@ -258,22 +253,22 @@ class Caller:
 
     def _compare(
         self,
-        draw: Draw,
+        spec: InputSpec,
         headers: Sequence[list[dict[str, object]]],
         files: list[int],
         *,
         key: bytes,
         poison: int | None,
     ) -> Comparison:
-        """The outputs against the expected ones of `draw`; checks that are switched off are left out."""
+        """The outputs against the expected ones of `spec`; checks that are switched off are left out."""
         start = time.monotonic()
-        compared = self._oracle.compare(draw, headers, files, key=key, earlier=self._earlier, poison=poison)
+        compared = self._oracle.compare(spec, headers, files, key=key, earlier=self._earlier, poison=poison)
         self._comparisons_s.append(time.monotonic() - start)
         counted = [item for item in compared.checks if self._counts(item)]
         self._at_size.add(counted)
         return replace(compared, checks=counted)
 
-    def _counts(self, item: RankCheck) -> bool:
+    def _counts(self, item: CheckedOutput) -> bool:
         is_value = item.verdict in checks.VALUE_VERDICTS
         return (not is_value or self._job.does(Check.VALUES)) and (item.rank == 0 or self._job.does(Check.EVERY_RANK))
 
@@ -282,7 +277,7 @@ class Caller:
     def _against(self, call: Call) -> list[Finding]:
         """What speaks against a call, with the reasons."""
         found = list(call.findings)
-        if not call.is_right:
+        if not call.is_correct:
             found += [*checks.wrong_values(call, self._at_size.size), *self._explained(call)]
         elif any(finding.verdict is Verdict.INCOMPLETE_OUTPUT for finding in found):
             # Storing again exposes a forged record: the rank's own answer comes too late.
@@ -312,27 +307,26 @@ class Caller:
             )
             late = self._finding(Verdict.INCOMPLETE_OUTPUT, message, rank=first.rank, output=first.output)
             return [*unwritten, late]
-        return unwritten or self._replayed(call.draw, first)
+        return unwritten or self._replayed(call.spec, first)
 
     def _is_correct_by_now(self, call: Call) -> bool:
-        """Whether the returned outputs are correct when the ranks store them once more; raises GroupTrouble."""
+        """Whether the returned outputs are correct when the ranks store them once more; raises WorkerGroupFailure."""
         time.sleep(_LATE_S)
         targets = self._new_files(b"")
         try:
-            limit_s = self._job.within(self._limit_s)
-            self._ranks.store(call.number, targets, seconds=limit_s, cancelled=self._job.cancelled)
+            self._ranks.store(call.number, targets, seconds=self._limit_s)
             headers = [outputs.read_header(target) for target in targets]
-            compared = self._compare(call.draw, headers, targets, key=bytes(_KEY_BYTES), poison=None)
+            compared = self._compare(call.spec, headers, targets, key=bytes(_KEY_BYTES), poison=None)
         except outputs.HeaderError:
             return False
         finally:
             outputs.close_all(targets)
         return all(item.verdict is None for item in compared.checks)
 
-    def _replayed(self, draw: Draw, first: RankCheck) -> list[Finding]:
+    def _replayed(self, spec: InputSpec, first: CheckedOutput) -> list[Finding]:
         """Call again on inputs with a wrong output: a correct one now means that chance decides."""
-        again = [self._make(draw, CallKind.REPEATED, verify=True, around=nullcontext()) for _ in range(_REPLAYS)]
-        right = sum(call.is_right for call in again)
+        again = [self._make(spec, CallKind.REPEATED, verify=True, around=nullcontext()) for _ in range(_REPLAYS)]
+        right = sum(call.is_correct for call in again)
         if not right:
             return []
         message = (

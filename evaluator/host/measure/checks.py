@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from evaluator.contract import CallKind, Finding, Mode, RecordedWork, Verdict
 from evaluator.host.job import Job
-from evaluator.host.measure.evidence import Call, SizeEvidence, in_words
-from evaluator.host.ranks.oracle_group import RankCheck, Traces
+from evaluator.host.measure.evidence import Call, SizeEvidence, describe_regime, warn_once
+from evaluator.host.ranks.oracle_group import Traces
 from evaluator.judging import recorded_work
 from evaluator.judging.checks import Check
+from evaluator.oracle.messages import CheckedOutput
 
 VALUE_VERDICTS = frozenset({Verdict.WRONG_RESULT, Verdict.NOT_FINITE})
 """The verdicts on an output's values."""
@@ -56,7 +57,7 @@ def hidden(job: Job, work: RecordedWork, at_size: SizeEvidence) -> list[Finding]
 def _counted_when_ranked(job: Job, finding: Finding, at_size: SizeEvidence) -> list[Finding]:
     if job.mode is Mode.RANKED:
         return [finding]
-    at_size.warn(finding)
+    warn_once(at_size.warnings, finding)
     return []
 
 
@@ -90,8 +91,8 @@ def altered(call: Call, traces: Traces, size: str) -> list[Finding]:
 
 def wrong_values(call: Call, size: str) -> list[Finding]:
     """Findings from the comparison of a call's outputs; stale outputs are named so."""
-    regime = call.draw.regime
-    special = _KINDS.get(call.kind, "") if regime is None else in_words(regime)
+    regime = call.spec.regime
+    special = _KINDS.get(call.kind, "") if regime is None else describe_regime(regime)
     found = []
     for item in call.checks:
         if item.verdict is None:
@@ -104,6 +105,6 @@ def wrong_values(call: Call, size: str) -> list[Finding]:
     return found
 
 
-def _of_output(item: RankCheck, verdict: Verdict, message: str, size: str) -> Finding:
+def _of_output(item: CheckedOutput, verdict: Verdict, message: str, size: str) -> Finding:
     drawn = item.error_map if verdict is item.verdict else None
     return Finding(verdict=verdict, message=message, rank=item.rank, size=size, output=item.output, error_map=drawn)

@@ -17,7 +17,8 @@ from evaluator.contract import (
 )
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.measure import gpu_memory
-from evaluator.host.ranks.oracle_group import Comparison, Draw, PreparedInputs, RankCheck
+from evaluator.host.ranks.oracle_group import Comparison, InputSpec, PreparedInputs
+from evaluator.oracle.messages import CheckedOutput
 from problems.spec.schema import Regime
 
 
@@ -44,7 +45,7 @@ class Call:
 
     Attributes:
         number: the ranks know the call by it.
-        draw: what was drawn for it.
+        spec: of its inputs.
         kind: what is special about it.
         key: seals its inputs.
         poison: fills its outputs before; empty where that check is off.
@@ -57,7 +58,7 @@ class Call:
     """
 
     number: int
-    draw: Draw
+    spec: InputSpec
     kind: CallKind
     key: bytes
     poison: bytes
@@ -75,12 +76,12 @@ class Call:
         return int.from_bytes(self.poison, "little") if self.poison else None
 
     @property
-    def checks(self) -> Sequence[RankCheck]:
+    def checks(self) -> Sequence[CheckedOutput]:
         """The comparison of every output; none where they are not compared."""
         return self.compared.checks if self.compared is not None else ()
 
     @property
-    def is_right(self) -> bool:
+    def is_correct(self) -> bool:
         """Whether every compared output is correct."""
         return all(item.verdict is None for item in self.checks)
 
@@ -89,8 +90,8 @@ class Call:
         return CallRecord(
             number=self.number,
             kind=self.kind,
-            draw=self.draw.index,
-            near=self.draw.near,
+            draw=self.spec.index,
+            near=self.spec.near,
             is_reused=self.is_reused,
             is_checked=self.compared is not None,
             delays_us=self.delays_us,
@@ -102,7 +103,7 @@ class Call:
             max_error=max((item.check.max_error for item in self.checks), default=None),
             rms_error=max((item.check.rms_error for item in self.checks), default=None),
             digests=() if self.compared is None else self.compared.digests,
-            regime="" if self.draw.regime is None else self.draw.regime.name,
+            regime="" if self.spec.regime is None else self.spec.regime.name,
         )
 
 
@@ -128,14 +129,10 @@ class SizeEvidence:
         sizes = [item.size + out for item, out in zip(inputs, output_bytes, strict=True)]
         self.payload_bytes = max(self.payload_bytes, *sizes)
 
-    def add(self, checks: list[RankCheck]) -> None:
+    def add(self, checks: list[CheckedOutput]) -> None:
         """Keep the worst check per rank and output."""
         self.checked_calls += 1
         _keep_worst(self.worst, (item.check for item in checks))
-
-    def warn(self, finding: Finding) -> None:
-        """Note, once, what would be a finding in ranked mode."""
-        warn_once(self.warnings, finding)
 
     def result(self) -> SizeResult:
         """This size as the report shows it."""
@@ -180,6 +177,6 @@ def warn_once(warnings: list[Finding], finding: Finding) -> None:
         warnings.append(finding)
 
 
-def in_words(regime: Regime | None) -> str:
+def describe_regime(regime: Regime | None) -> str:
     """How a message names the regime of a call."""
     return "" if regime is None else f" (regime {regime.name}: {regime.words})"

@@ -53,12 +53,7 @@ def most(first: SizeMemory | None, second: SizeMemory | None) -> SizeMemory | No
     )
 
 
-def has_its_share(memory: SizeMemory) -> bool:
-    """Whether the judge left the submission as much of the GPU as every submission may use."""
-    return memory.judge_bytes <= (1 - SUBMISSIONS_SHARE) * memory.total_bytes
-
-
-def in_words(memory: SizeMemory) -> str:
+def describe(memory: SizeMemory) -> str:
     """The figures for an author."""
     gb = 1e9
     return (

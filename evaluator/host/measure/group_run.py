@@ -28,7 +28,7 @@ class GroupRun:
         key: from which its inputs are drawn.
         bare: its times of bare calls.
         memory: reads the GPUs' memory since before the group had a submission.
-        watch: reads the GPUs around legs of the reference.
+        watch: reads the GPUs around phases of the reference.
         draws, numbers: numbers of inputs, which are secret, and of calls.
         first_call_s: extra time for the first call at a size.
         regimes: by size, the regimes that calls are drawn in.

@@ -1,6 +1,5 @@
 """Reading a rank's output file: copy it out of the rank's reach, then parse its header strictly."""
 
-import fcntl
 import hashlib
 import math
 import os
@@ -12,6 +11,7 @@ from typing import Any
 import msgspec
 
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
+from evaluator.host.process import memory_files
 from evaluator.host.process.logs import clean
 
 _ITEM_BYTES = {
@@ -55,13 +55,11 @@ def create(size: int, *, poison: bytes = b"") -> int:
 
     Its data are filled with `poison`, which shows what was never written.
     """
-    descriptor = os.memfd_create("outputs", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-    os.ftruncate(descriptor, size)
+    descriptor = memory_files.create("outputs", size)
     if poison:
         piece = poison * (min(_COPY_BYTES, size) // len(poison))
         for start in range(OUTPUT_HEADER_BYTES, size, len(piece)):
             os.pwrite(descriptor, piece[: size - start], start)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return descriptor
 
 

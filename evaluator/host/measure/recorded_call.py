@@ -1,6 +1,5 @@
 """Reads the ranks' files of the recorded call, as a table and as a timeline. All of it is untrusted."""
 
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,8 @@ from evaluator.contract import (
     WorkName,
     WorkTotal,
 )
-from evaluator.contract.ranges import Count, Name
+from evaluator.contract.base import Count, Name
+from evaluator.host.process import memory_files
 from evaluator.host.process.logs import clean
 
 MOST_WORKS = 48
@@ -78,10 +78,7 @@ class RankFile(Message, frozen=True):
 
 def create() -> int:
     """A memory file for one rank's recording that nobody can resize; returns its descriptor."""
-    descriptor = os.memfd_create("recording", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-    os.ftruncate(descriptor, FILE_BYTES)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-    return descriptor
+    return memory_files.create("recording", FILE_BYTES)
 
 
 def read(descriptor: int) -> RankFile:

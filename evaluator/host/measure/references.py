@@ -11,8 +11,8 @@ from statistics import median
 from evaluator.contract import BufferKind, CallTimeline
 from evaluator.host.clock.call_clock import CallTime, Opening
 from evaluator.host.measure import outputs, recorded_call
-from evaluator.host.measure.head_start import HeadStart
-from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Draw, OpenedSize, PreparedInputs
+from evaluator.host.measure.launch_ahead import LaunchAhead
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, InputSpec, OpenedSize, PreparedInputs
 from evaluator.host.ranks.reference_group import ReferenceGroup, ReferenceTime
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.oracle.messages import Reader
@@ -23,7 +23,7 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class SteadySpeed:
-    """What the calls before the first leg show of the reference.
+    """What the calls before the first phase show of the reference.
 
     Attributes:
         call_s: its time, in seconds.
@@ -51,12 +51,12 @@ class ReferenceClock:
         self._oracle, self._reference = trusted.oracle, ranks or trusted.reference
         self._opened = opened
         self._draws = draws
-        self._head_start = HeadStart()
+        self._launch_ahead = LaunchAhead()
         self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
 
     def open(self, *, calls: int, seconds: float) -> SteadySpeed:
         """Make the first calls, then up to `calls` more, no new one after `seconds` but for the first few."""
-        while not self._head_start.is_fixed:
+        while not self._launch_ahead.is_fixed:
             self.time()
         start = time.monotonic()
         taken: list[ReferenceTime] = []
@@ -66,22 +66,22 @@ class ReferenceClock:
         return SteadySpeed(
             call_s=median(call.time.longest_ns for call in taken) * 1e-9,
             turn_s=turn_s,
-            waits_for_queue=self._head_start.waits_for_queue,
+            waits_for_queue=self._launch_ahead.waits_for_queue,
         )
 
     def reopen(self, known: SteadySpeed, *, calls: int) -> None:
         """Reuse what was found at this size before, after a few calls."""
-        self._head_start = HeadStart(waits_for_queue=known.waits_for_queue, is_fixed=True)
+        self._launch_ahead = LaunchAhead(waits_for_queue=known.waits_for_queue, is_fixed=True)
         for _ in range(calls):
             self.time()
 
     def time(self) -> ReferenceTime:
         """One call on new inputs."""
         opening = self._opening()
-        with self._loaded(self._fresh(), opening) as inputs:
+        with self._loaded(opening) as inputs:
             size = max(item.size for item in inputs)
             taken = self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
-        self._head_start.note(taken.time)
+        self._launch_ahead.note(taken.time)
         return taken
 
     def record(self) -> CallTimeline:
@@ -92,7 +92,7 @@ class ReferenceClock:
         files = [recorded_call.create() for _ in range(self._ranks)]
         opening = self._opening()
         try:
-            with recorded_call.window() as seen, self._loaded(self._fresh(), opening) as inputs:
+            with recorded_call.window() as seen, self._loaded(opening) as inputs:
                 self._reference.record(files)
                 size = max(item.size for item in inputs)
                 self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
@@ -107,26 +107,23 @@ class ReferenceClock:
         It never waits for the device. A program that waits returns after its gate opened, and taking its outputs comes
         after that. This stays in its time: otherwise programs could pretend to wait.
         """
-        opening = new_opening(HeadStart(waits_for_queue=True, is_fixed=True), ranks=self._ranks)
-        with self._loaded(self._fresh(), opening) as inputs:
+        opening = new_opening(LaunchAhead(waits_for_queue=True, is_fixed=True), ranks=self._ranks)
+        with self._loaded(opening) as inputs:
             return self._reference.empty_call(opening=opening, inputs=self._late(inputs))
 
-    def _fresh(self) -> Draw:
-        return Draw(index=next(self._draws))
-
     def _opening(self) -> Opening:
-        return new_opening(self._head_start, ranks=self._ranks)
+        return new_opening(self._launch_ahead, ranks=self._ranks)
 
     @property
     def _ranks(self) -> int:
         return len(self._opened.output_bytes)
 
     @contextmanager
-    def _loaded(self, draw: Draw, opening: Opening) -> Iterator[list[PreparedInputs]]:
+    def _loaded(self, opening: Opening) -> Iterator[list[PreparedInputs]]:
         """Prepare a call as for a sandbox rank."""
         poison = outputs.new_poison()
         inputs = self._oracle.prepare(
-            draw,
+            InputSpec(index=next(self._draws)),
             groups=self._opened.groups,
             key=opening.key,
             reuse=False,
@@ -154,7 +151,7 @@ class ReferenceClock:
         return self._opened.buffers is BufferKind.DEVICE_MEMORY
 
 
-def new_opening(head: HeadStart, *, ranks: int) -> Opening:
+def new_opening(head: LaunchAhead, *, ranks: int) -> Opening:
     """The opening of a call of trusted code: gates open together, with a key of its own."""
     return Opening(
         key=secrets.token_bytes(_KEY_BYTES),

@@ -26,8 +26,8 @@ def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
         return {}
     found: dict[str, tuple[Regime, ...]] = {}
     for size in job.sizes:
-        regimes = job.problem.regimes_at(SizeName(size), job.plan.profile.world_size, job.dtype)
-        count = job.plan.settings.further_regimes if found else len(regimes)
+        regimes = job.problem.regimes_at(SizeName(size), job.profile.world_size, job.dtype)
+        count = job.settings.further_regimes if found else len(regimes)
         found[size] = tuple(secrets.SystemRandom().sample(regimes, min(count, len(regimes))))
     return found
 
@@ -82,8 +82,7 @@ def _regime_indices(block_calls: int, regimes: Sequence[Regime]) -> dict[int, li
     indices: dict[int, list[Regime]] = {}
     for regime in regimes:
         block = secrets.randbelow(_SOON_BLOCKS if secrets.randbelow(4) else _PLANNED_BLOCKS)
-        index = block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0)
-        indices.setdefault(index, []).append(regime)
+        indices.setdefault(_within(block, block_calls), []).append(regime)
     return indices
 
 
@@ -99,14 +98,16 @@ def _special_indices(block_calls: int, *, job: Job) -> dict[int, CallKind]:
     kinds = _special_kinds(job)
     if not kinds:
         return {}
-    count = min(_PLANNED_BLOCKS, job.plan.profile.timing_policy.special_calls)
+    count = min(_PLANNED_BLOCKS, job.profile.timing_policy.special_calls)
     order = [kinds[index % len(kinds)] for index in range(count)]
     secrets.SystemRandom().shuffle(order)
     blocks = sorted(secrets.SystemRandom().sample(range(_PLANNED_BLOCKS), count))
-    indices = [
-        block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0) for block in blocks
-    ]
-    return dict(zip(indices, order, strict=True))
+    return dict(zip((_within(block, block_calls) for block in blocks), order, strict=True))
+
+
+def _within(block: int, block_calls: int) -> int:
+    """A secret index in a block, but for its first."""
+    return block * block_calls + (1 + secrets.randbelow(block_calls - 1) if block_calls > 1 else 0)
 
 
 def full_checks(total: int, *, comparing_s: float, settings: JudgeSettings) -> int:
@@ -122,15 +123,17 @@ def _special_kinds(job: Job) -> list[CallKind]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Legs:
-    """How many calls a block has: `reference` in each of its two legs of the reference, `candidate` between them."""
+class Phases:
+    """How many calls a block has: `reference` in each of its two phases of the reference, `candidate` between them."""
 
     reference: int
     candidate: int
 
 
-def legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float, settings: JudgeSettings) -> Legs:
-    """Legs of about `leg_s` of reference time each, so that 12 blocks fit into `budget_s` where calls are short enough.
+def phases(
+    reference_s: float, turn_s: float, candidate_s: float, *, budget_s: float, settings: JudgeSettings
+) -> Phases:
+    """Phases of about `phase_s` of reference time each, so that 12 blocks fit into `budget_s` where calls are short.
 
     A submission has as many calls a block as the reference, unless it holds the ranks more than twice as long.
 
@@ -142,9 +145,9 @@ def legs(reference_s: float, turn_s: float, candidate_s: float, *, budget_s: flo
         settings: the bounds.
     """
     block_s = budget_s / _PLANNED_BLOCKS
-    most = min(settings.max_leg_calls, round(block_s / (4 * max(turn_s, 1e-9))))
-    calls = max(settings.min_leg_calls, min(most, math.ceil(settings.leg_s / max(reference_s, 1e-9))))
+    most = min(settings.max_phase_calls, round(block_s / (4 * max(turn_s, 1e-9))))
+    calls = max(settings.min_phase_calls, min(most, math.ceil(settings.phase_s / max(reference_s, 1e-9))))
     longer_s = candidate_s - reference_s
     if longer_s <= turn_s:
-        return Legs(reference=calls, candidate=2 * calls)
-    return Legs(reference=calls, candidate=max(1, min(2 * calls, int(block_s / 2 / (turn_s + longer_s)))))
+        return Phases(reference=calls, candidate=2 * calls)
+    return Phases(reference=calls, candidate=max(1, min(2 * calls, int(block_s / 2 / (turn_s + longer_s)))))

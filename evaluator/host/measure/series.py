@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from evaluator.contract import (
-    MOMENT_LEG,
+    MOMENT_PHASE,
     CallKind,
     CallRecord,
     GpuReading,
@@ -15,18 +15,17 @@ from evaluator.contract import (
     SizeRecord,
     Stage,
 )
-from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import SizeEvidence
 from evaluator.host.measure.group_run import GroupRun
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
-from evaluator.host.measure.schedule import Legs, TimedCall, full_checks, legs, timed_calls
+from evaluator.host.measure.schedule import Phases, TimedCall, full_checks, phases, timed_calls
 from evaluator.host.ranks.reference_group import ReferenceTime
 from evaluator.judging import timing
 from evaluator.judging.checks import Check
-from evaluator.judging.floors import floor
-from problems.spec.schema import Problem, Regime
+from evaluator.judging.floors import floor_of
+from problems.spec.schema import Regime
 
 _LEAST_BLOCKS = 3
 """The least blocks of a series whose budget is spent: fewer in a second group would show no difference."""
@@ -35,14 +34,7 @@ _WATCHED_EVERY = 2
 """Reading every process and GPU takes milliseconds, so it is done in one block of so many."""
 
 _RECENT_CALLS = 5
-"""How many calls before the first leg give the time of one call."""
-
-_ELEMENT_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
-
-
-def element_bytes(dtype: str) -> int:
-    """Bytes of one element of the run's dtype."""
-    return _ELEMENT_BYTES.get(dtype, 2)
+"""How many calls before the first phase give the time of one call."""
 
 
 @dataclass(kw_only=True)
@@ -53,7 +45,7 @@ class Series:
 
     Attributes:
         run: the worker group, and how long the series may take.
-        at_size: the evidence, with the calls before the first leg.
+        at_size: the evidence, with the calls before the first phase.
         speed: the reference's.
         clock: times the reference.
         caller: calls the submission.
@@ -87,7 +79,7 @@ class Series:
             Ended: a check ended the evaluation.
         """
         begun = time.monotonic()
-        counts = self._legs()
+        counts = self._phases()
         upcoming = self._upcoming(counts)
         while not self._may_stop(spent_s=time.monotonic() - begun):
             share = min(1.0, (time.monotonic() - begun) / self.run.budget_s)
@@ -95,23 +87,23 @@ class Series:
                 self._run_block(counts, upcoming, is_watched=len(self.candidate) % _WATCHED_EVERY == 0)
         self._call_in(self.regimes)
 
-    def _run_block(self, counts: Legs, upcoming: Iterator[TimedCall], *, is_watched: bool) -> None:
+    def _run_block(self, counts: Phases, upcoming: Iterator[TimedCall], *, is_watched: bool) -> None:
         """One block A B B A with an empty call at either end.
 
         In one that `is_watched` the GPUs and the submission's processor time are read around each A.
         """
         self.empty.append(self.clock.empty())
-        ours = self._leg(counts.reference, is_watched=is_watched)
+        ours = self._phase(counts.reference, is_watched=is_watched)
         theirs = [self._time_candidate(next(upcoming)) for _ in range(counts.candidate)]
-        self.reference.append(ours + self._leg(counts.reference, is_watched=is_watched))
+        self.reference.append(ours + self._phase(counts.reference, is_watched=is_watched))
         self.candidate.append(theirs)
         self.empty.append(self.clock.empty())
 
-    def _leg(self, calls: int, *, is_watched: bool) -> list[ReferenceTime]:
+    def _phase(self, calls: int, *, is_watched: bool) -> list[ReferenceTime]:
         gpus: AbstractContextManager[None] = nullcontext()
         busy: AbstractContextManager[None] = nullcontext()
         if is_watched:
-            gpus = self.run.watch.around(f"{MOMENT_LEG} {len(self.candidate) + 1}", calls=calls, into=self.gpus)
+            gpus = self.run.watch.around(f"{MOMENT_PHASE} {len(self.candidate) + 1}", calls=calls, into=self.gpus)
             busy = self._busy() if self.run.job.does(Check.IDLE) else busy
         with gpus, busy:
             return [self.clock.time() for _ in range(calls)]
@@ -119,32 +111,32 @@ class Series:
     @contextmanager
     def _busy(self) -> Iterator[None]:
         """Add up the time inside, and the processor time that the submission uses in it."""
-        start, used = time.monotonic_ns(), self.run.group.busy_ns()
+        start, used = time.monotonic_ns(), self.run.group.sandbox.processes.busy_ns()
         yield
-        self.busy_ns += self.run.group.busy_ns() - used
+        self.busy_ns += self.run.group.sandbox.processes.busy_ns() - used
         self.watched_ns += time.monotonic_ns() - start
 
-    def _legs(self) -> Legs:
-        plan, speed = self.run.job.plan, self.speed
-        settings = plan.settings
-        if not plan.profile.is_ranked_by_speed:
+    def _phases(self) -> Phases:
+        job, speed, settings = self.run.job, self.speed, self.run.job.settings
+        if not job.profile.is_ranked_by_speed:
             settings = replace(
-                settings, min_leg_calls=settings.practice_min_leg_calls, max_leg_calls=settings.practice_max_leg_calls
+                settings,
+                min_phase_calls=settings.practice_min_phase_calls,
+                max_phase_calls=settings.practice_max_phase_calls,
             )
         # The fastest call: a few slow ones, by chance or on purpose, must not decide how many are timed.
         fastest_ns = min(call.time_ns for call in self.at_size.records[-_RECENT_CALLS:])
-        return legs(speed.call_s, speed.turn_s, fastest_ns * 1e-9, budget_s=self.run.budget_s, settings=settings)
+        return phases(speed.call_s, speed.turn_s, fastest_ns * 1e-9, budget_s=self.run.budget_s, settings=settings)
 
-    def _upcoming(self, counts: Legs) -> Iterator[TimedCall]:
-        plan = self.run.job.plan
-        total = 12 * counts.candidate
+    def _upcoming(self, counts: Phases) -> Iterator[TimedCall]:
+        job, total = self.run.job, 12 * counts.candidate
         # A practice board ranks by correctness, and comparing is cheap: there every call is checked.
         checks = (
-            full_checks(total, comparing_s=self.caller.comparing_s, settings=plan.settings)
-            if plan.profile.is_ranked_by_speed
+            full_checks(total, comparing_s=self.caller.comparing_s, settings=job.settings)
+            if job.profile.is_ranked_by_speed
             else total
         )
-        return timed_calls(block_calls=counts.candidate, checks=checks, job=self.run.job, regimes=tuple(self.regimes))
+        return timed_calls(block_calls=counts.candidate, checks=checks, job=job, regimes=tuple(self.regimes))
 
     def _time_candidate(self, call: TimedCall) -> CallRecord:
         """The next timed call, after the special call before it."""
@@ -161,26 +153,27 @@ class Series:
             self.caller.call(verify=True, kind=CallKind.REGIME, regime=regime)
 
     def _may_stop(self, *, spent_s: float) -> bool:
-        blocks, plan = len(self.candidate), self.run.job.plan
-        if plan.settings.blocks is not None:
-            return blocks >= plan.settings.blocks
+        blocks, job = len(self.candidate), self.run.job
+        if job.settings.blocks is not None:
+            return blocks >= job.settings.blocks
         if blocks < _LEAST_BLOCKS:
             return False
         if spent_s > self.run.budget_s:
             return True
         known = [] if self.known is None else [self.known]
-        return timing.may_stop([*known, self.record()], plan.profile.timing_rules())
+        return timing.may_stop([*known, self.record()], job.profile.timing_rules())
 
     def record(self) -> SizeRecord:
         """Every call at this size so far, and which calls are timed."""
         run, reference = self.run, [call for block in self.reference for call in block]
+        floor = floor_of(run.job.problem, self.at_size.dims, run.job.profile, dtype=run.job.dtype)
         return SizeRecord(
             size=self.at_size.size,
             group_number=run.number,
             payload_bytes=self.at_size.payload_bytes,
             sealed_bytes=max((call.input_bytes for call in reference), default=0),
             marked_bytes=max((call.output_bytes for call in reference), default=0),
-            floor_us=floor_us(run.job.problem, self.at_size.dims, run.job.plan.profile, run.job.dtype),
+            floor_us=None if floor is None else floor.us,
             calls=tuple(self.at_size.records),
             blocks=tuple(tuple(call.number for call in block) for block in self.candidate),
             reference=tuple(
@@ -200,11 +193,3 @@ class Series:
             processes=self.processes,
             links=self.links,
         )
-
-
-def floor_us(problem: Problem, dims: dict[str, int], profile: Profile, dtype: str) -> float | None:
-    """The roofline floor of one call; None on a practice board."""
-    if profile.peaks is None:
-        return None
-    cost = problem.cost(dims, profile.world_size, element_bytes(dtype))
-    return floor(cost, profile.peaks, dtype=dtype).us

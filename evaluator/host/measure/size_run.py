@@ -3,139 +3,106 @@
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Self
 
 from evaluator.contract import (
-    BufferKind,
     CallKind,
     CallTimeline,
-    Finding,
     RecordedWork,
-    SizeRecord,
-    SizeResult,
     Stage,
 )
-from evaluator.host.hangs.incidents import GroupTrouble, IncidentKind
-from evaluator.host.machine import nvlink
+from evaluator.host.hangs.incidents import IncidentKind, WorkerGroupFailure
 from evaluator.host.measure import checks, gpu_memory, recorded_call
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Ended, SizeEvidence
 from evaluator.host.measure.group_run import GroupRun
-from evaluator.host.measure.head_start import HeadStart
+from evaluator.host.measure.launch_ahead import LaunchAhead
 from evaluator.host.measure.references import ReferenceClock, SteadySpeed
 from evaluator.host.measure.schedule import check_calls
-from evaluator.host.measure.series import Series, element_bytes
+from evaluator.host.measure.series import Series
 from evaluator.host.sandbox import cpu_sets
-from problems.spec.schema import Regime
+from evaluator.judging.floors import cost_of
 
 _OPENING_CALLS = 3
-"""Calls before the first leg. The first does one-time work; the third shows whether the program queues all work."""
+"""Calls before the first phase. The first does one-time work; the third shows whether the program queues all work."""
 
 _STEADY_CALLS, _STEADY_S = 30, 0.3
-"""Calls of the reference before its first leg where speed is ranked: with fewer libraries are still slower. No new call
-begins after so many seconds."""
+"""Calls of the reference before its first phase where speed is ranked: with fewer libraries are still slower. No new
+call begins after so many seconds."""
 
 _WARM_CALLS, _WARM_S = 20, 0.25
-"""Calls of a submission before its first leg, and how long they may take, until libraries run at their steady speed."""
+"""Calls of a submission before its first phase, and how long they may take, until libraries run at a steady speed."""
 
 _LOOPED_S, _MOST_LOOPED = 0.05, 100
 """About how long, and at most how often, a program runs back to back on unchanging inputs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SizeOutcome:
-    """What one worker group showed at one size, however its run ended. A later group starts from it.
+class SizeRun:
+    """One size, run by one worker group; it holds all calls so far, however the run ends. A later group starts from it.
 
     Attributes:
-        record: every call.
-        result: the checks of these calls.
-        warnings: what would be findings in ranked mode.
-        buffers: how inputs reached the ranks.
+        size: which one.
+        opened: how the oracle has opened it.
         speed: the reference's.
-        queues: whether the submission queues all its work without waiting for the device.
+        at_size: the evidence of all calls.
+        launch_ahead: whether the submission queues all its work without waiting for the device.
+        caller: calls the submission.
+        series: the timed calls.
         work: what ran in the recorded call, where there was one.
         timeline: the same on every rank.
     """
 
-    record: SizeRecord
-    result: SizeResult
-    warnings: tuple[Finding, ...]
-    buffers: BufferKind
-    speed: SteadySpeed
-    queues: bool
-    work: RecordedWork | None
-    timeline: CallTimeline | None
-
-
-class SizeRun:
-    """One size, run by one worker group; `outcome` holds all calls so far, however the run ends."""
-
-    def __init__(self, run: GroupRun, size: str, *, known: SizeOutcome | None = None) -> None:
+    def __init__(self, run: GroupRun, size: str, *, known: Self | None = None) -> None:
         """Open the size and call the reference; few calls are enough where it is `known` from an earlier group."""
         self._run, self._job = run, run.job
-        self._size = size
+        self.size = size
         self._known = known
         job = run.job
         with job.stage(Stage.PREPARING, f"{size}: reference and first inputs"):
-            self._opened = run.trusted.open_size(problem=job.problem.slug, size=size, dtype=job.dtype, key=run.key)
-            self._clock = ReferenceClock(run.trusted, self._opened, run.draws)
-            self._speed = self._open_reference()
-        payload_bytes = 0 if known is None else known.record.payload_bytes
-        self._at_size = SizeEvidence(size=size, dims=self._opened.dims, payload_bytes=payload_bytes)
-        self._head_start = HeadStart() if known is None else HeadStart(waits_for_queue=known.queues, is_fixed=True)
-        self._caller = Caller(
+            self.opened = run.trusted.open_size(problem=job.problem.slug, size=size, dtype=job.dtype, key=run.key)
+            self._clock = ReferenceClock(run.trusted, self.opened, run.draws)
+            self.speed = self._open_reference()
+        payload_bytes = 0 if known is None else known.at_size.payload_bytes
+        self.at_size: SizeEvidence = SizeEvidence(size=size, dims=self.opened.dims, payload_bytes=payload_bytes)
+        self.launch_ahead: LaunchAhead = LaunchAhead(
+            waits_for_queue=known is not None and known.launch_ahead.waits_for_queue, is_fixed=known is not None
+        )
+        self.caller = Caller(
             run,
-            opened=self._opened,
-            at_size=self._at_size,
-            head_start=self._head_start,
-            reference_s=self._speed.call_s,
+            opened=self.opened,
+            at_size=self.at_size,
+            launch_ahead=self.launch_ahead,
+            reference_s=self.speed.call_s,
         )
         # The first group has made the calls in regimes.
         self._regimes = tuple(run.regimes.get(size, ())) if known is None else ()
-        self._series = Series(
+        self.series: Series = Series(
             run=run,
-            at_size=self._at_size,
-            speed=self._speed,
+            at_size=self.at_size,
+            speed=self.speed,
             clock=self._clock,
-            caller=self._caller,
+            caller=self.caller,
             regimes=list(self._regimes),
-            known=None if known is None else known.record,
+            known=None if known is None else known.series.record(),
         )
-        self._work: RecordedWork | None = None
-        self._timeline: CallTimeline | None = None
-
-    def last_regime(self) -> Regime | None:
-        """The regime of the last call; None for the inputs of timed calls."""
-        return self._caller.regime
-
-    def outcome(self) -> SizeOutcome:
-        """Everything so far."""
-        return SizeOutcome(
-            record=self._series.record(),
-            result=self._at_size.result(),
-            warnings=tuple(self._at_size.warnings),
-            buffers=self._opened.buffers,
-            speed=self._speed,
-            queues=self._head_start.waits_for_queue,
-            work=self._work,
-            timeline=self._timeline,
-        )
+        self.work: RecordedWork | None = None
+        self.timeline: CallTimeline | None = None
 
     def verify(self) -> None:
-        """The calls before any leg, every one compared; raises Ended and GroupTrouble."""
-        settings, is_timed = self._job.plan.settings, self._job.mode.is_timed
+        """The calls before any phase, every one compared; raises Ended and WorkerGroupFailure."""
+        settings, is_timed = self._job.settings, self._job.mode.is_timed
         count = settings.check_calls if not is_timed else _OPENING_CALLS if self._known is None else 1
         # In a timed mode the regimes lie among the timed calls.
         calls = check_calls(count, regimes=() if is_timed else self._regimes, job=self._job)
         for number, (kind, regime) in enumerate(calls):
-            words = f"{self._size}: call {number + 1} of {len(calls)}"
+            words = f"{self.size}: call {number + 1} of {len(calls)}"
             with self._job.stage(Stage.VERIFYING, words, number / len(calls)):
-                self._caller.call(verify=True, kind=kind, regime=regime or self._job.only_regime)
+                self.caller.call(verify=True, kind=kind, regime=regime or self._job.only_regime)
         self.look_at_memory()
 
     def look_at_memory(self) -> None:
         """Note how much memory judge and submission hold; raises EvaluatorError."""
-        self._at_size.memory = gpu_memory.most(self._at_size.memory, self._run.memory.look())
+        self.at_size.memory = gpu_memory.most(self.at_size.memory, self._run.memory.look())
 
     def warm_up(self) -> None:
         """Calls that only bring the program to its steady speed, as the reference had; raises Ended.
@@ -143,40 +110,38 @@ class SizeRun:
         Where calls had new layouts, it is known only here whether the program queues all its work.
         """
         begun, done = time.monotonic(), 0
-        with self._job.stage(Stage.VERIFYING, f"{self._size}: reaching a steady speed"):
-            while not self._head_start.is_fixed or (done < _WARM_CALLS and time.monotonic() - begun < _WARM_S):
-                self._caller.call(verify=False)
+        with self._job.stage(Stage.VERIFYING, f"{self.size}: reaching a steady speed"):
+            while not self.launch_ahead.is_fixed or (done < _WARM_CALLS and time.monotonic() - begun < _WARM_S):
+                self.caller.call(verify=False)
                 done += 1
 
     def time(self) -> None:
         """Time both programs side by side; raises Ended."""
-        run, series = self._run, self._series
-        series.queues = self._head_start.waits_for_queue
+        run, series = self._run, self.series
+        series.queues = self.launch_ahead.waits_for_queue
         series.gpus += run.watch.read("before")
-        with cpu_sets.host_on(self._job.plan.shares):
+        with cpu_sets.host_on(self._job.resources.shares):
             series.time()
         series.gpus += run.watch.read("after")
         self.look_at_memory()
-        series.processes = run.group.count_processes()
+        series.processes = len(run.group.sandbox.processes.members())
 
     def loop(self) -> None:
         """Run both programs back to back on unchanging inputs, as the published harness does. Not part of the score."""
         if any(argument.mutable or argument.scratch for argument in self._job.problem.arguments):
             return
-        times = max(2, min(_MOST_LOOPED, int(_LOOPED_S / max(self._speed.call_s, 1e-9))))
-        with self._job.stage(Stage.TIMING, f"{self._size}: calls back to back"):
-            self._series.looped_ns = _per_call(self._caller.loop, times)
-            self._series.reference_looped_ns = _per_call(self._run.trusted.reference.loop, times)
+        with self._job.stage(Stage.TIMING, f"{self.size}: calls back to back"):
+            self.series.looped_ns = _per_call(self.caller.loop)
+            self.series.reference_looped_ns = _per_call(self._run.trusted.reference.loop)
 
     def count_links(self) -> None:
         """A few ordinary calls, around which the host reads the counters of the links."""
         job = self._job
-        with job.stage(Stage.VERIFYING, f"{self._size}: bytes on the links"):
-            cost = job.problem.cost(self._opened.dims, job.plan.profile.world_size, element_bytes(job.dtype))
-            self._series.links = nvlink.count(
-                job.plan.gpus,
+        with job.stage(Stage.VERIFYING, f"{self.size}: bytes on the links"):
+            cost = cost_of(job.problem, self.opened.dims, world_size=job.profile.world_size, dtype=job.dtype)
+            self.series.links = self._run.watch.count_links(
                 least_bytes=cost.wire_bytes,
-                call=lambda around: self._caller.call(verify=False, around=around),
+                call=lambda around: self.caller.call(verify=False, around=around),
             )
 
     def record_work(self) -> None:
@@ -185,45 +150,47 @@ class SizeRun:
         Raises:
             Ended: an output is wrong; or library collectives moved the data, where that counts.
         """
-        self._work, self._timeline = self._recorded()
-        if found := checks.hidden(self._job, self._work, self._at_size):
+        self.work, self.timeline = self._recorded()
+        if found := checks.hidden(self._job, self.work, self.at_size):
             raise Ended(found)
 
     def _recorded(self) -> tuple[RecordedWork, CallTimeline | None]:
         """The recorded call, summed up and as a timeline."""
-        files = [recorded_call.create() for _ in range(self._job.plan.profile.world_size)]
+        files = [recorded_call.create() for _ in range(self._job.profile.world_size)]
         try:
             with (
-                self._job.stage(Stage.VERIFYING, f"{self._size}: recording kernels and copies"),
+                self._job.stage(Stage.VERIFYING, f"{self.size}: recording kernels and copies"),
                 recorded_call.window() as seen,
             ):
-                self._caller.call(verify=True, kind=CallKind.RECORDED, recordings=files)
+                self.caller.call(verify=True, kind=CallKind.RECORDED, recordings=files)
                 window = seen()
             return (
-                recorded_call.read_rows(files, size=self._size),
+                recorded_call.read_rows(files, size=self.size),
                 recorded_call.read_timeline(files, window=window),
             )
-        except GroupTrouble as trouble:
-            if any(incident.kind is IncidentKind.VIOLATION for incident in trouble.incidents):
+        except WorkerGroupFailure as failure:
+            if any(incident.kind is IncidentKind.VIOLATION for incident in failure.incidents):
                 raise
             # The profiler may have caused it, so there is no finding: the report says why records are missing.
-            return RecordedWork(size=self._size, note=f"the ranks did not finish the recorded call: {trouble}"), None
+            return RecordedWork(size=self.size, note=f"the ranks did not finish the recorded call: {failure}"), None
         finally:
             for descriptor in files:
                 os.close(descriptor)
 
     def _open_reference(self) -> SteadySpeed:
-        """The reference's calls before the first leg: many in the first group, a few in a later one."""
+        """The reference's calls before the first phase: many in the first group, a few in a later one."""
         if self._known is not None:
             self._clock.reopen(self._known.speed, calls=_OPENING_CALLS)
             return self._known.speed
-        if self._job.plan.profile.is_ranked_by_speed and self._job.mode.is_timed:
+        if self._job.profile.is_ranked_by_speed and self._job.mode.is_timed:
             return self._clock.open(calls=_STEADY_CALLS, seconds=_STEADY_S)
         return self._clock.open(calls=2, seconds=0.0)
 
 
-def _per_call(loop: Callable[[int], int], times: int) -> int:
+def _per_call(loop: Callable[[int], int]) -> int:
     """Nanoseconds of one call in a loop, without the time for request and answer."""
     loop(1)
     once = loop(1)
+    # By the program's own time: a slow one would not end as many calls as its reference does.
+    times = max(2, min(_MOST_LOOPED, int(_LOOPED_S * 1e9 / max(once, 1))))
     return max(0, loop(times) - once) // (times - 1)

@@ -1,7 +1,10 @@
-"""Until when an evaluation may use its slot: until its deadline, and a little longer to end it."""
+"""Until when an evaluation may use its slot: until its deadline, and a little longer to end it; or until cancelled."""
 
 import math
 import time
+from collections.abc import Callable
+
+from evaluator.errors import Cancelled
 
 MOST_OVERRUN_S = 30.0
 """An evaluation that passes its deadline leaves its slot within so many seconds, or the slot goes into quarantine."""
@@ -13,16 +16,23 @@ _LEAST_S, _LEAST_KILLING_S = 0.1, 2.0
 
 
 class Deadlines:
-    """The deadlines of one evaluation, on the monotonic clock.
+    """The deadlines of one evaluation or build, on the monotonic clock.
 
-    Every method shortens seconds where the deadline of its kind of wait comes sooner.
+    Every method that takes seconds shortens them where the deadline of its kind of wait comes sooner.
 
     Attributes:
         evaluation: when the evaluation should be over.
+        cancelled: asked often; once true, nobody wants the work any more.
     """
 
-    def __init__(self, evaluation: float) -> None:
+    def __init__(self, evaluation: float, cancelled: Callable[[], bool] = lambda: False) -> None:
         self.evaluation = evaluation
+        self.cancelled = cancelled
+
+    def refuse_cancelled(self, what: str = "the evaluation") -> None:
+        """Raise Cancelled where nobody wants it any more."""
+        if self.cancelled():
+            raise Cancelled(f"{what} was cancelled")
 
     @property
     def is_over(self) -> bool:

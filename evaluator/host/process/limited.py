@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluator.errors import Cancelled, EvaluatorError, LimitExceeded, NodeTrouble
+from evaluator.errors import EvaluatorError, LimitExceeded, NodeFailure
 
 if TYPE_CHECKING:  # a process that reads imports this module, and with `evaluator.host` it would import the whole judge
     from evaluator.host.process.deadlines import Deadlines
@@ -41,25 +41,24 @@ def call(
     deadlines: "Deadlines",
     memory_bytes: int = 4 * 1024**3,
     start_s: float = 60.0,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
     """What `function`, named as `module:name`, returns for `text`.
 
     Args:
         function: its name.
         text: what it reads.
-        seconds: how long it may take once its process has started.
+        seconds: how long it may take once its process has started; less where its deadline comes sooner.
         deadlines: of the evaluation that waits for it.
         memory_bytes: the address space of its process.
         start_s: how long its process may take to start.
-        cancelled: polled; once true, the process ends.
 
     Raises:
-        Cancelled: `cancelled()` became true.
+        Cancelled: nobody wants it any more.
         LimitExceeded: it took longer than `seconds`, more memory, or returned too much.
         EvaluatorError: it raised.
-        NodeTrouble: its process does not start.
+        NodeFailure: its process does not start.
     """
+    seconds = deadlines.step(seconds)
     line = [sys.executable, "-P", __file__, function]
     environment = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
     environment["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *filter(None, [environment.get("PYTHONPATH")])])
@@ -72,10 +71,9 @@ def call(
         output_bytes=_LONGEST_ANSWER,
         memory_bytes=memory_bytes,
         deadlines=deadlines,
-        cancelled=cancelled,
     )
     if not printed:
-        raise NodeTrouble("a process that reads for the judge does not start")
+        raise NodeFailure("a process that reads for the judge does not start")
     if code is None:
         raise LimitExceeded(f"it took longer than {seconds:g} s")
     if len(printed) >= _LONGEST_ANSWER:
@@ -100,7 +98,6 @@ def run(
     output_bytes: int,
     memory_bytes: int,
     deadlines: "Deadlines",
-    cancelled: Callable[[], bool],
 ) -> tuple[int | None, bytes]:
     """How a command ends, None where its time was up, and what it printed.
 
@@ -113,12 +110,11 @@ def run(
         output_bytes: a longer output ends it.
         memory_bytes: the address space of each of its processes.
         deadlines: of the evaluation that waits for it.
-        cancelled: polled; once true, it ends.
 
     Raises:
-        Cancelled: `cancelled()` became true.
+        Cancelled: nobody wants it any more.
         EvaluatorError: it does not end.
-        NodeTrouble: it cannot be started, or not in time.
+        NodeFailure: it cannot be started, or not in time.
     """
     reading, output = os.memfd_create("given", os.MFD_CLOEXEC), os.memfd_create("output", os.MFD_CLOEXEC)
     with os.fdopen(reading, "w+b") as said, os.fdopen(output, "rb") as printed:
@@ -134,19 +130,27 @@ def run(
                 start_new_session=True,
             )
         except OSError as error:
-            raise NodeTrouble(f"a process that reads for the judge cannot be started: {error}") from error
+            raise NodeFailure(f"a process that reads for the judge cannot be started: {error}") from error
         try:
-            code = _code(process, output, seconds=seconds, start_s=start_s, cancelled=cancelled)
+            code = _code(process, output, seconds=seconds, start_s=start_s, deadlines=deadlines)
         finally:
-            # Its whole session: a first process may have started others.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            try:
-                process.wait(timeout=deadlines.killing(_END_S))
-            except subprocess.TimeoutExpired as error:
-                raise EvaluatorError("a process that reads for the judge still runs after it was killed") from error
+            end_session(process, "a process that reads for the judge", seconds=deadlines.killing(_END_S))
         printed.seek(0)
         return code, printed.read(output_bytes)
+
+
+def end_session(process: subprocess.Popen[bytes], what: str, *, seconds: float) -> None:
+    """Kill a process with its whole session, as it may have started others, and return once it has ended.
+
+    Raises:
+        EvaluatorError: it does not end.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise EvaluatorError(f"{what} still runs {seconds:.3g} s after it was killed") from error
 
 
 def _code(
@@ -155,22 +159,21 @@ def _code(
     *,
     seconds: float,
     start_s: float | None,
-    cancelled: Callable[[], bool],
+    deadlines: "Deadlines",
 ) -> int | None:
     deadline, has_started = time.monotonic() + (seconds if start_s is None else start_s), start_s is None
     poll, ended = select.poll(), os.pidfd_open(process.pid)
     poll.register(ended, select.POLLIN)
     try:
         while True:
-            if cancelled():
-                raise Cancelled("the reading was cancelled")
+            deadlines.refuse_cancelled("the reading")
             if not has_started and os.fstat(output).st_size:
                 deadline, has_started = time.monotonic() + seconds, True
             left = deadline - time.monotonic()
             if poll.poll(1000 * max(0.0, min(left, _POLL_S))):
                 return process.wait()
             if left <= 0 and not has_started:
-                raise NodeTrouble("a process that reads for the judge does not start in time")
+                raise NodeFailure("a process that reads for the judge does not start in time")
             if left <= 0:
                 return None
     finally:

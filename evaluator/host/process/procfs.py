@@ -61,12 +61,12 @@ def cpu_ticks(pid: int) -> int:
 def owned_by(user: int) -> list[int]:
     """Every process of the host user `user` that can still run; zombies may wait for a parent that never reaps them."""
     mark = f"\nUid:\t{user}\t"
-    return [pid for pid in _pids() if mark in (status := _status(pid)) and not _is_dead(status)]
-
-
-def _is_dead(status: str) -> bool:
-    """Whether a process has ended with all its threads: its first thread may end before the others."""
-    return "\nState:\tZ" in status and "\nThreads:\t1\n" in status
+    # A process has ended with all its threads: its first one may end before the others.
+    return [
+        pid
+        for pid in _pids()
+        if mark in (status := _status(pid)) and not ("\nState:\tZ" in status and "\nThreads:\t1\n" in status)
+    ]
 
 
 def _status(pid: int) -> str:

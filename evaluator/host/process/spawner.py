@@ -6,7 +6,7 @@ that thread ends.
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
 
@@ -26,20 +26,18 @@ class Spawner:
         directory: str | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start `command` in a session of its own with an empty standard input and just these descriptors."""
-
-        def popen() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(  # noqa: S603 - the command is ours, without a shell
-                list(command),
-                stdin=subprocess.DEVNULL,
-                stdout=error_output,
-                stderr=error_output,
-                pass_fds=tuple(descriptors),
-                env=dict(environment),
-                start_new_session=True,
-                cwd=directory,
-            )
-
-        return self._thread.submit(popen).result()
+        started: Future[subprocess.Popen[bytes]] = self._thread.submit(
+            subprocess.Popen,
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=error_output,
+            stderr=error_output,
+            pass_fds=tuple(descriptors),
+            env=dict(environment),
+            start_new_session=True,
+            cwd=directory,
+        )
+        return started.result()
 
     def close(self) -> None:
         """End the thread; children that are still running get their parent's death signal."""

@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from evaluator.arena import protocol
 from evaluator.arena.protocol import Command, Failure, Report, ReportKind
 from evaluator.errors import Cancelled
-from evaluator.host.hangs.incidents import GroupTrouble, Incident, IncidentKind
+from evaluator.host.hangs.incidents import Incident, IncidentKind, WorkerGroupFailure
 from evaluator.host.ranks.channel import ChannelViolation
-from evaluator.host.ranks.observer import Observer
+from evaluator.host.ranks.observer import Observer, StallWatch
 from evaluator.host.ranks.rank_sandbox import RankSandbox
-from evaluator.host.ranks.stall import StallWatch
 from evaluator.host.ranks.worker import Worker
 
 _POLL_S = 0.1
@@ -50,17 +49,9 @@ class Answers:
     def collect(
         self, doing: str, *, seconds: float, busy_poll_s: float = 0.0, cancelled: Callable[[], bool]
     ) -> list[Report]:
-        """One answer from every worker, in order.
+        """One answer from every worker, in order, to what they are `doing`; raises WorkerGroupFailure and Cancelled.
 
-        Args:
-            doing: what the ranks do, in words.
-            seconds: how long they may take.
-            busy_poll_s: for so long the channels are polled without sleeping.
-            cancelled: asked often.
-
-        Raises:
-            GroupTrouble: not every rank answered.
-            Cancelled: `cancelled()` became true.
+        For `busy_poll_s` the channels are polled without sleeping.
         """
         reports: dict[int, Report] = {}
         start = now = time.monotonic()
@@ -74,13 +65,13 @@ class Answers:
             self._listen(reports, wait_s=0 if now - start < busy_poll_s else min(_POLL_S, deadline - now))
             if self.incidents:
                 # Give the others a moment to report the same cause, or its consequences.
-                deadline = min(deadline, self.incidents[0].at + self._sandbox.plan.settings.grace_s)
-            elif stall is not None and stall.stands_still(time.monotonic(), answered=frozenset(reports)):
+                deadline = min(deadline, self.incidents[0].at + self._sandbox.resources.settings.grace_s)
+            elif stall is not None and stall.is_deadlocked(time.monotonic(), answered=frozenset(reports)):
                 seconds = time.monotonic() - start
                 self._note(IncidentKind.STALLED)
                 break
         if not self._is_complete(reports):
-            raise self._trouble(doing, frozenset(reports), waited_s=seconds)
+            raise self._failure(doing, frozenset(reports), waited_s=seconds)
         return [reports[worker.number] for worker in self._workers]
 
     def hear_exits(self) -> None:
@@ -152,13 +143,13 @@ class Answers:
             self._workers[number].status = status
             self._note(IncidentKind.EXITED, number, status=status)
 
-    def _trouble(self, doing: str, answered: frozenset[int], *, waited_s: float) -> GroupTrouble:
+    def _failure(self, doing: str, answered: frozenset[int], *, waited_s: float) -> WorkerGroupFailure:
         if not self.incidents:
             self._note(IncidentKind.OVERDUE)
         self._look_at_memory()
         is_hang = self.incidents[0].kind in (IncidentKind.OVERDUE, IncidentKind.STALLED)
         observe = self._observer.observe_hang if is_hang else self._observer.observe
-        return GroupTrouble(tuple(self.incidents), observe(answered=answered), doing=doing, limit_s=waited_s)
+        return WorkerGroupFailure(tuple(self.incidents), observe(answered=answered), doing=doing, limit_s=waited_s)
 
     def _look_at_memory(self) -> None:
         """Note where the kernel ended a rank, or all of the sandbox, because the group had no memory left."""

@@ -1,4 +1,4 @@
-"""Observes ranks from outside: their stacks, their collectives, their use of processor and GPU."""
+"""Observes ranks from outside: their stacks, their collectives, their use of processor and GPU; whether all wait."""
 
 import dataclasses
 import logging
@@ -6,11 +6,14 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
 
 from evaluator.arena import protocol
 from evaluator.host.hangs import flight_recorder, stacks
 from evaluator.host.hangs.incidents import Observation
 from evaluator.host.machine import nvml
+from evaluator.host.process import procfs
 from evaluator.host.ranks.rank_sandbox import RankSandbox
 from evaluator.host.ranks.worker import WATCH_S, Worker
 
@@ -51,10 +54,6 @@ class Observer:
     def observe_hang(self, *, answered: frozenset[int]) -> tuple[Observation, ...]:
         """As `observe`, with GPUs and native stacks. This may end ranks, so only for an evaluation that is over."""
         return self._with_native_stacks(self._with_gpus(self.observe(answered=answered)), answered=answered)
-
-    def observe_finished(self) -> tuple[Observation, ...]:
-        """Every rank's state after a series in which all calls were answered."""
-        return self.observe(answered=frozenset(worker.number for worker in self.workers))
 
     def dump_stacks(self, workers: Sequence[Worker], *, asked: Sequence[Worker] = ()) -> None:
         """Signal the ranks and wait until their stacks have arrived, or for a moment at most.
@@ -107,7 +106,7 @@ class Observer:
 
     def _with_gpus(self, observations: tuple[Observation, ...]) -> tuple[Observation, ...]:
         """Add how busy each rank's GPU is: one that spin-waits on a flag shows 100 %, one that waits for data 0."""
-        gpus = self._sandbox.plan.gpus
+        gpus = self._sandbox.resources.gpus
         busy = {state.index: state.busy_percent for state in nvml.read(gpus)}
         by_rank = {rank: busy[gpu] for rank, gpu in enumerate(gpus) if gpu in busy}
         return tuple(
@@ -156,3 +155,79 @@ def _signal(worker: Worker, number: int) -> None:
         logger.debug("rank %d (process %d) has gone", worker.number, worker.pid)
     except OSError as error:
         logger.warning("rank %d (process %d) cannot be signalled: %s", worker.number, worker.pid, error)
+
+
+LOOK_S = 1.0
+"""How long the use of the processor is measured."""
+
+_QUIET_TICKS = 3
+"""Clock ticks that all processes of a hung worker group together may use between two looks."""
+
+_LOOKS = 2
+
+
+@dataclass
+class StallWatch:
+    """Notices a worker group that waits for itself; a new one is made for every wait.
+
+    A deadline that is fair to slow programs is long. A deadlock is found much sooner, by four conditions at two looks
+    in a row, a second apart. No process of the group uses the processor, and there is none beside launcher and ranks.
+    No thread of a late rank but the shim's can act, and the stack of every late rank ends inside torch.distributed.
+
+    Attributes:
+        sandbox: of the worker group.
+        observer: asks ranks for their stacks.
+        start: since when they are waited for.
+    """
+
+    sandbox: RankSandbox
+    observer: Observer
+    start: float
+    _seen: dict[int, int] = field(default_factory=dict)
+    _checked_at: float = 0.0
+    _locations: list[tuple[str, ...]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, sandbox: RankSandbox, observer: Observer, *, start: float) -> Self | None:
+        """Only of CPU ranks: one that waits for a GPU keeps its processor busy, so its hang meets the deadline."""
+        return cls(sandbox, observer, start) if sandbox.resources.profile.device == "cpu" else None
+
+    def is_deadlocked(self, now: float, *, answered: frozenset[int]) -> bool:
+        """Whether the late ranks wait for each other, or for ranks that have `answered`."""
+        patience_s, silent = self.sandbox.resources.settings.stall_s, self.observer.silent(answered)
+        if now < self.start + patience_s or now < self._checked_at + LOOK_S or not silent:
+            return False
+        self._checked_at = now
+        before, self._seen = self._seen, {pid: procfs.cpu_ticks(pid) for pid in self.sandbox.processes.members()}
+        used = sum(self._seen.values()) - sum(before.values())
+        if before.keys() != self._seen.keys() or used > _QUIET_TICKS or self._have_others(silent):
+            self._locations.clear()
+            return False
+        self.observer.dump_stacks(silent)
+        locations = tuple(self._waits(rank) for rank in silent)
+        if not all(locations) or (self._locations and self._locations[-1] != locations):
+            self._locations.clear()
+            return False
+        self._locations.append(locations)
+        # The dump itself took the ranks some ticks.
+        self._seen = {pid: procfs.cpu_ticks(pid) for pid in self._seen}
+        return len(self._locations) >= _LOOKS
+
+    def _have_others(self, silent: Sequence[Worker]) -> bool:
+        """Whether there is a process that the submission may have started: a child of a rank, or an orphan."""
+        above: set[int] = set()
+        pid = procfs.parent_of(silent[0].pid or 0)
+        while pid is not None and pid in self._seen:
+            above.add(pid)
+            pid = procfs.parent_of(pid)
+        return bool(set(self._seen) - above - {worker.pid for worker in self.observer.workers})
+
+    def _waits(self, rank: Worker) -> str:
+        """The collective in which a rank's main thread waits; empty where another thread may still act."""
+        dump = rank.stack
+        frames = stacks.main_thread(dump)
+        waiting = stacks.waits_in(frames, source=self.sandbox.source)
+        own = stacks.own_frame(frames, source=self.sandbox.source)
+        if waiting is None or own is None or stacks.has_threads_that_may_act(dump):
+            return ""
+        return f"{waiting} at {stacks.words(own)}"

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from evaluator.contract import BufferKind, ErrorMap, OutputCheck, Verdict
+import msgspec
+
+from evaluator.contract import BufferKind
 from evaluator.errors import EvaluatorError
 from evaluator.host.clock.call_clock import GateClock
-from evaluator.host.ranks.trusted_line import TrustedLine
+from evaluator.host.ranks.trusted_client import TrustedRankClient
 from evaluator.oracle import messages
-from evaluator.oracle.messages import Reader
+from evaluator.oracle.messages import CheckedOutput, Reader
 from problems.spec.schema import Regime
 
 NOTHING_MAPPED = -1
@@ -53,7 +55,7 @@ class PreparedInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draw:
+class InputSpec:
     """What is drawn for a call: its number, with `near` the call from which only a few elements differ, its regime."""
 
     index: int
@@ -63,21 +65,6 @@ class Draw:
     def as_message(self) -> messages.Body:
         """This draw as a message to the oracle ranks."""
         return {"call": self.index, "near": self.near, "regime": "" if self.regime is None else self.regime.name}
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankCheck:
-    """What the oracle found in one rank's outputs of one call; `unwritten` is the share that was never written."""
-
-    rank: int
-    call: int
-    output: str
-    check: OutputCheck
-    verdict: Verdict | None
-    message: str
-    stale: int | None
-    unwritten: float
-    error_map: ErrorMap | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +87,7 @@ class Comparison:
     `changed` names, per rank, an input in device memory that the call must not change and did change.
     """
 
-    checks: list[RankCheck]
+    checks: list[CheckedOutput]
     traces: Traces
     digests: tuple[str, ...]
     changed: tuple[str | None, ...]
@@ -109,19 +96,19 @@ class Comparison:
 class OracleGroup:
     """Trusted ranks that draw inputs, watch over calls, and compare outputs."""
 
-    def __init__(self, line: TrustedLine, *, clock: GateClock | None) -> None:
-        self._line = line
+    def __init__(self, client: TrustedRankClient, *, clock: GateClock | None) -> None:
+        self._client = client
         self._clock = clock
 
     def try_out(self, *, is_full: bool) -> tuple[str, ...]:
         """The failures of the ranks' canary, in words; raises EvaluatorError where a rank is silent."""
-        replies = self._line.ask({"command": "canary", "is_full": is_full})
+        replies = self._client.ask({"command": "canary", "is_full": is_full})
         return tuple(f"rank {rank}: {text}" for rank, (body, _) in enumerate(replies) for text in body["failures"])
 
     def open_size(self, *, problem: str, size: str, dtype: str, key: bytes) -> OpenedSize:
         """As `TrustedRanks.open_size`, for these ranks."""
         message = {"command": "open", "problem": problem, "size": size, "dtype": dtype, "key": key.hex()}
-        replies = [body for body, _ in self._line.ask(message)]
+        replies = [body for body, _ in self._client.ask(message)]
         groups = {tuple(ranks) for body in replies for ranks in body["groups"]}
         return OpenedSize(
             dims=replies[0]["dims"],
@@ -132,7 +119,7 @@ class OracleGroup:
 
     def prepare(
         self,
-        draw: Draw,
+        spec: InputSpec,
         *,
         groups: Sequence[Sequence[int]],
         key: bytes,
@@ -148,14 +135,14 @@ class OracleGroup:
         """
         base = {
             "command": "prepare",
-            "draw": draw.as_message(),
-            "groups": _lists(groups),
+            "draw": spec.as_message(),
+            "groups": groups,
             "key": key.hex(),
             "reuse": reuse,
             "poison": poison,
             "reader": reader,
         }
-        replies = self._line.ask_each([base | {"mapped": number} for number in mapped], [()] * len(mapped))
+        replies = self._client.ask_each([base | {"mapped": number} for number in mapped], [()] * len(mapped))
         return [
             PreparedInputs(
                 file=descriptors[0],
@@ -170,31 +157,28 @@ class OracleGroup:
 
     def compare(
         self,
-        draw: Draw,
+        spec: InputSpec,
         headers: Sequence[list[messages.Body]],
         files: Sequence[int],
         *,
         key: bytes,
-        earlier: Sequence[Draw],
+        earlier: Sequence[InputSpec],
         poison: int | None = None,
     ) -> Comparison:
         """Compare every rank's outputs; wrong ones also with the expected outputs of `earlier` calls."""
         base = {
             "command": "compare",
-            "draw": draw.as_message(),
+            "draw": spec.as_message(),
             "key": key.hex(),
             "earlier": [other.as_message() for other in earlier],
             "poison": poison,
         }
-        replies = [body for body, _ in self._line.ask_each([base | {"header": each} for each in headers], _each(files))]
-        checks = []
-        for rank, body in enumerate(replies):
-            # With a wrong structure, checks and outputs do not correspond, and nothing was looked for.
-            shares = body["unwritten"] if len(body["unwritten"]) == len(body["checks"]) else itertools.repeat(0.0)
-            for item, share in zip(body["checks"], shares, strict=False):
-                checks.append(_rank_check(rank, draw.index, item, body["stale"], share))
+        replies = [
+            body for body, _ in self._client.ask_each([base | {"header": each} for each in headers], _each(files))
+        ]
+        checks = [body["checks"] for body in replies]
         return Comparison(
-            checks=checks,
+            checks=msgspec.convert(list(itertools.chain.from_iterable(checks)), list[CheckedOutput]),
             traces=_traces(replies),
             digests=tuple(body["digest"] for body in replies),
             changed=tuple(body["changed"] for body in replies),
@@ -210,29 +194,25 @@ class OracleGroup:
         assert self._clock is not None, "device memory comes with GPUs, and those with a clock"
         ticket = self._clock.upcoming
         command = {"command": "watch", "ticket": ticket, "limit_s": limit_s}
-        self._line.send([command] * self._line.ranks, [()] * self._line.ranks)
+        self._client.send([command] * self._client.ranks, [()] * self._client.ranks)
         try:
             yield
         except BaseException:
             self._clock.give_up(ticket)
-            self._line.collect("watch")
+            self._client.collect("watch")
             raise
-        if any(body["late_ns"] < 0 for body, _ in self._line.collect("watch")):
+        if any(body["late_ns"] < 0 for body, _ in self._client.collect("watch")):
             raise EvaluatorError("an oracle rank has missed the end of a call that the gatekeeper has seen")
 
     def take_marks(self, headers: Sequence[list[messages.Body]], files: Sequence[int], *, key: bytes) -> Traces:
         """The traces of outputs that are not compared."""
         base = {"command": "mark", "key": key.hex()}
-        replies = self._line.ask_each([base | {"header": each} for each in headers], _each(files))
+        replies = self._client.ask_each([base | {"header": each} for each in headers], _each(files))
         return _traces([body for body, _ in replies])
 
     def warm_up(self) -> None:
         """Bring GPUs that were idle to the clocks of steady work; raises EvaluatorError."""
-        self._line.ask({"command": "warm"})
-
-
-def _lists(groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    return [list(ranks) for ranks in groups]
+        self._client.ask({"command": "warm"})
 
 
 def _traces(replies: Sequence[messages.Body]) -> Traces:
@@ -245,27 +225,3 @@ def _traces(replies: Sequence[messages.Body]) -> Traces:
 
 def _each(files: Sequence[int]) -> list[list[int]]:
     return [[file] for file in files]
-
-
-def _rank_check(rank: int, call: int, item: messages.Body, stale: int | None, unwritten: float) -> RankCheck:
-    first_wrong = item["first_wrong"]
-    return RankCheck(
-        rank=rank,
-        call=call,
-        output=item["output"],
-        check=OutputCheck(
-            rank=rank,
-            output=item["output"],
-            elements=item["elements"],
-            wrong_elements=item["wrong_elements"],
-            extreme_elements=item["extreme_elements"],
-            max_error=item["max_error"],
-            rms_error=item["rms_error"],
-            first_wrong=tuple(first_wrong) if first_wrong is not None else None,
-        ),
-        verdict=Verdict(item["verdict"]) if item["verdict"] is not None else None,
-        message=item["message"] or "",
-        stale=stale,
-        unwritten=unwritten,
-        error_map=ErrorMap.from_json(item["error_map"]) if item["error_map"] is not None else None,
-    )

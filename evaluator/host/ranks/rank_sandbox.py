@@ -1,7 +1,6 @@
 """The sandbox of one submission: its folder, the ends of its ranks' channels, its processes."""
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -18,10 +17,11 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Built
 from evaluator.host.clock.call_clock import ClockPage
+from evaluator.host.process import memory_files
 from evaluator.host.process.logs import LogDrain, clean
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.sandbox_processes import SandboxProcesses
-from evaluator.host.ranks.slot_plan import SlotPlan
+from evaluator.host.resources import Resources
 from evaluator.host.sandbox import bubblewrap
 from evaluator.host.settings import JudgeSettings
 
@@ -35,7 +35,7 @@ class RankSandbox:
     """Starts one sandbox with the launcher of its ranks, and holds the host's resources for it.
 
     Attributes:
-        plan: the slot's.
+        resources: the slot's.
         ends: the host's ends, per rank in order: the socket of its channel, which the creator of the channel closes,
             and the descriptor of its status page.
         exits: the socket on which the launcher reports how ranks ended.
@@ -44,18 +44,18 @@ class RankSandbox:
         processes: everything that runs in the sandbox.
     """
 
-    def __init__(self, plan: SlotPlan, *, spawner: Spawner, work_dir: Path) -> None:
+    def __init__(self, resources: Resources, *, spawner: Spawner, work_dir: Path) -> None:
         """Start it; the launcher gets ready in the background. Raises EvaluatorError where it cannot be started."""
-        self.plan = plan
+        self.resources = resources
         self._private = Path(tempfile.mkdtemp(prefix="group-", dir=work_dir))
         # Ranks run as nobody inside; the directory's own mode must let them pass.
         self._private.chmod(0o755)
         bubblewrap.write_private(self._private)
-        self._layout = bubblewrap.layout(plan.confinement, private=self._private)
-        self._is_confined = plan.confinement.level is not SandboxLevel.NONE
+        self._layout = bubblewrap.layout(resources.confinement, private=self._private)
+        self._is_confined = resources.confinement.level is not SandboxLevel.NONE
         self._marker = f"{_MARKER}={self._private.name}"
         self._group = bubblewrap.new_group(
-            plan.confinement, _limited(plan), shares=plan.shares, name=self._private.name
+            resources.confinement, _limited(resources), shares=resources.shares, name=self._private.name
         )
         inherited: list[int] = []
         try:
@@ -68,7 +68,7 @@ class RankSandbox:
 
     def _start(self, inherited: list[int], spawner: Spawner) -> None:
         """Start the sandbox; descriptors in `inherited` go to the child and are closed here."""
-        barrier = _memory_file("barrier", protocol.BARRIER_BYTES)
+        barrier = memory_files.create("barrier", protocol.BARRIER_BYTES)
         inherited.append(barrier)
         self.exits, exits_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         exits = exits_child.detach()
@@ -80,12 +80,12 @@ class RankSandbox:
         if call_filter is not None:
             inherited.append(call_filter)
         command = bubblewrap.command(
-            self.plan.confinement,
+            self.resources.confinement,
             [self._layout.launcher, json.dumps(self._orders(described, exits=exits))],
             private=self._private,
-            profile=self.plan.profile,
-            settings=self.plan.settings,
-            gpus=self.plan.gpus,
+            profile=self.resources.profile,
+            settings=self.resources.settings,
+            gpus=self.resources.gpus,
             call_filter=call_filter,
             group=self._group,
         )
@@ -102,9 +102,9 @@ class RankSandbox:
         """Make channel, status page and log of every rank, and return the launcher's ends by name."""
         pipes, described = [], []
         ends: list[tuple[socket.socket, int]] = []
-        for number in range(self.plan.profile.world_size):
+        for number in range(self.resources.profile.world_size):
             host_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            status_page = _memory_file("status_page", protocol.STATUS_BYTES)
+            status_page = memory_files.create("status_page", protocol.STATUS_BYTES)
             log_read, log_write = os.pipe()
             pipes.append(log_read)
             ends.append((host_end, status_page))
@@ -113,11 +113,11 @@ class RankSandbox:
             own = {"rank": number, "channel": child, "status_page": status_page, "log": log_write}
             described.append({**own, "barrier": barrier, "clock": self.clock_page.descriptor})
         self.ends = tuple(ends)
-        self.logs = LogDrain(pipes, limit=self.plan.settings.log_bytes)
+        self.logs = LogDrain(pipes, limit=self.resources.settings.log_bytes)
         return described
 
     def _orders(self, described: list[dict[str, int]], *, exits: int) -> dict[str, object]:
-        profile, settings, shares = self.plan.profile, self.plan.settings, self.plan.shares
+        profile, settings, shares = self.resources.profile, self.resources.settings, self.resources.shares
         return {
             "ranks": described,
             "exits": exits,
@@ -142,10 +142,10 @@ class RankSandbox:
     def _environment(self) -> dict[str, str]:
         if self._is_confined:
             return {}
-        home = bubblewrap.home_without_sandbox(self._private, self.plan.confinement)
+        home = bubblewrap.home_without_sandbox(self._private, self.resources.confinement)
         name, _, value = self._marker.partition("=")
         own = {name: value, "PKB_BUILT": str(self._private / "built"), "PKB_EXTENSION_CACHE": str(home / "extensions")}
-        return bubblewrap.environment(self.plan.profile, home=str(home)) | own
+        return bubblewrap.environment(self.resources.profile, home=str(home)) | own
 
     @property
     def folder(self) -> str:
@@ -160,7 +160,7 @@ class RankSandbox:
     @property
     def memory_limit(self) -> int:
         """The memory limit of all its processes together, in bytes."""
-        return bubblewrap.memory_limit(self.plan.settings)
+        return bubblewrap.memory_limit(self.resources.settings)
 
     @property
     def launcher_text(self) -> str:
@@ -172,7 +172,7 @@ class RankSandbox:
         with contextlib.suppress(OSError):
             self.exits.send(b"f")
 
-    def reveal(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
+    def hand_over(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
         """Put the submission and its built modules where the ranks can read them; the folder was empty before."""
         root = self._private / "source"
         for file in bundle.files:
@@ -195,14 +195,7 @@ class RankSandbox:
         shutil.rmtree(self._private, ignore_errors=True)
 
 
-def _limited(plan: SlotPlan) -> JudgeSettings:
+def _limited(resources: Resources) -> JudgeSettings:
     """The slot's settings; with fewer processes for ranks without GPUs, because every process takes time to end."""
-    most = plan.profile.world_size * _PROCESSES_OF_A_CPU_RANK if plan.profile.device == "cpu" else sys.maxsize
-    return replace(plan.settings, processes=min(plan.settings.processes, most))
-
-
-def _memory_file(name: str, size: int) -> int:
-    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, size)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-    return descriptor
+    most = resources.profile.world_size * _PROCESSES_OF_A_CPU_RANK if resources.profile.device == "cpu" else sys.maxsize
+    return replace(resources.settings, processes=min(resources.settings.processes, most))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from evaluator.errors import EvaluatorError
 from evaluator.host.clock.call_clock import CallTime, ClockPage, GateClock, Opening, UnseenEnd
-from evaluator.host.ranks.trusted_line import Replies, TrustedLine
+from evaluator.host.ranks.trusted_client import Replies, TrustedRankClient
 from evaluator.oracle import messages
 
 
@@ -25,8 +25,8 @@ class ReferenceTime:
 class ReferenceGroup:
     """Trusted ranks that run the references of problems, one after the other."""
 
-    def __init__(self, line: TrustedLine, *, clock: GateClock | None, page: ClockPage, limit_s: float) -> None:
-        self._line = line
+    def __init__(self, client: TrustedRankClient, *, clock: GateClock | None, page: ClockPage, limit_s: float) -> None:
+        self._client = client
         self._clock = clock
         self._page = page
         self._limit_s = limit_s
@@ -34,15 +34,15 @@ class ReferenceGroup:
 
     def open(self, problem: str) -> None:
         """Open the reference of `problem`, and free the memory of the one before; raises EvaluatorError."""
-        self._line.ask({"command": "open", "problem": problem})
+        self._client.ask({"command": "open", "problem": problem})
 
     def close(self) -> None:
         """Free the memory of the problem that is open; raises EvaluatorError."""
-        self._line.ask({"command": "close"})
+        self._client.ask({"command": "close"})
 
     def load(self, buffers: Sequence[Sequence[int]]) -> None:
         """Hand every rank the files (and new device memory) of a call; raises EvaluatorError."""
-        self._line.ask_each([{"command": "load"}] * self._line.ranks, buffers)
+        self._client.ask_each([{"command": "load"}] * self._client.ranks, buffers)
 
     def call(self, *, opening: Opening, inputs: Sequence[int], input_bytes: int) -> ReferenceTime:
         """One call of the reference on what was loaded; CPU ranks get their `inputs` now, one file per rank.
@@ -60,7 +60,7 @@ class ReferenceGroup:
 
     def record(self, files: Sequence[int]) -> None:
         """Have every rank record into its file what runs until the end of the next call; raises EvaluatorError."""
-        self._line.ask_each([{"command": "record"}] * self._line.ranks, [(file,) for file in files])
+        self._client.ask_each([{"command": "record"}] * self._client.ranks, [(file,) for file in files])
 
     def empty_call(self, *, opening: Opening, inputs: Sequence[int]) -> CallTime:
         """One empty call: the bytes of the last call, without computing; raises EvaluatorError, as `call`."""
@@ -68,32 +68,32 @@ class ReferenceGroup:
 
     def bare(self, *, opening: Opening) -> CallTime:
         """One bare call: no bytes, no work; raises EvaluatorError."""
-        return self._timed({"command": "bare"}, opening, [()] * self._line.ranks)[0]
+        return self._timed({"command": "bare"}, opening, [()] * self._client.ranks)[0]
 
     def loop(self, times: int) -> int:
         """Nanoseconds of `times` calls back to back on the last inputs; raises EvaluatorError."""
         begun = time.monotonic_ns()
-        self._line.ask({"command": "loop", "times": times})
-        return max(self._line.answered_at_ns) - begun
+        self._client.ask({"command": "loop", "times": times})
+        return max(self._client.answered_at_ns) - begun
 
     def _per_rank(self, inputs: Sequence[int]) -> list[Sequence[int]]:
         """The descriptors for each rank: its file, or nothing where inputs are loaded already."""
-        return [inputs[rank : rank + 1] for rank in range(self._line.ranks)]
+        return [inputs[rank : rank + 1] for rank in range(self._client.ranks)]
 
     def _timed(
         self, command: messages.Body, opening: Opening, files: Sequence[Sequence[int]]
     ) -> tuple[CallTime, Replies]:
         # The page keeps the numbers of ended calls, so none may be used again.
-        commands = [command | {"number": next(self._numbers)}] * self._line.ranks
+        commands = [command | {"number": next(self._numbers)}] * self._client.ranks
         timing: AbstractContextManager[Callable[[], CallTime] | None] = nullcontext()
         if self._clock is not None:
             timing = self._clock.timing(self._page, opening, number=commands[0]["number"], limit_s=self._limit_s)
         try:
             with timing as finish:
                 begun = time.monotonic_ns()
-                replies = self._line.ask_each(commands, files)
+                replies = self._client.ask_each(commands, files)
                 if finish is not None:
                     return finish(), replies
         except UnseenEnd as unseen:
             raise EvaluatorError(f"the reference's ranks: {unseen}") from unseen
-        return CallTime(done_ns=tuple(at - begun for at in self._line.answered_at_ns)), replies
+        return CallTime(done_ns=tuple(at - begun for at in self._client.answered_at_ns)), replies

@@ -88,13 +88,9 @@ class SandboxProcesses:
                 os.kill(pid, signal.SIGKILL)
 
     def kill(self, *, within: Callable[[float], float] = lambda seconds: seconds) -> None:
-        """End all of them, and return when none is left.
+        """End all of them, and return when none is left; raises EvaluatorError where one is still there.
 
-        Args:
-            within: shortens how long they may take.
-
-        Raises:
-            EvaluatorError: one is still there.
+        `within` shortens how long they may take.
         """
         # The others first: then the outermost process reaps the sandbox's init process, and ends.
         self.stop()

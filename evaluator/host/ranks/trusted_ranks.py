@@ -4,9 +4,7 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.arena.protocol import BARRIER_BYTES
-from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import ClockPage, GateClock
 from evaluator.host.machine import gpus
 from evaluator.host.process import procfs
+from evaluator.host.process.limited import end_session
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.oracle_group import OpenedSize, OracleGroup
 from evaluator.host.ranks.reference_group import ReferenceGroup
-from evaluator.host.ranks.trusted_line import TrustedLine
+from evaluator.host.ranks.trusted_client import TrustedRankClient
 from evaluator.host.sandbox import bubblewrap, cpu_sets
 from evaluator.host.settings import JudgeSettings
 
@@ -74,18 +72,18 @@ class TrustedRanks:
         reference, reference_ranks = self._open("reference", self._shares.sandbox, inherited)
         recorder, recorder_ranks = self._open("recorder", self._shares.sandbox, inherited)
         self._start_process([*oracle_ranks, *reference_ranks, *recorder_ranks], inherited, spawner, clock)
-        self._lines = (oracle, reference, recorder)
+        self._clients = (oracle, reference, recorder)
         self.oracle = OracleGroup(oracle, clock=clock)
         self.reference = self._runs_reference("reference", reference, clock)
         self.recorder = self._runs_reference("recorder", recorder, clock)
 
-    def _runs_reference(self, role: str, line: TrustedLine, clock: GateClock | None) -> ReferenceGroup:
-        return ReferenceGroup(line, clock=clock, page=self._pages[role], limit_s=self._settings.oracle_s)
+    def _runs_reference(self, role: str, client: TrustedRankClient, clock: GateClock | None) -> ReferenceGroup:
+        return ReferenceGroup(client, clock=clock, page=self._pages[role], limit_s=self._settings.oracle_s)
 
     def _open(
         self, role: str, cores: Sequence[Sequence[int]], inherited: list[int]
-    ) -> tuple[TrustedLine, list[dict[str, object]]]:
-        """The line to the ranks of one role, and their setups; the ranks' ends are added to `inherited`."""
+    ) -> tuple[TrustedRankClient, list[dict[str, object]]]:
+        """The client of the ranks of one role, and their setups; the ranks' ends are added to `inherited`."""
         world_size = self._profile.world_size
         channels, described = [], []
         barrier = os.memfd_create("barrier", os.MFD_CLOEXEC)
@@ -107,14 +105,14 @@ class TrustedRanks:
                     "cores": list(cores[number]) if cores else [],
                 }
             )
-        line = TrustedLine(
+        client = TrustedRankClient(
             role,
             channels,
             seconds=self._settings.oracle_s,
             busy_poll_s=self._shares.busy_poll_s,
             log_text=self._log_text,
         )
-        return line, described
+        return client, described
 
     def _start_process(
         self, ranks: list[dict[str, object]], inherited: list[int], spawner: Spawner, clock: GateClock | None
@@ -151,8 +149,8 @@ class TrustedRanks:
 
     def limit(self, within: Callable[[float], float] | None) -> None:
         """Shorten the time for every reply by `within`; None: do not."""
-        for line in self._lines:
-            line.limit(within)
+        for client in self._clients:
+            client.limit(within)
 
     def start_ranks(self) -> None:
         """Let the ranks start, which uses the GPUs. In the background, and only once."""
@@ -164,8 +162,8 @@ class TrustedRanks:
     def wait_until_ready(self) -> None:
         """Return once every rank has joined its process group; raises EvaluatorError."""
         self.start_ranks()
-        for line in self._lines:
-            line.wait_until_ready(self._settings.start_s)
+        for client in self._clients:
+            client.wait_until_ready(self._settings.start_s)
 
     def open_size(self, *, problem: str, size: str, dtype: str, key: bytes) -> OpenedSize:
         """Point all ranks at a problem, size, dtype and secret; raises EvaluatorError."""
@@ -174,7 +172,7 @@ class TrustedRanks:
 
     def memory(self) -> tuple[HeldMemory, ...]:
         """What they hold of every GPU, in the order of ranks; raises EvaluatorError."""
-        replies = [[body for body, _ in line.ask({"command": "memory"})] for line in self._lines]
+        replies = [[body for body, _ in client.ask({"command": "memory"})] for client in self._clients]
         return tuple(
             HeldMemory(
                 bytes=sum(body["bytes"] for body in bodies), peak_bytes=sum(body["peak_bytes"] for body in bodies)
@@ -193,17 +191,11 @@ class TrustedRanks:
 
     def close(self) -> None:
         """End the ranks and free what the host held; raises EvaluatorError where they do not end."""
-        for line in self._lines:
-            line.close()
-        # Ranks and launcher share a session that no process of a submission can join.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        for client in self._clients:
+            client.close()
         try:
-            self._process.wait(timeout=_END_S)
-        except subprocess.TimeoutExpired as error:
-            raise EvaluatorError(
-                f"the trusted ranks' process {self._process.pid} was killed and still exists"
-            ) from error
+            # Ranks and launcher share a session that no process of a submission can join.
+            end_session(self._process, f"the trusted ranks' process {self._process.pid}", seconds=_END_S)
         finally:
             os.close(self._start_word)
             os.close(self._log)

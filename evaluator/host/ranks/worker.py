@@ -17,7 +17,7 @@ from evaluator.host.ranks.channel import Channel
 WATCH_S = 0.5
 """How long a silent rank is observed: its stack has to arrive, and its use of the processor to show."""
 
-_BUSY_SHARE = 0.1
+_BUSY_TICKS = 0.1 * WATCH_S * os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -78,17 +78,14 @@ class Worker:
         os.lseek(self.status_page, protocol.STATUS_STACK_START, os.SEEK_SET)
 
     @property
-    def was_killed(self) -> bool:
-        """Whether its process was ended by SIGKILL."""
-        return self.status is not None and os.WIFSIGNALED(self.status) and os.WTERMSIG(self.status) == signal.SIGKILL
-
-    @property
     def may_have_been_killed(self) -> bool:
         """Whether it was ended by SIGKILL, or has closed its channel and nobody knows how it ended.
 
         The kernel closes the channel first. Freeing gigabytes of a process takes it longer than the host waits.
         """
-        return self.was_killed or (self.is_closed and self.status is None)
+        if self.status is None:
+            return self.is_closed
+        return os.WIFSIGNALED(self.status) and os.WTERMSIG(self.status) == signal.SIGKILL
 
     @property
     def exit_words(self) -> str:
@@ -126,7 +123,7 @@ class Worker:
         """As `location`, for a rank that has not answered: by its stack, its phase and its processor time."""
         frames = stacks.main_thread(self.stack)
         own, waiting = stacks.own_frame(frames, source=source), stacks.waits_in(frames, source=source)
-        is_busy = ticks_before is not None and self.ticks - ticks_before > _busy_ticks()
+        is_busy = ticks_before is not None and self.ticks - ticks_before > _BUSY_TICKS
         if own is not None and waiting is not None:
             where = f"waits in {waiting} called at {stacks.words(own)}"
             if is_busy and stacks.has_threads_that_may_act(self.stack):
@@ -149,7 +146,3 @@ class Worker:
     def _read(self, start: int, end: int) -> str:
         raw = self._page[start:end]
         return clean(raw.partition(b"\0")[0].decode("utf-8", "replace"))
-
-
-def _busy_ticks() -> float:
-    return _BUSY_SHARE * WATCH_S * os.sysconf("SC_CLK_TCK")

@@ -7,134 +7,121 @@ from pathlib import Path
 
 from evaluator.arena import protocol
 from evaluator.arena.protocol import Command, CommandKind, Report
-from evaluator.contract import SourceBundle
-from evaluator.host.building.builder import Built
 from evaluator.host.clock.call_clock import CallTime, Opening, UnseenEnd
-from evaluator.host.hangs.incidents import GroupTrouble, Observation, RanksLost
+from evaluator.host.hangs.incidents import Observation, RanksLost, WorkerGroupFailure
+from evaluator.host.process.deadlines import NO_DEADLINES
 from evaluator.host.process.spawner import Spawner
 from evaluator.host.ranks.answers import Answers
 from evaluator.host.ranks.channel import Channel
 from evaluator.host.ranks.observer import Observer
 from evaluator.host.ranks.rank_sandbox import RankSandbox
-from evaluator.host.ranks.slot_plan import SlotPlan
 from evaluator.host.ranks.worker import Worker
+from evaluator.host.resources import Resources
 
 
 class WorkerGroup:
     """The sandbox ranks of one submission; used once, then ended. Not thread-safe.
 
     A command goes to all ranks at the same time, once they are ready, and each gives one answer. `seconds` is the
-    deadline of the answers, and `cancelled` is asked often.
+    deadline of the answers; that of the evaluation may come sooner.
 
     Attributes:
+        deadlines: of the evaluation that has the group, which may be cancelled, too.
         started_at: when, on the monotonic clock.
         has_ranks: whether its ranks were allowed to start.
         is_ready: whether its ranks have joined their process group.
+        sandbox: its folder and its processes.
     """
 
-    def __init__(self, plan: SlotPlan, *, spawner: Spawner, work_dir: Path) -> None:
+    def __init__(self, resources: Resources, *, spawner: Spawner, work_dir: Path) -> None:
         """Start the sandbox; in the background it does everything that needs no GPU. Raises EvaluatorError."""
         self.started_at = time.monotonic()
-        self._plan = plan
+        self.deadlines = NO_DEADLINES
+        self._resources = resources
         self.has_ranks = False
         self.is_ready = False
-        self._sandbox = RankSandbox(plan, spawner=spawner, work_dir=work_dir)
+        self.sandbox = RankSandbox(resources, spawner=spawner, work_dir=work_dir)
         self._workers = [
             Worker(number=number, channel=Channel(channel), status_page=status_page)
-            for number, (channel, status_page) in enumerate(self._sandbox.ends)
+            for number, (channel, status_page) in enumerate(self.sandbox.ends)
         ]
-        self._observer = Observer(self._workers, self._sandbox)
-        self._answers = Answers(self._workers, self._sandbox, self._observer)
+        self._observer = Observer(self._workers, self.sandbox)
+        self._answers = Answers(self._workers, self.sandbox, self._observer)
 
     # ---- from start to end ------------------------------------------------------------------------------------
 
     def start_ranks(self) -> None:
         """Let the ranks start, which uses the GPUs. In the background, and only once."""
         if not self.has_ranks:
-            self._sandbox.fork_ranks()
+            self.sandbox.fork_ranks()
             self.has_ranks = True
 
-    def wait_until_ready(
-        self, *, within: Callable[[float], float] = lambda seconds: seconds, cancelled: Callable[[], bool]
-    ) -> None:
+    def wait_until_ready(self) -> None:
         """Return once every rank has joined the process group.
-
-        Args:
-            within: shortens how long they may take.
-            cancelled: asked often.
 
         Raises:
             RanksLost: a rank did not join, or has ended since; no submission was involved.
         """
         if not self.is_ready:
-            self._join(within=within, cancelled=cancelled)
+            self._join()
         # A rank may have joined and ended before the host reads that it joined.
         if not self.is_alive:
-            said = self._sandbox.launcher_text
+            said = self.sandbox.launcher_text
             raise RanksLost(f"a sandbox rank ended before it had a submission. {said}")
 
-    def _join(self, *, within: Callable[[float], float], cancelled: Callable[[], bool]) -> None:
+    def _join(self) -> None:
         """Let the ranks start, and wait until all have joined; raises EvaluatorError."""
         self.start_ranks()
         try:
-            self._answers.collect("starting", seconds=within(self._plan.settings.start_s), cancelled=cancelled)
-        except GroupTrouble as trouble:
-            texts = [text for seen in trouble.observations for text in (seen.error, seen.log) if text]
-            said = self._sandbox.launcher_text
-            raise RanksLost(f"the sandbox ranks did not start: {trouble} {said} {texts}") from trouble
+            seconds = self.deadlines.answer(self._resources.settings.start_s)
+            self._answers.collect("starting", seconds=seconds, cancelled=self.deadlines.cancelled)
+        except WorkerGroupFailure as failure:
+            texts = [text for seen in failure.observations for text in (seen.error, seen.log) if text]
+            said = self.sandbox.launcher_text
+            raise RanksLost(f"the sandbox ranks did not start: {failure} {said} {texts}") from failure
         if (pid := self._workers[0].pid) is not None:
-            self._sandbox.processes.hold_namespace(pid)
+            self.sandbox.processes.hold_namespace(pid)
         self.is_ready = True
 
-    def reveal(self, bundle: SourceBundle, *, built: Built | None = None) -> None:
-        """Put the submission and its built modules where the ranks can read them; the folder was empty before."""
-        self._sandbox.reveal(bundle, built=built)
-
-    def stop(self) -> None:
-        """Let all processes of the group end, and do not wait for that: `close` must follow."""
-        self._sandbox.processes.stop()
-
-    def close(self, *, within: Callable[[float], float] = lambda seconds: seconds) -> None:
+    def close(self) -> None:
         """Kill all processes of the group, check that none is left, and free the host's resources.
-
-        Args:
-            within: shortens how long they may take to end.
 
         Raises:
             EvaluatorError: a process of the group is left.
         """
         try:
-            self._sandbox.processes.kill(within=within)
+            self.sandbox.processes.kill(within=self.deadlines.killing)
         finally:
             self._answers.close()
-            self._sandbox.close()
+            self.sandbox.close()
 
     # ---- commands ---------------------------------------------------------------------------------------------
 
-    def import_submission(self, *, seconds: float, cancelled: Callable[[], bool]) -> None:
+    def import_submission(self) -> None:
         """Let every rank import solution.py. None begins before all have read the command.
 
         Raises:
-            GroupTrouble: not every rank has imported it.
+            WorkerGroupFailure: not every rank has imported it.
             RanksLost: a rank ended before it read the command, so none has read the submission.
         """
         try:
-            self._ask("importing solution.py", Command(kind=CommandKind.IMPORT), seconds=seconds, cancelled=cancelled)
-        except GroupTrouble as trouble:
+            command, seconds = Command(kind=CommandKind.IMPORT), self._resources.settings.import_s
+            self._ask("importing solution.py", command, seconds=seconds)
+        except WorkerGroupFailure as failure:
             if any(worker.channel.left_unread for worker in self._workers):
-                raise RanksLost(f"a sandbox rank ended before it could read the submission: {trouble}") from trouble
+                raise RanksLost(f"a sandbox rank ended before it could read the submission: {failure}") from failure
             raise
 
-    def load(self, call: int, files: Sequence[Sequence[int]], *, seconds: float, cancelled: Callable[[], bool]) -> None:
-        """Hand every rank the files (and new device memory) of `call`; raises GroupTrouble."""
+    def load(self, call: int, files: Sequence[Sequence[int]], *, seconds: float) -> None:
+        """Hand every rank the files (and new device memory) of `call`; raises WorkerGroupFailure."""
         command = Command(kind=CommandKind.LOAD, call=call)
-        self._ask(f"loading call {call}", command, files=files, seconds=seconds, cancelled=cancelled)
+        self._ask(f"loading call {call}", command, files=files, seconds=seconds)
 
-    def record(self, call: int, files: Sequence[int], *, seconds: float, cancelled: Callable[[], bool]) -> None:
-        """Have every rank record into its file what runs, from now to the end of `call`; raises GroupTrouble."""
+    def record(self, call: int, files: Sequence[int], *, seconds: float) -> None:
+        """Have every rank record into its file what runs, from now to the end of `call`; raises WorkerGroupFailure."""
         command = Command(kind=CommandKind.RECORD, call=call)
         each = [(file,) for file in files]
-        self._ask(f"starting to record call {call}", command, files=each, seconds=seconds, cancelled=cancelled)
+        self._ask(f"starting to record call {call}", command, files=each, seconds=seconds)
 
     def go(
         self,
@@ -145,7 +132,6 @@ class WorkerGroup:
         reuse: bool = False,
         count: bool = False,
         seconds: float,
-        cancelled: Callable[[], bool],
     ) -> tuple[list[Report], CallTime]:
         """Run `call` on every rank.
 
@@ -156,27 +142,26 @@ class WorkerGroup:
             reuse: whether CPU ranks write them into the tensors of the call before.
             count: whether library collectives in the call are counted.
             seconds: the deadline of the answers.
-            cancelled: asked often.
 
         Returns:
             What the ranks report, and the call on the host's clock.
 
         Raises:
-            GroupTrouble: not every rank answered.
+            WorkerGroupFailure: not every rank answered.
             UnseenEnd: a rank answered, but its device has not posted the end of the call.
         """
-        delays = (0,) * len(self._workers) if self._plan.clock is not None else opening.delays_us
+        delays = (0,) * len(self._workers) if self._resources.clock is not None else opening.delays_us
         commands = [
             Command(kind=CommandKind.GO, call=call, reuse=reuse, delay_us=delay, count=count, is_open=opening.is_early)
             for delay in delays
         ]
         files = [inputs[rank : rank + 1] for rank in range(len(self._workers))]
-        reports, taken = self._timed(commands, files, opening, seconds=seconds, cancelled=cancelled)
+        reports, taken = self._timed(commands, files, opening, seconds=seconds)
         for worker in self._workers:
             worker.calls_done += 1
         return reports, taken
 
-    def bare(self, call: int, *, opening: Opening, seconds: float, cancelled: Callable[[], bool]) -> CallTime:
+    def bare(self, call: int, *, opening: Opening, seconds: float) -> CallTime:
         """One bare call, while there is no submission: the overhead of a call.
 
         Raises:
@@ -185,28 +170,24 @@ class WorkerGroup:
         commands = [Command(kind=CommandKind.BARE, call=call)] * len(self._workers)
         files = [()] * len(self._workers)
         try:
-            return self._timed(commands, files, opening, seconds=seconds, cancelled=cancelled)[1]
-        except (UnseenEnd, GroupTrouble) as trouble:
-            raise RanksLost(f"sandbox ranks without a submission: {trouble}") from trouble
+            return self._timed(commands, files, opening, seconds=seconds)[1]
+        except (UnseenEnd, WorkerGroupFailure) as failure:
+            raise RanksLost(f"sandbox ranks without a submission: {failure}") from failure
 
-    def loop(self, call: int, *, times: int, seconds: float, cancelled: Callable[[], bool]) -> int:
-        """Run the submission `times` times back to back on the inputs of the last call.
+    def loop(self, call: int, *, times: int, seconds: float) -> int:
+        """Run the submission `times` times back to back on the inputs of the last call; raises WorkerGroupFailure.
 
-        Returns:
-            Nanoseconds from the command to the last answer, on the host's clock.
-
-        Raises:
-            GroupTrouble: not every rank answered.
+        Returns nanoseconds from the command to the last answer, on the host's clock.
         """
         command = Command(kind=CommandKind.LOOP, call=call, times=times)
         begun = time.monotonic_ns()
-        self._ask(f"{times} calls back to back", command, seconds=seconds, cancelled=cancelled)
+        self._ask(f"{times} calls back to back", command, seconds=seconds)
         return max(worker.answered_at_ns for worker in self._workers) - begun
 
-    def store(self, call: int, files: Sequence[int], *, seconds: float, cancelled: Callable[[], bool]) -> None:
-        """Have every rank store again what it returned in `call`, as it is now; raises GroupTrouble."""
+    def store(self, call: int, files: Sequence[int], *, seconds: float) -> None:
+        """Have every rank store again what it returned in `call`, as it is now; raises WorkerGroupFailure."""
         command, doing = Command(kind=CommandKind.STORE, call=call), f"call {call} (storing its outputs again)"
-        self._ask(doing, command, files=[(file,) for file in files], seconds=seconds, cancelled=cancelled)
+        self._ask(doing, command, files=[(file,) for file in files], seconds=seconds)
 
     def _ask(
         self,
@@ -215,11 +196,11 @@ class WorkerGroup:
         *,
         files: Sequence[Sequence[int]] = (),
         seconds: float,
-        cancelled: Callable[[], bool],
     ) -> None:
         ranks = len(self._workers)
+        seconds = self.deadlines.step(seconds)
         self._answers.ask([command] * ranks, files or [()] * ranks)
-        self._collect(doing, seconds=seconds, cancelled=cancelled)
+        self._collect(doing, seconds=seconds)
 
     def _timed(
         self,
@@ -228,17 +209,16 @@ class WorkerGroup:
         opening: Opening,
         *,
         seconds: float,
-        cancelled: Callable[[], bool],
     ) -> tuple[list[Report], CallTime]:
         """Time a call on the host's clock: by the gatekeeper on GPUs, by commands and answers on CPU ranks."""
-        call, clock = commands[0].call, self._plan.clock
+        call, clock, seconds = commands[0].call, self._resources.clock, self.deadlines.step(seconds)
         timing: AbstractContextManager[Callable[[], CallTime] | None] = nullcontext()
         if clock is not None:
-            timing = clock.timing(self._sandbox.clock_page, opening, number=call, limit_s=seconds)
+            timing = clock.timing(self.sandbox.clock_page, opening, number=call, limit_s=seconds)
         with timing as finish:
             begun = time.monotonic_ns()
             self._answers.ask(commands, files)
-            reports = self._collect(f"call {call}", seconds=seconds, cancelled=cancelled)
+            reports = self._collect(f"call {call}", seconds=seconds)
             if finish is not None:
                 return reports, finish()
         return reports, CallTime(
@@ -246,38 +226,20 @@ class WorkerGroup:
             marks=tuple(protocol.fingerprint_text(report.fingerprint) for report in reports),
         )
 
-    def _collect(self, doing: str, *, seconds: float, cancelled: Callable[[], bool]) -> list[Report]:
-        busy_poll_s = self._plan.shares.busy_poll_s
+    def _collect(self, doing: str, *, seconds: float) -> list[Report]:
+        busy_poll_s, cancelled = self._resources.shares.busy_poll_s, self.deadlines.cancelled
         return self._answers.collect(doing, seconds=seconds, busy_poll_s=busy_poll_s, cancelled=cancelled)
 
     # ---- its state --------------------------------------------------------------------------------------------
 
     @property
-    def folder(self) -> str:
-        """The name of this group's private folder in the work directory."""
-        return self._sandbox.folder
-
-    @property
-    def processes(self) -> list[int]:
-        """All descendants of the sandbox's first process; complete while no submission is in it."""
-        return self._sandbox.processes.descendants()
-
-    def count_processes(self) -> int:
-        """How many processes the sandbox has now."""
-        return len(self._sandbox.processes.members())
-
-    def busy_ns(self) -> int:
-        """Processor time that everything in the sandbox has used so far (see `SandboxProcesses.busy_ns`)."""
-        return self._sandbox.processes.busy_ns()
-
-    @property
     def is_alive(self) -> bool:
         """Whether the sandbox still runs, with every rank."""
         self._answers.hear_exits()
-        return not self._sandbox.processes.have_ended and not any(
+        return not self.sandbox.processes.have_ended and not any(
             worker.status is not None or worker.channel.has_hung_up for worker in self._workers
         )
 
     def observe_finished(self) -> tuple[Observation, ...]:
         """Every rank's state after a series in which all calls were answered."""
-        return self._observer.observe_finished()
+        return self._observer.observe(answered=frozenset(range(len(self._workers))))

@@ -14,7 +14,7 @@ from evaluator.hardware.profiles import Profile
 from evaluator.host.sandbox import seccomp
 from evaluator.host.sandbox.cgroups import Group, GroupLimits, Hierarchy
 from evaluator.host.sandbox.cpu_sets import Shares
-from evaluator.host.sandbox.host_users import Stage, as_user, inside_groups
+from evaluator.host.sandbox.slot_claims import Stage, as_user, inside_groups
 from evaluator.host.settings import JudgeSettings
 
 _PACKAGE = Path(__file__).parents[2]

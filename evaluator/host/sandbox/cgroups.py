@@ -115,13 +115,6 @@ class Group:
         return next((int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] == "oom_kill"), 0)
 
     @property
-    def peak_bytes(self) -> int:
-        """The most memory that the group has used; 0 where the kernel does not say."""
-        file = "memory.peak" if self._version("memory") == 2 else "memory.max_usage_in_bytes"
-        text = self._read("memory", file).strip()
-        return int(text) if text.isdigit() else 0
-
-    @property
     def used_ns(self) -> int | None:
         """Processor time of all processes that ever ran inside, also those never waited for; None without version 2."""
         if self._hierarchy.core is None:

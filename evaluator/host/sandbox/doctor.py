@@ -28,7 +28,7 @@ from evaluator.host.sandbox.bubblewrap import (
 )
 from evaluator.host.sandbox.cgroups import Hierarchy
 from evaluator.host.sandbox.cpu_sets import shares_for
-from evaluator.host.sandbox.host_users import SlotUser
+from evaluator.host.sandbox.slot_claims import SlotUser
 from evaluator.host.settings import JudgeSettings, SandboxChoice
 
 # Runs inside the sandbox and reports what it can still do. No torch, so it takes some 50 ms.
@@ -120,7 +120,7 @@ def _probed(confined: Confinement, profile: Profile, settings: JudgeSettings, *,
         private=private,
         profile=profile,
         settings=settings,
-        gpus=gpus_for(profile) if _has_gpus(profile) else (),
+        gpus=gpus_for(profile) if len(present()) >= profile.world_size else (),
         call_filter=call_filter,
         group=group,
     )
@@ -144,16 +144,13 @@ def _probed(confined: Confinement, profile: Profile, settings: JudgeSettings, *,
             group.remove()
 
 
-def _has_gpus(profile: Profile) -> bool:
-    return profile.device == "cuda" and len(present()) >= profile.world_size
-
-
 def _judge_probe(
     seen: Mapping[str, Any], confined: Confinement, profile: Profile, *, why_no_user: str
 ) -> Iterator[Probe]:
     """Every property that a sandbox should have, compared with what the probe saw."""
     yield Probe(name="bubblewrap", holds=True)
-    shared = sorted(name for name in _NAMESPACES if seen["namespaces"].get(name) == _own_namespace(name))
+    own = {name: os.readlink(f"/proc/self/ns/{name}") for name in _NAMESPACES}  # noqa: PTH115 - not a path
+    shared = sorted(name for name in _NAMESPACES if seen["namespaces"].get(name) == own[name])
     few = int(seen["pid"]) < 10 and int(seen["processes"]) < 10
     yield Probe(name="process namespace", holds="pid" not in shared and few, detail=f"{seen['processes']} visible")
     yield Probe(name="user, network, IPC, UTS and cgroup namespaces", holds=not shared, detail=", ".join(shared))
@@ -218,10 +215,6 @@ _GPUS_OPEN = "the slot's GPUs can be opened"
 _NAMESPACES = ("user", "net", "ipc", "uts", "cgroup", "pid", "mnt")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "console")
 _MAY_BE_WRITABLE = frozenset({"/tmp", "/dev/shm", "/dev/pts", *(f"/dev/{name}" for name in _DEVICES)})  # noqa: S108
-
-
-def _own_namespace(name: str) -> str:
-    return os.readlink(f"/proc/self/ns/{name}")  # noqa: PTH115 - not a path
 
 
 NEVER_ENFORCED = {

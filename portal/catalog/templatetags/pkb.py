@@ -77,7 +77,6 @@ def state_badge(evaluation: Any, *, large: bool = False) -> SafeString:
 
 @register.filter
 def markdown(text: str) -> SafeString:
-    """A Markdown text as safe HTML."""
     return render(text)
 
 
@@ -147,7 +146,6 @@ def compact(value: float) -> str:
 
 @register.filter
 def flops(value: float) -> str:
-    """A number of operations."""
     return _scaled(value, units=("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"), base=1000)
 
 
@@ -159,7 +157,6 @@ def data_size(value: float) -> str:
 
 @register.filter
 def score(value: float | None) -> str:
-    """A speedup over the reference."""
     return "" if value is None else f"{value:.3f}×"  # noqa: RUF001 - the multiplication sign is meant
 
 
@@ -185,7 +182,6 @@ def moment(value: datetime) -> SafeString:
 
 @register.filter
 def item(mapping: dict[Any, Any], key: Any) -> Any:
-    """`mapping[key]`, or None."""
     return mapping.get(key)
 
 
@@ -197,7 +193,6 @@ def rate(value: float) -> str:
 
 @register.simple_tag
 def view_query(view: Any, **changes: str) -> str:
-    """The query string of a page's view with `changes`."""
     return str(view.query(**changes))
 
 

@@ -5,11 +5,15 @@ from datetime import datetime
 
 from django.db.models import Count, Exists, F, OuterRef, Q
 
-from portal.operations.audit.invariants import Invariant
+from portal.operations.audit.invariants import invariant
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent
 from portal.submissions.models import State
 
 
+@invariant(
+    "attempts-are-judged",
+    "Every attempt of a run shows its evaluation's result, and is pending exactly as long as the evaluation.",
+)
 def _unlike_its_evaluation(_now: datetime) -> Iterator[str]:
     """Attempts that wait although their evaluation has ended, or the reverse, or that show another result."""
     judged = Attempt.objects.exclude(evaluation=None)
@@ -21,6 +25,10 @@ def _unlike_its_evaluation(_now: datetime) -> Iterator[str]:
     return (f"attempt {pk}" for pk in judged.exclude(agrees).order_by().values_list("pk", flat=True))
 
 
+@invariant(
+    "attempts-are-recorded",
+    "Exactly one event was recorded for the end of each evaluation of every attempt judged here.",
+)
 def _without_exactly_one_event(_now: datetime) -> Iterator[str]:
     """Ended attempts without an event, pending ones with one, and those with more events than judgements."""
     event_count = Count("events", filter=Q(events__kind=EventKind.ATTEMPT_ENDED), distinct=True)
@@ -37,6 +45,7 @@ def _without_exactly_one_event(_now: datetime) -> Iterator[str]:
     return (f"attempt {pk}" for pk in rows.filter(wrong).values_list("pk", flat=True))
 
 
+@invariant("runs-are-completed", "Every run without pending attempts has recorded that it is complete.")
 def _not_completed(_now: datetime) -> Iterator[str]:
     """Runs with nothing pending whose last end of an attempt is not followed by the run's."""
     pending = Attempt.objects.filter(run=OuterRef("pk"), state=AttemptState.PENDING)
@@ -46,24 +55,3 @@ def _not_completed(_now: datetime) -> Iterator[str]:
         events = RunEvent.objects.filter(run=run).exclude(kind=EventKind.RUN_PUBLISHED).order_by("-pk")
         if events.values_list("kind", flat=True)[0] != EventKind.RUN_COMPLETED:
             yield f"run {run}"
-
-
-INVARIANTS = (
-    Invariant(
-        name="attempts-are-judged",
-        sentence=(
-            "Every attempt of a run shows its evaluation's result, and is pending exactly as long as the evaluation."
-        ),
-        find=_unlike_its_evaluation,
-    ),
-    Invariant(
-        name="attempts-are-recorded",
-        sentence="Exactly one event was recorded for the end of each evaluation of every attempt judged here.",
-        find=_without_exactly_one_event,
-    ),
-    Invariant(
-        name="runs-are-completed",
-        sentence="Every run without pending attempts has recorded that it is complete.",
-        find=_not_completed,
-    ),
-)

@@ -5,9 +5,14 @@ from datetime import datetime
 from django.db import connection, transaction
 
 from portal.operations.audit import attempts, boards, charges, outcomes
-from portal.operations.audit.invariants import Finding
+from portal.operations.audit.invariants import Finding, Invariant
 
-INVARIANTS = (*outcomes.INVARIANTS, *boards.INVARIANTS, *attempts.INVARIANTS, *charges.INVARIANTS)
+INVARIANTS = tuple(
+    each
+    for module in (outcomes, boards, attempts, charges)
+    for each in vars(module).values()
+    if isinstance(each, Invariant)
+)
 
 
 def audit(now: datetime) -> tuple[Finding, ...]:

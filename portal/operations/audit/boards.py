@@ -6,7 +6,7 @@ from datetime import datetime
 from django.db.models import Count, Exists, F, OuterRef, Q
 
 from evaluator.contract import Mode, Verdict
-from portal.operations.audit.invariants import Invariant
+from portal.operations.audit.invariants import invariant
 from portal.ranking.models import Board, PersonStanding, Standing
 from portal.submissions.models import Evaluation, State
 from portal.submissions.queries import quarantined
@@ -14,6 +14,7 @@ from portal.submissions.queries import quarantined
 _PLACE = ("problem", "problem_revision", "profile", "score_rule")
 
 
+@invariant("standings-were-judged", "Every standing has an accepted evaluation of its author with the same score.")
 def _baseless(_now: datetime) -> Iterator[str]:
     """Standings that no accepted evaluation of the same author carries."""
     carried = Q(
@@ -32,6 +33,10 @@ def _baseless(_now: datetime) -> Iterator[str]:
     return (f"standing {pk}" for pk in Standing.objects.exclude(carried).order_by().values_list("pk", flat=True))
 
 
+@invariant(
+    "accepted-stands",
+    "For every accepted ranked evaluation its board has a standing of the same author that is at least as good.",
+)
 def _left_out(_now: datetime) -> Iterator[str]:
     """Accepted evaluations that are on no board although their author has nothing better there."""
     as_good = Standing.objects.filter(
@@ -56,6 +61,7 @@ def _left_out(_now: datetime) -> Iterator[str]:
     return (str(pk) for pk in shown.exclude(Exists(as_good)).order_by().values_list("pk", flat=True))
 
 
+@invariant("boards-are-counted", "Every board's count is the number of its entries of open accounts.")
 def _miscounted(_now: datetime) -> Iterator[str]:
     """Boards whose number of entries is not that of the standings of open accounts."""
     rows = Standing.objects.filter(author__is_active=True).order_by().values_list(*_PLACE).annotate(Count("pk"))
@@ -66,29 +72,8 @@ def _miscounted(_now: datetime) -> Iterator[str]:
             yield f"{place[0]} on {place[2]}: {kept.get(place, 0)} counted, {standing.get(place, 0)} there"
 
 
+@invariant("people-stand", "Everybody listed on a profile has an entry there.")
 def _unlisted(_now: datetime) -> Iterator[str]:
     """People without a standing on a profile that they are listed for."""
     held = Standing.objects.filter(author=OuterRef("author"), profile=OuterRef("profile"))
     return (f"person {pk}" for pk in PersonStanding.objects.exclude(Exists(held)).values_list("pk", flat=True))
-
-
-INVARIANTS = (
-    Invariant(
-        name="standings-were-judged",
-        sentence="Every standing has an accepted evaluation of its author with the same score.",
-        find=_baseless,
-    ),
-    Invariant(
-        name="accepted-stands",
-        sentence=(
-            "For every accepted ranked evaluation its board has a standing of the same author that is at least as good."
-        ),
-        find=_left_out,
-    ),
-    Invariant(
-        name="boards-are-counted",
-        sentence="Every board's count is the number of its entries of open accounts.",
-        find=_miscounted,
-    ),
-    Invariant(name="people-stand", sentence="Everybody listed on a profile has an entry there.", find=_unlisted),
-)

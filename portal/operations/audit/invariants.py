@@ -17,6 +17,11 @@ class Invariant:
     find: Finder
 
 
+def invariant(name: str, sentence: str) -> Callable[[Finder], Invariant]:
+    """A decorator: makes an invariant of the function that finds what breaks it."""
+    return lambda find: Invariant(name=name, sentence=sentence, find=find)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """The result for one invariant: the rows that break it."""
@@ -27,5 +32,4 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing breaks it."""
         return not self.broken

@@ -10,9 +10,8 @@ from django.db.models.functions import Cast
 
 from evaluator.contract import Verdict
 from evaluator.judging.verdicts import FACTS
-from portal.operations.audit.invariants import Invariant
+from portal.operations.audit.invariants import invariant
 from portal.submissions.models import Evaluation, Report, State, Submission
-from portal.submissions.queries import HELD, WAITING
 
 NOTE = "demo data, not judged"
 """The note of submissions that are invented for load tests (`tools.bench.demo_data`)."""
@@ -32,10 +31,15 @@ def _judged() -> QuerySet[Evaluation]:
     return Evaluation.objects.exclude(submission__note=NOTE)
 
 
+@invariant("accepted-is-queued", "Every submission that was accepted has an evaluation.")
 def _without_evaluation(_now: datetime) -> Iterator[str]:
     return _ids(Submission.objects.exclude(Exists(Evaluation.objects.filter(submission=OuterRef("pk")))))
 
 
+@invariant(
+    "ended-has-outcome",
+    "An evaluation that has ended has an end time and no lease. One that has finished has a verdict.",
+)
 def _ended_without_outcome(_now: datetime) -> Iterator[str]:
     no_verdict = Q(state=State.FINISHED, verdict="")
     return _ids(
@@ -45,28 +49,37 @@ def _ended_without_outcome(_now: datetime) -> Iterator[str]:
     )
 
 
+@invariant("unfinished-has-none", "An evaluation that has not ended has neither verdict nor score.")
 def _outcome_before_the_end(_now: datetime) -> Iterator[str]:
     unfinished = Evaluation.objects.filter(state__in=State.unfinished())
     return _ids(unfinished.filter(~Q(verdict="") | ~Q(finished_at=None) | ~Q(score=None)))
 
 
+@invariant("waiting-is-free", "An evaluation that waits has no lease.")
 def _waiting_under_a_lease(_now: datetime) -> Iterator[str]:
     """What waits has no lease, but for what is compiled meanwhile."""
-    waiting = [state for state in WAITING if state != State.BUILDING]
-    return _ids(Evaluation.objects.filter(state__in=waiting).exclude(lease=None, lease_expires_at=None))
+    return _ids(Evaluation.objects.filter(state__in=State.without_a_node()).exclude(lease=None, lease_expires_at=None))
 
 
+@invariant("held-is-leased", "An evaluation on a node has a lease with an end and a deadline, and a slot.")
 def _on_a_node_without_a_lease(_now: datetime) -> Iterator[str]:
-    held = Evaluation.objects.filter(state__in=HELD)
+    held = Evaluation.objects.filter(state__in=State.under_lease())
     return _ids(held.filter(Q(lease=None) | Q(lease_expires_at=None) | Q(deadline_at=None) | Q(slot_index=None)))
 
 
+@invariant(
+    "nothing-is-stuck", f"No lease and no deadline ended more than {STUCK_AFTER.total_seconds() / 60:.0f} minutes ago."
+)
 def _stuck(now: datetime) -> Iterator[str]:
     since = now - STUCK_AFTER
-    held = Evaluation.objects.filter(state__in=HELD)
+    held = Evaluation.objects.filter(state__in=State.under_lease())
     return _ids(held.filter(Q(lease_expires_at__lt=since) | Q(deadline_at__lt=since)))
 
 
+@invariant(
+    "tries-are-counted",
+    f"No evaluation was tried more than {settings.MAX_TRIES} times, and no report is of a later try.",
+)
 def _wrong_number_of_tries(_now: datetime) -> Iterator[str]:
     later = Report.objects.filter(evaluation=OuterRef("pk"), attempt__gt=OuterRef("attempt"))
     beyond = Q(attempt__lt=1) | Q(attempt__gt=settings.MAX_TRIES) | Exists(later)
@@ -77,6 +90,9 @@ def _last_report() -> QuerySet[Report]:
     return Report.objects.filter(evaluation=OuterRef("pk"), attempt=OuterRef("attempt"))
 
 
+@invariant(
+    "verdict-is-reported", "A verdict is that of the report on the last try. Without a report, three nodes were lost."
+)
 def _finished_unlike_its_report(_now: datetime) -> Iterator[str]:
     said = Subquery(_last_report().annotate(said=_SAID).values("said")[:1])
     finished = _judged().filter(state=State.FINISHED).annotate(said=said)
@@ -84,63 +100,15 @@ def _finished_unlike_its_report(_now: datetime) -> Iterator[str]:
     return _ids(finished.filter(Q(said=None) & ~lost | Q(said__isnull=False) & ~Q(said=F("verdict"))))
 
 
+@invariant("report-is-heeded", "An unfinished evaluation has no report on its current try.")
 def _report_without_an_end(_now: datetime) -> Iterator[str]:
     """A report on the present try ends an evaluation: what is not finished has none."""
     return _ids(_judged().exclude(state=State.FINISHED).filter(Exists(_last_report())))
 
 
+@invariant("one-outcome", "Every try before the last ended with a failure of ours: nothing was decided twice.")
 def _second_outcome(_now: datetime) -> Iterator[str]:
     """A try before the last ended by a failure of ours, or it would have been the last."""
     earlier = Report.objects.filter(attempt__lt=F("evaluation__attempt")).annotate(said=_SAID)
     decided = earlier.exclude(said__in=_RETRIED).order_by().values_list("evaluation_id", flat=True)
     return (str(pk) for pk in decided)
-
-
-INVARIANTS = (
-    Invariant(
-        name="accepted-is-queued",
-        sentence="Every submission that was accepted has an evaluation.",
-        find=_without_evaluation,
-    ),
-    Invariant(
-        name="ended-has-outcome",
-        sentence="An evaluation that has ended has an end time and no lease. One that has finished has a verdict.",
-        find=_ended_without_outcome,
-    ),
-    Invariant(
-        name="unfinished-has-none",
-        sentence="An evaluation that has not ended has neither verdict nor score.",
-        find=_outcome_before_the_end,
-    ),
-    Invariant(name="waiting-is-free", sentence="An evaluation that waits has no lease.", find=_waiting_under_a_lease),
-    Invariant(
-        name="held-is-leased",
-        sentence="An evaluation on a node has a lease with an end and a deadline, and a slot.",
-        find=_on_a_node_without_a_lease,
-    ),
-    Invariant(
-        name="nothing-is-stuck",
-        sentence=f"No lease and no deadline ended more than {STUCK_AFTER.total_seconds() / 60:.0f} minutes ago.",
-        find=_stuck,
-    ),
-    Invariant(
-        name="tries-are-counted",
-        sentence=f"No evaluation was tried more than {settings.MAX_TRIES} times, and no report is of a later try.",
-        find=_wrong_number_of_tries,
-    ),
-    Invariant(
-        name="verdict-is-reported",
-        sentence="A verdict is that of the report on the last try. Without a report, three nodes were lost.",
-        find=_finished_unlike_its_report,
-    ),
-    Invariant(
-        name="report-is-heeded",
-        sentence="An unfinished evaluation has no report on its current try.",
-        find=_report_without_an_end,
-    ),
-    Invariant(
-        name="one-outcome",
-        sentence="Every try before the last ended with a failure of ours: nothing was decided twice.",
-        find=_second_outcome,
-    ),
-)

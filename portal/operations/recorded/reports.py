@@ -18,7 +18,7 @@ from evaluator.judging.recompute import recompute
 from portal.accounts.actions import own_author
 from portal.ranking.actions import forget, order_records
 from portal.submissions.actions import store_sources
-from portal.submissions.hooks import EvaluationEnded, evaluation_ended
+from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, Report, Source, State, Submission, Visibility
 
 
@@ -48,7 +48,6 @@ def read_reports(path: Path) -> dict[str, EvaluationReport]:
 
 
 def write_reports(path: Path, reports: Iterable[EvaluationReport]) -> None:
-    """Write a file that `read_reports` reads."""
     path.write_bytes(lzma.compress("".join(f"{report.to_json()}\n" for report in reports).encode()))
 
 
@@ -96,7 +95,7 @@ def enter(report: EvaluationReport, source: SourceBundle) -> Evaluation:
         },
     )
     evaluation = store(report, submission)
-    evaluation_ended.send(EvaluationEnded(evaluation=evaluation))
+    evaluation_ended.send(evaluation)
     order_records(evaluation)
     return evaluation
 

@@ -113,19 +113,11 @@ def export(run: Run, *, name: str, published_by: str) -> tuple[int, int]:
 
 def _check_words(name: str, published_by: str) -> None:
     if not _NAME.fullmatch(name):
-        raise Refusal(
-            field="name",
-            value=name,
-            message="This is no name of a recorded run.",
-            remedy="Use lower-case letters, digits, dots and hyphens, such as gpt-5.5-cuda.",
-        )
+        remedy = "Use lower-case letters, digits, dots and hyphens, such as gpt-5.5-cuda."
+        raise Refusal("name", name, "This is no name of a recorded run.", remedy)
     if not published_by.strip():
-        raise Refusal(
-            field="published_by",
-            value="",
-            message="Nobody is named who published the programs.",
-            remedy="Say who published them, where, when and under which licence.",
-        )
+        remedy = "Say who published them, where, when and under which licence."
+        raise Refusal("published_by", "", "Nobody is named who published the programs.", remedy)
 
 
 def _program(attempt: Attempt, report: EvaluationReport | None) -> RecordedProgram:

@@ -1,7 +1,7 @@
 """Adding attempts to a run: one, or as many as an upload brings, stored in batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -14,27 +14,32 @@ from evaluator.contract import Backend, Mode, Verdict
 from evaluator.hardware import profiles
 from evaluator.judging.source_rules import check_source
 from evaluator.judging.verdicts import decide_before_ranks
-from portal.accounts.models import Organisation, User
+from portal.accounts.models import User
 from portal.catalog import queries as catalog
 from portal.catalog.models import ProblemSwitch
-from portal.core.errors import Refusal
+from portal.core.errors import Conflict, Refusal
 from portal.core.repeated_keys import differences
-from portal.runs import queries, quotas
+from portal.runs import queries
 from portal.runs.events import record
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, Trajectory
 from portal.runs.uploads import Line, NewAttempt
 from portal.submissions import actions as submissions
-from portal.submissions import allowances
-from portal.submissions.actions.attempts import AttemptSource
-from portal.submissions.allowances import Payer
+from portal.submissions import quotas
+from portal.submissions.actions.bulk import AttemptSource
 from portal.submissions.models import Evaluation
-from portal.submissions.priorities import BULK_PRIORITY
+from portal.submissions.queue import BULK_PRIORITY
+from portal.submissions.quotas import Limit, Payer
 
 BATCH = 50
 """Attempts stored in one transaction: an interrupted upload leaves a whole number of these batches."""
 
 MAX_ATTEMPTS = 100_000
 """Attempts of one run: all problems with the largest k. A run's page and figures are worked out from all of them."""
+
+_COPIED = (
+    "key", "problem", "sample", "step", "mode", "source_digest", "tokens_in", "tokens_out", "cost_usd", "seconds",
+)  # fmt: skip
+"""What an attempt is stored with as it came."""
 
 _Fault = tuple[Verdict, str]
 
@@ -58,7 +63,6 @@ class BulkResult:
     retry_after_s: int | None = None
 
     def count(self, status: str) -> int:
-        """How many lines ended in `status`."""
         return sum(result.status == status for result in self.results)
 
 
@@ -109,14 +113,15 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
     }
     closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
     with transaction.atomic():
-        organisation = quotas.locked(run.model.organisation_id)
+        payer = quotas.lock_organisation(run.model.organisation_id)
         current = Run.objects.select_for_update().get(pk=run.pk)
         if current.is_published:
-            raise _refuse_published(run)
+            message = "The run is published, so nothing can be added to it."
+            raise Conflict("run", run.pk, message, "Create a new run.")
         room = MAX_ATTEMPTS - run.attempts.count()
-        payer = allowances.payer_of_runs(organisation)
-        budget = _budget(payer, organisation, run, faults)
-        sorter = _Sorter(run, batch, closed=closed, budget=budget, room=room)
+        now = timezone.now()
+        limit = None if all(faults.values()) else quotas.tightest_limit(payer, run.profile, now=now)
+        sorter = _Sorter(run, batch, closed=closed, limit=limit, room=room)
         decided = [sorter.decide(line, faults.get(line.number)) for line in batch]
         fresh = [
             _Fresh(number=line.number, attempt=line.attempt, fault=faults[line.number])
@@ -159,63 +164,10 @@ def _fault(run: Run, attempt: NewAttempt) -> _Fault | None:
     return (found.verdict, found.message) if found is not None else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Budget:
-    """How many judgements the quota still allows, and what to say when it is used up."""
-
-    judgements: int | None
-    refusal: Refusal | None
-
-
-def _budget(payer: Payer, organisation: Organisation, run: Run, faults: dict[int, _Fault | None]) -> _Budget:
-    """What quota and allowances leave: the tightest of them, and its refusal when it is used up."""
-    if all(faults.values()):
-        return _Budget(judgements=None, refusal=None)
-    now = timezone.now()
-    budgets = [_of_quota(organisation, run, now), *_of_allowances(payer, run, now)]
-    limiting = [budget for budget in budgets if budget.judgements is not None]
-    return min(limiting, key=lambda budget: budget.judgements or 0, default=budgets[0])
-
-
-def _of_allowances(payer: Payer, run: Run, now: datetime) -> Iterator[_Budget]:
-    each = allowances.reservation_gpu_s(run.profile)
-    for allowance in allowances.allowances_for(payer, run.profile, now=now):
-        judgements = allowance.judgements(each)
-        if judgements is not None:
-            # As for the quota: who is refused waits for what this very upload will have queued before.
-            when_full = replace(
-                allowance,
-                reserved_gpu_s=allowance.reserved_gpu_s + judgements * each,
-                queued=allowance.queued + judgements,
-            )
-            refusal = allowances.refusal(payer, when_full, run.profile, now=now)
-            yield _Budget(judgements=judgements, refusal=refusal)
-
-
-def _of_quota(organisation: Organisation, run: Run, now: datetime) -> _Budget:
-    each = allowances.reservation_gpu_s(run.profile)
-    if each == 0:
-        return _Budget(judgements=None, refusal=None)
-    quota = quotas.quota_of(organisation, now=now)
-    judgements = int(quota.remaining_gpu_s // each)
-    # Lines after the last one that fits wait for the lines before, which this very upload will have reserved.
-    when_full = replace(quota, reserved_gpu_s=quota.reserved_gpu_s + judgements * each)
-    refusal = Refusal(
-        field="quota",
-        value=f"{quota.remaining_gpu_s:.0f} GPU-seconds left",
-        message=f"The quota of {quota.owner} is used up: one more judgement on {run.profile} takes about "
-        f"{each:.0f} of its {quota.limit_gpu_s:.0f} GPU-seconds in {quota.window_days} days.",
-        remedy="Wait until earlier use is 30 days old or pending evaluations have ended, or ask the operator for more.",
-        status=429,
-        retry_after_s=when_full.retry_after_s(now),
-    )
-    return _Budget(judgements=judgements, refusal=refusal)
-
-
 class _Sorter:
     """Classifies the lines of a batch: refused, repeated, over quota, or fresh."""
 
-    def __init__(self, run: Run, batch: Sequence[Line], *, closed: set[str], budget: _Budget, room: int) -> None:
+    def __init__(self, run: Run, batch: Sequence[Line], *, closed: set[str], limit: Limit | None, room: int) -> None:
         attempts = [line.attempt for line in batch if line.attempt is not None]
         keys = {attempt.key for attempt in attempts}
         slugs = {attempt.problem for attempt in attempts}
@@ -225,8 +177,10 @@ class _Sorter:
         self.in_batch: set[object] = set()
         self.asked_backend = run.backend
         self.closed = closed
-        self.budget = budget
-        self.left = budget.judgements
+        self.profile = run.profile
+        self.limit = limit
+        self.fitting = limit.judgements(quotas.reservation_gpu_s(run.profile)) if limit is not None else None
+        self.left = self.fitting
         self.room = room
 
     def decide(self, line: Line, fault: _Fault | None) -> LineResult | None:
@@ -242,9 +196,10 @@ class _Sorter:
             self._check_fresh(attempt, place)
         except Refusal as refusal:
             return LineResult(line=line.number, key=line.key, status="refused", refusal=refusal)
-        if fault is None and self.left is not None:
+        if fault is None and self.limit is not None and self.left is not None:
             if self.left == 0:
-                return LineResult(line=line.number, key=line.key, status="over_quota", refusal=self.budget.refusal)
+                over = quotas.refusal(self.limit, self.profile, now=timezone.now(), after=self.fitting or 0)
+                return LineResult(line=line.number, key=line.key, status="over_quota", refusal=over)
             self.left -= 1
         self.room -= 1
         self.in_batch |= {attempt.key, place}
@@ -259,41 +214,25 @@ class _Sorter:
         )
         if not found:
             return LineResult(line=line.number, key=line.key, status="repeated", attempt=held)
-        refusal = Refusal(
-            field="key",
-            value=attempt.key,
-            message=f"The run has a different attempt here, {held.key} ({held}, {held.mode}): {'; '.join(found)}.",
-            remedy="A run is append-only: use another key with another sample or step, or create a new run.",
-            status=409,
+        refusal = Conflict(
+            "key",
+            attempt.key,
+            f"The run has a different attempt here, {held.key} ({held}, {held.mode}): {'; '.join(found)}.",
+            "A run is append-only: use another key with another sample or step, or create a new run.",
         )
         return LineResult(line=line.number, key=line.key, status="refused", refusal=refusal)
 
     def _check_fresh(self, attempt: NewAttempt, place: tuple[str, int, int]) -> None:
         catalog.get_problem(attempt.problem)
         if self.room <= 0:
-            raise Refusal(
-                field="run",
-                value=attempt.key,
-                message=f"The run has {MAX_ATTEMPTS} attempts, which is the limit.",
-                remedy="Add further attempts to another run of the same model.",
-                status=409,
-            )
+            message = f"The run has {MAX_ATTEMPTS} attempts, which is the limit."
+            raise Conflict("run", attempt.key, message, "Add further attempts to another run of the same model.")
         if attempt.problem in self.closed:
-            raise Refusal(
-                field="problem",
-                value=attempt.problem,
-                message="This problem is closed: it accepts no submissions now.",
-                remedy="Leave out this problem.",
-                status=409,
-            )
+            message = "This problem is closed: it accepts no submissions now."
+            raise Conflict("problem", attempt.problem, message, "Leave out this problem.")
         if attempt.key in self.in_batch or place in self.in_batch:
-            raise Refusal(
-                field="key",
-                value=attempt.key,
-                message="An earlier line of this upload has the same key, or the same problem, sample and step.",
-                remedy="Give every line its own sample and step.",
-                status=409,
-            )
+            message = "An earlier line of this upload has the same key, or the same problem, sample and step."
+            raise Conflict("key", attempt.key, message, "Give every line its own sample and step.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,7 +245,6 @@ class _Fresh:
 
     @property
     def is_to_judge(self) -> bool:
-        """Whether a judge has to look at it."""
         return self.fault is None and self.attempt.files is not None
 
 
@@ -348,21 +286,12 @@ def _row(run: Run, new: _Fresh, evaluation: Evaluation | None, *, now: datetime)
     attempt = new.attempt
     return Attempt(
         run=run,
-        key=attempt.key,
-        problem=attempt.problem,
-        sample=attempt.sample,
-        step=attempt.step,
-        mode=attempt.mode,
         backend=attempt.backend or run.backend,
-        source_digest=attempt.source_digest,
         submission=evaluation.submission if evaluation else None,
         evaluation=evaluation,
-        tokens_in=attempt.tokens_in,
-        tokens_out=attempt.tokens_out,
-        cost_usd=attempt.cost_usd,
-        seconds=attempt.seconds,
         has_trajectory=bool(attempt.trajectory),
         created_at=now,
+        **{name: getattr(attempt, name) for name in _COPIED},
         **_outcome(new.fault, now=now),
     )
 
@@ -377,13 +306,3 @@ def _outcome(fault: _Fault | None, *, now: datetime) -> dict[str, Any]:
 
 def _ended(run: Run, row: Attempt) -> RunEvent:
     return RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, attempt=row, verdict=row.verdict, message=row.message)
-
-
-def _refuse_published(run: Run) -> Refusal:
-    return Refusal(
-        field="run",
-        value=str(run.pk),
-        message="The run is published, so nothing can be added to it.",
-        remedy="Create a new run.",
-        status=409,
-    )

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -12,12 +12,12 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from evaluator.contract import Backend
-from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import home_of
-from portal.core.errors import Refusal
+from portal.catalog.queries import check_backend, get_profile
+from portal.core.errors import Conflict, Refusal, check_choice
 from portal.core.repeated_keys import check_same_request
 from portal.runs import queries
 from portal.runs.events import record
@@ -36,6 +36,8 @@ MAX_K = 1000
 MAX_SAMPLING_BYTES = 4096
 MAX_SAMPLING_DEPTH = 20
 MAX_NOTES = 4000
+_DECLARED = ("mode", "backend", "profile", "k", "sampling", "prompt_version", "cost_usd")
+"""What a run keeps as it was declared."""
 _SURROGATE = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
 """Characters beyond the basic plane and halves of them as `json.dumps` writes both; PostgreSQL refuses the halves."""
 
@@ -67,7 +69,9 @@ def create_run(user: User, declaration: RunDeclaration, *, idempotency_key: str 
         Refusal: a choice is unknown or does not fit the others. A text is empty or too long. The organisation is not
             theirs (404) or not clear (409). The key was used for a run with other settings (409).
     """
-    chosen = check_declaration(declaration)
+    check_declaration(declaration)
+    texts = ("model", "version", "provider", "prompt_version", "notes")
+    declaration = replace(declaration, **{name: getattr(declaration, name).strip() for name in texts})
     try:
         with transaction.atomic():
             lock_account(user)
@@ -77,24 +81,13 @@ def create_run(user: User, declaration: RunDeclaration, *, idempotency_key: str 
             return Run.objects.create(
                 model=model_of(home_of(user, declaration.organisation), declaration),
                 created_by=user,
-                mode=declaration.mode,
-                backend=declaration.backend,
-                profile=chosen.name,
-                k=declaration.k,
-                sampling=dict(declaration.sampling),
-                prompt_version=declaration.prompt_version.strip(),
-                cost_usd=declaration.cost_usd,
-                notes=declaration.notes.strip(),
+                notes=declaration.notes,
                 idempotency_key=idempotency_key,
+                **{name: getattr(declaration, name) for name in _DECLARED},
             )
     except IntegrityError as error:
-        raise Refusal(
-            field="model",
-            value=declaration.model,
-            message="Another call created the same model at the same moment.",
-            remedy="Send the request again.",
-            status=409,
-        ) from error
+        message = "Another call created the same model at the same moment."
+        raise Conflict("model", declaration.model, message, "Send the request again.") from error
 
 
 def check_declaration(declaration: RunDeclaration) -> Profile:
@@ -112,10 +105,7 @@ def publish_run(run: Run, *, by: User, sources: str) -> Run:
         Refusal: it is not theirs (403), attempts are pending or there is none (409), or `sources` is unknown.
     """
     queries.require_change(by, run)
-    if sources not in ("public", "private"):
-        raise Refusal(
-            field="sources", value=sources, message="There is no such choice.", remedy="Choose one of public, private."
-        )
+    check_choice("sources", sources, ("public", "private"), noun="choice")
     with transaction.atomic():
         current = Run.objects.select_for_update(of=("self",)).select_related("model").get(pk=run.pk)
         if current.is_published:
@@ -134,119 +124,56 @@ def publish_run(run: Run, *, by: User, sources: str) -> Run:
 def _check_complete(run: Run) -> None:
     pending = run.attempts.filter(state=AttemptState.PENDING).count()
     if pending:
-        raise Refusal(
-            field="run",
-            value=str(run.pk),
-            message=f"{pending} of its attempts are not judged yet.",
-            remedy="Wait until none is pending. The results feed shows when.",
-            status=409,
-        )
+        remedy = "Wait until none is pending. The results feed shows when."
+        raise Conflict("run", run.pk, f"{pending} of its attempts are not judged yet.", remedy)
     if not run.attempts.exists():
-        raise Refusal(
-            field="run",
-            value=str(run.pk),
-            message="The run has no attempts.",
-            remedy="Upload attempts first.",
-            status=409,
-        )
+        raise Conflict("run", run.pk, "The run has no attempts.", "Upload attempts first.")
 
 
 def _profile(declaration: RunDeclaration) -> Profile:
-    for name, known in (("mode", RunMode.values), ("backend", [member.value for member in Backend])):
-        value = getattr(declaration, name)
-        if value not in known:
-            raise Refusal(
-                field=name,
-                value=value,
-                message=f"There is no such {name}.",
-                remedy=f"Choose one of {', '.join(known)}.",
-            )
-    try:
-        chosen = profiles.get(declaration.profile)
-    except profiles.UnknownProfile as error:
-        known_profiles = ", ".join(profiles.profiles())
-        raise Refusal(
-            field="profile",
-            value=declaration.profile,
-            message="There is no such profile.",
-            remedy=f"Choose one of {known_profiles}.",
-        ) from error
-    if Backend(declaration.backend) not in chosen.backends:
-        judged = ", ".join(member.value for member in chosen.backends)
-        raise Refusal(
-            field="backend",
-            value=declaration.backend,
-            message=f"{chosen.name} judges only {judged}.",
-            remedy=f"Choose one of {judged}, or a profile that judges {declaration.backend}.",
-        )
+    check_choice("mode", declaration.mode, RunMode.values)
+    check_choice("backend", declaration.backend, Backend)
+    chosen = get_profile(declaration.profile)
+    check_backend(chosen, declaration.backend)
     return chosen
 
 
 def _check_words(declaration: RunDeclaration) -> None:
     if not declaration.model.strip():
-        raise Refusal(
-            field="model", value="", message="The name of the model is empty.", remedy="Give the model a name."
-        )
+        raise Refusal("model", "", "The name of the model is empty.", "Give the model a name.")
     for name, most in (("model", 80), ("version", 40), ("provider", 80), ("prompt_version", 80)):
         value = getattr(declaration, name)
         if len(value) > most or not value.isprintable():
-            raise Refusal(
-                field=name,
-                value=repr(value)[:80],
-                message=f"This is longer than {most} characters or has characters that cannot be printed.",
-                remedy="Shorten it.",
-            )
+            message = f"This is longer than {most} characters or has characters that cannot be printed."
+            raise Refusal(name, repr(value)[:80], message, "Shorten it.")
     if len(declaration.notes) > MAX_NOTES or "\0" in declaration.notes:
-        raise Refusal(
-            field="notes",
-            value=declaration.notes,
-            message=f"The notes are longer than {MAX_NOTES} characters or contain NUL.",
-            remedy="Shorten them.",
-        )
+        message = f"The notes are longer than {MAX_NOTES} characters or contain NUL."
+        raise Refusal("notes", declaration.notes, message, "Shorten them.")
 
 
 def _check_amounts(declaration: RunDeclaration) -> None:
     if not 1 <= declaration.k <= MAX_K:
-        raise Refusal(
-            field="k",
-            value=str(declaration.k),
-            message=f"k must be from 1 to {MAX_K}.",
-            remedy="Choose a number in it.",
-        )
+        raise Refusal("k", declaration.k, f"k must be from 1 to {MAX_K}.", "Choose a number in it.")
     if declaration.mode == RunMode.SINGLE_SHOT and declaration.k != 1:
         raise Refusal(
-            field="k",
-            value=str(declaration.k),
-            message="A single-shot run has one sample per problem.",
-            remedy="Leave k out, or declare best_of_k.",
+            "k", declaration.k, "A single-shot run has one sample per problem.", "Leave k out, or declare best_of_k."
         )
     if declaration.cost_usd is not None and not (
         math.isfinite(declaration.cost_usd) and 0 <= declaration.cost_usd < 1e9
     ):
-        raise Refusal(
-            field="cost_usd",
-            value=str(declaration.cost_usd),
-            message="This is not an amount from 0 to 1,000,000,000.",
-            remedy="Correct it or leave it out.",
-        )
+        message = "This is not an amount from 0 to 1,000,000,000."
+        raise Refusal("cost_usd", declaration.cost_usd, message, "Correct it or leave it out.")
+    remedy = "Keep only the settings that decide the sampling."
     try:
         # The database refuses values that JSON does not have, such as the infinity that 1e999 is read as.
         text = json.dumps(declaration.sampling, allow_nan=False)
         _check_depth(declaration.sampling, most=MAX_SAMPLING_DEPTH)
     except (ValueError, RecursionError) as error:
-        raise Refusal(
-            field="sampling",
-            value="",
-            message="The sampling settings have a number that is too large, or are nested too deeply.",
-            remedy="Keep only the settings that decide the sampling.",
-        ) from error
+        message = "The sampling settings have a number that is too large, or are nested too deeply."
+        raise Refusal("sampling", "", message, remedy) from error
     if len(text) > MAX_SAMPLING_BYTES or "\\u0000" in text or _SURROGATE.search(text):
-        raise Refusal(
-            field="sampling",
-            value=text,
-            message=f"The sampling settings take more than {MAX_SAMPLING_BYTES} characters or contain NUL.",
-            remedy="Keep only the settings that decide the sampling.",
-        )
+        message = f"The sampling settings take more than {MAX_SAMPLING_BYTES} characters or contain NUL."
+        raise Refusal("sampling", text, message, remedy)
 
 
 def _check_depth(value: object, *, most: int) -> None:
@@ -269,27 +196,11 @@ def _earlier(user: User, declaration: RunDeclaration, *, key: str | None) -> Run
         "organisation": earlier.model.organisation.slug,
         "model": earlier.model.name,
         "version": earlier.model.version,
-        "mode": earlier.mode,
-        "backend": earlier.backend,
-        "profile": earlier.profile,
-        "k": earlier.k,
-        "sampling": earlier.sampling,
-        "prompt_version": earlier.prompt_version,
-        "cost_usd": earlier.cost_usd,
+        **{name: getattr(earlier, name) for name in _DECLARED},
     }
-    came = {
-        # Which home an organisation that is not named would be found in may have changed since.
-        "organisation": declaration.organisation or held["organisation"],
-        "model": declaration.model.strip(),
-        "version": declaration.version.strip(),
-        "mode": declaration.mode,
-        "backend": declaration.backend,
-        "profile": declaration.profile,
-        "k": declaration.k,
-        "sampling": dict(declaration.sampling),
-        "prompt_version": declaration.prompt_version.strip(),
-        "cost_usd": declaration.cost_usd,
-    }
+    # Which home an organisation that is not named would be found in may have changed since.
+    came = {name: getattr(declaration, name) for name in held}
+    came["organisation"] = came["organisation"] or held["organisation"]
     check_same_request(field="Idempotency-Key", key=key, what="run", pk=earlier.pk, came=came, held=held)
     return earlier
 

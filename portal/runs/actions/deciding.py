@@ -3,7 +3,7 @@
 from django.db import transaction
 
 from portal.accounts.models import User
-from portal.core.errors import Refusal
+from portal.core.errors import Forbidden, Refusal, check_choice
 from portal.runs.models import Decision, DecisionKind, Run, Verification
 
 
@@ -16,20 +16,10 @@ def decide(run: Run, *, kind: str, reason: str, by: User) -> Decision:
         Refusal: `by` is no operator (403), there is no such decision, or no reason was given.
     """
     if not by.is_staff:
-        raise Refusal(
-            field="run",
-            value=str(run.pk),
-            message="Only an operator can decide on runs.",
-            remedy="Ask the operator of this site.",
-            status=403,
-        )
-    if kind not in DecisionKind.values:
-        known = ", ".join(DecisionKind.values)
-        raise Refusal(field="kind", value=kind, message="There is no such decision.", remedy=f"Choose one of {known}.")
+        raise Forbidden("run", run.pk, "Only an operator can decide on runs.", "Ask the operator of this site.")
+    check_choice("kind", kind, DecisionKind.values, noun="decision")
     if not reason.strip():
-        raise Refusal(
-            field="reason", value="", message="The decision has no reason.", remedy="Give a reason. It is public."
-        )
+        raise Refusal("reason", "", "The decision has no reason.", "Give a reason. It is public.")
     changes = _changes(DecisionKind(kind))
     with transaction.atomic():
         Run.objects.filter(pk=run.pk).update(**changes)

@@ -13,7 +13,7 @@ from evaluator.contract import Backend, SourceBundle
 from evaluator.hardware import profiles
 from evaluator.judging.source_backend import judged_as, shown_backends
 from portal.accounts.models import User
-from portal.core.errors import Refusal
+from portal.core.errors import Refusal, check_choice
 from portal.core.helper import Helper
 from portal.nodes.queries import online_slots
 from portal.runs import uploads
@@ -89,9 +89,11 @@ def read_tree(
         _check_chosen_files(matcher.chosen, members)
         matched, unmatched = _assigned(members, matcher)
         if not matched:
-            raise _nothing_matched(name, unmatched)
+            reasons = "; ".join(f"{file.path}: {file.reason}" for file in unmatched[:3])
+            remedy = "Pack the folder solutions_... with files like 13_gemm_allreduce_cuda.py."
+            raise Refusal("file", name, f"No file in it matches a problem. {reasons}".strip(), remedy)
         wanted = _declaration(folder, declaration)
-        programs = tuple(_programs(archive, matched, asked=_known_backend("backend", wanted.backend), chosen=chosen))
+        programs = tuple(_programs(archive, matched, asked=_backend("backend", wanted.backend), chosen=chosen))
     lacking = tuple(_lacking(folder, wanted))
     return ImportPreview(
         name=folder, declaration=wanted, programs=programs, unmatched=tuple(unmatched), lacking=lacking
@@ -119,12 +121,8 @@ def import_tree(
 def _folder(members: Sequence[zipfile.ZipInfo], *, name: str) -> TreeName:
     folders = {part for member in members for part in PurePosixPath(member.filename).parts[:-1] if tree_name(part)}
     if len(folders) > 1:
-        raise Refusal(
-            field="file",
-            value=", ".join(sorted(folders)),
-            message="The archive holds several trees of solutions.",
-            remedy="Import each as its own run.",
-        )
+        names = ", ".join(sorted(folders))
+        raise Refusal("file", names, "The archive holds several trees of solutions.", "Import each as its own run.")
     stem = PurePosixPath(name).name.removesuffix(".zip")
     return tree_name(next(iter(folders), stem)) or TreeName()
 
@@ -136,12 +134,8 @@ def _chosen_problems(text: str) -> dict[str, str]:
     for pair in filter(None, (part.strip() for part in text.split(","))):
         file_name, _, slug = pair.rpartition("=")
         if not file_name or slug not in known:
-            raise Refusal(
-                field="problems",
-                value=pair,
-                message="This is not FILE=SLUG with the slug of a problem.",
-                remedy="Write it as 12_my_name_cuda.py=allgather_gemm; /problems/ lists the slugs.",
-            )
+            remedy = "Write it as 12_my_name_cuda.py=allgather_gemm; /problems/ lists the slugs."
+            raise Refusal("problems", pair, "This is not FILE=SLUG with the slug of a problem.", remedy)
         chosen[file_name] = slug
     return chosen
 
@@ -150,12 +144,8 @@ def _check_chosen_files(chosen: Mapping[str, str], members: Sequence[zipfile.Zip
     names = {PurePosixPath(member.filename).name for member in members}
     for file_name in chosen:
         if file_name not in names:
-            raise Refusal(
-                field="problems",
-                value=file_name,
-                message="The tree holds no file of this name.",
-                remedy="Write the name as in the tree, without folders.",
-            )
+            remedy = "Write the name as in the tree, without folders."
+            raise Refusal("problems", file_name, "The tree holds no file of this name.", remedy)
 
 
 def _assigned(
@@ -182,7 +172,7 @@ def _programs(
     asked: Backend,
     chosen: TreeChoices,
 ) -> Iterator[Program]:
-    given = _known_backend("program_backend", chosen.program_backend) if chosen.program_backend else None
+    given = _backend("program_backend", chosen.program_backend) if chosen.program_backend else None
     texts = (uploads.read_member(archive, member).decode("utf-8", "surrogateescape") for _, member in matched)
     read = [uploads.judged_by_text({SourceBundle.ENTRY: text}) for text in texts]
     bundles = [bundle for bundle, _, _ in read if bundle is not None]
@@ -204,23 +194,14 @@ def _shown(bundles: Sequence[SourceBundle]) -> list[tuple[Backend, ...]]:
     """The backends that each text shows; raises Refusal where reading them all would take too long."""
     found = _helper.each(shown_backends, bundles)
     if len(found) < len(bundles):
-        raise Refusal(
-            field="program_backend",
-            value="",
-            message="Finding out what the programs are written in takes too long.",
-            remedy="Give the field program_backend, or try again when the site has less to do.",
-        )
+        message = "Finding out what the programs are written in takes too long."
+        remedy = "Give the field program_backend, or try again when the site has less to do."
+        raise Refusal("program_backend", "", message, remedy)
     return found
 
 
-def _known_backend(name: str, value: str) -> Backend:
-    try:
-        return Backend(value)
-    except ValueError as error:
-        known = ", ".join(Backend)
-        raise Refusal(
-            field=name, value=value, message="There is no such backend.", remedy=f"Choose one of {known}."
-        ) from error
+def _backend(name: str, value: str) -> Backend:
+    return Backend(check_choice(name, value, Backend, noun="backend"))
 
 
 def _lines(programs: Sequence[Program]) -> Iterator[uploads.Line]:
@@ -244,12 +225,13 @@ def _declaration(name: TreeName, given: Mapping[str, object]) -> RunDeclaration:
 
 def _lacking(name: TreeName, declaration: RunDeclaration) -> Iterator[Refusal]:
     if not declaration.model:
-        yield Refusal(
-            field="model", value="", message="The folder's name has no model.", remedy="Give the field model."
-        )
+        yield Refusal("model", "", "The folder's name has no model.", "Give the field model.")
     if declaration.profile:
         if declaration.model:
-            yield from _refused(declaration)
+            try:
+                check_declaration(declaration)
+            except Refusal as refusal:
+                yield refusal
         return
     hardware = " ".join(filter(None, (name.hardware, name.ranks and f"with {name.ranks} ranks")))
     if name.profiles:
@@ -258,29 +240,10 @@ def _lacking(name: TreeName, declaration: RunDeclaration) -> Iterator[Refusal]:
     else:
         message = f"No profile here is {hardware}." if hardware else "The folder's name has no hardware."
         choice = f"one of {', '.join(profiles.profiles())}"
-    yield Refusal(
-        field="profile", value=hardware, message=message, remedy=f"Give the field profile: {choice}.{_online()}"
-    )
-
-
-def _refused(declaration: RunDeclaration) -> Iterator[Refusal]:
-    try:
-        check_declaration(declaration)
-    except Refusal as refusal:
-        yield refusal
+    yield Refusal("profile", hardware, message, f"Give the field profile: {choice}.{_online()}")
 
 
 def _online() -> str:
     """Which profiles can be judged right now, as a sentence; empty if no node is online."""
     names = sorted(set(online_slots().values_list("profile", flat=True)))
     return f" Nodes are online for {', '.join(names)}." if names else ""
-
-
-def _nothing_matched(name: str, unmatched: Sequence[Unmatched]) -> Refusal:
-    reasons = "; ".join(f"{file.path}: {file.reason}" for file in unmatched[:3])
-    return Refusal(
-        field="file",
-        value=name,
-        message=f"No file in it matches a problem. {reasons}".strip(),
-        remedy="Pack the folder solutions_... with files like 13_gemm_allreduce_cuda.py.",
-    )

@@ -17,13 +17,11 @@ register = template.Library()
 
 @register.filter
 def item_at(row: Sequence[Any], index: int) -> Any:
-    """The item of a row at an index."""
     return row[index]
 
 
 @register.simple_tag
 def season_entries(submission: Submission) -> list[Entry]:
-    """The entries that a submission made."""
     return queries.entries_from(submission)
 
 

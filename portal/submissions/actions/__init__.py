@@ -1,6 +1,6 @@
-"""Every write to submissions and evaluations. Each state move is a compare-and-set on the row."""
+"""Every write to submissions and evaluations; state moves are in `portal.submissions.lifecycle`."""
 
-from portal.submissions.actions.attempts import (
+from portal.submissions.actions.bulk import (
     confirm_here,
     publish_sources,
     rejudge,
@@ -8,10 +8,9 @@ from portal.submissions.actions.attempts import (
     store_sources,
     submit_attempts,
 )
-from portal.submissions.actions.moderating import flag, lift_quarantine, quarantine, resolve_flags
-from portal.submissions.actions.receiving import receive_delivery, receive_progress
-from portal.submissions.actions.recording import record_delivery, record_progress
-from portal.submissions.actions.submitting import (
+from portal.submissions.actions.moderate import flag, lift_quarantine, quarantine, resolve_flags
+from portal.submissions.actions.record import receive_delivery, receive_progress, record_delivery
+from portal.submissions.actions.submit import (
     Submitted,
     cancel_evaluation,
     create_submission,
@@ -34,7 +33,6 @@ __all__ = [
     "receive_delivery",
     "receive_progress",
     "record_delivery",
-    "record_progress",
     "rejudge",
     "rejudge_and_refund",
     "resolve_flags",

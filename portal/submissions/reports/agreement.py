@@ -40,7 +40,7 @@ def _with_profile(report: EvaluationReport, profile: Profile) -> Iterator[str]:
     if unknown := {*named, *_timeline_sizes(report)} - set(SizeName):
         yield f"it names the size {min(unknown)[:60]!r}, which no problem has"
     # A check that passed is repeated on the other number of ranks that its machine has.
-    other = profiles.get(profile.other_world_size).world_size if profile.other_world_size else 0
+    other = profiles.get(profile.cross_check).world_size if profile.cross_check else 0
     most = max(profile.world_size, other)
     if max((state.rank for state in report.ranks), default=0) >= most or len(report.ranks) > most:
         yield f"ranks are not those of {most} ranks"

@@ -7,8 +7,9 @@ from django.db.models import QuerySet
 
 from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
 from portal.accounts.queries import Viewer
+from portal.submissions.access import submissions_of
 from portal.submissions.models import Evaluation, State, Submission
-from portal.submissions.queries import latest_report, submissions_of
+from portal.submissions.queries import latest_report
 from problems import registry
 
 EARLIER_SHOWN = 20
@@ -93,7 +94,6 @@ def _setting(evaluation: Evaluation) -> tuple[str, str, int | None, int | None]:
 
 
 def reference_bundle(slug: str) -> SourceBundle:
-    """The reference as a source to compare with."""
     return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=registry.reference_source(slug)),))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.utils.safestring import SafeString
 
 from evaluator.contract import ContractError, EvaluationReport, Instruction, KernelCode, Mode, SourceBundle
-from evaluator.judging import kernel_code
+from evaluator.judging import recorded_work
 from evaluator.judging.call_advice import short
 from portal.catalog.highlighting import listings, visible
 from portal.submissions.reports.timelines import KernelRow
@@ -56,7 +56,7 @@ def kernel_views(report: EvaluationReport, rows: Sequence[KernelRow]) -> list[Ke
             number=number,
             short=short(kernel.name),
             code=kernel,
-            ran=next((row for row in rows if kernel_code.has_run(kernel, [row.name])), None),
+            ran=next((row for row in rows if recorded_work.has_run(kernel, [row.name])), None),
         )
         for number, kernel in enumerate(kernels)
     ]

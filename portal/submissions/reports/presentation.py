@@ -35,7 +35,7 @@ from portal.charts.spread import Series, timed_calls, times_spread
 from portal.core import live_links
 from portal.core.live_links import Kind, Subject
 from portal.submissions.models import Evaluation, State, Visibility
-from portal.submissions.queries import IN_PROGRESS, LiveView, expected_stage_seconds
+from portal.submissions.queries import LiveView, expected_stage_seconds
 from portal.submissions.reports import machine_code, timelines
 from portal.submissions.reports.error_maps import error_maps
 from portal.submissions.reports.failing_lines import FailingLine, failing_lines, marks_for_scripts
@@ -72,7 +72,7 @@ def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list
             for index, entry in enumerate(report.stages)
         ]
     order = list(STAGE_LABELS)
-    expected = expected_stage_seconds(evaluation) if evaluation.state in IN_PROGRESS else {}
+    expected = expected_stage_seconds(evaluation) if evaluation.state in State.in_a_slot() else {}
     now = order.index(Stage(evaluation.stage)) if evaluation.stage in set(Stage) else -1
     statuses = ["done" if index < now else "now" if index == now else "later" for index in range(len(order))]
     return [
@@ -300,7 +300,7 @@ def _evidence(report: EvaluationReport) -> dict[str, Any]:
     sizes = report.record.sizes if report.record else ()
     return {
         "collectives": [(rank.rank, one) for rank in report.ranks for one in rank.collectives],
-        "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus if not reading.is_of_leg],
+        "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus if not reading.is_of_phase],
         "driver_faults": [(driver_faults.sentence(one), one.noticed_at) for one in report.driver_faults or ()],
         "wires": [(size.size, size.links) for size in sizes if size.links is not None],
         "primed_sizes": sorted({size.size for size in sizes if size.is_primed}),

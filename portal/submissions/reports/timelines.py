@@ -52,7 +52,6 @@ class Recorded:
 
     @property
     def is_slowed(self) -> bool:
-        """Whether the recorder made the call noticeably longer."""
         return self.usual_us is not None and self.split.surplus_us > _NOTICEABLE * self.usual_us
 
     @property
@@ -276,7 +275,6 @@ def picture(calls: Sequence[Recorded]) -> Picture:
 
 
 def _groups(recorded: Recorded, start_ns: int, *, least_ns: int) -> Iterator[Group]:
-    """The ranks of a call."""
     waits = call_parts.collective_waits(recorded.call, primitives=recorded.primitives)
     for rank in recorded.call.ranks:
         rows = _rows(recorded, rank, waits.get(rank.rank, []), start_ns, least_ns=least_ns)

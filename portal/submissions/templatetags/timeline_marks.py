@@ -12,7 +12,6 @@ register = template.Library()
 
 @register.filter
 def drawn(svg: str) -> SafeString:
-    """A picture that was drawn by `portal.charts`."""
     return mark_safe(svg)  # noqa: S308 - escaped where it is drawn
 
 

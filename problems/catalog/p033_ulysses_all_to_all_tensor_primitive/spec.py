@@ -47,7 +47,7 @@ PROBLEM = Problem(
     summary="Cuts a matrix into W pieces along one dimension, sends piece d to rank d and joins what arrives along "
     "another dimension.",
     origin="VeOmni (sequence-parallel helpers)",
-    parallelism=(Parallelism.SEQUENCE,),
+    parallelism=(Parallelism.SEQUENCE, Parallelism.CONTEXT),
     communication=(Communication.ALL_TO_ALL,),
     block=Block.PRIMITIVE,
     stage=(Stage.TRAINING, Stage.INFERENCE),

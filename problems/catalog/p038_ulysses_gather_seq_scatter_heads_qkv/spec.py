@@ -54,7 +54,7 @@ PROBLEM = Problem(
     summary="Turns a fused QKV activation split over positions into one split over heads, with matching heads of all "
     "three on every rank.",
     origin="VeOmni, after DeepSpeed-Ulysses",
-    parallelism=(Parallelism.SEQUENCE,),
+    parallelism=(Parallelism.SEQUENCE, Parallelism.CONTEXT),
     communication=(Communication.ALL_TO_ALL,),
     block=Block.ATTENTION,
     stage=(Stage.TRAINING, Stage.INFERENCE),

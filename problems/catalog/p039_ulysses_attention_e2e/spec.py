@@ -54,7 +54,7 @@ PROBLEM = Problem(
     summary="QKV projection, exchange to head shards, attention among the heads of a position, exchange back, output "
     "projection.",
     origin="VeOmni, after DeepSpeed-Ulysses",
-    parallelism=(Parallelism.SEQUENCE,),
+    parallelism=(Parallelism.SEQUENCE, Parallelism.CONTEXT),
     communication=(Communication.ALL_TO_ALL,),
     block=Block.ATTENTION,
     stage=(Stage.TRAINING, Stage.INFERENCE),

@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from evaluator.contract import KernelCode, MachineCode, SpanKind, Timeline
-from evaluator.contract.machine_code import pack
+from evaluator.contract.code import pack
 from portal.accounts import actions as accounts
 from portal.accounts import memberships
 from portal.accounts.models import TokenScope, User

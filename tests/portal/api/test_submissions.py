@@ -396,5 +396,5 @@ def test_the_number_of_queries_of_a_submission_does_not_grow_with_the_queue(alic
     create(alices)  # the token's last use is noted
     for _ in range(3):
         submit(bob)
-    with django_assert_num_queries(17):
+    with django_assert_num_queries(21):
         create(alices, source=f"{SOLUTION}# new\n")

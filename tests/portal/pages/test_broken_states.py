@@ -9,7 +9,7 @@ from django.utils import timezone
 from portal.catalog.models import ProblemSwitch
 from portal.core.errors import Refusal
 from portal.nodes.models import Node
-from portal.submissions.models import ProfileSwitch
+from portal.submissions.models import ProfileState
 from tests.portal.pages import scenes
 
 SUBMIT = "/problems/allreduce/submit/"
@@ -21,7 +21,7 @@ def text_of(client, address):
 
 def test_a_paused_queue_is_named_wherever_one_would_wait_for_it(as_alice, alice, local):
     submission = scenes.submit(alice)
-    ProfileSwitch.objects.create(profile="cpux2", is_paused=True)
+    ProfileState.objects.create(profile="cpux2", is_paused=True)
     assert "paused by the operator: evaluations wait" in text_of(as_alice, "/nodes/")
     assert "The operator has paused its queue" in text_of(as_alice, SUBMIT)
     page = text_of(as_alice, reverse("submissions:detail", args=[submission.pk]))

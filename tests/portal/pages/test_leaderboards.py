@@ -2,6 +2,7 @@
 
 import base64
 import html
+import json
 import re
 from xml.etree import ElementTree as ET
 
@@ -286,7 +287,47 @@ def test_what_is_open_distinguishes_unsolved_from_unbeaten(client, local):
 def test_published_results_are_marked_as_not_ours(client, db):
     text = page(client, "/leaderboards/published/")
     assert "None was measured here" in text
-    assert all(result.source in text and result.date in text for result in published.RESULTS)
+    assert all(
+        figure.source in text and figure.date in text
+        for figure in published.figures().values()
+        if figure.name != "latency"
+    )
+    [failures] = re.findall(r'<th scope="row">nvcc/syntax errors</th>(.*?)</tr>', text)
+    heads = re.findall(r'<th scope="col" class="num">([^<]*)</th>', text[text.index(">Outcome</th>") :])[:5]
+    assert dict(zip(heads, re.findall(r">(\d+)<", failures), strict=True))["Gemini 3 Pro"] == "10"
+    assert "GPT-5.5, fast_1@3: the rows add up to 30, the last line says 27." in text
+    [tensor] = re.findall(r'<th scope="row" class="nowrap">Tensor Parallel</th>(.*?)</tr>', text)
+    assert re.findall(r">(\d+)<", tensor)[:2] == ["17", "13"]
+    assert "13 of" in page(client, "/problems/", category="tensor") or ">13<" in page(
+        client, "/problems/", category="tensor"
+    )
+    lines = client.get("/leaderboards/published.jsonl").content.decode().splitlines()
+    rows = [json.loads(line) for line in lines]
+    [best] = [row for row in rows if (row["model"], row["group"], row["measure"]) == ("GPT-5.5", "Total", "fast_1@3")]
+    assert best["value"] == 27
+    assert client.get("/leaderboards/published.csv").content.count(b"\n") == len(rows) + 1
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        (
+            "values.csv",
+            "Deadlock,5",
+            "Deadlock,6",
+            "values.csv, line 283: the endings of GPT-5.5 add up to 88, not to 87.",
+        ),
+        ("values.csv", "Deadlock,5", "Deadlock,few", "value 'few' is no number"),
+        ("values.csv", "failures,GPT", "endings,GPT", "figure 'endings' is not in figures.csv"),
+        ("figures.csv", ",2026-06-07,", ",,", "figures.csv, line 2: date is empty"),
+    ],
+)
+def test_a_published_figure_without_source_or_with_wrong_counts_stops_at_its_line(tmp_path, file, old, new, said):
+    for name in ("figures.csv", "values.csv"):
+        text = (published.FOLDER / name).read_text()
+        (tmp_path / name).write_text(text.replace(old, new) if name == file else text)
+    with pytest.raises(published.WrongData, match=re.escape(said)):
+        published.figures(tmp_path)
 
 
 def test_search_finds_problems_models_and_people(client, alice, local):

@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 
 from evaluator.contract import CallTimeline, Instruction, KernelCode, MachineCode, SpanKind, Timeline
-from evaluator.contract.machine_code import pack
+from evaluator.contract.code import pack
 from portal.submissions.reports import machine_code
 from tests.evaluator.timelines import call
 from tests.portal.pages import scenes

@@ -11,7 +11,7 @@ from portal.ranking import queries as ranking
 from portal.ranking.actions import rebuild_standings
 from portal.ranking.models import Board, PersonStanding, Standing
 from portal.submissions import actions
-from portal.submissions.actions.moderating import FLAGS_PER_DAY
+from portal.submissions.actions.moderate import FLAGS_PER_DAY
 from portal.submissions.models import Evaluation, Flag, Quarantine, State
 from tests.portal.factories import bundle, delivery_of, evaluation_of, submit
 
@@ -108,9 +108,9 @@ def test_nothing_public_ranks_it_and_its_page_says_why(cheat, operator, client, 
     told = client.get(f"/api/v1/submissions/{cheat.pk}/").json()["quarantine"]
     assert told["reason"] == REASON
     assert [row.author.username for row in TABLES["leaderboards"].entries()] == ["carol", "bob"]
-    [row] = [row for row in TABLES["evaluations"].entries() if row.submission_id == cheat.pk]
-    reason = next(column for column in TABLES["evaluations"].columns if column.name == "quarantine_reason")
-    assert reason.read(row) == REASON
+    names = [column.name for column in TABLES["evaluations"].columns]
+    rows = [dict(zip(names, row, strict=True)) for row in TABLES["evaluations"].rows()]
+    assert [row["quarantine_reason"] for row in rows if row["submission"] == str(cheat.pk)] == [REASON]
 
 
 def test_the_badge_and_the_person_page_know_no_place_of_it(cheat, operator, client):
@@ -264,5 +264,5 @@ def test_the_admin_lists_ask_as_much_for_ten_rows_as_for_one(
 def test_every_name_in_the_admin_has_its_plural(operator, client):
     client.force_login(operator)
     page = client.get("/admin/").content.decode()
-    for name in ("Problem switches", "Profile switches", "GPU use", "Quarantines", "Flags", "Allowance limits"):
+    for name in ("Problem switches", "Profile states", "GPU use", "Quarantines", "Flags", "Allowance limits"):
         assert name in page

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from django.db import connection
+from django.template import Context, Template
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
@@ -191,3 +192,8 @@ def test_the_docs_say_and_show_what_is_timed(client, db):
     title, description = (re.search(rf'<{tag} id="clock-[a-z]+">([^<]+)<', page)[1] for tag in ("title", "desc"))
     assert "What is timed" in title
     assert "gates" in description
+
+
+def test_an_icon_is_as_high_as_its_text_wherever_it_stands():
+    svg = Template("{% load pkb %}{% icon 'warning' %}").render(Context())
+    assert re.search(r'<svg [^>]*width="1em" height="1em"', svg)

@@ -28,8 +28,8 @@ def call(number, *done_us):
 
 
 def record(calls, *, blocks, reference, **more):
-    legs = tuple(tuple(ReferenceCall(time_ns=int(us * 1000), claimed_ns=1) for us in leg) for leg in reference)
-    size = SizeRecord(size="tiny", payload_bytes=8, floor_us=None, calls=calls, blocks=blocks, reference=legs, **more)
+    phases = tuple(tuple(ReferenceCall(time_ns=int(us * 1000), claimed_ns=1) for us in phase) for phase in reference)
+    size = SizeRecord(size="tiny", payload_bytes=8, floor_us=None, calls=calls, blocks=blocks, reference=phases, **more)
     return Record(rules=profiles.get("h200x2").timing_rules(), sizes=(size,))
 
 

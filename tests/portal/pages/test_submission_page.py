@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from evaluator.contract import Delivery, Finding, Verdict
 from portal.submissions import actions
-from portal.submissions.models import Evaluation, ProfileSwitch, State
+from portal.submissions.models import Evaluation, ProfileState, State
 from tests.portal.pages import scenes
 
 
@@ -278,7 +278,7 @@ def test_a_private_submission_says_where_ones_own_are(client, alice, local, sett
 
 
 def test_a_pause_says_why(as_alice, client, alice, local):
-    ProfileSwitch.objects.create(profile="cpux2", is_paused=True, note="The fans are being replaced.")
+    ProfileState.objects.create(profile="cpux2", is_paused=True, note="The fans are being replaced.")
     page = page_of(as_alice, scenes.submit(alice))
     assert "Reason: The fans are being replaced." in page
     assert "The fans are being replaced." in client.get("/nodes/").content.decode()

@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from evaluator.hardware.profiles import profiles
 from portal.dispatcher.serving import end_unserved, look_at_nodes
-from portal.submissions.models import Evaluation, GpuUse, ProfileQueue, ProfileSwitch, State
+from portal.submissions.models import Evaluation, GpuUse, ProfileState, State
 from tests.portal.factories import evaluation_of, submit
 
 pytestmark = pytest.mark.django_db
@@ -78,7 +78,7 @@ def test_a_node_that_could_have_judged_it_meanwhile_begins_the_day_anew(alice, n
 
 def test_what_can_be_judged_or_is_paused_waits_on(alice, day_later):
     waiting(alice)
-    ProfileSwitch.objects.create(profile="h100x4", is_paused=True)
+    ProfileState.objects.create(profile="h100x4", is_paused=True)
     waiting(alice, profile="h100x4")
     assert end_unserved(day_later()) == 0
 
@@ -95,7 +95,7 @@ def test_a_dispatcher_that_was_away_ends_nothing_on_its_return(alice, day_later)
     back = day_later() + timedelta(hours=1)
     look_at_nodes(back)
     assert end_unserved(back) == 0
-    assert ProfileQueue.objects.count() == len(profiles())
+    assert ProfileState.objects.count() == len(profiles())
     assert Evaluation.objects.get().unable_since == back
 
 

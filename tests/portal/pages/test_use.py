@@ -6,7 +6,7 @@ import pytest
 
 from evaluator.contract import SlotState
 from portal.nodes.models import Slot
-from portal.submissions import queries
+from portal.submissions import queue
 from portal.submissions.models import Evaluation, Report, State
 from portal.submissions.use import use_of_nodes
 from tests.portal.factories import evaluation_of, submit
@@ -54,7 +54,7 @@ def test_what_a_compiler_ended_is_neither_judging_nor_a_verdict_of_a_slot_nor_a_
     [use] = use_of_nodes(now=now)
     assert (use.judged_share, use.verdicts) == (0.0, 0)
     waiting = evaluation_of(submit(alice))
-    assert queries.position_in_queue(waiting).expected_wait_s is None
+    assert queue.position_in_queue(waiting).expected_wait_s is None
 
 
 def test_what_is_compiled_ahead_is_counted_where_it_waits(alice, node, now):

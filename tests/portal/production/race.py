@@ -12,7 +12,7 @@ django.setup()
 from django.utils import timezone  # noqa: E402 - after the set-up
 
 from evaluator.contract import Assignment  # noqa: E402
-from portal.dispatcher.dispatching import dispatch_once  # noqa: E402
+from portal.dispatcher.assign import dispatch_once  # noqa: E402
 from portal.dispatcher.sweeping import sweep  # noqa: E402
 
 

@@ -13,11 +13,12 @@ from portal.accounts.models import Organisation
 from portal.accounts.organisations import create_organisation, home_of
 from portal.core.errors import Refusal
 from portal.ranking.models import Standing
-from portal.runs import actions, queries, quotas, uploads
+from portal.runs import actions, queries, uploads
 from portal.runs.actions import adding
 from portal.runs.forms import RunForm
 from portal.runs.models import Attempt, RunEvent
 from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
+from portal.submissions import access, quotas
 from portal.submissions import actions as submissions
 from portal.submissions import queries as submission_queries
 from portal.submissions.models import Evaluation, GpuUse, State, Submission
@@ -233,10 +234,10 @@ def test_nobody_outside_sees_a_run_before_it_is_published(alice, bob, node):
     with pytest.raises(Refusal) as hidden:
         queries.get_run(bob, run.pk)
     assert hidden.value.status == 404
-    assert not submission_queries.visible_submissions(bob).exists()
+    assert not access.visible_submissions(bob).exists()
     join(run.model.organisation, bob, by=alice)
     assert queries.get_run(bob, run.pk) == run
-    assert submission_queries.may_read_source(bob, attempt.submission)
+    assert access.may_read_source(bob, attempt.submission)
 
 
 @pytest.mark.parametrize("sources", ["public", "private"])
@@ -249,7 +250,7 @@ def test_publishing_shows_the_run_and_its_sources_only_where_wanted(alice, bob, 
     published = actions.publish_run(run, by=alice, sources=sources)
     assert actions.publish_run(run, by=alice, sources=sources).published_at == published.published_at
     assert queries.get_run(bob, run.pk).is_published
-    assert submission_queries.visible_submissions(bob).exists() == (sources == "public")
+    assert access.visible_submissions(bob).exists() == (sources == "public")
     with pytest.raises(Refusal, match="nothing can be added"):
         add(run, line(sample=1))
 

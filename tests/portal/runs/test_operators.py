@@ -6,12 +6,13 @@ from django.utils import timezone
 
 from evaluator.contract import Verdict
 from portal.catalog.models import ProblemSwitch
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import dispatch_once
+from portal.dispatcher.serving import look_at_nodes
 from portal.runs import actions
 from portal.runs.models import Attempt
-from portal.runs.quotas import quota_of
-from portal.submissions.models import Evaluation, ProfileSwitch, State
-from portal.submissions.queries import queue_order
+from portal.submissions.models import Evaluation, ProfileState, State
+from portal.submissions.queue import queue_order
+from portal.submissions.quotas import quota_of
 from tests.portal.factories import submit
 from tests.portal.runs.rows import add, end, line, make_run
 
@@ -99,8 +100,11 @@ def test_a_ban_closes_the_account_and_keeps_the_reason(as_operator, alice):
 def test_a_paused_queue_gives_out_no_work(as_operator, alice, node):
     submit(alice)
     assert queue_order("cpux2").exists()
-    as_operator.post("/admin/submissions/profileswitch/add/", {"profile": "cpux2", "is_paused": "on", "note": "repair"})
-    assert ProfileSwitch.objects.get().profile == "cpux2"
+    look_at_nodes(timezone.now())
+    ProfileState.objects.update(turn=7)
+    as_operator.post("/admin/submissions/profilestate/cpux2/change/", {"is_paused": "on", "note": "repair"})
+    paused = ProfileState.objects.get(is_paused=True)
+    assert (paused.profile, paused.note, paused.turn) == ("cpux2", "repair", 7)
     assert not queue_order("cpux2").exists()
     assert dispatch_once(timezone.now(), send=lambda *_, **__: None) == 0
 

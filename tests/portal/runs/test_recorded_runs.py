@@ -23,12 +23,14 @@ from portal.runs.actions import decide
 from portal.runs.models import Attempt, LanguageModel, Run, RunEvent
 from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation, GpuUse, Report, Source, Submission
+from problems import registry
 from tests.evaluator.timed_records import report_of, series
 from tests.portal.factories import report_on, submit
 from tests.portal.runs.rows import add, line, make_run
 from tests.portal.test_offline import stored
 
 pytestmark = pytest.mark.django_db
+PROBLEMS = len(registry.problems())
 WHO = "Published by its vendor at example.org in June 2026, Apache License 2.0."
 DOUBLES = "# the verdict is COMPILE_ERROR\ndef solution(tensor):\n    doubled = tensor.clone() * 2\n    return doubled"
 
@@ -132,7 +134,8 @@ def test_pages_say_where_it_was_judged_what_is_missing_and_who_published_it(ship
     run = loaded()
     mark, submission = "ecorded on 23 November 2026, 2 H200", run.attempts.get(problem="allreduce").submission_id
     # One passed, one waits, one cannot be judged on two ranks, and the others failed or have no program.
-    bounds, apart = "1.1 % to 3.4 %", ("Incomplete: not ranked", "3 of 4", "1.1 % to 3.4 %", "82 problems")
+    bounds = f"{100 / PROBLEMS:.1f} % to {300 / PROBLEMS:.1f} %"
+    apart = ("Incomplete: not ranked", "3 of 4", bounds, f"{PROBLEMS - 5} problems")
     told = ("asked for triton", "Their setting: 4 H100")
     pages = {
         "/leaderboards/models/?profile=h200x2-nomc": (mark, *apart, "asked for triton, answered in"),
@@ -162,7 +165,7 @@ def test_the_api_and_the_exports_carry_the_mark(shipped, client):
     found = told["figures"]
     assert (found["is_complete"], found["judged"], found["programs"]) == (False, 3, 4)
     assert (found["correct_at_1"], found["correct_at_k"], found["fast"]) == (None, None, [])
-    assert found["bounds"] == {"low": pytest.approx(1 / 87), "high": pytest.approx(3 / 87)}
+    assert found["bounds"] == {"low": pytest.approx(1 / PROBLEMS), "high": pytest.approx(3 / PROBLEMS)}
     (board,) = client.get("/api/v1/leaderboards/models/?profile=h200x2-nomc").json()["rows"]
     assert (board["place"], board["fast_p"], board["prompt_version"]) == (None, None, "")
     table = tables.get_table("runs")

@@ -13,8 +13,7 @@ from django.utils import timezone
 from portal.core import metrics
 from portal.core.database_outage import AwayLines
 from portal.deliveries.worker import DeliveryWorker
-from portal.dispatcher.building import build_once
-from portal.dispatcher.dispatching import dispatch_once
+from portal.dispatcher.assign import build_once, dispatch_once
 from portal.dispatcher.serving import end_unserved, look_at_nodes
 from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
 from portal.exports.files import keep_exports_fresh
@@ -31,13 +30,11 @@ class Command(BaseCommand):
     help = "Send queued evaluations to free slots until stopped. Several dispatchers may run at the same time."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """How often to look."""
         parser.add_argument(
             "--interval", type=float, default=0.3, help="seconds between two looks at the queue (default 0.3)"
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Look, send, wait."""
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

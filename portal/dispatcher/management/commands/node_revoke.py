@@ -11,16 +11,12 @@ from portal.dispatcher.revoking import revoke
 
 
 class Command(BaseCommand):
-    """`manage.py node_revoke NAME`."""
-
     help = "Revoke a node's key. Other nodes judge its evaluations. Its name cannot be used again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which."""
         parser.add_argument("name")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Revoke, say what else is to be done."""
         try:
             held = revoke(options["name"], now=timezone.now())
         except Refusal as refusal:

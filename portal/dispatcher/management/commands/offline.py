@@ -14,15 +14,12 @@ from portal.nodes.models import Node
 
 
 class Command(BaseCommand):
-    """`manage.py offline requests` and `manage.py offline reports`."""
-
     help = (
         "Write what waits for a profile to a file that `python -m evaluator batch` judges on a machine without a "
         "network, and record the reports that come back."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which way, and what."""
         ways = parser.add_subparsers(dest="way", required=True)
         out = ways.add_parser("requests", help="write what waits")
         out.add_argument("--profile", required=True)
@@ -33,7 +30,6 @@ class Command(BaseCommand):
         back.add_argument("folder", type=Path, help="the output folder of the batch, or its folder reports")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Go the one way or the other."""
         try:
             if options["way"] == "requests":
                 self._write(options["profile"], options["run"], options["output"])

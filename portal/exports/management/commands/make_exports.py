@@ -9,12 +9,9 @@ from portal.exports import files
 
 
 class Command(BaseCommand):
-    """`manage.py make_exports`."""
-
     help = "Make the files of public data that /api/v1/exports/ serves."
 
     def handle(self, *_args: Any, **_options: Any) -> None:
-        """Make them, and say where they are."""
         version = files.make(now=timezone.now())
         if version is None:
             self.stdout.write("another process is making the files")

@@ -18,8 +18,6 @@ DEFAULTS = {"PKB_NODE_PROFILES": "cpux2"}
 
 
 class Command(BaseCommand):
-    """`manage.py bootstrap`: idempotent; run after `migrate`."""
-
     help = "Create the operator's account and register the local node, where they are missing."
 
     def handle(self, *_args: Any, **_options: Any) -> None:

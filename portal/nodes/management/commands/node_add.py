@@ -12,15 +12,12 @@ from portal.nodes import actions
 
 
 class Command(BaseCommand):
-    """`manage.py node_add NAME`."""
-
     help = (
         "Register a node and print its key, which is stored nowhere else. --new-key makes a new key for a registered "
         "node: the old one is good until the new one is first used, or ends --at-once."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Name, and whether to replace the key."""
         parser.add_argument("name", help="lower-case letters, digits and hyphens")
         parser.add_argument("--new-key", action="store_true", help="make and print a new key for a registered node")
         parser.add_argument("--at-once", action="store_true", help="with --new-key: the old key is void now")
@@ -32,7 +29,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Register, print."""
         try:
             if options["new_key"]:
                 key = actions.replace_key(options["name"], at_once=options["at_once"])

@@ -17,14 +17,12 @@ class Command(BaseCommand):
     help = "Check the database's invariants: nothing lost, nothing twice, quotas exact."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """How much to show."""
         parser.add_argument(
             "--shown", type=int, default=5, help="number of rows to name per broken invariant (default 5)"
         )
         parser.add_argument("--json", action="store_true", help="the whole result, for programs")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Audit and print."""
         found = audit(timezone.now())
         if options["json"]:
             self.stdout.write(json.dumps({each.name: each.broken for each in found}))

@@ -8,18 +8,14 @@ from portal.ranking import actions
 
 
 class Command(BaseCommand):
-    """`manage.py rebuild_standings`."""
-
     help = "Recompute standings, boards, records and people from the evaluations, for instance after one was withdrawn."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """One switch, for the start of an installation."""
         parser.add_argument(
             "--if-needed", action="store_true", help="Only when problems or the site changed since the last time."
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Rebuild, say how many there are."""
         if options["if_needed"] and not actions.is_rebuild_needed():
             return
         self.stdout.write(f"{actions.rebuild_standings()} standings")

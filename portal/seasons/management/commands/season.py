@@ -17,7 +17,6 @@ class Command(BaseCommand):
     help = "Define a season with a YAML or JSON file, judge its leaders again after its end, make its standings final."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """What to do."""
         todo = parser.add_subparsers(dest="todo", required=True)
         todo.add_parser("load", help="define a season, or change the fields that may still change").add_argument("file")
         for name, text in (
@@ -34,7 +33,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Do it, say what was done."""
         try:
             self.stdout.write(getattr(self, f"_{options['todo']}")(options))
         except Refusal as refusal:

@@ -19,12 +19,9 @@ FOLDER = registry.DATA / "entries"
 
 
 class Command(BaseCommand):
-    """`manage.py submit_entries --profile PROFILE`: idempotent per profile and text."""
-
     help = f"Submit the kernels of problems/data/entries as public entries of the author {OWN_AUTHOR!r}, to be ranked."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The board."""
         parser.add_argument("--profile", required=True, help="for example h200x8-nomc")
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -32,7 +29,7 @@ class Command(BaseCommand):
         try:
             author = own_author()
         except Refusal as refusal:
-            raise CommandError(f"{refusal.message} {refusal.remedy}") from refusal
+            raise CommandError(refusal.sentences) from refusal
         refused = [
             path.stem for path in sorted(FOLDER.glob("*.py")) if not self._submit(path, author, options["profile"])
         ]

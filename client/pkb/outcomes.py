@@ -1,0 +1,25 @@
+"""What evaluations, times and checks amount to."""
+
+from .results import EvaluationBrief, OutputCheck
+
+_WIDEST = 10.0
+
+
+def has_ended(evaluation: EvaluationBrief) -> bool:
+    """Whether an evaluation will not change any more."""
+    return evaluation.state in {"finished", "cancelled", "unserved"}
+
+
+def has_passed(evaluation: EvaluationBrief) -> bool:
+    """Whether its verdict is PASSED."""
+    return evaluation.verdict == "PASSED"
+
+
+def is_right(check: OutputCheck) -> bool:
+    """Whether every compared element was correct."""
+    return not check.wrong_elements and (check.max_error <= 1 or bool(check.extreme_elements))
+
+
+def is_informative(low: float | None, high: float | None) -> bool:
+    """Whether a speedup's interval says anything; otherwise times were too noisy. The site's pages mean the same."""
+    return low is None or high is None or high <= _WIDEST * low

@@ -1,0 +1,62 @@
+"""The base of all messages between site and judge (frozen, typed, JSON both ways), and their ranges.
+
+Whoever holds a node's key writes what he likes, and pages draw, count and multiply what they read. So the ends of
+ranges are far beyond what a judge finds, and near enough that no sum, product or logarithm of such numbers leaves a
+float.
+"""
+
+from typing import Annotated, Self
+
+import msgspec
+from msgspec import Meta
+
+MOST_RANKS = 64
+MOST_SIZES = 4
+MOST_BLOCKS = 2000
+MOST_ERROR_MAPS = 16
+MOST_SLOTS = 64
+"""Of one node: each slot is a row that pages show."""
+MOST_BUILDERS = 64
+"""Of one node: the dispatcher asks the queue for each."""
+MOST_REPORT_BYTES = 8 * 1024**2
+"""Limit of a delivery as a message carries it. RabbitMQ accepts 16 MiB, and Celery's coding adds a third."""
+
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""A difference of counts, or a time that may come out below nothing."""
+Rank = Annotated[int, Meta(ge=0, lt=MOST_RANKS)]
+WorldSize = Annotated[int, Meta(ge=1, le=MOST_RANKS)]
+Line = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+Positive = Annotated[float, Meta(ge=1e-100, le=1e100)]
+"""A ratio, or a time that is drawn on a logarithmic scale."""
+Amount = Annotated[float, Meta(ge=0, le=1e100)]
+Real = Annotated[float, Meta(ge=-1e100, le=1e100)]
+
+Name = Annotated[str, Meta(max_length=500)]
+Sentence = Annotated[str, Meta(max_length=5000)]
+Log = Annotated[str, Meta(max_length=300_000)]
+
+
+class ContractError(ValueError):
+    """A message does not match the contract; the text names the field."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A frozen record that can be written as JSON and read back."""
+
+    def to_json(self) -> str:
+        """This record as JSON text."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The record that `text` holds.
+
+        Raises:
+            ContractError: the text is not JSON, lacks a field, has one too many or one of the wrong type.
+        """
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            raise ContractError(f"{cls.__name__}: {error}") from error

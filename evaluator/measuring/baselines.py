@@ -1,0 +1,98 @@
+"""Measures the references alone: the data of `problems/data/baselines/<profile>.json`."""
+
+import itertools
+import math
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+from evaluator.contract import SCORE_RULE, Baseline, BaselineTable, Mode
+from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
+from evaluator.host.clock.call_clock import GateClock
+from evaluator.host.machine import facts, gpus
+from evaluator.host.measure.references import ReferenceClock
+from evaluator.host.process.spawner import Spawner
+from evaluator.host.ranks.trusted_ranks import TrustedRanks
+from evaluator.host.sandbox.cpu_sets import shares_for
+from evaluator.host.settings import JudgeSettings
+from evaluator.judging import statistics
+from evaluator.judging.floors import floor_of
+from evaluator.judging.timing import net_us
+from problems import registry
+from problems.spec.schema import Problem
+
+_STEADY_CALLS, _STEADY_S = 20, 0.2
+_SERIES_S = 0.4
+_LEAST_CALLS, _MOST_CALLS = 20, 200
+_EMPTY_CALLS = 20
+
+
+@contextmanager
+def ranks(settings: JudgeSettings) -> Iterator[TrustedRanks]:
+    """Trusted ranks for measuring references; raises EvaluatorError where the machine lacks the profile's GPUs."""
+    profile = profiles.get(settings.profile)
+    gpus.gpus_for(profile)
+    with ExitStack() as parts:
+        folder = Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="pkb-baseline-", dir=settings.work_dir)))
+        spawner, clock = parts.enter_context(Spawner()), None
+        if profile.device == "cuda":
+            clock = parts.enter_context(GateClock(spawner=spawner, cores=shares_for(profile).gatekeeper))
+        trusted = TrustedRanks(profile, settings, spawner=spawner, work_dir=folder, clock=clock)
+        parts.callback(trusted.close)
+        trusted.wait_until_ready()
+        yield trusted
+
+
+def measure(
+    trusted: TrustedRanks, profile: Profile, slug: str, *, dtype: str = "bfloat16"
+) -> Iterator[tuple[str, Baseline]]:
+    """Size and baseline of a problem at the profile's ranked sizes; nothing where it does not run on as many ranks."""
+    problem, sizes = registry.get(slug), profile.sizes[Mode.RANKED]
+    if problem.refuses(profile.world_size, sizes) is None:
+        for size in sizes:
+            yield size, _measured(trusted, profile, problem, size, dtype)
+
+
+def _measured(trusted: TrustedRanks, profile: Profile, problem: Problem, size: str, dtype: str) -> Baseline:
+    opened = trusted.open_size(problem=problem.slug, size=size, dtype=dtype, key=secrets.token_bytes(32))
+    clock = ReferenceClock(trusted, opened, itertools.count())
+    opening = clock.open(calls=_STEADY_CALLS, seconds=_STEADY_S)
+    wanted = math.ceil(_SERIES_S / opening.call_s)
+    empty_us = median(clock.empty().longest_ns for _ in range(_EMPTY_CALLS)) / 1000
+    taken = [clock.time().time for _ in range(max(_LEAST_CALLS, min(_MOST_CALLS, wanted)))]
+    rules = profile.timing_rules()
+    calls = [[net_us(done, empty_us=empty_us, rules=rules) for done in call.done_ns] for call in taken]
+    times_us = [max(call) for call in calls]
+    summary, interval = statistics.summarise(times_us), statistics.median_interval(times_us)
+    floor = floor_of(problem, opened.dims, profile, dtype=dtype)
+    return Baseline(
+        revision=registry.revision(problem.slug),
+        dims=opened.dims,
+        dtype=dtype,
+        calls=len(calls),
+        median_us=summary.median_us,
+        low_us=interval.low,
+        high_us=interval.high,
+        p10_us=summary.p10_us,
+        p90_us=summary.p90_us,
+        rank_medians_us=tuple(median(ranks) for ranks in zip(*calls, strict=True)),
+        floor_us=None if floor is None else floor.us,
+        bound=None if floor is None else floor.bound.value,
+        utilisation=None if floor is None else floor.us / summary.median_us,
+    )
+
+
+def table(profile: str, baselines: dict[str, dict[str, Baseline]]) -> BaselineTable:
+    """The measured baselines with this machine's versions and the time."""
+    return BaselineTable(
+        profile=profile,
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        environment=facts.environment(),
+        baselines=baselines,
+        rule=SCORE_RULE,
+    )

@@ -1,0 +1,182 @@
+"""Pages of long lists: by the ordering values of a row, so that what a page costs does not grow with the table.
+
+The thousandth page costs what the first does, and an entry that arrives meanwhile neither repeats nor hides another.
+"""
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Generic, TypeVar, cast
+
+from django.core.paginator import Paginator
+from django.db.models import Q, QuerySet
+
+from portal.core.errors import NotFound
+
+Row = TypeVar("Row")
+Other = TypeVar("Other")
+
+
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+    """A paginator that counts a bounded number of rows: pages beyond them are not offered.
+
+    Filters reach the rows beyond.
+    """
+
+    most = 3000
+
+    @cached_property
+    def count(self) -> int:
+        """How many rows there are, `most` where there are more."""
+        rows = cast("QuerySet[Any]", self.object_list)
+        # Without their annotations, which the database would make for each of them.
+        return int(rows.order_by().values("pk")[: self.most].count())
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there may be more rows than are counted."""
+        return self.count >= self.most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ordering(Generic[Row]):
+    """How a board is ordered and read.
+
+    Attributes:
+        columns: as Django writes them, "-" for descending.
+        kinds: the types of their values, for cursors.
+        values: the ordering values of a row.
+        read: the first rows of an ordered query set.
+    """
+
+    columns: tuple[str, ...]
+    kinds: tuple[type, ...]
+    values: Callable[[Row], Sequence[Any]]
+    read: Callable[[QuerySet[Any, Any], tuple[str, ...], int], list[Row]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page(Generic[Row]):
+    """Some rows in their order. `ahead` rows come before them, the last of these with the ordering values `above`.
+
+    `after` and `before` are cursors to the next and the previous page, None where there is none.
+    """
+
+    rows: tuple[Row, ...]
+    ahead: int
+    above: tuple[Any, ...] | None
+    after: str | None
+    before: str | None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the board begins here."""
+        return self.above is None
+
+    def showing(self, rows: Iterable[Other]) -> "Page[Other]":
+        """The same page with its rows as readers see them."""
+        return Page(rows=tuple(rows), ahead=self.ahead, above=self.above, after=self.after, before=self.before)
+
+
+def page_of(
+    entries: QuerySet[Any, Any],
+    ordering: Ordering[Row],
+    *,
+    after: str = "",
+    before: str = "",
+    rows: int,
+    counts: bool = True,
+) -> Page[Row]:
+    """The page of `entries` after the row that the cursor `after` names, or before that of `before`.
+
+    At most two queries: the rows and, behind the first page, how many are ahead of them, unless `counts` says that
+    nobody asks. Where fewer than a page's rows are in front of `before`, it is the first page.
+
+    Raises:
+        Refusal: a cursor is not one of ours (404).
+    """
+    above = decode(after, kinds=ordering.kinds) if after else None
+    if before and not after:
+        backwards = reverse_of(ordering.columns)
+        in_front = entries.filter(beyond(backwards, decode(before, kinds=ordering.kinds)))
+        found = ordering.read(in_front, backwards, rows + 1)[::-1]
+        if len(found) > rows:
+            above, shown, is_more = tuple(ordering.values(found[0])), found[1:], True
+    if above is None or after:
+        behind = entries if above is None else entries.filter(beyond(ordering.columns, above))
+        found = ordering.read(behind, ordering.columns, rows + 1)
+        shown, is_more = found[:rows], len(found) > rows
+    ahead = 0
+    if counts and above is not None:
+        ahead = entries.order_by().filter(beyond(reverse_of(ordering.columns), above)).count() + 1
+    return Page(
+        rows=tuple(shown),
+        ahead=ahead,
+        above=above,
+        after=encode(ordering.values(shown[-1])) if is_more else None,
+        before=encode(ordering.values(shown[0])) if above is not None and shown else None,
+    )
+
+
+def beyond(order: Sequence[str], values: Sequence[Any]) -> Q:
+    """The rows that come after the row with these values; `order` names columns, "-" for descending.
+
+    The first column is bounded on its own as well: it lets an index on the order start at the right row.
+    """
+    found = Q()
+    equal = Q()
+    for name, value in zip(order, values, strict=True):
+        found |= equal & Q(**{_comparison(name): value})
+        equal &= Q(**{name.lstrip("-"): value})
+    return Q(**{f"{_comparison(order[0])}e": values[0]}) & found
+
+
+def reverse_of(order: Sequence[str]) -> tuple[str, ...]:
+    """The columns that order the same rows the other way round."""
+    return tuple(name[1:] if name.startswith("-") else f"-{name}" for name in order)
+
+
+def _comparison(name: str) -> str:
+    return f"{name[1:]}__lt" if name.startswith("-") else f"{name}__gt"
+
+
+def encode(values: Sequence[Any]) -> str:
+    """`values` (numbers and times) as a token for an address."""
+    plain = [value.isoformat() if isinstance(value, datetime) else value for value in values]
+    return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode().rstrip("=")
+
+
+def decode(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
+    """The values in the token `word`, which must be of these kinds.
+
+    Raises:
+        Refusal: it is not a token that `encode` made for such values (404).
+    """
+    try:
+        values = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
+        return tuple(_typed(value, kind) for value, kind in zip(values, kinds, strict=True))
+    except (ValueError, TypeError, binascii.Error, OverflowError, RecursionError):
+        raise NotFound(
+            "after", word, "This board has no page that begins there.", "Start from its first page."
+        ) from None
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if kind is datetime:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            raise ValueError("a time without a time zone")
+        return moment.astimezone(UTC)  # OverflowError for what is no moment there: a database refuses it too
+    if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)):
+        raise TypeError("not a number")
+    if kind is int and abs(value) >= 2**63:
+        raise ValueError("larger than any number in the database")
+    number = kind(value)
+    if not math.isfinite(number):
+        raise ValueError("no number that rows have")
+    return number

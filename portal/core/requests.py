@@ -1,0 +1,43 @@
+"""What a request's address asks for: one of several choices, or a row by its id."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.db.models import Model, QuerySet
+
+from portal.core.errors import NotFound
+
+Row = TypeVar("Row", bound=Model)
+
+
+def choice(
+    query: Mapping[str, str],
+    field: str,
+    known: Iterable[str],
+    *,
+    opening: str = "",
+    message: str = "There is no {field} {value}.",
+) -> str:
+    """The value of `field` in the query of an address, `opening` where it has none.
+
+    Raises:
+        NotFound: `known` does not have it.
+    """
+    value = query.get(field) or opening
+    choices = [str(each) for each in known]
+    if value and value not in choices:
+        remedy = f"Choose one of {', '.join(filter(None, choices))}."
+        raise NotFound(field, value, message.format(field=field, value=repr(value[:40])), remedy)
+    return value
+
+
+def by_id(rows: QuerySet[Row], field: str, key: Any, message: str, remedy: str, *, column: str = "pk") -> Row:
+    """The row with `key` in its `column`; raises NotFound where there is none, or the key is malformed."""
+    try:
+        found = rows.filter(**{column: key}).first()
+    except (ValidationError, ValueError):
+        found = None
+    if found is None:
+        raise NotFound(field, key, message, remedy)
+    return found

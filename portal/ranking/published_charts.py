@@ -1,0 +1,53 @@
+"""Published figures as charts."""
+
+from portal.charts.chart import Axis, Bar, Bars, Chart, Scale, Unit
+from portal.charts.runs import curves, stacked_bars
+from portal.ranking.published import Figure
+
+_LOOKS = {
+    "Correct": ("success", ""),
+    "Output mismatch": ("danger", "/"),
+    "Tensor shape error": ("code-function", "x"),
+    "nvcc/syntax errors": ("warning", "\\"),
+    "Attribute / name / API typo": ("code-keyword", "+"),
+    "Runtime error": ("code-meta", "-"),
+    "Deadlock": ("accent", "|"),
+}
+"""Tone and pattern as our own failure modes have them, where they mean the same."""
+
+
+def failures(figure: Figure) -> Chart:
+    """What each model's programs ended as."""
+    rows = [(model, {title: int(count) for title, count in figure.of(model).items()}) for model in figure.models]
+    return stacked_bars(rows, [(title, *look) for title, look in _LOOKS.items()])
+
+
+def fast_p(figure: Figure) -> Chart:
+    """fast_p over p, as read off the picture."""
+    lines = {model: [(float(p), share) for p, share in figure.of(model).items()] for model in figure.models}
+    x = Axis(title="p: speedup over the reference", low=0.0, high=3.0)
+    return curves(lines, x=x, y=Axis(title="fast_p@1", unit=Unit.SHARE, low=0.0), is_wide=True)
+
+
+def sweep(figure: Figure) -> Chart:
+    """Speedup of one published program over a size."""
+    [model], [axis] = figure.models, figure.groups
+    points = [(float(at), speedup) for at, speedup in figure.of(model, axis).items()]
+    named = tuple((at, f"{at:g}") for at, _ in points)
+    lines = {model: points, "reference": [(points[0][0], 1.0), (points[-1][0], 1.0)]}
+    x = Axis(title=axis, scale=Scale.LOG, names=named)
+    return curves(lines, x=x, y=Axis(title="Speedup over the reference", unit=Unit.SPEEDUP, low=0.0))
+
+
+def one_call(figure: Figure) -> Chart:
+    """A call's time beside its roofline."""
+    [group] = figure.groups
+    times = list(figure.of("", group).items())
+    bars = tuple(
+        Bar(at=len(times) - 1 - place, start=0.0, end=us, tip=f"{name}: {us:g} µs")
+        for place, (name, us) in enumerate(times)
+    )
+    names = tuple((float(len(times) - 1 - place), name) for place, (name, _) in enumerate(times))
+    layer = Bars(name=group, tone="accent", bars=bars, is_lying=True)
+    x = Axis(title="Time of a call", unit=Unit.MICROSECONDS, low=0.0)
+    return Chart(x=x, y=Axis(scale=Scale.CATEGORY, names=names), layers=(layer,), height=180, is_wide=True)

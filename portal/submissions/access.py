@@ -1,0 +1,130 @@
+"""Who may see and change what: authors, their organisations for attempts of runs, operators, and everybody."""
+
+import uuid
+
+from django.conf import settings
+from django.db.models import Q, QuerySet
+from django.urls import reverse
+
+from evaluator.contract import SourceBundle
+from portal.accounts.models import User
+from portal.accounts.queries import Viewer
+from portal.core.errors import Forbidden, NotFound, Refusal
+from portal.submissions.models import Evaluation, Submission, Visibility
+from portal.submissions.queries import accepted
+
+
+def visible_submissions(viewer: Viewer) -> QuerySet[Submission]:
+    """The submissions whose page `viewer` may open: own ones, their organisations' attempts, public ones; staff all."""
+    submissions = Submission.objects.select_related("author", "source")
+    if not isinstance(viewer, User):
+        return submissions.filter(visibility=Visibility.PUBLIC)
+    if viewer.is_staff:
+        return submissions
+    return submissions.filter(Q(visibility=Visibility.PUBLIC) | Q(author=viewer) | _of_own_organisations(viewer))
+
+
+def _may_open(viewer: Viewer, submission: Submission) -> bool:
+    """As `visible_submissions` says, of a submission in hand: for most, nothing more is asked of the database."""
+    if submission.visibility == Visibility.PUBLIC:
+        return True
+    if not isinstance(viewer, User):
+        return False
+    return viewer.is_staff or submission.author_id == viewer.pk or _is_of_own_organisation(viewer, submission)
+
+
+def _of_own_organisations(user: User) -> Q:
+    return Q(attempt__run__model__organisation__in=user.organisations.values("pk"))
+
+
+def _is_of_own_organisation(user: User, submission: Submission) -> bool:
+    """Whether it is an attempt of a run of theirs."""
+    if not submission.is_attempt:
+        return False
+    return Submission.objects.filter(_of_own_organisations(user), pk=submission.pk).exists()
+
+
+def may_change(viewer: Viewer, submission: Submission) -> bool:
+    """Whether `viewer` may cancel, rejudge or publish `submission`."""
+    if not isinstance(viewer, User):
+        return False
+    if viewer.is_staff or viewer.pk != submission.author_id:
+        return viewer.is_staff
+    # An attempt is its run's: who has left the organisation reads on what they wrote, and ends nothing there.
+    return not submission.is_attempt or _is_of_own_organisation(viewer, submission)
+
+
+def require_change(viewer: Viewer, submission: Submission, *, remedy: str) -> None:
+    """Refuse a viewer who may not change `submission` (403)."""
+    if not may_change(viewer, submission):
+        raise Forbidden("submission", submission.pk, "This submission belongs to another author.", remedy)
+
+
+def may_flag(viewer: Viewer, submission: Submission) -> bool:
+    return isinstance(viewer, User) and viewer.pk != submission.author_id
+
+
+def may_read_source(viewer: Viewer, submission: Submission) -> bool:
+    """Whether `viewer` may read the files of `submission`: nobody where this site does not keep them."""
+    return not submission.published_by and _may_open(viewer, submission)
+
+
+def readable_source(viewer: Viewer, submission: Submission) -> SourceBundle | None:
+    """The files of `submission`, or None where `viewer` may not read them."""
+    return submission.source.files if may_read_source(viewer, submission) else None
+
+
+def submissions_of(author_id: int, viewer: Viewer) -> QuerySet[Submission]:
+    """The submissions of one author, attempts of runs included, whose page `viewer` may open."""
+    is_author = isinstance(viewer, User) and viewer.pk == author_id
+    found = Submission.objects.select_related("author", "source") if is_author else visible_submissions(viewer)
+    return found.filter(author=author_id)
+
+
+def get_submission(viewer: Viewer, submission_id: uuid.UUID | str) -> Submission:
+    """The submission with this id, if `viewer` may see it.
+
+    Raises:
+        Refusal: there is none, or it is not theirs to see (404 in both cases, so that ids cannot be probed).
+    """
+    found = Submission.objects.select_related("author", "source").filter(pk=_key(submission_id)).first()
+    if found is None or not _may_open(viewer, found):
+        raise _not_found(submission_id)
+    return found
+
+
+def get_evaluation(viewer: Viewer, evaluation_id: uuid.UUID | str) -> Evaluation:
+    """The evaluation with this id, if `viewer` may see its submission; raises Refusal (404)."""
+    evaluations = Evaluation.objects.select_related("submission", "node", "node_owner")
+    found = evaluations.filter(pk=_key(evaluation_id)).first()
+    if found is None or not _may_open(viewer, found.submission):
+        raise _not_found(evaluation_id)
+    return found
+
+
+def get_flaggable(viewer: User, submission_id: uuid.UUID) -> Submission:
+    """The submission with this id, if `viewer` may flag it: their page is open to them, or it counts on a board.
+
+    Raises:
+        Refusal: as `get_submission` does.
+    """
+    if accepted().filter(submission=submission_id).exists():
+        return Submission.objects.select_related("author", "source").get(pk=submission_id)
+    return get_submission(viewer, submission_id)
+
+
+def _key(text: uuid.UUID | str) -> uuid.UUID:
+    try:
+        return text if isinstance(text, uuid.UUID) else uuid.UUID(text)
+    except ValueError:
+        raise _not_found(text) from None
+
+
+def _not_found(key: uuid.UUID | str) -> Refusal:
+    return NotFound(
+        "id",
+        key,
+        "There is no such submission, or it is not public.",
+        f"Check the address. Your own submissions are at {settings.SITE_URL}{reverse('submissions:mine')} "
+        "when you are signed in.",
+    )

@@ -1,0 +1,248 @@
+"""The queue: who goes before whom, whose turn it is, and where an evaluation waits.
+
+People's submissions go first, then runs, then what an operator has judged again. Within a priority payers take turns at
+a profile, one evaluation each, however much each of them has queued: every evaluation gets the number of its turn when
+it is queued (start-time fair queueing). A payer with nothing queued starts at the turn that is being judged; others
+continue from their last one.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+
+from django.db.models import Count, F, Max, Q, QuerySet
+
+from evaluator.contract import Backend, SlotState
+from evaluator.hardware.profiles import Profile, profiles
+from portal.catalog.queries import paused_problems, paused_slugs
+from portal.nodes.queries import count_online_slots, online_slots, slots_of_online_nodes
+from portal.submissions.models import Evaluation, ProfileState, State
+
+BULK_PRIORITY = -1
+"""Runs wait for people: a person's submission goes before hundreds of attempts."""
+REJUDGE_PRIORITY = -2
+
+_RECENT = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A payer's unfinished evaluations: by profile and priority how many, and the last turn of these."""
+
+    groups: Mapping[tuple[str, int], tuple[int, int]]
+
+    def counted(self, profile: str = "") -> int:
+        """How many count against a limit of `profile`, or of all together; an operator's rejudges do not."""
+        own = ((name, number) for (name, priority), (number, _) in self.groups.items() if priority != REJUDGE_PRIORITY)
+        return sum(number for name, number in own if profile in ("", name))
+
+    def next_turn(self, *, profile: str, priority: int) -> int:
+        """The turn of the payer's next evaluation; further ones take those after it.
+
+        Runs while the payer's row is locked, so that two requests do not take the same turn.
+        """
+        _, last = self.groups.get((profile, priority), (0, -1))
+        judged = ProfileState.objects.filter(profile=profile).values_list("turn", flat=True).first()
+        return max(judged or 0, last + 1)
+
+
+def waiting_of(payer: str) -> Waiting:
+    """What the payer of this key has in the queue; holds until the payer's row is unlocked."""
+    unfinished = Evaluation.objects.filter(state__in=State.unfinished(), payer=payer).order_by()
+    rows = unfinished.values_list("profile", "priority").annotate(Count("pk"), Max("turn"))
+    return Waiting(groups={(profile, priority): (number, last) for profile, priority, number, last in rows})
+
+
+def note_turn(evaluation: Evaluation) -> None:
+    """A slot has taken `evaluation`: who comes next comes in at its turn. Turns never go back."""
+    moved = ProfileState.objects.filter(profile=evaluation.profile, turn__lt=evaluation.turn)
+    if not moved.update(turn=evaluation.turn):
+        ProfileState.objects.get_or_create(profile=evaluation.profile, defaults={"turn": evaluation.turn})
+
+
+def queue_order(profile: str, *, owner_id: int | None = None) -> QuerySet[Evaluation]:
+    """What waits for a slot of `profile` of the site's own nodes or of a guest's, in the order of being taken.
+
+    Paused problems are left out.
+    """
+    return _moving(_waiting(profile, owner_id)).order_by("-priority", "turn", "queued_at", "id")
+
+
+def _waiting(profile: str, owner_id: int | None) -> QuerySet[Evaluation]:
+    return Evaluation.objects.filter(profile=profile, node_owner=owner_id, state__in=State.waiting())
+
+
+def _moving(waiting: QuerySet[Evaluation]) -> QuerySet[Evaluation]:
+    paused = ProfileState.objects.filter(is_paused=True)
+    return waiting.exclude(submission__problem__in=paused_slugs()).exclude(profile__in=paused.values("profile"))
+
+
+def paused_profiles() -> dict[str, str]:
+    """The profiles whose queue an operator has paused (work is taken and waits), each with the operator's reason."""
+    paused = ProfileState.objects.filter(is_paused=True)
+    return {profile: note.strip() for profile, note in paused.values_list("profile", "note")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuePosition:
+    """The position of a queued evaluation: how many are ahead, how many wait in all, and the expected wait.
+
+    `expected_wait_s` is None where no slot is online, none can judge it or nothing was judged on the profile yet.
+    `unable_since` is the time since which no online node can judge it, None where one can. `pause_reason` is what the
+    operator says of a pause, which may be nothing.
+    """
+
+    ahead: int
+    total: int
+    expected_wait_s: float | None
+    is_paused: bool
+    has_node: bool
+    unable_since: datetime | None = None
+    pause_reason: str = ""
+
+
+def position_in_queue(evaluation: Evaluation) -> QueuePosition | None:
+    """The queue position of an evaluation that waits for a slot; None once it has one."""
+    if evaluation.state not in State.waiting():
+        return None
+    # What is paused has a note, which may be empty.
+    problems = dict(paused_problems().values_list("slug", "note"))
+    problem, queue = problems.get(evaluation.submission.problem), paused_profiles().get(evaluation.profile)
+    is_paused = problem is not None or queue is not None
+    # Nothing of a paused queue is next.
+    total, before = _counts(evaluation, is_any_paused=bool(problems)) if queue is None else (0, 0)
+    ahead = total if is_paused else before
+    slots = count_online_slots(profile=evaluation.profile, owner_id=evaluation.node_owner_id)
+    will_not_move = is_paused or evaluation.unable_since is not None
+    return QueuePosition(
+        ahead=ahead,
+        total=total,
+        expected_wait_s=None if will_not_move else _expected_wait_s(evaluation, ahead=ahead, slots=slots),
+        is_paused=is_paused,
+        has_node=slots > 0,
+        unable_since=evaluation.unable_since,
+        pause_reason=" ".join(note.strip() for note in (problem, queue) if note and note.strip()),
+    )
+
+
+def _counts(evaluation: Evaluation, *, is_any_paused: bool) -> tuple[int, int]:
+    """How many wait in the queue of `evaluation`, and how many of them go before it, as in `queue_order`."""
+    earlier = Q(queued_at__lt=evaluation.queued_at) | Q(queued_at=evaluation.queued_at, pk__lt=evaluation.pk)
+    before = Q(turn__lt=evaluation.turn) | (Q(turn=evaluation.turn) & earlier)
+    goes_before = Q(priority__gt=evaluation.priority) | (Q(priority=evaluation.priority) & before)
+    waiting = _waiting(evaluation.profile, evaluation.node_owner_id)
+    # Problems are seldom paused, and to count without them reads the submission of everything that waits.
+    counted = _moving(waiting) if is_any_paused else waiting
+    # The database counts, and once: a run puts hundreds of evaluations into the queue, and everybody in it asks.
+    found = counted.aggregate(total=Count("pk"), ahead=Count("pk", filter=goes_before))
+    return found["total"], found["ahead"]
+
+
+def _expected_wait_s(evaluation: Evaluation, *, ahead: int, slots: int) -> float | None:
+    if not slots:
+        return None
+    profile, owner_id = evaluation.profile, evaluation.node_owner_id
+    times = recently_judged(profile, owner_id).values_list("started_at", "finished_at")[:_RECENT]
+    durations = [(end - start).total_seconds() for start, end in times if start is not None and end is not None]
+    if not durations:
+        return None
+    running = Evaluation.objects.filter(profile=profile, node_owner=owner_id, state__in=State.in_a_slot()).count()
+    return median(durations) * (ahead + running) / slots
+
+
+def recently_judged(profile: str, owner_id: int | None) -> QuerySet[Evaluation]:
+    """The evaluations of `profile` that finished lately in a slot of one owner's nodes; None for the site's.
+
+    In the order of the queue's index: there may be millions. What a compiler ended was in none: it begins and ends at
+    one moment.
+    """
+    finished = Evaluation.objects.filter(profile=profile, node_owner=owner_id, state=State.FINISHED)
+    return finished.exclude(started_at=None).exclude(started_at=F("finished_at")).order_by("priority", "-queued_at")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """One profile's queue: what waits, what of it is compiled, what is being judged, and by how many slots."""
+
+    profile: Profile
+    waiting: int
+    built: int
+    running: int
+    slots: int
+    is_paused: bool = False
+    pause_reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capability:
+    """What a profile can judge on this site at this moment; `backends` is empty while no slot is online.
+
+    `served_at` is when a node could last take work of it, by what the site knows. `trouble` is why a slot of an online
+    node takes no work, in the node's words.
+    """
+
+    profile: Profile
+    slots: int
+    backends: tuple[Backend, ...]
+    is_paused: bool = False
+    pause_reason: str = ""
+    served_at: datetime | None = None
+    trouble: str = ""
+
+    @property
+    def is_online(self) -> bool:
+        return self.slots > 0
+
+
+def queue_lengths() -> list[Queue]:
+    """The queues of all profiles that have a slot or work, in the order of the profiles."""
+    unfinished = Evaluation.objects.filter(node_owner=None, state__in=State.unfinished()).order_by()
+    counted = unfinished.values("profile").annotate(
+        waiting=Count("id", filter=Q(state__in=State.waiting())),
+        built=Count("id", filter=Q(state=State.BUILT)),
+        running=Count("id", filter=Q(state__in=State.in_a_slot())),
+    )
+    counts = {row["profile"]: row for row in counted}
+    slots = dict(online_slots().order_by().values_list("profile").annotate(slots=Count("id")))
+    paused = paused_profiles()
+    return [
+        Queue(
+            profile=profile,
+            slots=slots.get(name, 0),
+            is_paused=name in paused,
+            pause_reason=paused.get(name, ""),
+            **{key: counts[name][key] if name in counts else 0 for key in ("waiting", "built", "running")},
+        )
+        for name, profile in profiles().items()
+        if name in counts or name in slots or name in paused
+    ]
+
+
+def capabilities() -> dict[str, Capability]:
+    """What every profile can judge now, by name: those of its backends that an online node has."""
+    slots: Counter[str] = Counter()
+    offered: dict[str, set[str]] = {}
+    troubles: dict[str, str] = {}
+    paused = paused_profiles()
+    served = dict(ProfileState.objects.values_list("profile", "served_at"))
+    for slot in slots_of_online_nodes():
+        if slot.state == SlotState.QUARANTINED:
+            troubles[slot.profile] = slot.note
+        if slot.state in (SlotState.QUARANTINED, SlotState.STOPPED):
+            continue
+        slots[slot.profile] += 1
+        offered.setdefault(slot.profile, set()).update(slot.node.backends)
+    return {
+        name: Capability(
+            profile=profile,
+            slots=slots[name],
+            backends=tuple(backend for backend in profile.backends if backend in offered.get(name, ())),
+            is_paused=name in paused,
+            pause_reason=paused.get(name, ""),
+            served_at=served.get(name),
+            trouble=troubles.get(name, ""),
+        )
+        for name, profile in profiles().items()
+    }
