@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from evaluator.node.builders import Builders
 
 from evaluator.contract import (
     MOST_COMPRESSED_BYTES,
@@ -34,6 +33,7 @@ from evaluator.contract import (
     StageTime,
     Verdict,
 )
+from evaluator.host.build_ahead import Builders
 from evaluator.node.outbox import Outbox
 from evaluator.node.report_size import LEFT_OUT, fitted
 from evaluator.node.settings import NodeSettings
