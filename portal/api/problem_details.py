@@ -154,7 +154,7 @@ def handle(error: Exception, context: Mapping[str, Any]) -> Response:
 def _headers_of(error: Exception) -> dict[str, str]:
     """The challenge that APIView gives an error, and the seconds to wait that a refusal or a throttle brings."""
     wait = RETRY_AFTER_S if is_database_away(error) else getattr(error, "retry_after_s", getattr(error, "wait", None))
-    found = {"WWW-Authenticate": getattr(error, "auth_header", None), "Retry-After": wait and int(wait)}
+    found = {"WWW-Authenticate": getattr(error, "auth_header", None), "Retry-After": wait}
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
