@@ -1,6 +1,6 @@
 """Addresses of the boards."""
 
-from django.urls import path, re_path
+from django.urls import path
 
 from portal.ranking import views
 
@@ -13,7 +13,8 @@ urlpatterns = [
     path("nodes/guests/<slug:slug>/", views.guest, name="guest"),
     path("leaderboards/open/", views.open_board, name="open"),
     path("leaderboards/published/", views.published_board, name="published"),
-    re_path(r"^leaderboards/published\.(?P<format>csv|jsonl)$", views.published_data, name="published-data"),
+    path("leaderboards/published.csv", views.published_data, {"format": "csv"}, name="published-csv"),
+    path("leaderboards/published.jsonl", views.published_data, {"format": "jsonl"}, name="published-jsonl"),
     path("problems/<slug:slug>/leaderboard/", views.board, name="board"),
     path("problems/<slug:slug>/records/", views.problem_records, name="problem-records"),
     path("problems/<slug:slug>/scaling/", views.scaling, name="scaling"),

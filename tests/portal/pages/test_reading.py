@@ -112,7 +112,7 @@ def test_the_overview_names_the_leader_of_every_board(client, alice, bob, local)
 def test_home_says_that_the_published_figures_were_not_measured_here(client):
     page = client.get("/").content.decode()
     assert "28 / 87" in page
-    assert "Published elsewhere, not measured here" in page
+    assert ">Published elsewhere</a>, not measured here" in page
 
 
 @pytest.mark.django_db

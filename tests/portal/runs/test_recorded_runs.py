@@ -136,7 +136,7 @@ def test_pages_say_where_it_was_judged_what_is_missing_and_who_published_it(ship
     # One passed, one waits, one cannot be judged on two ranks, and the others failed or have no program.
     bounds = f"{100 / PROBLEMS:.1f} % to {300 / PROBLEMS:.1f} %"
     apart = ("Incomplete: not ranked", "3 of 4", bounds, f"{PROBLEMS - 5} problems")
-    told = ("asked for triton", "Their setting: 4 H100")
+    told = ("asked for triton", "not measured here, and not comparable")
     pages = {
         "/leaderboards/models/?profile=h200x2-nomc": (mark, *apart, "asked for triton, answered in"),
         "/leaderboards/": (mark, *apart),
