@@ -332,6 +332,7 @@ SPECTACULAR_SETTINGS = {
         {"name": "Problems", "description": "The problems and their boards."},
         {"name": "Submissions", "description": "Submitting, following, cancelling and judging again."},
         {"name": "Runs", "description": "Models and their runs: create, fill, follow, publish."},
+        {"name": "Seasons", "description": "Seasons, their entries and results."},
         {"name": "Organisations", "description": "Members, quota and webhooks."},
         {"name": "Exports", "description": "Public data as CSV, JSON Lines and Parquet."},
         {"name": "Judging", "description": "Where submissions are judged."},

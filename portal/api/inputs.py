@@ -142,7 +142,7 @@ class SubmissionsQuery(Query):
     state = Choice(
         choices=values_of(State),
         required=False,
-        help_text="Only submissions whose newest evaluation is on this profile.",
+        help_text="Only submissions whose newest evaluation is in this state.",
     )
     verdict = Choice(
         choices=values_of(Verdict),

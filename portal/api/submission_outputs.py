@@ -138,7 +138,7 @@ class SplitsOutput(serializers.Serializer[Any]):
 
 
 class EvaluationDetail(EvaluationBrief):
-    """An evaluation with its stage or queue position while it lasts, then its report. Takes a LiveView as context."""
+    """An evaluation with its stage or queue position while it lasts, then its report."""
 
     node = serializers.CharField(source="node.name", allow_null=True, help_text="The node that judges it, or null.")
     stage = serializers.SerializerMethodField(help_text="Null unless it is being judged.")
