@@ -22,6 +22,7 @@ from portal.accounts import memberships
 from portal.accounts.identity import signed_in
 from portal.accounts.organisations import own_organisations
 from portal.catalog.costs import judging_profiles
+from portal.catalog.measurements import best_measured_profile
 from portal.catalog.queries import get_problem
 from portal.core import live_links
 from portal.core.errors import NotFound, Refusal
@@ -297,9 +298,12 @@ def compare(request: HttpRequest) -> HttpResponse:
 def prompt(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     choices = judging_profiles(problem)
-    profile = _choice(request.GET, "profile", [each.name for each in choices], opening=choices[-1].name)
+    names = [each.name for each in choices]
+    # What a vendor needs: hardware that has runs or measurements, and CUDA.
+    likely = (*queries.board_profiles(), best_measured_profile(names))
+    profile = _choice(request.GET, "profile", names, opening=next(name for name in likely if name in names))
     backends = [backend.value for backend in profiles()[profile].backends]
-    known = _choice(request.GET, "backend", Backend, opening=backends[0])
+    known = _choice(request.GET, "backend", Backend, opening=Backend.CUDA.value)
     # Changing the profile may leave a backend behind that it does not judge: then the first that it does.
     backend = known if known in backends else backends[0]
     version = _choice(request.GET, "version", VERSIONS, opening=VERSION)

@@ -127,6 +127,11 @@ def test_the_prompt_with_hints_is_another_version_with_the_whole_statement(anony
     assert anonymous.get("/problems/allreduce/prompt/?version=pkb-prompt-2").status_code == 404
 
 
+def test_the_page_of_a_prompt_opens_on_cuda_and_on_hardware_that_was_measured(anonymous):
+    page = anonymous.get("/problems/allreduce/prompt/").content.decode()
+    assert re.findall(r'<option value="([^"]*)" selected>', page) == ["h200x2-nomc", "cuda", "pkb-prompt-3"]
+
+
 def test_the_cuda_and_triton_examples_are_those_that_are_judged_on_gpus():
     from pathlib import Path
 
