@@ -84,7 +84,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "portal.accounts.operators_log.OperatorsLogMiddleware",
+    "portal.accounts.admin_audit_log.OperatorsLogMiddleware",
     "portal.pages.middleware.RefusalMiddleware",
 ]
 ROOT_URLCONF = "portal.urls"

@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from portal.manual.views import manual
-from portal.pages import elsewhere, operators_pages, views
+from portal.pages import embeds, operators_pages, views
 from portal.pages.feeds import BoardFeed, PersonFeed, RecordsFeed, SeasonFeed
 from portal.pages.leaderboards import leaderboards
 from portal.pages.status import status
@@ -31,13 +31,13 @@ urlpatterns = [
     path("feeds/problems/<slug:slug>/<slug:profile>.atom", BoardFeed(), name="board-feed"),
     path("feeds/people/<str:username>.atom", PersonFeed(), name="person-feed"),
     path("feeds/seasons/<slug:slug>.atom", SeasonFeed(), name="season-feed"),
-    path("badges/<slug:slug>/<str:username>.svg", elsewhere.badge, name="badge"),
-    path("frames/problems/<slug:slug>/", elsewhere.framed_board, name="framed-board"),
-    path("frames/roofline/", elsewhere.framed_roofline, name="framed-roofline"),
-    path("cards/problems/<slug:slug>.png", elsewhere.problem_card, name="problem-card"),
-    path("cards/people/<str:username>.png", elsewhere.person_card, name="person-card"),
-    path("cards/runs/<uuid:run_id>.png", elsewhere.run_card, name="run-card"),
-    path("cards/roofline.png", elsewhere.roofline_card, name="roofline-card"),
+    path("badges/<slug:slug>/<str:username>.svg", embeds.badge, name="badge"),
+    path("frames/problems/<slug:slug>/", embeds.framed_board, name="framed-board"),
+    path("frames/roofline/", embeds.framed_roofline, name="framed-roofline"),
+    path("cards/problems/<slug:slug>.png", embeds.problem_card, name="problem-card"),
+    path("cards/people/<str:username>.png", embeds.person_card, name="person-card"),
+    path("cards/runs/<uuid:run_id>.png", embeds.run_card, name="run-card"),
+    path("cards/roofline.png", embeds.roofline_card, name="roofline-card"),
     path("search/", views.search_page, name="search"),
     path("privacy/", operators_pages.privacy, name="privacy"),
     path("terms/", operators_pages.terms, name="terms"),

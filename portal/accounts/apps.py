@@ -22,7 +22,7 @@ class AccountsConfig(AppConfig):
 
 class OperatorsAdminConfig(admin_apps.AdminConfig):
     default = False
-    default_site = "portal.accounts.operators_site.OperatorsSite"
+    default_site = "portal.accounts.admin_site.OperatorsSite"
 
 
 def _make_cache_table(**_sent: Any) -> None:

@@ -27,8 +27,8 @@ from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem, get_profile
 from portal.nodes.queries import NodeView, node_views, online_slots
 from portal.ranking.queries import BoardKey, board_page, boards_of, quarantined_entries
+from portal.submissions.node_utilisation import Use, use_of_nodes
 from portal.submissions.quotas import Forecast, forecasts, limits_of, payer_of_author
-from portal.submissions.use import Use, use_of_nodes
 from problems import registry
 from problems.spec.schema import Problem
 

@@ -7,9 +7,9 @@ from django.views.decorators.http import require_safe
 from evaluator.hardware.profiles import profiles
 from portal.accounts.models import User
 from portal.nodes.queries import node_views
+from portal.submissions.node_utilisation import use_of_nodes
 from portal.submissions.queries import own_positions
 from portal.submissions.queue import queue_lengths
-from portal.submissions.use import use_of_nodes
 
 
 @require_safe

@@ -30,7 +30,7 @@ from portal.core.live_links import Kind, Subject
 from portal.core.requests import choice
 from portal.ranking import published
 from portal.ranking.leaders import board_counts, most_used
-from portal.runs import actions, pages, queries
+from portal.runs import actions, page_data, queries
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.progress import progress
@@ -91,13 +91,13 @@ def _figures(
         titled.append((name if seen[name] == 1 else f"{name} ({seen[name]})", figures))
     few = [(name, figures) for name, figures in titled if figures.is_complete][:CURVES]
     return {
-        "curve": pages.curve_plot(few, chosen=chosen, address=address) if few else None,
+        "curve": page_data.curve_plot(few, chosen=chosen, address=address) if few else None,
         "curve_names": [name for name, _ in few],
-        "curve_rows": pages.curve_rows(dict(few)),
-        "failures": pages.failure_plot(titled) if titled else None,
+        "curve_rows": page_data.curve_rows(dict(few)),
+        "failures": page_data.failure_plot(titled) if titled else None,
         "failure_names": [name for name, _ in titled],
-        "failure_rows": pages.failure_rows(titled),
-        "primitive_rows": pages.primitive_rows(titled),
+        "failure_rows": page_data.failure_rows(titled),
+        "primitive_rows": page_data.primitive_rows(titled),
     }
 
 
@@ -167,7 +167,7 @@ def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
     return {
         "run": run,
         "figures": figures,
-        "cells": pages.cells(run, figures),
+        "cells": page_data.cells(run, figures),
         "total": total,
         "pending": pending,
         "judged": total - pending,
@@ -196,11 +196,11 @@ def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
     context |= {
         **_figures([(str(run.model), figures)]),
         "steps": steps,
-        "step_plots": pages.progress_plots(steps) if steps else [],
+        "step_plots": page_data.progress_plots(steps) if steps else [],
         "decisions": list(run.decisions.select_related("by")),
         "fill_form": FillForm(),
         "formats": tuple(MEDIA_TYPES),
-        "looped": pages.looped_speedup(run),
+        "looped": page_data.looped_speedup(run),
         "published": [result for result in published.totals() if result.model == run.model.name],
         "published_total": published.PROBLEMS,
         "others": queries.visible_runs(request.user).exclude(pk=run.pk).filter(profile=run.profile)[:20],
@@ -257,7 +257,7 @@ def attempts(request: HttpRequest, run_id: uuid.UUID, slug: str) -> HttpResponse
     """The results of a run's attempts at one problem, sample by sample and step by step."""
     run = queries.get_run(request.user, run_id)
     problem = get_problem(slug)
-    rows, is_open = pages.attempts_at(run, slug, request.user)
+    rows, is_open = page_data.attempts_at(run, slug, request.user)
     figures = queries.run_figures(run)
     context = {"run": run, "figures": figures, "problem": problem, "rows": rows, "is_open": is_open}
     return render(request, "runs/attempts.html", context)
@@ -280,7 +280,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     """Two runs side by side: figures, curves, failure modes, and every problem."""
     chosen = [queries.get_run(request.user, request.GET.get(name, "")) for name in ("a", "b")]
     figures = queries.figures_of(chosen)
-    rows = pages.differences(*(figures[run.pk] for run in chosen))
+    rows = page_data.differences(*(figures[run.pk] for run in chosen))
     words = ("both", "only A", "only B", "neither")
     context = {
         "runs": chosen,

@@ -19,7 +19,7 @@ from portal.accounts.models import User
 from portal.core.admin import NoAdding, ReadOnly, ReasonForm, confirm, confirmed
 from portal.core.errors import Refusal
 from portal.submissions import actions, queries
-from portal.submissions.large_lists import (
+from portal.submissions.admin_filters import (
     Created,
     LargeList,
     Period,

@@ -24,10 +24,10 @@ from portal.core.pagination import BoundedPaginator
 from portal.submissions import access, actions, queries
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
-from portal.submissions.profile_notes import submit_data
+from portal.submissions.profile_hints import submit_data
 from portal.submissions.reports import comparison, differences, machine_code, timelines
-from portal.submissions.reports.pair_traffic import link_rows
 from portal.submissions.reports.presentation import live_context, source_views
+from portal.submissions.reports.traffic_matrix import link_rows
 from portal.submissions.starters import starters, starters_script
 from problems import registry
 

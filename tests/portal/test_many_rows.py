@@ -12,7 +12,7 @@ from portal.accounts import actions as accounts
 from portal.accounts.models import User
 from portal.core.pagination import BoundedPaginator
 from portal.ranking.models import Board, Standing
-from portal.submissions import large_lists
+from portal.submissions import admin_filters
 from portal.submissions.models import Evaluation, State, Submission
 from tests.portal.factories import submit
 from tools.bench import demo_data as demo
@@ -130,14 +130,14 @@ def listed(client: Client, address: str) -> set[str]:
 
 @pytest.mark.parametrize("period", ["", "day", "all"])
 def test_operators_see_the_newest_until_they_ask_for_more(alice, operator_client, monkeypatch, period):
-    monkeypatch.setattr(large_lists, "NEWEST", 2)
+    monkeypatch.setattr(admin_filters, "NEWEST", 2)
     evaluations = [submit(alice).evaluations.get() for _ in range(3)]
     expected = evaluations[1:] if not period else evaluations
     assert listed(operator_client, f"{EVALUATIONS}?period={period}") == {str(each.pk) for each in expected}
 
 
 def test_operators_find_by_identifier_and_by_the_authors_name(alice, bob, operator_client, monkeypatch):
-    monkeypatch.setattr(large_lists, "NEWEST", 1)
+    monkeypatch.setattr(admin_filters, "NEWEST", 1)
     first, second = submit(alice), submit(bob)
     hers, his = (str(each.evaluations.get().pk) for each in (first, second))
     assert listed(operator_client, f"{EVALUATIONS}?q={first.pk}") == {hers}

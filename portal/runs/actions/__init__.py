@@ -1,9 +1,9 @@
 """Every write to models, runs and attempts."""
 
-from portal.runs.actions.adding import BulkResult, LineResult, add_attempt, add_lines
+from portal.runs.actions.attempt_intake import BulkResult, LineResult, add_attempt, add_lines
 from portal.runs.actions.creating import RunDeclaration, create_run, publish_run
-from portal.runs.actions.deciding import decide
 from portal.runs.actions.importing import ImportPreview, ImportResult, TreeChoices, import_tree, read_tree
+from portal.runs.actions.moderate import decide
 
 __all__ = [
     "BulkResult",

@@ -18,7 +18,7 @@ from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import home_of
 from portal.catalog.queries import check_backend, get_profile
 from portal.core.errors import Conflict, Refusal, check_choice
-from portal.core.repeated_keys import check_same_request
+from portal.core.idempotency import check_same_request
 from portal.runs import queries
 from portal.runs.events import record
 from portal.runs.models import (

@@ -17,7 +17,7 @@ from portal.core.errors import Refusal, check_choice
 from portal.core.helper import Helper
 from portal.nodes.queries import online_slots
 from portal.runs import uploads
-from portal.runs.actions.adding import BulkResult, add_lines
+from portal.runs.actions.attempt_intake import BulkResult, add_lines
 from portal.runs.actions.creating import RunDeclaration, check_declaration, create_run
 from portal.runs.models import Run, RunMode
 from portal.runs.solution_trees import FileMatcher, Matched, TreeName, Unmatched, tree_name

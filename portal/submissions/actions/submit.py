@@ -19,7 +19,7 @@ from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
 from portal.core import metrics
 from portal.core.errors import Conflict, Forbidden, Refusal, check_choice
-from portal.core.repeated_keys import check_same_request
+from portal.core.idempotency import check_same_request
 from portal.nodes import messages
 from portal.nodes.queries import guests_for
 from portal.submissions import access, lifecycle, queries

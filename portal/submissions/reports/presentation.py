@@ -39,7 +39,7 @@ from portal.submissions.queries import LiveView, expected_stage_seconds
 from portal.submissions.reports import machine_code, timelines
 from portal.submissions.reports.error_maps import error_maps
 from portal.submissions.reports.failing_lines import FailingLine, failing_lines, marks_for_scripts
-from portal.submissions.reports.pair_traffic import pair_traffic
+from portal.submissions.reports.traffic_matrix import pair_traffic
 from problems import registry
 
 STAGE_LABELS = {

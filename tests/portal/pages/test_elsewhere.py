@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from evaluator.hardware import profiles
-from portal.pages.elsewhere import card_of_problem
+from portal.pages.embeds import card_of_problem
 from portal.submissions.models import Evaluation
 from tests.portal.pages import scenes
 from tests.portal.pages.test_leaderboards import stand

@@ -27,7 +27,7 @@ from evaluator.contract import (
 from evaluator.hardware import profiles
 from evaluator.judging import occupancy
 from portal.submissions.reports import timelines
-from portal.submissions.reports.pair_traffic import NO_COUNTERS, NO_ENDS, NO_PAIRS, link_rows, pair_traffic
+from portal.submissions.reports.traffic_matrix import NO_COUNTERS, NO_ENDS, NO_PAIRS, link_rows, pair_traffic
 from problems import registry
 from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
 from tests.portal.pages import scenes

@@ -14,7 +14,7 @@ from portal.accounts.organisations import create_organisation, home_of
 from portal.core.errors import Refusal
 from portal.ranking.models import Standing
 from portal.runs import actions, queries, uploads
-from portal.runs.actions import adding
+from portal.runs.actions import attempt_intake
 from portal.runs.forms import RunForm
 from portal.runs.models import Attempt, RunEvent
 from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
@@ -339,7 +339,7 @@ def test_organisations_of_one_account_share_its_allowance(alice, bob, settings):
 
 
 def test_a_run_takes_no_more_attempts_than_one_can_have(alice, monkeypatch):
-    monkeypatch.setattr(adding, "MAX_ATTEMPTS", 3)
+    monkeypatch.setattr(attempt_intake, "MAX_ATTEMPTS", 3)
     run = make_run(alice)
     assert statuses(add(run, line(), line(sample=1))) == ["created", "created"]
     bulk = add(run, line(), line(sample=2), line(sample=3))

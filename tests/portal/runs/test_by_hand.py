@@ -17,7 +17,7 @@ import pytest
 
 from evaluator.contract import Verdict
 from portal.exports import tables
-from portal.runs import actions, pages, queries
+from portal.runs import actions, page_data, queries
 from portal.runs.models import Attempt
 from problems import registry
 from tests.portal.runs.rows import add, end, line, make_run
@@ -89,7 +89,7 @@ def test_fast_p_falls_where_an_interval_begins(run):
 
 
 def test_the_bars_of_how_samples_ended_hold_every_sample(run):
-    rows = dict(pages.failure_rows([("writer 1", queries.run_figures(run))]))
+    rows = dict(page_data.failure_rows([("writer 1", queries.run_figures(run))]))
     assert rows == {
         "Passed": [3],
         "Wrong values": [1],
@@ -103,7 +103,7 @@ def test_what_is_pending_is_shown_as_pending(run):
     add(run, line("scatter", 0))
     bare = queries.run_figures(run).without_verdict
     assert (bare.pending, bare.unranked, bare.missing) == (1, 1, MISSING - 1)
-    rows = dict(pages.failure_rows([("writer 1", queries.run_figures(run))]))
+    rows = dict(page_data.failure_rows([("writer 1", queries.run_figures(run))]))
     assert (rows["Not judged yet"], rows["No attempt"]) == ([1], [MISSING - 1])
 
 

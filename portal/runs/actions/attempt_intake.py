@@ -18,7 +18,7 @@ from portal.accounts.models import User
 from portal.catalog import queries as catalog
 from portal.catalog.models import ProblemSwitch
 from portal.core.errors import Conflict, Refusal
-from portal.core.repeated_keys import differences
+from portal.core.idempotency import differences
 from portal.runs import queries
 from portal.runs.events import record
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, Trajectory
