@@ -56,7 +56,7 @@ def waiting_requests(profile: str, *, runs: Sequence[Run] = ()) -> Iterator[Eval
         yield from map(request_of, sorted(of_run, key=lambda evaluation: _number(evaluation.submission.problem)))
 
 
-def take_reports(paths: Sequence[Path], *, node: Node) -> ImportOutcome:
+def import_reports(paths: Sequence[Path], *, node: Node) -> ImportOutcome:
     """Record reports that `node` made offline, each as if it came under a lease of that node.
 
     Score, interval and verdict on the times are computed again first; a report that disagrees with its own calls is

@@ -45,7 +45,7 @@ def judged_run(alice, folder):
     )
     nodes.register_node("carried")
     reports = [timed(run.attempts.get(problem="allreduce")), broken(run.attempts.get(problem="allgather"))]
-    taken = offline.take_reports(stored(folder / "reports", *reports), node=Node.objects.get(name="carried"))
+    taken = offline.import_reports(stored(folder / "reports", *reports), node=Node.objects.get(name="carried"))
     assert (taken.recorded, taken.refused) == (2, ())
     return run
 

@@ -51,7 +51,7 @@ class Command(BaseCommand):
         if node is None:
             raise CommandError(f"there is no node {name!r}; register it with `manage.py node_add {name}`")
         reports = folder / "reports" if (folder / "reports").is_dir() else folder
-        taken = offline.take_reports(list(reports.glob("*.json*")), node=node)
+        taken = offline.import_reports(list(reports.glob("*.json*")), node=node)
         for refusal in taken.refused:
             self.stderr.write(f"refused: {refusal}")
         self.stdout.write(
