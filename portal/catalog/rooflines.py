@@ -458,8 +458,9 @@ def _series(
     return Points(name=name, tone=tone, symbol=symbol, points=present, size=size, legend=legend)
 
 
-_EDGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-BINS = ("below 0.1 %", "0.1 to 0.3 %", "0.3 to 1 %", "1 to 3 %", "3 to 10 %", "10 to 30 %", "30 to 100 %", "above")
+HALF = 0.5
+_EDGES = (0.001, 0.01, 0.03, 0.1, 0.3, HALF, 1.0)
+BINS = ("below 0.1 %", "0.1 to 1 %", "1 to 3 %", "3 to 10 %", "10 to 30 %", "30 to 50 %", "50 to 100 %", "above")
 """Bins of utilisation; the last one holds times below the floor, which only other inputs than ours can reach."""
 
 

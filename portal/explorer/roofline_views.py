@@ -1,5 +1,6 @@
 """The roofline explorer and its data."""
 
+from collections import Counter
 from urllib.parse import parse_qsl
 
 from django.http import HttpRequest, HttpResponse
@@ -66,6 +67,8 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "bars": bars,
         "bins": [(name, [kind.counts[place] for kind in bars]) for place, name in enumerate(rooflines.BINS)],
         "distribution": distribution(bars, bins=rooflines.BINS) if bars else None,
+        "below_half": _below_half(chosen),
+        "bounds": Counter(point.work.floor.bound for point in chosen).most_common(),
         "baselines": measurements.baselines(view.profile),
         "reached": reached,
         "collectives": curves or None,
@@ -73,6 +76,12 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "query": view.query(),
     }
     return render(request, "roofline/explorer.html", context)
+
+
+def _below_half(chosen: list[Point]) -> tuple[int, int] | None:
+    """How many references reach less than half of their roofline, of how many that were timed; None without any."""
+    known = [point.reference_utilisation for point in chosen if point.reference_utilisation is not None]
+    return (sum(share < rooflines.HALF for share in known), len(known)) if known else None
 
 
 @require_safe

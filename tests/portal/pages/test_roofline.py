@@ -107,6 +107,14 @@ def test_a_reference_that_met_its_inputs_before_is_marked(client):
     assert page.count('<span class="sub">warmed up on its inputs</span>') == len(primed)
 
 
+def test_the_page_says_how_many_references_reach_less_than_half_of_their_roofline(client):
+    rows = [row for row in _rows(client, profile="h200x2-nomc", size="base") if row["reference_us"]]
+    below = sum(float(row["floor_us"]) < 0.5 * float(row["reference_us"]) for row in rows)
+    page = client.get("/roofline/", {"profile": "h200x2-nomc", "size": "base"}).content.decode()
+    assert f"{below} of {len(rows)} references reach less than half of their roofline." in page
+    assert "50 to 100 %" in page
+
+
 def test_public_references_can_be_hidden_and_belong_to_one_profile(client):
     assert all(row["public_reference_us"] == "" for row in _rows(client, public="hidden"))
     assert all(row["public_reference_us"] == "" for row in _rows(client, profile="h100x4"))
