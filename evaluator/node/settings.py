@@ -89,7 +89,7 @@ class NodeSettings:
                 "",
                 lambda text: not text or all(number.strip().isdecimal() for number in text.split(",")),
                 "is not a list of GPUs; write the numbers N of /dev/nvidiaN, separated by commas",
-            ),
+            ).replace(" ", ""),
             builders=_builders(values),
             users=_users(values),
             log_format=_checked(
