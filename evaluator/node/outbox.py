@@ -3,6 +3,7 @@
 Each kind has a thread of its own. So a report never waits behind heartbeats, and a judge waits for none of them.
 """
 
+import contextlib
 import logging
 import threading
 from collections import Counter, deque
@@ -150,34 +151,23 @@ class Outbox:
             self.site.send(NodeMessage.REPORT, text)
         except Refused as error:
             logger.error("the site refuses the report %s: %s", path, error)  # noqa: TRY400 - as above
-            match error.status:
-                case 413:
-                    self._send_the_verdict(text)
-                case 422:
-                    self._send_the_failure(text, str(error))
+            self._send_instead(text, error)
             self.spool.set_aside(path, str(error))
         else:
             # If killed between the two lines, the node sends the report again; the site records it once.
             self.spool.remove(path)
 
-    def _send_the_verdict(self, text: str) -> None:
-        """In place of a report that is too large for what lies between, send it without its evidence."""
-        bare = fitted(Delivery.from_json(text), most_bytes=0)
-        if len(bare.to_json()) < len(text):
-            self._keep_or_send(bare)
-
-    def _send_the_failure(self, text: str, reason: str) -> None:
-        """In place of a report that the site does not take, send that there is none: else it waits for its lease."""
-        try:
-            refused = Delivery.from_json(text)
-        except ContractError:  # an older version of the node wrote it
-            return
-        if refused.report.verdict is Verdict.JUDGE_FAILURE:
-            return
-        kept = {name: getattr(refused.report, name) for name in RequestFields.__annotations__}
-        message = f"The site refused the report. {reason}"[:1000]
-        report = EvaluationReport(**kept, verdict=Verdict.JUDGE_FAILURE, message=message)
-        self._keep_or_send(Delivery(lease=refused.lease, node=refused.node, report=report))
+    def _send_instead(self, text: str, refusal: Refused) -> None:
+        """Have the evaluation end all the same: a report that is too large goes without its evidence, others fail."""
+        with contextlib.suppress(ContractError):  # an older version of the node wrote it
+            said = Delivery.from_json(text)
+            if refusal.status == 413 and len((bare := fitted(said, most_bytes=0)).to_json()) < len(text):
+                self._keep_or_send(bare)
+            elif refusal.status == 422 and said.report.verdict is not Verdict.JUDGE_FAILURE:
+                kept = {name: getattr(said.report, name) for name in RequestFields.__annotations__}
+                message = f"The site refused the report. {refusal}"[:1000]
+                report = EvaluationReport(**kept, verdict=Verdict.JUDGE_FAILURE, message=message)
+                self._keep_or_send(Delivery(lease=said.lease, node=said.node, report=report))
 
     def _run_progress(self) -> None:
         while not self._closed.is_set():

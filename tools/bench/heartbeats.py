@@ -150,6 +150,8 @@ def measure(site: ChaosSite, nodes: Nodes, *, seconds: float, a_second: float) -
     url = site.stack.url
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as visitor:
         visitor.submit(visit, url, 5).result()
+        # One round of all nodes first: a page of nodes that never spoke is a smaller page.
+        nodes.beat(until=time.monotonic() + len(nodes.sites) / a_second, a_second=a_second)
         print(line("pages alone", visitor.submit(visit, url, seconds).result()), flush=True)
         nodes.seconds.clear()
         visiting = visitor.submit(visit, url, seconds)
