@@ -824,7 +824,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class Evaluation(EvaluationBrief, frozen=True, kw_only=True):
-    """An evaluation with its stage or queue position while it lasts, then its report. Takes a LiveView as context."""
+    """An evaluation with its stage or queue position while it lasts, then its report."""
 
     node: str | None
     stage: Stage | None

@@ -56,5 +56,5 @@ def test_the_files_that_the_manual_names_exist() -> None:
     root = MANUAL.parents[1]
     named = {name for page in MANUAL.glob("*.md") for name in re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text())}
     named |= {f"tests/evaluator/{name}" for name in re.findall(r"`(test_\w+\.py)`", (MANUAL / "cheats.md").read_text())}
-    assert "host/ranks/stall.py" in named
+    assert "host/machine/health.py" in named
     assert [name for name in sorted(named) if not any((at / name).is_file() for at in (root, root / "evaluator"))] == []
