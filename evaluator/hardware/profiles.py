@@ -5,7 +5,7 @@ NVIDIA H100 Tensor Core GPU datasheet (SXM5), NVIDIA H200 Tensor Core GPU datash
 datasheet (per-GPU share). NVLink figures there are bidirectional totals; a one-way figure is half.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import msgspec
@@ -147,13 +147,9 @@ _H100 = Peaks(
     source="NVIDIA H100 datasheet, SXM5: 1,979 TFLOPS bf16 sparse (half of it dense), 3.35 TB/s, NVLink 900 GB/s",
     l2_source="NVIDIA H100 Tensor Core GPU Architecture, whitepaper: 50 MB in the SXM5 board",
 )
-_H200 = Peaks(
-    bf16_flops=989.5e12,
-    fp8_flops=1979e12,
-    fp32_flops=67e12,
-    fp64_flops=34e12,
+_H200 = replace(  # the same chip with other memory
+    _H100,
     memory_bytes_s=4.8e12,
-    wire_bytes_s=450e9,
     l2_bytes=60 * _MIB,
     source="NVIDIA H200 datasheet, SXM: 1,979 TFLOPS bf16 sparse (half of it dense), 4.8 TB/s, NVLink 900 GB/s",
     l2_source="the driver (torch.cuda.get_device_properties) reports 60 MB for an H200; its datasheet is silent",

@@ -6,7 +6,7 @@ Where the driver does not answer in time, that is as if there were no library.
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from evaluator.contract import GpuReading
 from evaluator.host.machine import driver_calls
@@ -37,7 +37,7 @@ class Unavailable(Exception):
 
 
 class Library:
-    """The library, open for reading until `close`; a context manager.
+    """The library, open for reading until `close`.
 
     Attributes:
         nvml: its package.
@@ -75,12 +75,6 @@ class Library:
         with contextlib.suppress(Unavailable):
             self.ask("the end of the library", self.nvml.nvmlShutdown)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _found(self, gpus: Sequence[int]) -> Iterator[tuple[int, Any]]:
         for index in range(self.nvml.nvmlDeviceGetCount()):
             handle = self.nvml.nvmlDeviceGetHandleByIndex(index)
@@ -111,7 +105,7 @@ class GpuState:
 def read(gpus: Sequence[int]) -> tuple[GpuState, ...]:
     """The state of the GPUs with these minor numbers; empty where there are none or the library cannot be used."""
     try:
-        with Library(gpus) as library:
+        with contextlib.closing(Library(gpus)) as library:
             return library.ask("state of the GPUs", lambda: tuple(state(library, minor) for minor in library.handles))
     except Unavailable:
         return ()
@@ -125,7 +119,7 @@ def have_room(states: Sequence[GpuState], *, gpus: Sequence[int], least_bytes: i
 def order() -> tuple[int, ...]:
     """The minor numbers of all GPUs in the order of their bus addresses; empty where the library cannot be used."""
     try:
-        with Library(range(_MOST_GPUS)) as library:
+        with contextlib.closing(Library(range(_MOST_GPUS))) as library:
             return tuple(library.handles)
     except Unavailable:
         return ()

@@ -81,8 +81,7 @@ class SlotWatch:
                 self._library = Library(gpus)
             except Unavailable as reason:
                 self._why = str(reason)
-        nothing: tuple[int, ...] = ()
-        self._monitored = self._read("the performance counters", self._with_monitoring, nothing)
+        self._monitored: tuple[int, ...] = self._read("the performance counters", self._with_monitoring, ())
 
     def __enter__(self) -> Self:
         return self
