@@ -11,7 +11,10 @@ from collections import Counter
 from importlib import metadata
 from pathlib import Path
 
+from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
+from evaluator.hardware.machines import machines
+from evaluator.hardware.profiles import Profile
 from evaluator.host.machine import driver_calls, gpus
 
 _GIB = 1024**3
@@ -111,10 +114,17 @@ def _driver() -> str:
 
 
 def _possible_profiles(models: list[str]) -> list[str]:
-    """CPU profiles that have a core per rank, and GPU profiles whose model and number of GPUs this machine has."""
-    cores = len(os.sched_getaffinity(0))
-    return [
-        profile.name
-        for profile in profiles.profiles().values()
-        if (cores if profile.gpu is None else sum(profile.gpu in model for model in models)) >= profile.world_size
-    ]
+    """CPU profiles that have a core per rank, and GPU profiles whose GPUs this machine has."""
+    return [profile.name for profile in profiles.profiles().values() if _is_possible(profile, models)]
+
+
+def _is_possible(profile: Profile, models: list[str]) -> bool:
+    if not profile.is_on_gpus:
+        return len(os.sched_getaffinity(0)) >= profile.world_size
+    if profile.shares_gpu:
+        try:
+            return gpus.capability(profile) > 0
+        except EvaluatorError:
+            return False
+    machine = machines()[profile.machine]
+    return sum(map(machine.is_named, models)) >= profile.gpus

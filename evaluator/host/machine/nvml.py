@@ -125,6 +125,17 @@ def order() -> tuple[int, ...]:
         return ()
 
 
+def capability(minor: int) -> int:
+    """The compute capability of a GPU, such as 90; raises Unavailable."""
+    with contextlib.closing(Library((minor,))) as library:
+        if minor not in library.handles:
+            raise Unavailable(f"the driver does not list GPU {minor}")
+        major, minor_part = library.ask(
+            "a compute capability", lambda: library.nvml.nvmlDeviceGetCudaComputeCapability(library.handles[minor])
+        )
+        return 10 * int(major) + int(minor_part)
+
+
 def state(library: Library, minor: int) -> GpuState:
     """The state of a GPU; for calls in `Library.ask`."""
     pynvml, handle = library.nvml, library.handles[minor]
