@@ -31,6 +31,7 @@ from evaluator.contract import (
 )
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import ceilings, profiles
+from evaluator.hardware.machines import MachineFileError
 from evaluator.hardware.profiles import Profile, UnknownProfile
 from evaluator.host import Judge, JudgeSettings, SandboxChoice
 from evaluator.host.build_ahead import builders_here
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
-    except (UsageError, BatchError, SourceError, UnknownProfile, registry.UnknownProblem) as error:
+    except (UsageError, BatchError, SourceError, UnknownProfile, MachineFileError, registry.UnknownProblem) as error:
         sys.stderr.write(f"evaluator: {error}\n")
         return 2
     except EvaluatorError as error:

@@ -89,7 +89,7 @@ def _check_support(
 ) -> Iterator[Finding]:
     if backend not in profile.backends:
         judged = ", ".join(profile.backends)
-        why = ", where all ranks share one GPU" if profile.shares_gpu else ""
+        why = ", where all ranks share one GPU," if profile.shares_gpu else ""
         message = f"profile {profile.name}{why} cannot judge backend {backend}; it judges {judged}"
         yield Finding(verdict=Verdict.UNSUPPORTED, message=message)
     refusal = problem.refuses(profile.world_size, profile.sizes[mode])

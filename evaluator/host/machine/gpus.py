@@ -115,16 +115,21 @@ def _capability_of(minor: int) -> int:
 
 def refuse_small(profile: Profile) -> None:
     """Raise EvaluatorError where the ranks that share a GPU do not fit into its free memory, before any starts."""
-    if not profile.shares_gpu:
-        return
-    for state in nvml.read(gpus_for(profile)):
-        needed, free = ROLES * profile.world_size * RANK_BYTES, state.total_bytes - state.used_bytes
-        if free < needed:
-            raise EvaluatorError(
-                f"the {profile.world_size} ranks of profile {profile.name} need {needed / 1e9:.1f} GB of GPU memory "
-                f"before any submission, and GPU {state.index} has {free / 1e9:.1f} GB free of "
-                f"{state.total_bytes / 1e9:.1f} GB: use a profile with fewer ranks, or end what else uses the GPU"
-            )
+    for state in nvml.read(gpus_for(profile)) if profile.shares_gpu else ():
+        if why := shortage(profile, state):
+            raise EvaluatorError(why)
+
+
+def shortage(profile: Profile, state: nvml.GpuState) -> str:
+    """Why the ranks of `profile` cannot share this GPU as it is now; empty where its free memory suffices."""
+    needed, free = ROLES * profile.world_size * RANK_BYTES, state.total_bytes - state.used_bytes
+    if free >= needed:
+        return ""
+    return (
+        f"the {profile.world_size} ranks of profile {profile.name} need {needed / 1e9:.1f} GB of GPU memory before any "
+        f"submission, and GPU {state.index} has {free / 1e9:.1f} GB free of {state.total_bytes / 1e9:.1f} GB: use a "
+        "profile with fewer ranks, or end what else uses the GPU"
+    )
 
 
 def spare_groups(profile: Profile) -> int:
