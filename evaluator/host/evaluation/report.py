@@ -16,7 +16,7 @@ from evaluator.contract import (
 )
 from evaluator.host.evaluation.evidence import Findings, Outcomes
 from evaluator.host.job import Job
-from evaluator.host.machine import facts
+from evaluator.host.machine import facts, gpus
 from evaluator.judging import recorded_work, reference_drift, throttling
 
 logger = logging.getLogger(__name__)
@@ -104,8 +104,10 @@ def _alarms(job: Job, outcomes: Outcomes) -> tuple[str, ...]:
 
 def _environment(job: Job) -> dict[str, str]:
     missing = "; ".join(item.name for item in job.resources.confinement.missing)
+    shared = {"gpu.shared": gpus.shared_model(job.profile)} if job.profile.shares_gpu else {}
     return {
         **facts.environment(),
+        **shared,
         "judge": facts.judge_digest(),
         "sandbox.missing": missing,
         "attempt": str(job.request.attempt),

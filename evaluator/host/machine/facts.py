@@ -27,7 +27,7 @@ _DRIVER = Path("/proc/driver/nvidia/version")
 
 def facts() -> dict[str, object]:
     """Facts by name, as plain values; GPU models come from the driver's own tool where it is installed."""
-    models = _gpu_models()
+    models = gpu_models()
     return {
         "host": platform.node(),
         "kernel": platform.release(),
@@ -39,7 +39,7 @@ def facts() -> dict[str, object]:
         "gpus": models,
         "nvcc": shutil.which("nvcc") or _ABSENT,
         "bubblewrap": shutil.which("bwrap") or _ABSENT,
-        "profiles": _possible_profiles(models),
+        "profiles": possible_profiles(models),
     }
 
 
@@ -52,7 +52,7 @@ def environment() -> dict[str, str]:
         "kernel": platform.release(),
         "machine": platform.machine(),
     }
-    models = _gpu_models()
+    models = gpu_models()
     if models:
         found["gpus"] = ", ".join(f"{count} x {model}" for model, count in Counter(models).items())
         found["driver"] = _driver()
@@ -85,7 +85,8 @@ def version(package: str) -> str:
         return _ABSENT
 
 
-def _gpu_models() -> list[str]:
+def gpu_models() -> list[str]:
+    """The driver's name of every GPU that this process may use."""
     return _smi("name") or [f"unknown model (nvidia{number})" for number in gpus.present()]
 
 
@@ -113,7 +114,7 @@ def _driver() -> str:
     return found[0] if found else "unknown"
 
 
-def _possible_profiles(models: list[str]) -> list[str]:
+def possible_profiles(models: list[str]) -> list[str]:
     """CPU profiles that have a core per rank, and GPU profiles whose GPUs this machine has."""
     return [profile.name for profile in profiles.profiles().values() if _is_possible(profile, models)]
 

@@ -90,7 +90,7 @@ def capability(profile: Profile) -> int:
     if profile.capability or not profile.is_on_gpus:
         return profile.capability
     [minor] = gpus_for(profile)
-    found = _capability_of(minor)
+    _, found = _identity(minor)
     if found < LEAST_CAPABILITY:
         raise EvaluatorError(
             f"profile {profile.name} needs a GPU of compute capability 8.0 or newer; GPU {minor} has "
@@ -105,12 +105,17 @@ def architectures(profile: Profile) -> tuple[str, ...]:
     return (architecture(number),) if number else ()
 
 
+def shared_model(profile: Profile) -> str:
+    """The driver's name of the GPU that all ranks share; raises EvaluatorError."""
+    return _identity(gpus_for(profile)[0])[0]
+
+
 @functools.cache
-def _capability_of(minor: int) -> int:
+def _identity(minor: int) -> tuple[str, int]:
     try:
-        return nvml.capability(minor)
+        return nvml.identity(minor)
     except nvml.Unavailable as reason:
-        raise EvaluatorError(f"the compute capability of GPU {minor} is not known: {reason}") from reason
+        raise EvaluatorError(f"nothing says what GPU {minor} is: {reason}") from reason
 
 
 def refuse_small(profile: Profile) -> None:
