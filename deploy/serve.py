@@ -338,6 +338,17 @@ def sandbox_words() -> str:
     return f"Sandbox: {slot.node.sandbox} (what that means: `python -m evaluator doctor`)"
 
 
+def judged_words() -> str:
+    """What is judged here: the best that this machine can, or what PKB_NODE_PROFILES names."""
+    from evaluator.host import best_profile
+    from evaluator.node.settings import NodeSettings
+
+    chosen, best = NodeSettings.from_environment(os.environ).profiles, best_profile.here()
+    if best.profile in chosen:
+        return best.words
+    return f"Judged here, by PKB_NODE_PROFILES: {', '.join(chosen)}."
+
+
 def given_up(log: Path) -> str | None:
     """The first process that supervisord has given up on; its log begins anew with every run."""
     for line in log.read_text().splitlines() if log.exists() else ():
@@ -362,6 +373,7 @@ def announce(data_dir: Path) -> None:
     )
     say(f"  Operator account: name and password are in {data_dir / 'operator.txt'}; {who}.")
     say(f"  {sandbox_words()}")
+    say(f"  {judged_words()}")
     say(f"  Logs: {data_dir / 'log'}   Stop: Ctrl-C")
     say("")
 

@@ -31,8 +31,9 @@ from evaluator.contract import (
 )
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import ceilings, profiles
+from evaluator.hardware.machines import MachineFileError
 from evaluator.hardware.profiles import Profile, UnknownProfile
-from evaluator.host import Judge, JudgeSettings, SandboxChoice
+from evaluator.host import Judge, JudgeSettings, SandboxChoice, best_profile
 from evaluator.host.build_ahead import builders_here
 from evaluator.host.job import no_progress
 from evaluator.host.machine import facts
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
-    except (UsageError, BatchError, SourceError, UnknownProfile, registry.UnknownProblem) as error:
+    except (UsageError, BatchError, SourceError, UnknownProfile, MachineFileError, registry.UnknownProblem) as error:
         sys.stderr.write(f"evaluator: {error}\n")
         return 2
     except EvaluatorError as error:
@@ -124,7 +125,7 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     run = commands.add_parser("run", help="judge a submission; exit 0 exactly when it passed")
     run.add_argument("problem", metavar="SLUG")
     run.add_argument("source", type=Path, metavar="FILE", help="a .py file, a directory or a .zip with solution.py")
-    run.add_argument("--profile", default=DEFAULT_PROFILE)
+    run.add_argument("--profile", default=DEFAULT_PROFILE, help="its name, or auto for the best one of this machine")
     run.add_argument("--backend", choices=[backend.value for backend in Backend], default=Backend.PYTORCH.value)
     run.add_argument("--size", action="append", default=[], choices=[size.value for size in SizeName])
     run.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.CHECK.value)
@@ -207,6 +208,7 @@ def _say_line(text: str) -> None:
 
 def judge_one(options: argparse.Namespace) -> int:
     """`run`: judge one submission and show its report."""
+    options.profile = _resolved(options.profile)
     request = _request(options)
     settings = JudgeSettings(
         profile=options.profile,
@@ -220,6 +222,15 @@ def judge_one(options: argparse.Namespace) -> int:
         report = judge.evaluate(request, progress=no_progress if options.json else _show_progress)
     sys.stdout.write(report.to_json() + "\n" if options.json else presentation.report_text(report))
     return 0 if report.verdict is Verdict.PASSED else 1
+
+
+def _resolved(profile: str) -> str:
+    """The profile of that name; for "auto" the best one of this machine, which is said."""
+    if profile != best_profile.AUTO:
+        return profile
+    choice = best_profile.here()
+    sys.stderr.write(f"{choice.words}\n")
+    return choice.profile
 
 
 def _request(options: argparse.Namespace) -> EvaluationRequest:

@@ -1,5 +1,6 @@
 """How ranks join their process group. The same code in sandbox and trusted ranks."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -8,10 +9,18 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 
-def join(process_group: str, *, rank: int, world_size: int, device: torch.device, store: str) -> None:
+def device_of(kind: str, *, rank: int, gpus: int) -> torch.device:
+    """The device of a rank among `gpus` GPUs, which ranks share where there are fewer than ranks."""
+    return torch.device(kind, rank % gpus) if kind == "cuda" else torch.device("cpu")
+
+
+def join(process_group: str, *, rank: int, world_size: int, device: torch.device, gpus: int, store: str) -> None:
     """Form the default process group over the file `store` and test it with one all-reduce."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        if gpus < world_size:
+            # NCCL refuses two ranks of one host on one GPU.
+            os.environ["NCCL_HOSTID"] = f"rank-{rank}"
     dist.init_process_group(
         process_group,
         store=FileStore(store, world_size),

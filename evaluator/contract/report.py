@@ -47,9 +47,9 @@ def is_informative(low: float | None, high: float | None) -> bool:
 
     Two equal programs can differ by as much where calls take hardly longer than empty ones, as on a busy practice
     board. The record keeps such a score; pages, commands and messages say that the times were too noisy to tell. True
-    where no interval was kept.
+    where no interval was kept. An interval that begins at 0 stands for none: nothing was timed.
     """
-    return low is None or high is None or high <= _WIDEST * low
+    return low is None or high is None or 0 < high <= _WIDEST * low
 
 
 class TimeSummary(Message, frozen=True, kw_only=True):
@@ -277,6 +277,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
         ranks_wait_s: for how long everything waited for ranks to start, in seconds; None where none were taken.
         environment: judge, torch, driver, hardware and node in plain strings.
         world_sizes: the numbers of ranks on which it was correct, where more than one was tried.
+        is_untimed: whether its profile times nothing in any mode, because all ranks share one GPU.
     """
 
     schema_version: Annotated[int, Meta(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)] = SCHEMA_VERSION
@@ -315,12 +316,13 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     started_at: Name = ""
     finished_at: Name = ""
     world_sizes: Annotated[tuple[WorldSize, ...], Meta(max_length=8)] = ()
+    is_untimed: bool = False
 
     def __post_init__(self) -> None:
-        is_timed = self.timing is not None
-        if is_timed and not (self.verdict is Verdict.PASSED and self.mode.is_timed):
+        is_timed, times = self.timing is not None, self.mode.is_timed and not self.is_untimed
+        if is_timed and not (self.verdict is Verdict.PASSED and times):
             raise ValueError(f"timing is present with verdict {self.verdict} in mode {self.mode}")
-        if self.verdict is Verdict.PASSED and self.mode.is_timed and not is_timed:
+        if self.verdict is Verdict.PASSED and times and not is_timed:
             raise ValueError("a passed evaluation in a timed mode carries its timing")
         if sum(finding.error_map is not None for finding in self.findings) > MOST_ERROR_MAPS:
             raise ValueError(f"a report has at most {MOST_ERROR_MAPS} error maps")

@@ -1,34 +1,19 @@
 """Hardware and world size together, as data: what each profile is, requires and can judge.
 
-Datasheet peaks are per GPU, dense, without sparsity. Sources:
-NVIDIA H100 Tensor Core GPU datasheet (SXM5), NVIDIA H200 Tensor Core GPU datasheet (SXM), NVIDIA DGX B200
-datasheet (per-GPU share). NVLink figures there are bidirectional totals; a one-way figure is half.
+Profiles of GPUs come from the machine files, times world sizes and multicast. Others let all ranks share one GPU of any
+model, and others need none.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import msgspec
 
 from evaluator.contract import Backend, ClockKind, Mode, SandboxLevel, TimingRules
+from evaluator.hardware.machines import Machine, Peaks, machines
 
-
-@dataclass(frozen=True, kw_only=True)
-class Peaks:
-    """Ceilings of one GPU: FLOP/s by arithmetic, bytes/s of device memory, bytes/s one way on NVLink, L2 cache bytes.
-
-    `source` names where the rates come from, and `l2_source` where the size of the L2 cache does.
-    """
-
-    bf16_flops: float
-    fp8_flops: float
-    fp32_flops: float
-    fp64_flops: float
-    memory_bytes_s: float
-    wire_bytes_s: float
-    l2_bytes: int
-    source: str
-    l2_source: str
+LEAST_CAPABILITY = 80
+"""Of a GPU that ranks may share: compute capability 8.0, the first with bfloat16 and asynchronous copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,30 +79,54 @@ class Profile:
     """One board: a kind of machine at one world size.
 
     Attributes:
+        machine: the name of the machine file; "" without.
+        gpu: the model of its GPUs; None on CPU ranks, and where ranks share a GPU of any model.
+        gpus: how many GPUs it occupies.
+        capability: their compute capability, such as 90; 0 without GPUs, and where the node's own decides.
         sizes: the sizes that each mode judges, the smallest first.
-        is_ranked_by_speed: False for practice boards, which rank by correctness; times are indicative there.
+        is_ranked_by_speed: False for practice boards, which rank by correctness.
+        measures_time: False where ranks share a GPU: a ranked evaluation tries every size there and times nothing. On
+            other practice boards times are indicative.
         sandbox: the level that ranked public work requires.
         multicast: whether NVLink multicast may be used.
         rules: how times are taken, and their uncertainty; see `timing_rules`.
         timing_policy: special calls, and tolerances while timing.
         cross_check: the profile of the same machine on which a passed check is repeated; "" for none.
+        peer_access: whether a GPU can address the memory of another one.
+        tried: on what hardware this judge ever ran for it, in words; "" for never.
     """
 
     name: str
     title: str
     device: str
+    machine: str = ""
     gpu: str | None
+    gpus: int = 0
+    capability: int = 0
     world_size: int
     process_group: str
     backends: tuple[Backend, ...]
     sizes: dict[Mode, tuple[str, ...]]
     is_ranked_by_speed: bool
+    measures_time: bool = True
     sandbox: SandboxLevel
     multicast: bool
     rules: TimingRules
     timing_policy: TimingPolicy
     peaks: Peaks | None
     cross_check: str = ""
+    peer_access: bool = True
+    tried: str = ""
+
+    @property
+    def is_on_gpus(self) -> bool:
+        """Whether its ranks have GPUs, of their own or one that they share."""
+        return self.device == "cuda"
+
+    @property
+    def shares_gpu(self) -> bool:
+        """Whether all ranks share one GPU."""
+        return self.is_on_gpus and self.gpus < self.world_size
 
     @property
     def known_sizes(self) -> tuple[str, ...]:
@@ -132,39 +141,6 @@ class Profile:
 
 class UnknownProfile(LookupError):
     """No profile has this name; the message lists the known ones."""
-
-
-_MIB = 1024 * 1024
-
-_H100 = Peaks(
-    bf16_flops=989.5e12,
-    fp8_flops=1979e12,
-    fp32_flops=67e12,
-    fp64_flops=34e12,
-    memory_bytes_s=3.35e12,
-    wire_bytes_s=450e9,
-    l2_bytes=50 * _MIB,
-    source="NVIDIA H100 datasheet, SXM5: 1,979 TFLOPS bf16 sparse (half of it dense), 3.35 TB/s, NVLink 900 GB/s",
-    l2_source="NVIDIA H100 Tensor Core GPU Architecture, whitepaper: 50 MB in the SXM5 board",
-)
-_H200 = replace(  # the same chip with other memory
-    _H100,
-    memory_bytes_s=4.8e12,
-    l2_bytes=60 * _MIB,
-    source="NVIDIA H200 datasheet, SXM: 1,979 TFLOPS bf16 sparse (half of it dense), 4.8 TB/s, NVLink 900 GB/s",
-    l2_source="the driver (torch.cuda.get_device_properties) reports 60 MB for an H200; its datasheet is silent",
-)
-_B200 = Peaks(
-    bf16_flops=2250e12,
-    fp8_flops=4500e12,
-    fp32_flops=75e12,
-    fp64_flops=37e12,
-    memory_bytes_s=7.7e12,
-    wire_bytes_s=900e9,
-    l2_bytes=126 * _MIB,
-    source="NVIDIA DGX B200 and HGX B200 datasheets, one eighth: 2.25 PFLOPS bf16 dense, 7.7 TB/s, NVLink 1.8 TB/s",
-    l2_source="NVIDIA Blackwell Tuning Guide: 126 MB",
-)
 
 
 def _practice(world_size: int) -> Profile:
@@ -183,17 +159,45 @@ def _practice(world_size: int) -> Profile:
         rules=_ANSWERED,
         timing_policy=_PRACTICE,
         peaks=None,
+        tried="many machines",
         cross_check="cpux4" if world_size == 2 else "cpux2",
     )
 
 
-def _gpus(model: str, world_size: int, peaks: Peaks, *, multicast: bool) -> Profile:
+def _shared(world_size: int) -> Profile:
+    """All ranks on one GPU of any model: right or wrong is the same there, and times say nothing."""
+    return Profile(
+        name=f"gpu1r{world_size}",
+        title=f"{world_size} ranks on one GPU (practice)",
+        device="cuda",
+        gpu=None,
+        gpus=1,
+        world_size=world_size,
+        process_group="nccl",
+        # NCCL's device API reaches peers of one host. Ranks on one GPU are different hosts to NCCL.
+        backends=tuple(backend for backend in Backend if backend is not Backend.NCCL_DEVICE),
+        sizes=dict.fromkeys(Mode, ("tiny", "base")),
+        is_ranked_by_speed=False,
+        measures_time=False,
+        sandbox=SandboxLevel.REDUCED,
+        multicast=False,
+        rules=_ANSWERED,
+        timing_policy=_PRACTICE,
+        peaks=None,
+        tried="one shared H100 and one shared H200, 24 November 2026",
+    )
+
+
+def _of_machine(name: str, machine: Machine, world_size: int, *, multicast: bool) -> Profile:
     suffix = "" if multicast else "-nomc"
     return Profile(
-        name=f"{model.lower()}x{world_size}{suffix}",
-        title=f"{world_size} x {model}" + ("" if multicast else ", multicast off"),
+        name=f"{name}x{world_size}{suffix}",
+        title=f"{world_size} x {machine.model}" + ("" if multicast else ", multicast off"),
         device="cuda",
-        gpu=model,
+        machine=name,
+        gpu=machine.model,
+        gpus=world_size,
+        capability=int(machine.capability.replace(".", "")),
         world_size=world_size,
         process_group="nccl",
         backends=tuple(Backend),
@@ -208,24 +212,20 @@ def _gpus(model: str, world_size: int, peaks: Peaks, *, multicast: bool) -> Prof
         multicast=multicast,
         rules=_GATED,
         timing_policy=_WATCHED,
-        peaks=peaks,
+        peaks=machine.peaks,
+        peer_access=machine.links.peer_access,
+        tried=machine.tried,
     )
 
 
 @cache
 def profiles() -> dict[str, Profile]:
-    """Every profile by name."""
-    machines = (
-        ("H100", 4, _H100),
-        ("H100", 8, _H100),
-        ("H200", 2, _H200),
-        ("H200", 4, _H200),
-        ("H200", 8, _H200),
-        ("B200", 8, _B200),
-    )
-    every = [_practice(2), _practice(4)]
-    for model, world_size, peaks in machines:
-        every += [_gpus(model, world_size, peaks, multicast=multicast) for multicast in (True, False)]
+    """Every profile by name; raises MachineFileError where a machine file is wrong."""
+    every = [_practice(2), _practice(4), _shared(2), _shared(4), _shared(8)]
+    for name, machine in machines().items():
+        for world_size in machine.world_sizes:
+            ways = (True, False) if machine.links.multicast else (False,)
+            every += [_of_machine(name, machine, world_size, multicast=way) for way in ways]
     return {profile.name: profile for profile in every}
 
 
@@ -241,15 +241,6 @@ def get(name: str) -> Profile:
         raise UnknownProfile(f"there is no profile called {name!r}; known are {', '.join(profiles())}") from None
 
 
-_ARCHITECTURES = {"H100": "90a", "H200": "90a", "B200": "100a"}
-"""Compute capability of each GPU as nvcc writes it, with the instructions of that generation alone."""
-
-
-def architectures(profile: Profile) -> tuple[str, ...]:
-    """What CUDA submissions are compiled for on `profile`; empty on a profile without GPUs."""
-    return () if profile.gpu is None else (_ARCHITECTURES[profile.gpu],)
-
-
-def capability(profile: Profile) -> int:
-    """The compute capability of `profile`'s GPUs as one number (90 for sm_90); 0 on a profile without GPUs."""
-    return 0 if profile.gpu is None else int(_ARCHITECTURES[profile.gpu].rstrip("a"))
+def architecture(capability: int) -> str:
+    """What nvcc calls a compute capability, with the instructions of that generation alone where there are some."""
+    return f"{capability}a" if capability >= 90 else str(capability)

@@ -5,6 +5,7 @@ The slots of a node share the cache of builds. A slot that finds a build there c
 
 import logging
 import math
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -42,11 +43,19 @@ _PROCESSORS_EACH = 2
 def builders_here(profile: Profile) -> int:
     """How many evaluations this machine can compile during judging; 0 where that would disturb timed ranks.
 
-    A build runs its author's code. Only control groups keep it off the processors of timed ranks.
+    A build runs its author's code. Only control groups keep it off the processors of timed ranks. Where ranks share a
+    GPU nothing is timed.
     """
-    processors = shares_for(profile).builders
-    is_kept_away = "cpuset" in cgroups.find().folders
-    return min(MOST_BUILDERS, len(processors) // _PROCESSORS_EACH) if profile.gpu is not None and is_kept_away else 0
+    processors = _processors(profile)
+    is_harmless = profile.shares_gpu or "cpuset" in cgroups.find().folders
+    return min(MOST_BUILDERS, len(processors) // _PROCESSORS_EACH) if profile.is_on_gpus and is_harmless else 0
+
+
+def _processors(profile: Profile) -> tuple[int, ...]:
+    """Those on which submissions may be compiled during judging."""
+    if profile.shares_gpu:
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return shares_for(profile).builders
 
 
 class BuildAhead:
@@ -64,7 +73,7 @@ class BuildAhead:
         self._work_directory = WorkDirectory(settings.work_dir)
         # Its own user: processes of a slot's user after an evaluation count as leftovers of it.
         self._user = SlotUser.take(settings.users)
-        limits = BuildLimits(processors=shares_for(self._profile).builders)
+        limits = BuildLimits(processors=_processors(self._profile))
         self._builder = Builder(settings, limits=limits)
         try:
             self._confinement = doctor.resolve_in(

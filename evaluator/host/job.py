@@ -78,6 +78,11 @@ class Job:
         return self.request.mode
 
     @property
+    def is_timed(self) -> bool:
+        """Whether the mode times calls, and the profile can."""
+        return self.mode.is_timed and self.profile.measures_time
+
+    @property
     def dtype(self) -> str:
         """The dtype of the problem's inputs."""
         return self.request.input_dtype
@@ -127,7 +132,7 @@ class Job:
     @property
     def second_share(self) -> float:
         """The share of the series that a second worker group runs; 0 where there is none."""
-        if self.mode is not Mode.RANKED or not self.does(Check.SECOND_GROUP):
+        if self.mode is not Mode.RANKED or not self.is_timed or not self.does(Check.SECOND_GROUP):
             return 0.0
         return self.resources.second_group_share
 

@@ -34,6 +34,8 @@ class JudgeSettings:
         allow_unsandboxed: whether the slot may run without a sandbox where none is possible.
         other_user: whether ranks without a sandbox run as the slot's own user, which needs root; else as the judge's.
         warm: whether after an evaluation a worker group is started ahead of the next one.
+        starts_ahead: how many worker groups start while another is judged, where nothing is timed; None for as many as
+            the machine has room for.
         group_age_s: a waiting worker group is replaced after this long.
         check_calls: calls per size in check mode.
         further_regimes: how many secret regimes are called at every size but the first. At the first size a call is
@@ -70,6 +72,7 @@ class JudgeSettings:
     allow_unsandboxed: bool = False
     other_user: bool = False
     warm: bool = True
+    starts_ahead: int | None = None
     group_age_s: float = 600.0
     check_calls: int = 5
     further_regimes: int = 2

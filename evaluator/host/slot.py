@@ -8,8 +8,7 @@ from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
 from evaluator.host.building.builder import Builder
 from evaluator.host.clock.call_clock import GateClock
-from evaluator.host.machine import nvml
-from evaluator.host.machine.gpus import gpus_for
+from evaluator.host.machine import gpus, nvml
 from evaluator.host.machine.health import Health
 from evaluator.host.measure.references import RecordedReferences
 from evaluator.host.process.deadlines import Deadlines
@@ -54,6 +53,7 @@ class Slot:
         """
         self.settings = settings
         self.profile = profiles.get(settings.profile)
+        gpus.refuse_small(self.profile)
         self.builder = Builder(settings)
         self.references = RecordedReferences()
         with contextlib.ExitStack() as parts:
@@ -74,14 +74,16 @@ class Slot:
                 settings=settings,
                 confinement=doctor.resolve_in(self.work_dir, profile=self.profile, settings=settings, user=user),
                 shares=shares,
-                gpus=gpus_for(self.profile),
+                gpus=gpus.gpus_for(self.profile),
                 clock=clock,
             )
             self.trusted = KeptRanks(
                 lambda: TrustedRanks(self.profile, settings, spawner=self.spawner, work_dir=self.work_dir, clock=clock)
             )
             parts.callback(self.trusted.close)
-            wanted = 2 if self.resources.second_group_share else 1
+            most = gpus.spare_groups(self.profile)
+            self._starts_ahead = most if settings.starts_ahead is None else min(most, settings.starts_ahead)
+            wanted = 2 if self.resources.second_group_share else max(1, self._starts_ahead)
             self.waiting = WaitingGroups(self.start_group, wanted=wanted, age_s=settings.group_age_s)
             parts.callback(self.waiting.close)
             self.health = Health(
@@ -92,6 +94,7 @@ class Slot:
                 ours=lambda: [*self.waiting.processes, *self.trusted.processes],
                 kept=lambda: self.waiting.folders,
                 seconds=settings.clean_s,
+                shares_gpu=self.profile.shares_gpu,
             )
             self.trusted.start()
             self.waiting.refill()
@@ -122,12 +125,14 @@ class Slot:
         """Let the next evaluation's groups import, on processors that the present one does not use.
 
         All ranks of the present one are ready, and none of them has read the submission.
-        Also new trusted ranks, where the present ones serve their last evaluation.
+        Also new trusted ranks, where the present ones serve their last evaluation. Where nothing is timed, the groups'
+        ranks start, too: nobody measures what they disturb.
         """
         if not self.waiting.are_starting:
             self.health.note_usual()
-        if self.settings.warm and self.resources.shares.sandbox:
-            self._keep_waiting(self.waiting.prepare)
+        if self.settings.warm and (self.resources.shares.sandbox or self._starts_ahead):
+            has_room = self._starts_ahead and self._have_room()
+            self._keep_waiting(self.waiting.refill if has_room else self.waiting.prepare)
             if self.trusted.are_spent:
                 self._keep_waiting(self.trusted.prepare)
 
@@ -136,9 +141,15 @@ class Slot:
 
         Those allocate nothing any more.
         """
-        gpus = self.resources.gpus
-        if self.health.knows_usual and nvml.have_room(nvml.read(gpus), gpus=gpus, least_bytes=_ROOM_BYTES):
+        if self.health.knows_usual and self._have_room():
             self.waiting.start_prepared()
+
+    def _have_room(self) -> bool:
+        """Whether every GPU has memory for another worker group beside what runs."""
+        own, least_bytes = self.resources.gpus, _ROOM_BYTES
+        if self.profile.shares_gpu:
+            least_bytes = self.waiting.wanted * self.profile.world_size * gpus.RANK_BYTES
+        return nvml.have_room(nvml.read(own), gpus=own, least_bytes=least_bytes)
 
     def start_trusted(self) -> None:
         """Start trusted ranks in place of those that were dropped."""

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from evaluator.hardware.profiles import Peaks, Profile
+from evaluator.hardware.machines import Peaks
+from evaluator.hardware.profiles import Profile
 from problems.spec.schema import Cost, Problem
 
 _ELEMENT_BYTES = {"float64": 8, "float32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1}

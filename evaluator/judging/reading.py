@@ -27,7 +27,7 @@ def read_source(request_text: str) -> str:
     )
     if any(finding.verdict is not Verdict.UNSUPPORTED for finding in findings):
         return SourceReading(findings=findings).to_json()
-    is_on_gpus = profile.gpu is not None
+    is_on_gpus = profile.is_on_gpus
     return SourceReading(
         findings=findings,
         warnings=source_rules.warnings(request.source, backend=request.backend, mode=request.mode),

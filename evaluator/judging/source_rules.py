@@ -60,7 +60,7 @@ def check_machine_code(detections: Sequence[Detection], *, profile: Profile) -> 
     return tuple(
         Finding(
             verdict=Verdict.UNSUPPORTED,
-            message=f"{detection.detail} of {detection.file} needs NVLink multicast, which is off on {profile.name}",
+            message=f"{detection.detail} of {detection.file} needs NVLink multicast, {_without_multicast(profile)}",
         )
         for detection in detections
         if detection.primitive is Primitive.NVLS and detection.evidence is EvidenceSource.COMPILED
@@ -89,13 +89,14 @@ def _check_support(
 ) -> Iterator[Finding]:
     if backend not in profile.backends:
         judged = ", ".join(profile.backends)
-        message = f"profile {profile.name} cannot judge backend {backend}; it judges {judged}"
+        why = ", where all ranks share one GPU," if profile.shares_gpu else ""
+        message = f"profile {profile.name}{why} cannot judge backend {backend}; it judges {judged}"
         yield Finding(verdict=Verdict.UNSUPPORTED, message=message)
     refusal = problem.refuses(profile.world_size, profile.sizes[mode])
     if refusal is not None:
         message = f"{problem.slug} does not run on {profile.world_size} ranks: {refusal}"
         yield Finding(verdict=Verdict.UNSUPPORTED, message=message)
-    if not profile.multicast and profile.gpu is not None:
+    if not profile.multicast and profile.is_on_gpus:
         yield from _find_multicast(bundle, profile)
 
 
@@ -108,10 +109,16 @@ def _find_multicast(bundle: SourceBundle, profile: Profile) -> Iterator[Finding]
             line = code.count("\n", 0, found.start()) + 1
             yield Finding(
                 verdict=Verdict.UNSUPPORTED,
-                message=f"{found[0]} needs NVLink multicast, which is off on {profile.name}",
+                message=f"{found[0]} needs NVLink multicast, {_without_multicast(profile)}",
                 file=file.path,
                 line=line,
             )
+
+
+def _without_multicast(profile: Profile) -> str:
+    if profile.shares_gpu:
+        return f"so several GPUs; the ranks of {profile.name} share one"
+    return f"which is off on {profile.name}"
 
 
 def _check_entry(problem: Problem, trees: Mapping[str, ast.Module]) -> Iterator[Finding]:

@@ -100,7 +100,7 @@ def _judged_by(settings: NodeSettings, profile: str) -> JudgeSettings:
 
 def _make_builders(settings: NodeSettings) -> Builders:
     """Builders for the profile with GPUs: only that is compiled for, and a node has one such profile at most."""
-    compiled_for = next((name for name in settings.profiles if profiles.get(name).gpu is not None), None)
+    compiled_for = next((name for name in settings.profiles if profiles.get(name).is_on_gpus), None)
     number = 0 if compiled_for is None else _builders(settings, compiled_for)
     return Builders(number, make=lambda: BuildAhead(_judged_by(settings, str(compiled_for))))
 

@@ -12,6 +12,8 @@ from evaluator.broker import FILES_SCHEME
 from evaluator.broker.queues import is_redis
 from evaluator.contract import MOST_BUILDERS
 from evaluator.hardware import profiles
+from evaluator.hardware.machines import MachineFileError
+from evaluator.host import best_profile
 from evaluator.host.machine import gpus
 from evaluator.host.settings import DEFAULT_USERS
 
@@ -31,7 +33,8 @@ class NodeSettings:
 
     Attributes:
         key: the node's secret, as `manage.py node_add` printed it.
-        profiles: the profile of each slot; a profile that is listed twice has two slots.
+        profiles: the profile of each slot; a profile that is listed twice has two slots. "auto" stands for CPU ranks
+            and the best profile of this machine's GPUs.
         site_url: the site that gives work, to which everything is sent.
         broker_url: where work comes from; `filesystem://` means the folder `broker_dir`.
         work_dir: where judges keep their files while they run; used by this node only.
@@ -184,7 +187,12 @@ def _broker_url(values: Mapping[str, str]) -> str:
 
 def _profiles(names: tuple[str, ...]) -> tuple[str, ...]:
     chosen = tuple(name.strip() for name in names if name.strip())
-    known = ", ".join(profiles.profiles())
+    try:
+        known = ", ".join(profiles.profiles())
+    except MachineFileError as error:
+        raise Misconfigured(str(error)) from error
+    if chosen == (best_profile.AUTO,):
+        return tuple(dict.fromkeys((best_profile.ON_CPU, best_profile.here().profile)))
     if not chosen:
         raise Misconfigured(f"PKB_NODE_PROFILES is not set; name one profile per slot, separated by commas: {known}")
     for name in chosen:
@@ -192,8 +200,8 @@ def _profiles(names: tuple[str, ...]) -> tuple[str, ...]:
             profiles.get(name)
         except profiles.UnknownProfile as error:
             raise Misconfigured(f"PKB_NODE_PROFILES: {error}") from error
-    on_gpus = [name for name in chosen if profiles.get(name).device == "cuda"]
-    if len(on_gpus) > 1:
+    on_gpus = [profiles.get(name) for name in chosen if profiles.get(name).is_on_gpus]
+    if len(on_gpus) > 1 and any(profile.measures_time for profile in on_gpus):
         raise Misconfigured(
             f"PKB_NODE_PROFILES={','.join(chosen)} has {len(on_gpus)} slots that would share GPUs and disturb each "
             "other's times; start one node for each, with PKB_NODE_GPUS=0,1,2,3 and so on"

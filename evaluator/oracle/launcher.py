@@ -79,7 +79,7 @@ def _become(rank: dict[str, Any], settings: dict[str, Any]) -> None:
     if rank["cores"]:
         os.sched_setaffinity(0, rank["cores"])
     own = ("rank", "channel", "store", "barrier", "clock")
-    common = ("world_size", "device", "process_group", "ends", "busy_poll_s")
+    common = ("world_size", "device", "gpus", "process_group", "ends", "busy_poll_s")
     setup = TrustedRankSetup(**{name: rank[name] for name in own}, **{name: settings[name] for name in common})
     roles = {"oracle": OracleRank, "reference": ReferenceRank, "recorder": ReferenceRank}
     roles[rank["role"]](setup).serve()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from evaluator.arena.process_group import join
+from evaluator.arena.process_group import device_of, join
 from evaluator.oracle import messages
 
 Reply = tuple[messages.Body, list[int]]
@@ -25,6 +25,7 @@ class TrustedRankSetup:
     rank: int
     world_size: int
     device: str
+    gpus: int
     process_group: str
     store: str
     channel: int
@@ -39,7 +40,7 @@ class TrustedRank:
 
     def __init__(self, setup: TrustedRankSetup) -> None:
         self._setup = setup
-        self._device = torch.device(setup.device, setup.rank) if setup.device == "cuda" else torch.device("cpu")
+        self._device = device_of(setup.device, rank=setup.rank, gpus=setup.gpus)
         self._worked_at = -float("inf")
         self._is_in_use = False
 
@@ -79,7 +80,14 @@ class TrustedRank:
         """Join the process group, then answer until the host closes its end."""
         setup = self._setup
         channel = socket.socket(fileno=setup.channel)
-        join(setup.process_group, rank=setup.rank, world_size=setup.world_size, device=self._device, store=setup.store)
+        join(
+            setup.process_group,
+            rank=setup.rank,
+            world_size=setup.world_size,
+            device=self._device,
+            gpus=setup.gpus,
+            store=setup.store,
+        )
         self.get_ready()
         handlers = {**self.commands(), "memory": self.memory}
         messages.send(channel, {"ready": True})

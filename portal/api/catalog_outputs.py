@@ -181,7 +181,9 @@ class ProfileOutput(serializers.Serializer[Profile]):
     process_group = serializers.CharField()
     backends = serializers.ListField(child=serializers.ChoiceField(choices=values_of(Backend)))
     sizes = serializers.DictField(child=_Words, help_text="The sizes that each mode judges.")
-    is_ranked_by_speed = serializers.BooleanField(help_text="False on practice profiles, whose times are indicative.")
+    is_ranked_by_speed = serializers.BooleanField(
+        help_text="False on practice profiles: times are indicative there, or nothing is timed (gpu1r2 and the like)."
+    )
     sandbox = serializers.ChoiceField(choices=values_of(SandboxLevel), help_text="The requirements of mode ranked.")
     multicast = serializers.BooleanField(help_text="Whether NVLink multicast may be used.")
     peaks = PeaksOutput(allow_null=True)
@@ -197,9 +199,13 @@ class BoardRowOutput(serializers.Serializer[Any]):
     place = serializers.IntegerField(allow_null=True, help_text="Null on practice boards.")
     author = serializers.CharField()
     backend = serializers.ChoiceField(choices=values_of(Backend))
-    score = serializers.FloatField(help_text="Speedup over the reference.")
-    low = serializers.FloatField(help_text="Lower end of its interval. The board is ordered by it.")
-    high = serializers.FloatField()
+    score = serializers.FloatField(
+        allow_null=True, help_text="Speedup over the reference. Null where ranks share a GPU and nothing is timed."
+    )
+    low = serializers.FloatField(
+        allow_null=True, help_text="Lower end of its interval. The board is ordered by it. Null where nothing is timed."
+    )
+    high = serializers.FloatField(allow_null=True)
     overlaps_above = serializers.BooleanField(help_text="Whether its interval overlaps that of the entry above.")
     submitted_at = serializers.DateTimeField()
     submission_id = serializers.UUIDField()
@@ -212,6 +218,11 @@ class BoardRowOutput(serializers.Serializer[Any]):
     primitives = serializers.ListField(
         child=serializers.ChoiceField(choices=values_of(Primitive)), help_text="The hardware paths that it uses."
     )
+
+    def to_representation(self, instance: Any) -> dict[str, Any]:
+        """The row, without figures where nothing was timed."""
+        shown = super().to_representation(instance)
+        return shown | dict.fromkeys(("score", "low", "high")) if shown["low"] == 0 else shown
 
 
 class QuarantinedEntryOutput(serializers.Serializer[Any]):

@@ -12,7 +12,8 @@ from django.urls import reverse
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from evaluator.hardware.ceilings import Ceilings
-from evaluator.hardware.profiles import Peaks, Profile
+from evaluator.hardware.machines import Peaks
+from evaluator.hardware.profiles import Profile
 from evaluator.judging.floors import Floor, floor
 from portal.catalog import measurements
 from portal.catalog.costs import ELEMENT_BYTES

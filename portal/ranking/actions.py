@@ -21,6 +21,9 @@ from portal.submissions import queries as submissions
 from portal.submissions.models import Evaluation, State, Submission
 from problems import registry
 
+UNTIMED = (1.0, 0.0, 0.0)
+"""Score and interval of an entry on a board where nothing is timed. By its interval pages and answers leave it out."""
+
 
 def raise_standing(evaluation: Evaluation) -> StandingRaised | None:
     """Let a finished evaluation become its author's standing if it is their best; None where it did not.
@@ -30,7 +33,8 @@ def raise_standing(evaluation: Evaluation) -> StandingRaised | None:
     """
     if evaluation.state != State.FINISHED or evaluation.verdict != "PASSED" or evaluation.mode != "ranked":
         return None
-    if None in (evaluation.score, evaluation.score_low, evaluation.score_high, evaluation.score_rule):
+    is_timed = profiles.get(evaluation.profile).measures_time
+    if is_timed and None in (evaluation.score, evaluation.score_low, evaluation.score_high, evaluation.score_rule):
         return None
     if evaluation.submission.is_attempt or evaluation.node_owner_id is not None:
         # It belongs to a model's run, or a guest's machine judged it: never on a person's board of the site.
@@ -55,14 +59,14 @@ def _renewed(evaluation: Evaluation) -> tuple[Standing | None, float | None]:
         "problem_revision": evaluation.problem_revision,
         "profile": evaluation.profile,
         "backend": submission.backend,
-        "score_rule": evaluation.score_rule,
+        "score_rule": SCORE_RULE if evaluation.score_rule is None else evaluation.score_rule,
     }
-    low: float = evaluation.score_low  # type: ignore[assignment]  # the caller has looked
+    low = UNTIMED[1] if evaluation.score_low is None else evaluation.score_low
     values = {
         "evaluation": evaluation,
-        "score": evaluation.score,
+        "score": UNTIMED[0] if evaluation.score is None else evaluation.score,
         "score_low": low,
-        "score_high": evaluation.score_high,
+        "score_high": UNTIMED[2] if evaluation.score_high is None else evaluation.score_high,
         "submitted_at": submission.created_at,
         **_sizes(submissions.latest_report(evaluation)),
         "primitives": evaluation.primitives,

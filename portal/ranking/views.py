@@ -76,7 +76,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "has_floors": profile.peaks is not None,
         "own_name": request.user.get_username(),
         "quarantined": queries.quarantined_entries(key),
-        "reference": _reference(problem, key),
+        "reference": _reference(problem, key) if profile.measures_time else None,
     }
     return render(request, "ranking/board.html", context)
 
@@ -191,7 +191,7 @@ def problem_records(request: HttpRequest, slug: str) -> HttpResponse:
         "choices": _with_entries(choices, entries),
         "records": list(reversed(found)),
         "own_name": request.user.get_username(),
-        "figure": _record_figure(found) if found else None,
+        "figure": _record_figure(found) if found and profiles.get(name).measures_time else None,
     }
     return render(request, "ranking/problem_records.html", context)
 

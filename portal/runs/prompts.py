@@ -136,10 +136,11 @@ def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> 
         "profile": profile,
         "backend": backend.value,
         "backend_rule": _BACKEND_RULES[backend],
-        "helpers": "\n".join(f"- {helper}" for helper in _HELPERS[backend]) if profile.gpu else "",
+        "helpers": "\n".join(f"- {helper}" for helper in _HELPERS[backend]) if profile.is_on_gpus else "",
         "primitives": _primitives(profile, backend),
         "sizes": [row for row in size_rows(problem, world_size=profile.world_size) if row.name in judged],
         "has_hints": has_hints,
+        "peaks": peaks,
         "arguments": [(argument, values_told(argument, has_hints=has_hints)) for argument in problem.arguments],
         "statement": statement_of(problem, has_hints=has_hints),
         "reference": registry.reference_source(slug).strip(),
@@ -193,7 +194,7 @@ def _example_source(slug: str, backend: Backend) -> str:
 
 def _primitives(profile: Profile, backend: Backend) -> list[str]:
     """The primitives available on the profile, in the site's terms."""
-    if profile.gpu is None:
+    if not profile.is_on_gpus:
         return ["collectives and point-to-point exchanges of torch.distributed over gloo"]
     found = [
         "copy_engine (peer copies by cudaMemcpyAsync or tensor.copy_ between symmetric buffers)",

@@ -30,11 +30,12 @@ def note(capability: Capability) -> str:
     """One or two sentences on what choosing this profile means at this moment."""
     profile = capability.profile
     sizes = " and ".join(profile.sizes[Mode.RANKED])
-    measured = (
-        f"Ranked by speed at the sizes {sizes}."
-        if profile.is_ranked_by_speed
-        else f"A practice board, judged at the size {sizes}. Only correctness counts; times are indicative."
-    )
+    if profile.is_ranked_by_speed:
+        measured = f"Ranked by speed at the sizes {sizes}."
+    else:
+        plural = "s" * (len(profile.sizes[Mode.RANKED]) > 1)
+        times = "times are indicative" if profile.measures_time else "nothing is timed, as all ranks share one GPU"
+        measured = f"A practice board, judged at the size{plural} {sizes}. Only correctness counts; {times}."
     if capability.is_paused:
         paused = f"{measured} The operator has paused its queue: you can submit, and the submission waits."
         return f"{paused} Reason: {capability.pause_reason}" if capability.pause_reason else paused

@@ -250,7 +250,7 @@ class Price:
 def gpus_of(profile: str) -> int:
     """The GPUs that one evaluation on `profile` occupies; a practice profile has none."""
     chosen = profiles.get(profile)
-    return chosen.world_size if chosen.gpu else 0
+    return chosen.gpus if chosen.is_ranked_by_speed else 0
 
 
 def reservation_gpu_s(profile: str) -> float:

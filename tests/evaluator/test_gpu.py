@@ -15,20 +15,9 @@ from evaluator.judging.source_rules import check_source
 from problems import registry
 from tests.evaluator.cheat_corpus import programs
 from tests.evaluator.forged_times import are_claims_short, gain
+from tests.evaluator.program_verdicts import BROKEN, RIGHT
 
 SUBMISSIONS = Path(__file__).parent / "submissions"
-RIGHT = (
-    ("gpu_allgather", "allgather", Backend.CUDA),
-    ("gpu_gemm_allreduce", "gemm_allreduce", Backend.CUDA),
-    ("gpu_allgather_triton", "allgather", Backend.TRITON),
-)
-BROKEN = (
-    ("gpu_gemm_allreduce_wrong", "gemm_allreduce", {Verdict.WRONG_RESULT}),
-    ("gpu_allgather_compile_error", "allgather", {Verdict.COMPILE_ERROR}),
-    ("gpu_allgather_illegal", "allgather", {Verdict.CRASHED}),
-    # A kernel that spins on a flag looks from outside like one that works: both verdicts say what was seen.
-    ("gpu_allgather_hanging", "allgather", {Verdict.DEADLOCK, Verdict.TIMEOUT}),
-)
 
 
 def _smi(query: str) -> list[str]:

@@ -25,38 +25,7 @@ from evaluator.judging.recompute import recompute
 from portal.submissions.reports.failing_lines import failing_lines
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for, request_for_text
-
-# Program, verdict, the rank that is named (None: either), words the author must read.
-PROGRAMS = [
-    ("correct", Verdict.PASSED, None, "2 ranks"),
-    ("wrong_on_rank_one", Verdict.WRONG_RESULT, 1, "[3, 5]"),
-    ("wrong_shape", Verdict.WRONG_SHAPE, 0, "expected bfloat16"),
-    ("wrong_dtype", Verdict.WRONG_SHAPE, 0, "float32"),
-    ("returns_two", Verdict.WRONG_SHAPE, 0, "received 2"),
-    ("returns_nothing", Verdict.WRONG_SHAPE, 0, "NoneType"),
-    ("not_finite", Verdict.NOT_FINITE, 0, "[0, 7]"),
-    ("mutates_input", Verdict.INPUT_MUTATED, 0, "'tensor'"),
-    ("raises_on_rank_one", Verdict.RUNTIME_ERROR, 1, "no plan for this shape"),
-    ("exits_cleanly", Verdict.EARLY_EXIT, 1, "code 0"),
-    ("exits_by_sys", Verdict.EARLY_EXIT, None, "code 0"),
-    ("closes_descriptors", Verdict.EARLY_EXIT, None, "closed its channel"),
-    ("segfault", Verdict.CRASHED, 1, "SIGSEGV"),
-    ("deadlock", Verdict.DEADLOCK, 0, "rank 0 waits in all_reduce called at solution.py:7"),
-    ("deadlock_with_open_signals", Verdict.DEADLOCK, 0, "solution.py:13 (collective 1 of the call, all_reduce of"),
-    ("crossed_collectives", Verdict.DEADLOCK, None, "ranks 0, 1 wait in recv called at solution.py:7"),
-    ("thread_goes_on", Verdict.TIMEOUT, 0, "beside threads that may still act"),
-    ("infinite_loop", Verdict.TIMEOUT, 1, "rank 0 waits in all_reduce"),
-    ("hangs_on_import", Verdict.TIMEOUT, None, "importing"),
-    ("stale_cache", Verdict.STALE_OUTPUT, 0, "earlier call"),
-    ("flaky", Verdict.NONDETERMINISTIC, 1, "correct in 2 of 2"),
-    ("prints_a_lot", Verdict.PASSED, None, "2 ranks"),
-    ("import_error", Verdict.IMPORT_ERROR, None, "a_module_that_nobody_has"),
-    ("no_solution", Verdict.IMPORT_ERROR, None, "solution"),
-    ("explores", Verdict.PASSED, None, "2 ranks"),
-    ("forges_a_record", Verdict.TAMPERED, 1, "channel"),
-    ("too_much_memory", Verdict.OUT_OF_MEMORY, None, "allocate"),
-]
-
+from tests.evaluator.program_verdicts import PROGRAMS
 
 Judged = Callable[[str], EvaluationReport]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 _PR_SET_DUMPABLE = 4
 
-_COMMON = ("world_size", "device", "process_group", "source", "store", "busy_poll_s")
+_COMMON = ("world_size", "device", "gpus", "process_group", "source", "store", "busy_poll_s")
 
 
 def main() -> None:
@@ -155,8 +155,11 @@ def _become(rank: dict[str, int], settings: dict[str, Any]) -> None:
             if other[name] not in own:
                 os.close(other[name])
     os.close(settings["exits"])
-    number, size = str(rank["rank"]), str(settings["world_size"])
-    os.environ.update(RANK=number, LOCAL_RANK=number, WORLD_SIZE=size, LOCAL_WORLD_SIZE=size)
+    number, size = rank["rank"], settings["world_size"]
+    os.environ.update(RANK=str(number), WORLD_SIZE=str(size))
+    # Programs choose their GPU by the local rank: where all ranks share one, each is the only rank of its host.
+    has_own = settings["device"] != "cuda" or settings["gpus"] >= size
+    os.environ.update(LOCAL_RANK=str(number if has_own else 0), LOCAL_WORLD_SIZE=str(size if has_own else 1))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
     import torch  # noqa: PLC0415
 

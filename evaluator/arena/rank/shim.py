@@ -28,7 +28,7 @@ from evaluator.arena import busy_poll, protocol
 from evaluator.arena.call_buffer import CallBuffer
 from evaluator.arena.clock import Barrier, CallTiming, new_runner
 from evaluator.arena.loaded_call import LoadedCall
-from evaluator.arena.process_group import group_maker, join
+from evaluator.arena.process_group import device_of, group_maker, join
 from evaluator.arena.profiler import Recorder
 from evaluator.arena.protocol import Command, CommandKind, Failure, Phase, Report, ReportKind
 from evaluator.arena.rank.collective_count import CollectiveCount
@@ -44,6 +44,7 @@ class RankSetup:
     rank: int
     world_size: int
     device: str
+    gpus: int
     process_group: str
     source: str
     store: str
@@ -129,7 +130,7 @@ class Shim:
         self._setup = setup
         self._status_page = status_page
         self._socket = socket.socket(fileno=setup.channel)
-        self._device = torch.device(setup.device, setup.rank) if setup.device == "cuda" else torch.device("cpu")
+        self._device = device_of(setup.device, rank=setup.rank, gpus=setup.gpus)
         self._barrier = Barrier(setup.barrier, rank=setup.rank, world_size=setup.world_size)
         self._solution: Callable[..., Any] | None = None
         self._buffer = CallBuffer(self._device, group_of=group_maker(setup.world_size))
@@ -144,6 +145,7 @@ class Shim:
                 rank=setup.rank,
                 world_size=setup.world_size,
                 device=self._device,
+                gpus=setup.gpus,
                 store=setup.store,
             )
             self._runner = new_runner(self._device, self._barrier, clock=setup.clock, rank=setup.rank)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from evaluator.contract import SandboxLevel
 from evaluator.errors import EvaluatorError, LimitExceeded, NodeFailure
-from evaluator.hardware import profiles
 from evaluator.host.building import what_to_build
 from evaluator.host.building.build_job import BuildJob
+from evaluator.host.machine import gpus
 from evaluator.host.process.deadlines import Deadlines
 from evaluator.host.process.limited import end_session
 from evaluator.host.process.logs import clean
@@ -151,12 +151,12 @@ def _line(
         "source": inside.source,
         "compat": inside.compat,
         "scratch": f"{home}/extensions",
-        "architectures": profiles.architectures(profile),
+        "architectures": gpus.architectures(profile),
         "world_size": profile.world_size,
         "calls": what_to_build.kernel_arguments(job.request, profile),
         # The same path as in the ranks, because Triton stores absolute paths.
         "triton_cache": f"{home}/triton",
-        "capability": profiles.capability(profile),
+        "capability": gpus.capability(profile),
         "output": output,
     }
     settings = dataclasses.replace(job.settings, temporary_bytes=limits.scratch_bytes)

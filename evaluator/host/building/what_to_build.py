@@ -18,6 +18,7 @@ from evaluator.errors import NodeFailure
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building import disassembly
+from evaluator.host.machine import gpus
 from evaluator.host.machine.facts import sources_digest
 from problems import registry
 from problems.spec.schema import Argument, ArgumentKind, Problem, SizeName
@@ -37,7 +38,7 @@ def is_needed(request: EvaluationRequest) -> bool:
     A node without the compiler has already refused the backends that need it. A submission in another backend is then
     not built, even if it names the compiler.
     """
-    if profiles.get(request.profile).gpu is None:
+    if not profiles.get(request.profile).is_on_gpus:
         return False
     if request.backend is Backend.PYTORCH and not has_toolchain():
         return False
@@ -53,7 +54,7 @@ def key(request: EvaluationRequest, profile: Profile) -> str:
         triton_version() if _wants_triton(request) else "",
         disassembly.READING,
         json.dumps(kernel_arguments(request, profile)),
-        *profiles.architectures(profile),
+        *gpus.architectures(profile),
         str(profile.world_size),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -104,7 +104,7 @@ class Evaluation:
         except LimitExceeded as exceeded:
             raise SubmissionFault(Verdict.LIMIT_EXCEEDED, f"the source could not be read: {exceeded}") from exceeded
         reading = SourceReading.from_json(text)
-        if job.profile.gpu is None:
+        if not job.profile.is_on_gpus:
             return reading
         missing = backends.missing(job.request.source, backend=job.request.backend, node=backends.Node.this())
         return msgspec.structs.replace(reading, findings=(*reading.findings, *missing))
@@ -165,16 +165,17 @@ class Evaluation:
     def _make_calls(self, at_size: SizeRun, *, is_first: bool, is_last: bool) -> None:
         """All calls at one size; some only in the first group, after everything that is timed."""
         at_size.verify()
-        if self.job.mode.is_timed:
+        if self.job.is_timed:
             self.ranks.wait_for_second()  # no process may start during a measurement
             at_size.warm_up()
             at_size.time()
         elif self.job.mode is Mode.PROFILE:
             at_size.warm_up()
-        if is_first and self.job.mode.is_timed:
+        if is_first and self.job.is_timed:
             at_size.loop()
         if is_first and self.job.settings.records_work:
-            at_size.count_links()
+            if not self.job.profile.shares_gpu:  # one GPU has no links between ranks
+                at_size.count_links()
             if is_last:
                 # Last, because a profiler may slow everything that runs after it.
                 at_size.record_work()
@@ -237,7 +238,7 @@ class Evaluation:
         """All evidence is complete: compute the timing and note the pass."""
         job, outcomes = self.job, self._outcomes
         profile = job.profile
-        if job.mode.is_timed:
+        if job.is_timed:
             with job.stage(Stage.COMPARING, "comparing with the reference"):
                 outcomes.timing, against = timing.conclude(
                     outcomes.records, profile.timing_rules(), without=job.settings.without

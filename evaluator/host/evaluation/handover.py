@@ -49,7 +49,7 @@ def first_calls(job: Job, trusted: TrustedRanks) -> dict[str, ReferenceClock]:
     Not at `large`, where the oracle may need the memory that starting ranks need.
     """
     size = job.sizes[0]
-    if job.mode is not Mode.RANKED or size == SizeName.LARGE:
+    if job.mode is not Mode.RANKED or not job.is_timed or size == SizeName.LARGE:
         return {}
     with job.stage(Stage.STARTING, f"{size}: first calls of the reference"), without_the_submission():
         return {size: _first_calls(job, trusted, size)}
@@ -63,7 +63,7 @@ def isolated_times(
     Sizes that are `opened` have had their first calls. Raises NodeFailure.
     """
     found: dict[str, IsolatedTimes] = {}
-    for size in job.sizes if job.mode is Mode.RANKED else ():
+    for size in job.sizes if job.mode is Mode.RANKED and job.is_timed else ():
         with job.stage(Stage.STARTING, f"{size}: the reference alone"), without_the_submission():
             clock = opened.pop(size, None) or _first_calls(job, trusted, size)
             trusted.oracle.warm_up()
@@ -105,7 +105,7 @@ def bare_calls(
     """
     # A second group may have been disturbed while the first ran the submission.
     with without_the_submission(but=(RanksLost,)) if is_first else contextlib.nullcontext():
-        bare = _bare_calls(job, group, trusted) if job.mode.is_timed else BareCallTimes()
+        bare = _bare_calls(job, group, trusted) if job.is_timed else BareCallTimes()
     guard.memory = GpuMemory(job.resources.gpus, trusted)
     return bare
 
@@ -117,7 +117,7 @@ def refuse_slow_gpus(job: Job, watch: SlotWatch, *, isolated: tuple[GpuReading, 
     was read while the reference was timed alone.
     """
     seen = watch.read(MOMENT_REVEALING)
-    if job.mode.is_timed and job.does(Check.THROTTLING):
+    if job.is_timed and job.does(Check.THROTTLING):
         found = throttling.before_the_submission((*isolated, *seen), job.profile.timing_rules())
         if found is not None:
             raise Ended([found])

@@ -70,7 +70,7 @@ class HeldRanks:
         self._make_ready(0)
         if self._has_waited:
             self.wait_for_second()
-        if self._job.mode.is_timed:
+        if self._job.is_timed:
             self._slot.waiting.wait_until_ready(Deadlines(self._job.deadlines.evaluation))
 
     def wait_for_second(self) -> None:

@@ -2,18 +2,21 @@
 
 import logging
 
+import msgspec
+
 from evaluator.contract import (
     Canary,
     DriverFault,
     EvaluationReport,
     MachineCode,
     Record,
+    SizeRecord,
     Verdict,
     request_fields,
 )
 from evaluator.host.evaluation.evidence import Findings, Outcomes
 from evaluator.host.job import Job
-from evaluator.host.machine import facts
+from evaluator.host.machine import facts, gpus
 from evaluator.judging import recorded_work, reference_drift, throttling
 
 logger = logging.getLogger(__name__)
@@ -36,7 +39,7 @@ def written(
 ) -> EvaluationReport:
     """The report. A pass needs its finding; without any finding the verdict is JUDGE_ERROR."""
     profile, decided = job.profile, findings.decided
-    records = outcomes.records
+    records = outcomes.records if profile.measures_time else untimed(outcomes.records)
     return EvaluationReport(
         **request_fields(job.request, world_size=profile.world_size, dtype=job.dtype),
         verdict=decided.verdict,
@@ -49,7 +52,7 @@ def written(
         warnings=outcomes.warnings[:_MOST],
         ranks=outcomes.ranks,
         build=outcomes.built.result if outcomes.built is not None else None,
-        primitives=outcomes.primitives(is_on_gpus=profile.gpu is not None)[:_MOST],
+        primitives=outcomes.primitives(is_on_gpus=profile.is_on_gpus)[:_MOST],
         recorded_work=outcomes.recorded_work,
         timeline=outcomes.timeline,
         machine_code=_machine_code(outcomes),
@@ -63,6 +66,21 @@ def written(
         environment=_environment(job),
         started_at=started_at,
         finished_at=finished_at,
+        is_untimed=not profile.measures_time,
+    )
+
+
+def untimed(records: tuple[SizeRecord, ...]) -> tuple[SizeRecord, ...]:
+    """The same calls without any time: those of ranks that share a GPU say nothing."""
+    return tuple(
+        msgspec.structs.replace(
+            record,
+            calls=tuple(
+                msgspec.structs.replace(call, done_ns=(0,) * len(call.done_ns), head_ns=0, claimed_ns=())
+                for call in record.calls
+            ),
+        )
+        for record in records
     )
 
 
@@ -86,8 +104,10 @@ def _alarms(job: Job, outcomes: Outcomes) -> tuple[str, ...]:
 
 def _environment(job: Job) -> dict[str, str]:
     missing = "; ".join(item.name for item in job.resources.confinement.missing)
+    shared = {"gpu.shared": gpus.shared_model(job.profile)} if job.profile.shares_gpu else {}
     return {
         **facts.environment(),
+        **shared,
         "judge": facts.judge_digest(),
         "sandbox.missing": missing,
         "attempt": str(job.request.attempt),

@@ -11,7 +11,10 @@ from collections import Counter
 from importlib import metadata
 from pathlib import Path
 
+from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
+from evaluator.hardware.machines import machines
+from evaluator.hardware.profiles import Profile
 from evaluator.host.machine import driver_calls, gpus
 
 _GIB = 1024**3
@@ -24,7 +27,7 @@ _DRIVER = Path("/proc/driver/nvidia/version")
 
 def facts() -> dict[str, object]:
     """Facts by name, as plain values; GPU models come from the driver's own tool where it is installed."""
-    models = _gpu_models()
+    models = gpu_models()
     return {
         "host": platform.node(),
         "kernel": platform.release(),
@@ -36,7 +39,7 @@ def facts() -> dict[str, object]:
         "gpus": models,
         "nvcc": shutil.which("nvcc") or _ABSENT,
         "bubblewrap": shutil.which("bwrap") or _ABSENT,
-        "profiles": _possible_profiles(models),
+        "profiles": possible_profiles(models),
     }
 
 
@@ -49,7 +52,7 @@ def environment() -> dict[str, str]:
         "kernel": platform.release(),
         "machine": platform.machine(),
     }
-    models = _gpu_models()
+    models = gpu_models()
     if models:
         found["gpus"] = ", ".join(f"{count} x {model}" for model, count in Counter(models).items())
         found["driver"] = _driver()
@@ -82,7 +85,8 @@ def version(package: str) -> str:
         return _ABSENT
 
 
-def _gpu_models() -> list[str]:
+def gpu_models() -> list[str]:
+    """The driver's name of every GPU that this process may use."""
     return _smi("name") or [f"unknown model (nvidia{number})" for number in gpus.present()]
 
 
@@ -110,11 +114,18 @@ def _driver() -> str:
     return found[0] if found else "unknown"
 
 
-def _possible_profiles(models: list[str]) -> list[str]:
-    """CPU profiles that have a core per rank, and GPU profiles whose model and number of GPUs this machine has."""
-    cores = len(os.sched_getaffinity(0))
-    return [
-        profile.name
-        for profile in profiles.profiles().values()
-        if (cores if profile.gpu is None else sum(profile.gpu in model for model in models)) >= profile.world_size
-    ]
+def possible_profiles(models: list[str]) -> list[str]:
+    """CPU profiles that have a core per rank, and GPU profiles whose GPUs this machine has."""
+    return [profile.name for profile in profiles.profiles().values() if _is_possible(profile, models)]
+
+
+def _is_possible(profile: Profile, models: list[str]) -> bool:
+    if not profile.is_on_gpus:
+        return len(os.sched_getaffinity(0)) >= profile.world_size
+    if profile.shares_gpu:
+        try:
+            return gpus.capability(profile) > 0
+        except EvaluatorError:
+            return False
+    machine = machines()[profile.machine]
+    return sum(map(machine.is_named, models)) >= profile.gpus

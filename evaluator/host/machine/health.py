@@ -112,6 +112,7 @@ class Health:
         ours: lists the judge's processes between evaluations.
         kept: names the folders in `work_dir` of sandboxes without a submission so far.
         seconds: how long leftovers may take to disappear.
+        shares_gpu: whether other programs may use the GPU meanwhile, such as those of a workstation's owner.
 
     Attributes:
         knows_usual: whether `note_usual` was called, so that ranks may start while leftovers are looked for.
@@ -126,7 +127,9 @@ class Health:
         ours: Callable[[], list[int]],
         kept: Callable[[], set[str]],
         seconds: float,
+        shares_gpu: bool = False,
     ) -> None:
+        self._shares_gpu = shares_gpu
         self._user = user
         self._gpus = gpus
         self._work_dir = work_dir
@@ -196,7 +199,7 @@ class Health:
         states = nvml.read(self._gpus)
         if self._gpus and (silence := driver_calls.silence()):
             yield f"{silence}, so nobody can know what uses GPUs {', '.join(map(str, self._gpus))}"
-        for state in states:
+        for state in () if self._shares_gpu else states:
             before = self._unowned.setdefault(state.index, state.unowned_bytes)
             yield from on_gpu(state, ours=ours, unowned_before=before)
 

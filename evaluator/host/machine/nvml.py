@@ -125,6 +125,16 @@ def order() -> tuple[int, ...]:
         return ()
 
 
+def identity(minor: int) -> tuple[str, int]:
+    """The driver's name of a GPU and its compute capability, such as 90; raises Unavailable."""
+    with contextlib.closing(Library((minor,))) as library:
+        if minor not in library.handles:
+            raise Unavailable(f"the driver does not list GPU {minor}")
+        pynvml, handle = library.nvml, library.handles[minor]
+        major, part = library.ask("a compute capability", lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+        return str(library.ask("a GPU's name", lambda: pynvml.nvmlDeviceGetName(handle))), 10 * int(major) + int(part)
+
+
 def state(library: Library, minor: int) -> GpuState:
     """The state of a GPU; for calls in `Library.ask`."""
     pynvml, handle = library.nvml, library.handles[minor]

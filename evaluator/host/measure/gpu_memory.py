@@ -29,8 +29,20 @@ class GpuMemory:
         if len(states) != len(self._before) or not states:
             return None
         now = self._trusted.memory()
-        rows = zip(self._before, self._held_before, states, now, strict=True)
+        held_before, held = (per_gpu(each, gpus=len(states)) for each in (self._held_before, now))
+        rows = zip(self._before, held_before, states, held, strict=True)
         return max((_of_gpu(*row) for row in rows), key=lambda memory: memory.submission_bytes)
+
+
+def per_gpu(held: Sequence[HeldMemory], *, gpus: int) -> tuple[HeldMemory, ...]:
+    """What ranks hold, summed over the ranks of every GPU: rank r is on GPU r modulo their number."""
+    return tuple(
+        HeldMemory(
+            bytes=sum(each.bytes for each in held[gpu::gpus]),
+            peak_bytes=sum(each.peak_bytes for each in held[gpu::gpus]),
+        )
+        for gpu in range(gpus)
+    )
 
 
 def _of_gpu(before: nvml.GpuState, held_before: HeldMemory, state: nvml.GpuState, held: HeldMemory) -> SizeMemory:

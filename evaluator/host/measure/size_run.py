@@ -90,7 +90,7 @@ class SizeRun:
 
     def verify(self) -> None:
         """The calls before any phase, every one compared; raises Ended and WorkerGroupFailure."""
-        settings, is_timed = self._job.settings, self._job.mode.is_timed
+        settings, is_timed = self._job.settings, self._job.is_timed
         count = settings.check_calls if not is_timed else _OPENING_CALLS if self._known is None else 1
         # In a timed mode the regimes lie among the timed calls.
         calls = check_calls(count, regimes=() if is_timed else self._regimes, job=self._job)
@@ -182,7 +182,7 @@ class SizeRun:
         if self._known is not None:
             self._clock.reopen(self._known.speed, calls=_OPENING_CALLS)
             return self._known.speed
-        if self._job.profile.is_ranked_by_speed and self._job.mode.is_timed:
+        if self._job.profile.is_ranked_by_speed and self._job.is_timed:
             return self._clock.open(calls=_STEADY_CALLS, seconds=_STEADY_S)
         return self._clock.open(calls=2, seconds=0.0)
 

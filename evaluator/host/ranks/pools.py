@@ -37,7 +37,7 @@ class WaitingGroups:
 
     def __init__(self, start: Callable[[], WorkerGroup], *, wanted: int, age_s: float) -> None:
         self._start = start
-        self._wanted = wanted
+        self.wanted = wanted
         self._age_s = age_s
         self._groups: list[WorkerGroup] = []
 
@@ -58,7 +58,7 @@ class WaitingGroups:
 
     def prepare(self) -> None:
         """Let as many groups import as are wanted; raises EvaluatorError."""
-        while len(self._groups) < self._wanted:
+        while len(self._groups) < self.wanted:
             self._groups.append(self._start())
 
     def start_prepared(self) -> None:

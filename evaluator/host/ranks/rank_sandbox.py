@@ -14,9 +14,9 @@ from pathlib import Path
 from evaluator.arena import protocol
 from evaluator.contract import SandboxLevel, SourceBundle
 from evaluator.errors import EvaluatorError
-from evaluator.hardware import profiles
 from evaluator.host.building.builder import Built
 from evaluator.host.clock.call_clock import ClockPage
+from evaluator.host.machine import gpus
 from evaluator.host.process import memory_files
 from evaluator.host.process.logs import LogDrain, clean
 from evaluator.host.process.spawner import Spawner
@@ -123,7 +123,8 @@ class RankSandbox:
             "exits": exits,
             "world_size": profile.world_size,
             "device": profile.device,
-            "capability": profiles.capability(profile),
+            "gpus": profile.gpus,
+            "capability": gpus.capability(profile),
             "process_group": profile.process_group,
             "threads": shares.threads(shares.sandbox, world_size=profile.world_size),
             "cores": shares.sandbox,

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.arena.protocol import BARRIER_BYTES
-from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.host.clock.call_clock import ClockPage, GateClock
 from evaluator.host.machine import gpus
@@ -33,7 +32,7 @@ _END_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class HeldMemory:
-    """Device memory of one GPU that trusted ranks hold: now, and the maximum since a size was opened."""
+    """Device memory that trusted ranks hold: now, and the maximum since a size was opened."""
 
     bytes: int
     peak_bytes: int
@@ -127,7 +126,8 @@ class TrustedRanks:
             "import_cores": list(self._shares.sandbox[-1][-2:]) if self._shares.sandbox else [],
             "world_size": profile.world_size,
             "device": profile.device,
-            "capability": profiles.capability(profile),
+            "gpus": profile.gpus,
+            "capability": gpus.capability(profile),
             "process_group": profile.process_group,
             "ends": -1 if clock is None else clock.ends,
             "busy_poll_s": self._shares.busy_poll_s,
@@ -171,7 +171,7 @@ class TrustedRanks:
         return self.oracle.open_size(problem=problem, size=size, dtype=dtype, key=key)
 
     def memory(self) -> tuple[HeldMemory, ...]:
-        """What they hold of every GPU, in the order of ranks; raises EvaluatorError."""
+        """What those of every rank hold of its GPU, in the order of ranks; raises EvaluatorError."""
         replies = [[body for body, _ in client.ask({"command": "memory"})] for client in self._clients]
         return tuple(
             HeldMemory(

@@ -25,6 +25,10 @@ _MULTICAST_OFF = {
     "NVSHMEM_DISABLE_NVLS": "1",
 }
 _ON_LOOPBACK = {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
+_ON_ONE_GPU = {
+    "TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES": "1",  # its rendezvous refuses ranks on one device otherwise
+    "NCCL_NET": "Socket",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +115,8 @@ def environment(profile: Profile, *, home: str = "/tmp") -> dict[str, str]:  # n
     }
     if profile.device == "cuda" and (libraries := _driver_libraries()):
         variables["LD_LIBRARY_PATH"] = libraries
+    if profile.shares_gpu:
+        variables |= _ON_ONE_GPU
     return variables if profile.multicast else variables | _MULTICAST_OFF
 
 

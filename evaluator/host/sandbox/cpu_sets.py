@@ -59,7 +59,7 @@ class Shares:
 
 
 def shares_for(profile: Profile) -> Shares:
-    """The shares on this machine; on CPU profiles all ranks use all processors.
+    """The shares on this machine; on CPU profiles, and where ranks share a GPU, all ranks use all processors.
 
     Of two nodes on one machine (PKB_NODE_GPUS) each has the share of its GPUs, unless the operator has limited this
     node's processors.
@@ -67,7 +67,7 @@ def shares_for(profile: Profile) -> Shares:
     Raises:
         EvaluatorError: PKB_NODE_GPUS cannot be read.
     """
-    if profile.device != "cuda":
+    if not profile.measures_time or not profile.is_on_gpus:
         return Shares()
     given = os.sched_getaffinity(0)
     ordered = by_core(given)

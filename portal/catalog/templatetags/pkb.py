@@ -167,6 +167,12 @@ def is_informative(low: float | None, high: float | None) -> bool:
 
 
 @register.filter
+def untold(low: float | None) -> str:
+    """Why no speedup is shown: nothing was timed where the interval begins at 0, else times were too noisy."""
+    return "not timed" if low == 0 else "too noisy to tell"
+
+
+@register.filter
 def three(value: float) -> str:
     """A number with three decimals, as the ends of intervals are shown; much quicker than `floatformat`."""
     return f"{value:.3f}"

@@ -137,6 +137,8 @@ def store(report: EvaluationReport, submission: Submission) -> Evaluation:
 def hardware(profile: str) -> str:
     """The hardware of a profile as a mark names it, such as "2 H200"."""
     chosen = profiles.get(profile)
+    if chosen.shares_gpu:
+        return f"{chosen.world_size} ranks on one GPU"
     return f"{chosen.world_size} {chosen.gpu or 'CPU ranks'}"
 
 

@@ -34,6 +34,8 @@ def _with_assignment(delivery: Delivery, evaluation: Evaluation, profile: Profil
 
 
 def _with_profile(report: EvaluationReport, profile: Profile) -> Iterator[str]:
+    if report.is_untimed if profile.measures_time else report.timing is not None:
+        yield f"its times are {'left out' if report.is_untimed else 'there'}, other than on {profile.name}"
     timing = report.timing.sizes if report.timing is not None else ()
     record = report.record.sizes if report.record is not None else ()
     named = [*(size.size for size in report.sizes), *(size.size for size in timing), *(size.size for size in record)]

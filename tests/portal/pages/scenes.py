@@ -137,7 +137,8 @@ def report(
     evaluation: Evaluation, *, verdict: Verdict = Verdict.PASSED, score: float = 1.25, rule: int = SCORE_RULE
 ) -> EvaluationReport:
     submission = evaluation.submission
-    is_timed = verdict is Verdict.PASSED and Mode(evaluation.mode).is_timed
+    profile = profiles.get(evaluation.profile)
+    is_timed = verdict is Verdict.PASSED and Mode(evaluation.mode).is_timed and profile.measures_time
     is_wrong = verdict is Verdict.WRONG_RESULT
     checks = tuple(
         OutputCheck(
@@ -165,7 +166,6 @@ def report(
         )
         for rank in range(2)
     )
-    profile = profiles.get(evaluation.profile)
     message = (
         "Every checked call was right on every rank." if verdict is Verdict.PASSED else "Rank 0 is the first to differ."
     )
@@ -200,6 +200,7 @@ def report(
         environment={"torch": "2.13.0"},
         started_at="2026-11-21T02:00:00Z",
         finished_at="2026-11-21T02:00:09Z",
+        is_untimed=not profile.measures_time,
     )
 
 

@@ -14,7 +14,7 @@ from portal.nodes.models import Node
 
 OPERATOR = "operator"
 NODE = "local"
-DEFAULTS = {"PKB_NODE_PROFILES": "cpux2"}
+DEFAULTS = {"PKB_NODE_PROFILES": "auto"}
 
 
 class Command(BaseCommand):
