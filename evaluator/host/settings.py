@@ -36,8 +36,8 @@ class JudgeSettings:
         warm: whether after an evaluation a worker group is started ahead of the next one.
         group_age_s: a waiting worker group is replaced after this long.
         check_calls: calls per size in check mode.
-        further_regimes: how many secret regimes are called at every size but the first. At the first size a call is
-            made in every regime of the problem.
+        joined_regimes: at most so many calls at the first size are in several regimes at once, beside one in each.
+        further_regimes: how many such calls are made at every size but the first.
         cross_check: whether a passed check is repeated on the other number of ranks of the profile's machine,
             where there is one.
         blocks: A B B A blocks per size in a timed mode; None for as many as the interval needs.
@@ -72,6 +72,7 @@ class JudgeSettings:
     warm: bool = True
     group_age_s: float = 600.0
     check_calls: int = 5
+    joined_regimes: int = 16
     further_regimes: int = 2
     cross_check: bool = False
     blocks: int | None = None

@@ -87,6 +87,7 @@ def exact_products(*outputs: str, words: str, **settings: str) -> Regime:
         settings={"product": "picks", **settings},
         tolerances=dict.fromkeys(outputs, EXACT),
         narrow="eleven_bit_wire",
+        apart=("tiny_values", "huge_values"),
     )
 
 
