@@ -25,6 +25,7 @@ FLAT_SCALE = Regime(
     name="flat_scale",
     words="softmax_scale is a hundredth of the default, so that all keys that are seen weigh nearly alike",
     settings={"softmax_scale": 0.01},
+    apart=("copied_values",),
 )
 
 LARGE_SCORES = Regime(
@@ -51,6 +52,7 @@ HUGE_POSITIONS = Regime(
     name="huge_positions",
     words="hidden_states are around ten million, beyond the range of float16, and w_qkv is as much smaller",
     settings={"positions": "huge"},
+    apart=("large_scores", "negative_scores"),
     dtypes=("bfloat16", "float32"),
     narrow="arguments_in_float16",
 )

@@ -68,7 +68,10 @@ NUMBERS_OF_ADAM = (
 )
 """Regimes of numbers that every problem with a step of Adam has."""
 FIRST_STEP = Regime(
-    name="first_step", words="step is 1 and all moments are zero", settings={"step": 1, "moments": "zero"}
+    name="first_step",
+    words="step is 1 and all moments are zero",
+    settings={"step": 1, "moments": "zero"},
+    apart=("default_decays",),  # a step is then the sign of a gradient, also of one that is rounding alone
 )
 AT_THE_KINK = Regime(
     name="at_the_kink",

@@ -31,6 +31,7 @@ ZERO_VALUES = Regime(
     words="all values are zero",
     settings={"values": "zero"},
     narrow="divides_by_the_largest",
+    hides=True,
 )
 ONE_RANK_HAS_VALUES = Regime(
     name="one_rank_has_values",
@@ -98,14 +99,18 @@ COPIED = Tolerance(
 )
 
 
-def copied_values(*outputs: str, words: str, tolerance: Tolerance = COPIED) -> Regime:
-    """Calls in which the layer only copies: what is sent in fewer bits than a bfloat16 has shows in `outputs`."""
+def copied_values(*outputs: str, words: str, tolerance: Tolerance = COPIED, apart: tuple[str, ...] = ()) -> Regime:
+    """Calls in which the layer only copies: what is sent in fewer bits than a bfloat16 has shows in `outputs`.
+
+    In regimes that it is `apart` from, the layer would do more.
+    """
     return Regime(
         name="copied_values",
         words=f"{words}, so that the layer only copies and nothing is rounded",
         settings={"layer": "copies"},
         tolerances=dict.fromkeys(outputs, tolerance),
         narrow="ten_bit_wire",
+        apart=apart,
     )
 
 
