@@ -1,4 +1,4 @@
-"""Ranges that a number of a call is drawn from, whole or real; their edges come often. No torch."""
+"""Ranges that a level of a call is drawn from: whole or real numbers, whose edges come often, or words. No torch."""
 
 from dataclasses import dataclass
 from math import exp, log
@@ -70,4 +70,29 @@ class Real:
         return f"from {self.low:g} to {self.high:g}"
 
 
-Range = Whole | Real
+@dataclass(frozen=True, kw_only=True)
+class Among:
+    """One of some words, all equally often."""
+
+    options: tuple[str, ...]
+
+    @property
+    def high(self) -> str:
+        """The last of them."""
+        return self.options[-1]
+
+    def draw(self, random: Random) -> str:
+        """One of them."""
+        return random.choice(self.options)
+
+    def read(self, text: str) -> str:
+        """`text`; raises ValueError where it is none of them."""
+        if text not in self.options:
+            raise ValueError(f"{text} is not {self}")
+        return text
+
+    def __str__(self) -> str:
+        return f"among {', '.join(self.options)}"
+
+
+Range = Whole | Real | Among

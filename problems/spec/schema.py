@@ -28,7 +28,7 @@ from itertools import combinations
 from random import Random
 from typing import Any
 
-from problems.spec.ranges import Range, Real, Whole
+from problems.spec.ranges import Range
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import any_world_size
 
@@ -302,7 +302,7 @@ class Regime:
     @property
     def ranges(self) -> Mapping[str, Range]:
         """The factors whose levels are drawn for every call."""
-        return {name: level for name, level in self.factors.items() if isinstance(level, (Whole, Real))}
+        return {name: level for name, level in self.factors.items() if isinstance(level, Range)}
 
     def set_dims(self) -> Dims:
         """Its dimensions; raises ValueError where one is still a range."""
@@ -331,7 +331,7 @@ class Regime:
             return reduce(Regime.joined, (part.largest() for part in self.parts))
         return self.at({name: level.high for name, level in self.ranges.items()}) if self.ranges else self
 
-    def at(self, numbers: Mapping[str, float]) -> "Regime":
+    def at(self, numbers: Mapping[str, float | str]) -> "Regime":
         """This regime where its ranges are `numbers`."""
         written = ",".join(f"{name}={number!r}" for name, number in numbers.items())
         return replace(
@@ -454,8 +454,8 @@ class Problem:
         known = ", ".join(regime.name for regime in self.regimes) or "none"
         raise UnknownRegime(f"problem {self.slug} has no regime called {name!r}; it has: {known}")
 
-    def _numbers(self, regime: Regime, written: str) -> dict[str, float]:
-        numbers: dict[str, float] = {}
+    def _numbers(self, regime: Regime, written: str) -> dict[str, float | str]:
+        numbers: dict[str, float | str] = {}
         for each in written.split(","):
             name, _, text = each.partition("=")
             level = regime.ranges.get(name)
@@ -464,7 +464,7 @@ class Problem:
             try:
                 numbers[name] = level.read(text)
             except ValueError:
-                message = f"in regime {regime.name} of problem {self.slug} {name} is a number {level}, not {text!r}"
+                message = f"in regime {regime.name} of problem {self.slug} {name} is {level}, not {text!r}"
                 raise UnknownRegime(message) from None
         return numbers
 

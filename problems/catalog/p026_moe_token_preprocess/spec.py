@@ -1,5 +1,6 @@
 """MoE dispatch bookkeeping (token counts per rank and expert), described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -100,8 +101,7 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        Regime(name="one_choice", words="topk is 1: every token has one slot", dims={"topk": 1}),
-        Regime(name="five_choices", words="topk is 5: every token has five slots", dims={"topk": 5}),
+        Regime(name="other_choices", words="tokens have another number of slots", dims={"topk": Whole(low=1, high=7)}),
         Regime(
             name="all_to_one", words="all slots of all ranks name experts of one rank", settings={"slots": "on_one"}
         ),
