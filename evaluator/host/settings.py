@@ -38,7 +38,7 @@ class JudgeSettings:
         check_calls: calls per size in check mode.
         joined_regimes: at most so many calls at the first size are in several regimes at once, beside one in each.
         further_regimes: how many such calls are made at every size but the first.
-        cross_check: whether a passed check is repeated on the other number of ranks of the profile's machine,
+        cross_check: whether what passed is checked on the other number of ranks of the profile's machine,
             where there is one.
         blocks: A B B A blocks per size in a timed mode; None for as many as the interval needs.
         phase_s, min_phase_calls, max_phase_calls: a phase is about this much reference time, within these counts (on a
