@@ -72,7 +72,7 @@ class JudgeSettings:
     warm: bool = True
     group_age_s: float = 600.0
     check_calls: int = 5
-    joined_regimes: int = 16
+    joined_regimes: int = 20
     further_regimes: int = 2
     cross_check: bool = False
     blocks: int | None = None

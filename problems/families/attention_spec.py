@@ -32,12 +32,14 @@ LARGE_SCORES = Regime(
     name="large_scores",
     words="all scores are beyond 100: their exponentials overflow float32 unless a maximum is subtracted",
     settings={"scores": "large"},
+    hides=True,
 )
 
 NEGATIVE_SCORES = Regime(
     name="negative_scores",
     words="all scores are below -150: their exponentials are zero in float32 unless the true maximum is subtracted",
     settings={"scores": "negative"},
+    hides=True,
 )
 
 HUGE_KEYS = Regime(

@@ -34,6 +34,7 @@ REGIMES = (
         name="nothing_to_clip",
         words="all gradients are zero and so is max_norm, which the norm does not exceed",
         settings={"values": "zero", "more_room": 0.0},
+        hides=True,
         apart=("near_the_limit",),
     ),
 )

@@ -100,6 +100,7 @@ REGIMES = (
         name="zero_gradients",
         words="targets, the last layer and all moments are zero, and so are gradients",
         settings={"values": "zero", "moments": "zero"},
+        hides=True,
         narrow="divides_by_the_largest",
     ),
     Regime(

@@ -132,6 +132,7 @@ _REGIMES = (
         name="zero_tokens",
         words="all tokens are zero",
         settings={"tokens": "zero"},
+        hides=True,
         narrow="divides_by_the_largest",
     ),
     Regime(

@@ -74,6 +74,7 @@ def exact_sums(*outputs: str, tolerance: Tolerance = EXACT) -> Regime:
         settings={"values": "exact_sums"},
         tolerances=dict.fromkeys(outputs, tolerance),
         narrow="ten_bit_wire",
+        hides=True,
     )
 
 
@@ -88,6 +89,7 @@ def exact_products(*outputs: str, words: str, **settings: str) -> Regime:
         settings={"product": "picks", **settings},
         tolerances=dict.fromkeys(outputs, EXACT),
         narrow="eleven_bit_wire",
+        hides=True,
         apart=("tiny_values", "huge_values"),
     )
 
@@ -110,6 +112,7 @@ def copied_values(*outputs: str, words: str, tolerance: Tolerance = COPIED, apar
         settings={"layer": "copies"},
         tolerances=dict.fromkeys(outputs, tolerance),
         narrow="ten_bit_wire",
+        hides=True,
         apart=apart,
     )
 

@@ -7,7 +7,7 @@ from random import Random
 
 from problems.spec.schema import Regime
 
-MOST_JOINED = 5
+MOST_JOINED = 3
 """In more regimes at once, one would more often hide what the others do."""
 
 Pair = frozenset[str]
@@ -21,8 +21,8 @@ def pairs(regimes: Sequence[Regime]) -> set[Pair]:
 def covering(regimes: Sequence[Regime], count: int, random: Random) -> list[tuple[Regime, ...]]:
     """At most `count` calls in several regimes each, which together hold as many pairs as a greedy choice finds.
 
-    Each begins with a pair that no call before holds, and takes in what fits and brings most new pairs. Ties are drawn,
-    so nobody can tell which pairs a judgement leaves out.
+    Each begins with a pair that no call before holds, and takes in what fits and brings most new pairs. Pairs in which
+    neither hides the other come first. Ties are drawn, so nobody can tell which pairs a judgement leaves out.
     """
     missing = pairs(regimes)
     calls: list[tuple[Regime, ...]] = []
@@ -42,8 +42,16 @@ def _most_new(
     open_pairs = {regime.name: sum(regime.name in pair for pair in missing) for regime in regimes}
     if not call:
         by_name = {regime.name: regime for regime in regimes}
-        _, _, pair = max((sum(open_pairs[name] for name in pair), random.random(), sorted(pair)) for pair in missing)
-        return [by_name[name] for name in pair]
+        best = max(
+            (
+                not any(by_name[name].hides for name in pair),
+                sum(open_pairs[name] for name in pair),
+                random.random(),
+                pair,
+            )
+            for pair in map(sorted, missing)
+        )
+        return [by_name[name] for name in best[-1]]
     if any(regime.hides for regime in call):
         return ()
     new = [

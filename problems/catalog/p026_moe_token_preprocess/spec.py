@@ -109,6 +109,7 @@ PROBLEM = Problem(
             name="one_expert",
             words="every token of all ranks has seven slots, which name one expert",
             settings={"slots": "on_one_expert"},
+            hides=True,
             dims={"topk": 7, "M": 301},
         ),
         Regime(name="one_gets_nothing", words="no slot names an expert of one rank", settings={"slots": "elsewhere"}),

@@ -161,6 +161,7 @@ PROBLEM = Problem(
             name="empty_masks",
             words="two objects that were hidden at different times have no pixel",
             settings={"empty_masks": True},
+            hides=True,
         ),
         replace(SPREAD_VALUES, words="mask logits and scores are of all sizes from 1e-30 to 1e30"),
         Regime(
