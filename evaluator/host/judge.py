@@ -136,12 +136,12 @@ class Judge:
     # ---- what passes a check is checked on the other number of ranks of the machine ----------------------------
 
     def _needs_cross_check(self, job: Job, report: EvaluationReport) -> bool:
-        """Whether `report` is a pass that is to be checked on the other number of ranks."""
+        """Whether `report` is a pass that is to be checked, without times, on the other number of ranks."""
         request, name = job.request, self.profile.cross_check
-        if not self.settings.cross_check or not name or request.mode is not Mode.CHECK or request.regime:
+        if not self.settings.cross_check or not name or request.mode is Mode.PROFILE or request.regime:
             return False
         other = profiles.get(name)
-        sizes = request.sizes or other.sizes[request.mode]
+        sizes = request.sizes or other.sizes[Mode.CHECK]
         return report.verdict is Verdict.PASSED and job.problem.refuses(other.world_size, sizes) is None
 
     def _cross_checked(self, job: Job, report: EvaluationReport) -> EvaluationReport:
@@ -158,7 +158,7 @@ class Judge:
         except EvaluatorError as error:
             return cross_check.unseen(report, world_size=ranks, why=str(error))
         second = self._cross_judge.evaluate(
-            msgspec.structs.replace(job.request, profile=name),
+            msgspec.structs.replace(job.request, profile=name, mode=Mode.CHECK),
             progress=lambda stage, detail, fraction: job.progress(stage, f"on {ranks} ranks: {detail}", fraction),
             deadlines=job.deadlines,
         )

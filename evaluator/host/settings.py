@@ -38,9 +38,9 @@ class JudgeSettings:
             the machine has room for.
         group_age_s: a waiting worker group is replaced after this long.
         check_calls: calls per size in check mode.
-        further_regimes: how many secret regimes are called at every size but the first. At the first size a call is
-            made in every regime of the problem.
-        cross_check: whether a passed check is repeated on the other number of ranks of the profile's machine,
+        joined_regimes: at most so many calls at the first size are in several regimes at once, beside one in each.
+        further_regimes: how many such calls are made at every size but the first.
+        cross_check: whether what passed is checked on the other number of ranks of the profile's machine,
             where there is one.
         blocks: A B B A blocks per size in a timed mode; None for as many as the interval needs.
         phase_s, min_phase_calls, max_phase_calls: a phase is about this much reference time, within these counts (on a
@@ -75,6 +75,7 @@ class JudgeSettings:
     starts_ahead: int | None = None
     group_age_s: float = 600.0
     check_calls: int = 5
+    joined_regimes: int = 20
     further_regimes: int = 2
     cross_check: bool = False
     blocks: int | None = None

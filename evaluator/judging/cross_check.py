@@ -30,6 +30,7 @@ def combined(first: EvaluationReport, second: EvaluationReport) -> EvaluationRep
         message=where + second.message,
         findings=against,
         sizes=second.sizes,
+        timing=None,
         ranks=second.ranks,
         world_sizes=(first.world_size,),
     )

@@ -66,7 +66,7 @@ class Opened:
 
 def in_regime(call: Call, regime: Regime) -> Call:
     """The same call in `regime`."""
-    return replace(call, regime=regime, dims={**call.dims, **regime.dims})
+    return replace(call, regime=regime, dims={**call.dims, **regime.set_dims()})
 
 
 class OracleRank(TrustedRank):
@@ -322,8 +322,12 @@ def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
 def _with_regimes(problem: Problem, call: Call, size: SizeName) -> list[Call]:
     """`call`, and calls of the regimes in which expected outputs may have another length."""
     symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
-    regimes = problem.regimes_at(size, call.world_size)
-    longer = [regime for regime in regimes if not regime.at_large or regime.dims.keys() & symbols]
+    longer = [
+        regime.largest()
+        for regime in problem.regimes_at(size, call.world_size)
+        if not regime.at_large or regime.dims.keys() & symbols
+    ]
+    longer += [one.joined(other) for one, other in itertools.combinations(longer, 2) if one.fits(other)]
     return [call, *(in_regime(call, regime) for regime in longer)]
 
 

@@ -154,7 +154,7 @@ def _judged(call: Call, output: Output, found: Comparison) -> CheckedOutput:
         )
     elif not found.passed:
         verdict = Verdict.WRONG_RESULT
-        message = f"output {output.name!r} has {_what_is_wrong(output, found)}"
+        message = f"output {output.name!r} has {found.remark or _what_is_wrong(output, found)}"
     check = OutputCheck(
         rank=call.rank,
         output=output.name,

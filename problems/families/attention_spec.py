@@ -25,18 +25,21 @@ FLAT_SCALE = Regime(
     name="flat_scale",
     words="softmax_scale is a hundredth of the default, so that all keys that are seen weigh nearly alike",
     settings={"softmax_scale": 0.01},
+    apart=("copied_values",),
 )
 
 LARGE_SCORES = Regime(
     name="large_scores",
     words="all scores are beyond 100: their exponentials overflow float32 unless a maximum is subtracted",
     settings={"scores": "large"},
+    hides=True,
 )
 
 NEGATIVE_SCORES = Regime(
     name="negative_scores",
     words="all scores are below -150: their exponentials are zero in float32 unless the true maximum is subtracted",
     settings={"scores": "negative"},
+    hides=True,
 )
 
 HUGE_KEYS = Regime(
@@ -51,6 +54,7 @@ HUGE_POSITIONS = Regime(
     name="huge_positions",
     words="hidden_states are around ten million, beyond the range of float16, and w_qkv is as much smaller",
     settings={"positions": "huge"},
+    apart=("large_scores", "negative_scores"),
     dtypes=("bfloat16", "float32"),
     narrow="arguments_in_float16",
 )

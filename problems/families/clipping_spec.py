@@ -1,5 +1,6 @@
 """The norms and limits of the problems that clip gradients, beyond those of timed calls."""
 
+from problems.spec.ranges import Real
 from problems.spec.schema import Regime, Tolerance
 
 _HIGHER_NORM = Tolerance(
@@ -14,26 +15,27 @@ REGIMES = (
         name="limit_of_zero",
         words="max_norm is 0, so that all gradients become zero",
         settings={"more_room": 0.0},
-        narrow="usual_numbers",
-    ),
-    Regime(name="norm_1", words="norm_type is 1", settings={"norm_type": 1.0}, narrow="usual_numbers"),
-    Regime(
-        name="norm_3",
-        words="norm_type is 3",
-        settings={"norm_type": 3.0},
-        tolerances={"total_norm": _HIGHER_NORM},
+        apart=("near_the_limit",),
         narrow="usual_numbers",
     ),
     Regime(
-        name="norm_2_5",
-        words="norm_type is 2.5",
-        settings={"norm_type": 2.5},
+        name="near_the_limit",
+        words="the norm is about max_norm, a little above or below",
+        settings={"share": Real(low=0.7, high=1.5, often=(0.98, 1.02))},
+    ),
+    Regime(
+        name="other_norm",
+        words="norm_type is another number",
+        settings={"norm_type": Real(low=1.0, high=3.0, often=(1.5, 2.5))},
         tolerances={"total_norm": _HIGHER_NORM},
+        narrow="usual_numbers",
     ),
     Regime(
         name="nothing_to_clip",
         words="all gradients are zero and so is max_norm, which the norm does not exceed",
         settings={"values": "zero", "more_room": 0.0},
+        hides=True,
+        apart=("near_the_limit",),
     ),
 )
 """For each clipping problem; what is below the limit, and who is in a group, they say themselves."""

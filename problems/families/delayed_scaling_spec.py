@@ -32,5 +32,6 @@ def regimes(tensor: str) -> tuple[Regime, ...]:
             name="below_the_floor",
             words="all magnitudes are so far below 1e-12, the least that a scale is made of, that every code is zero",
             settings={"scale": 2.0**-70},
+            apart=("huge_values",),
         ),
     )

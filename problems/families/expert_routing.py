@@ -106,10 +106,14 @@ def _split_over_experts(call: Call, between: Tensor) -> Tensor:
     ).cpu()
     ends = (weights.cumsum(dim=2) / weights.sum(dim=2, keepdim=True) * between.unsqueeze(2)).round().long()
     ends[:, :, -1] = between
-    counts = torch.diff(ends, dim=2, prepend=torch.zeros_like(ends[:, :, :1])).reshape(world_size, experts)
-    if int(counts.max()) > call.dims["M"]:
-        raise ValueError(f"an expert would get {int(counts.max())} rows of a rank with {call.dims['M']} tokens")
-    return counts
+    if int(between.max()) > call.dims["M"] * (experts // world_size):
+        raise ValueError(f"the experts of a rank would get {int(between.max())} rows of {call.dims['M']} tokens")
+    counts = torch.diff(ends, dim=2, prepend=torch.zeros_like(ends[:, :, :1])).view(world_size * world_size, -1)
+    for owned in counts:
+        while (spare := int(owned.max()) - call.dims["M"]) > 0:  # only where tokens choose many of the experts
+            owned[owned.argmax()] -= spare
+            owned[owned.argmin()] += spare
+    return counts.reshape(world_size, experts)
 
 
 def _uneven_counts(call: Call, one: int, *, is_wanted: bool) -> Tensor:

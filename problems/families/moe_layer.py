@@ -159,7 +159,7 @@ def _linear(call: Call, name: str, outputs: str, inputs: str) -> Module:
         weight *= _channels(call, "output outliers").unsqueeze(1)
     size = _size(call, name)
     weight *= size / (_size_of_tokens(call) if inputs == "N" else 1.0)
-    if name not in call.setting("projection_biases", usual=(name,)):
+    if name.removesuffix("_proj") not in call.setting("projection_biases", "gate/up/down").split("/"):
         return linear(weight.to(call.dtype))
     return linear(weight.to(call.dtype), call.normal(f"{name} bias", (outputs,), std=0.3 * size))
 

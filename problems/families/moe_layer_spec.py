@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import comb
 
+from problems.spec.ranges import Among, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, copied_values, of_tensor
 from problems.spec.schema import Argument, ArgumentKind, Cost, Dims, Hop, Output, Placement, Reading, Regime, Tolerance
 from problems.spec.taxonomy import Communication
@@ -86,12 +87,12 @@ _REGIMES = (
     Regime(
         name="no_projection_biases",
         words="the three projections have no bias",
-        settings={"projection_biases": ()},
+        settings={"projection_biases": ""},
     ),
     Regime(
-        name="one_projection_bias",
-        words="of the three projections down_proj alone has a bias",
-        settings={"projection_biases": ("down_proj",)},
+        name="some_projection_biases",
+        words="of the three projections one or two have a bias",
+        settings={"projection_biases": Among(options=("gate", "up", "down", "gate/up", "gate/down", "up/down"))},
     ),
     Regime(
         name="more_experts",
@@ -131,6 +132,7 @@ _REGIMES = (
         name="zero_tokens",
         words="all tokens are zero",
         settings={"tokens": "zero"},
+        hides=True,
         narrow="divides_by_the_largest",
     ),
     Regime(
@@ -142,7 +144,13 @@ _REGIMES = (
     ),
 )
 
-ONE_CHOICE = Regime(name="one_choice", words="top_k is 1", settings={"top_k": 1}, narrow="usual_numbers")
+OTHER_CHOICES = Regime(
+    name="other_choices",
+    words="top_k is another number",
+    settings={"top_k": Whole(low=1, high=4, often=(1, 3))},
+    apart=("every_expert",),
+    narrow="usual_numbers",
+)
 """For layers where a token of a timed call chooses two experts."""
 
 INVARIANTS = (

@@ -194,7 +194,7 @@ def narrow(names: Sequence[str], group_of: GroupOf, *, per_owner: Callable[[int]
         "more_experts": Twist(per_owner=per_owner),
         "same_experts": Twist(stops_at_idle=True),
         "large_gates": Twist(activation=_by_exponentials),
-        "one_projection_bias": Twist(all_as_gate=True),
+        "some_projection_biases": Twist(all_as_gate=True),
         "negative_logits": Twist(softmax=softmax_from_zero),
     }
     programs = {name: networks_moved(names, group_of, twist) for name, twist in twists.items()}

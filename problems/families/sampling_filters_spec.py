@@ -43,11 +43,13 @@ REGIMES = (
         name="flat_rows",
         words="all logits of a token are equal, top_k is 10 and top_p is 1: all of them survive",
         settings={"filters": (10, 1.0), "flat": True},
+        hides=True,
     ),
     Regime(
         name="large_logits",
         words="as flat_rows, and logits are around 130, where the exponential of float32 overflows",
         settings={"filters": (10, 1.0), "flat": True, "higher_by": 128.0},
+        hides=True,
     ),
 )
 SMALL_CHUNKS = Regime(

@@ -97,7 +97,7 @@ NARROW = {
     "huge_gradients": partial(train, bent=through_float16),
     "first_step": partial(train, by_ratio=True),
     "late_step": seven_steps_at_most(train),
-    "step_1200": settled_after_1000(train),
+    "many_steps": settled_after_1000(train),
     "huge_weights": weights_up_to_1000(train, 2, 6),
     "at_the_kink": partial(train, passes_at_zero=True),
     "default_decays": partial(train, least_correction=LEAST_CORRECTION),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from random import Random
 
 import torch
 import torch.distributed as dist
@@ -52,7 +53,8 @@ class Outcome:
 
 def call_of(trial: Trial, implementation: Implementation, *, rank: int, world_size: int) -> Call:
     """The call of `trial` as `rank` gets it on the CPU."""
-    regime = implementation.problem.regime(trial.regime) if trial.regime else None
+    random = Random(trial.key + trial.index.to_bytes(4, "little"))  # noqa: S311 - a trial repeats by its key
+    regime = implementation.problem.regime(trial.regime).drawn(random) if trial.regime else None
     return Call(
         key=trial.key,
         index=trial.index,

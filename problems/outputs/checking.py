@@ -4,7 +4,7 @@ The judge's oracle ranks and the problems' own tests use it. In a rank, evaluato
 It may import nothing of ours, so a test holds it and `collected` alike.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from problems.inputs.values import Call
 from problems.outputs.comparison import Comparison, compare_output
+from problems.outputs.sums import MOST_ELEMENTS, within_rounding
 from problems.spec.schema import Output, Problem
 
 
@@ -107,9 +108,33 @@ def dtype_of(output: Output, call: Call) -> torch.dtype:
 def compared(
     problem: Problem, oracle: ModuleType, call: Call, actual: Sequence[Tensor], expected: Sequence[Tensor]
 ) -> tuple[Comparison, ...]:
-    """How every output's values compare: by the oracle's own `compare` where it has one, else by the tolerances."""
+    """How every output's values compare: by the oracle's own `compare` where it has one, else by the tolerances.
+
+    Where an oracle has `addends`, its one output is a sum over ranks, which has a second bound.
+    """
     own = getattr(oracle, "compare", None)
     if own is not None:
         return tuple(own(call, tuple(actual), tuple(expected)))
     outputs = problem.outputs_in(call.regime)
-    return tuple(compare_output(*triple) for triple in zip(outputs, actual, expected, strict=True))
+    found = [compare_output(*triple) for triple in zip(outputs, actual, expected, strict=True)]
+    addends = getattr(oracle, "addends", None)
+    if addends is not None and len(found) == 1 and found[0].passed and not outputs[0].tolerance.is_exact:
+        found = [within_rounding_of(call, addends, found[0], actual[0], expected[0], roundings=oracle.ROUNDINGS)]
+    return tuple(found)
+
+
+def within_rounding_of(
+    call: Call,
+    addends: Callable[[Call], Iterator[Tensor]],
+    found: Comparison,
+    actual: Tensor,
+    expected: Tensor,
+    *,
+    roundings: int,
+) -> Comparison:
+    """`found` by the bound on sums too (`problems.outputs.sums`); `addends` yields what each rank adds."""
+    if call.world_size + roundings > 2 and expected.numel() > MOST_ELEMENTS:
+        return found
+    return within_rounding(
+        found, actual, expected, addends=addends(call), world_size=call.world_size, roundings=roundings
+    )

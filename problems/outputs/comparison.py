@@ -40,6 +40,7 @@ class Comparison:
         nonfinite: elements that are NaN or infinite where the oracle's are not of the same class.
         first_nonfinite: index of the first of these.
         passed: whether nothing is wrong and the rms error is within its bound.
+        remark: why it did not pass, where another bound than these decided.
     """
 
     elements: int
@@ -51,6 +52,7 @@ class Comparison:
     nonfinite: int
     first_nonfinite: tuple[int, ...] | None
     passed: bool
+    remark: str = ""
 
 
 @dataclass

@@ -31,6 +31,7 @@ ZERO_VALUES = Regime(
     words="all values are zero",
     settings={"values": "zero"},
     narrow="divides_by_the_largest",
+    hides=True,
 )
 ONE_RANK_HAS_VALUES = Regime(
     name="one_rank_has_values",
@@ -73,6 +74,7 @@ def exact_sums(*outputs: str, tolerance: Tolerance = EXACT) -> Regime:
         settings={"values": "exact_sums"},
         tolerances=dict.fromkeys(outputs, tolerance),
         narrow="ten_bit_wire",
+        hides=True,
     )
 
 
@@ -87,6 +89,8 @@ def exact_products(*outputs: str, words: str, **settings: str) -> Regime:
         settings={"product": "picks", **settings},
         tolerances=dict.fromkeys(outputs, EXACT),
         narrow="eleven_bit_wire",
+        hides=True,
+        apart=("tiny_values", "huge_values"),
     )
 
 
@@ -97,14 +101,19 @@ COPIED = Tolerance(
 )
 
 
-def copied_values(*outputs: str, words: str, tolerance: Tolerance = COPIED) -> Regime:
-    """Calls in which the layer only copies: what is sent in fewer bits than a bfloat16 has shows in `outputs`."""
+def copied_values(*outputs: str, words: str, tolerance: Tolerance = COPIED, apart: tuple[str, ...] = ()) -> Regime:
+    """Calls in which the layer only copies: what is sent in fewer bits than a bfloat16 has shows in `outputs`.
+
+    In regimes that it is `apart` from, the layer would do more.
+    """
     return Regime(
         name="copied_values",
         words=f"{words}, so that the layer only copies and nothing is rounded",
         settings={"layer": "copies"},
         tolerances=dict.fromkeys(outputs, tolerance),
         narrow="ten_bit_wire",
+        hides=True,
+        apart=apart,
     )
 
 

@@ -4,7 +4,7 @@ A problem is one folder `problems/catalog/pNNN_slug/`:
 
 spec.py
     `PROBLEM`, an instance of `Problem`. Imports only the standard library and
-    `problems.{schema,taxonomy,world_sizes,regimes}`.
+    `problems.{schema,taxonomy,world_sizes,regimes,ranges}`.
 inputs.py
     `make_inputs(call) -> dict[str, value]`: the arguments of one rank for one call, in signature order.
 reference.py
@@ -19,11 +19,16 @@ statement.md
     What the problem asks, for a reader who knows CUDA but not this workload.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import reduce
+from itertools import combinations
+from random import Random
 from typing import Any
 
+from problems.spec.ranges import Range
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import any_world_size
 
@@ -256,31 +261,120 @@ class Hop:
 
 @dataclass(frozen=True, kw_only=True)
 class Regime:
-    """One way in which legal calls differ from the timed ones.
+    """A region of the space of legal calls: what it sets differs from timed calls, everything else is as usual.
 
-    Every regime is drawn at secret indices among the checked calls, so that what passes is correct in it too.
+    What all regimes of a problem set, by name, are the factors of its space; what they set them to are the levels.
+    Regimes that set different factors can be met in one call (`Problem.joined`).
 
     Attributes:
         name: by which it is asked for, as in `--regime NAME`.
         words: what holds in its calls, as a clause that an author reads in a verdict: "one rank holds no rows".
-        settings: what `inputs.py` asks the call for by name (`Call.setting`).
-        dims: dimensions that are other ones than those of the size.
+        settings: what `inputs.py` asks the call for by name (`Call.setting`). A range is drawn for every call.
+        dims: dimensions that are other ones than those of the size, or ranges of them.
         tolerances: by output, what holds in place of the output's own tolerance.
         at_large: False where a rank may then hold so much more that there is no room for it at `large`.
         least_world_size: on fewer ranks there is no such call.
         dtypes: the run's dtypes that can hold its values; () for all.
         narrow: which of the generic programs is correct except in this regime; "" where `variants.py` has one.
+        hides: whether results no longer tell what other settings do: then it meets one other regime at a time.
+        apart: regimes that it cannot be joined with, because no call is in both, or none whose result is certain.
+        parts: the regimes that were joined to this one; () for one of the problem's own.
     """
 
     name: str
     words: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    dims: Mapping[str, int] = field(default_factory=dict)
+    dims: Mapping[str, int | Range] = field(default_factory=dict)
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     at_large: bool = True
     least_world_size: int = 2
     dtypes: tuple[str, ...] = ()
     narrow: str = ""
+    hides: bool = False
+    apart: tuple[str, ...] = ()
+    parts: tuple["Regime", ...] = ()
+
+    @property
+    def factors(self) -> Mapping[str, Any]:
+        """What it sets, by factor: settings and dimensions."""
+        return {**self.settings, **self.dims}
+
+    @property
+    def ranges(self) -> Mapping[str, Range]:
+        """The factors whose levels are drawn for every call."""
+        return {name: level for name, level in self.factors.items() if isinstance(level, Range)}
+
+    def set_dims(self) -> Dims:
+        """Its dimensions; raises ValueError where one is still a range."""
+        if ranges := [name for name, level in self.dims.items() if not isinstance(level, int)]:
+            raise ValueError(f"regime {self.name} has to be drawn before {ranges} are known")
+        return {name: level for name, level in self.dims.items() if isinstance(level, int)}
+
+    def fits(self, other: "Regime") -> bool:
+        """Whether one call can be in both: no factor has two levels, and neither says all that the other says."""
+        mine, theirs = self.factors, other.factors
+        shared = mine.keys() & theirs.keys()
+        agree = all(mine[name] == theirs[name] for name in shared) and not shared & self.ranges.keys()
+        is_apart = other.name in self.apart or self.name in other.apart
+        dtypes = not self.dtypes or not other.dtypes or set(self.dtypes) & set(other.dtypes)
+        return bool(agree and dtypes and not is_apart and mine.keys() - theirs and theirs.keys() - mine)
+
+    def drawn(self, random: Random) -> "Regime":
+        """This regime with a number in place of each range; its name and words then say which."""
+        if self.parts:
+            return reduce(Regime.joined, (part.drawn(random) for part in self.parts))
+        return self.at({name: level.draw(random) for name, level in self.ranges.items()}) if self.ranges else self
+
+    def largest(self) -> "Regime":
+        """This regime with the upper bound of each range."""
+        if self.parts:
+            return reduce(Regime.joined, (part.largest() for part in self.parts))
+        return self.at({name: level.high for name, level in self.ranges.items()}) if self.ranges else self
+
+    def at(self, numbers: Mapping[str, float | str]) -> "Regime":
+        """This regime where its ranges are `numbers`."""
+        written = ",".join(f"{name}={number!r}" for name, number in numbers.items())
+        return replace(
+            self,
+            name=f"{self.name}:{written}",
+            words=f"{self.words} ({written.replace('=', ' = ').replace(',', ', ')})",
+            settings={name: numbers.get(name, level) for name, level in self.settings.items()},
+            dims={name: int(numbers[name]) if name in numbers else level for name, level in self.dims.items()},
+        )
+
+    def joined(self, other: "Regime") -> "Regime":
+        """What holds where a call is in both; of two tolerances for an output the wider one."""
+        shared = self.tolerances.keys() & other.tolerances.keys()
+        wider = {name: _wider(self.tolerances[name], other.tolerances[name]) for name in shared}
+        both = set(self.dtypes) & set(other.dtypes) if self.dtypes and other.dtypes else {*self.dtypes, *other.dtypes}
+        return replace(
+            self,
+            name=f"{self.name}+{other.name}",
+            words=f"{self.words}; and {other.words}",
+            settings={**self.settings, **other.settings},
+            dims={**self.dims, **other.dims},
+            tolerances={**self.tolerances, **other.tolerances, **wider},
+            at_large=self.at_large and other.at_large,
+            least_world_size=max(self.least_world_size, other.least_world_size),
+            dtypes=tuple(sorted(both)),
+            narrow="",
+            parts=(*(self.parts or (self,)), other),
+        )
+
+
+def _wider(left: Tolerance, right: Tolerance) -> Tolerance:
+    """The larger of each allowance."""
+    rms = None if left.rms is None or right.rms is None else max(left.rms, right.rms)
+    return replace(left, atol=max(left.atol, right.atol), rtol=max(left.rtol, right.rtol), rms=rms)
+
+
+_JOINED = re.compile(r"\+(?=[a-z])")
+"""Between the names of joined regimes; the plus sign of an exponent is followed by a digit."""
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """The names of the regimes that were joined to the one called `name`, without their numbers."""
+    return tuple(part.partition(":")[0] for part in _JOINED.split(name) if part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,12 +435,38 @@ class Problem:
             raise ValueError(f"problem {self.slug}: two regimes have one name among {names}")
 
     def regime(self, name: str) -> Regime:
-        """The regime called `name`; raises UnknownRegime."""
+        """The regime called `name`: one of the problem's, with numbers or without, or several as in `one+other:n=3`.
+
+        Raises:
+            UnknownRegime: there is no such regime, number or call.
+        """
+        parts = [self._regime(part) for part in _JOINED.split(name)]
+        for one, other in combinations(parts, 2):
+            if not one.fits(other):
+                raise UnknownRegime(f"problem {self.slug} has no call in {one.name} and {other.name} at once")
+        return reduce(Regime.joined, parts)
+
+    def _regime(self, name: str) -> Regime:
+        plain, _, written = name.partition(":")
         for regime in self.regimes:
-            if regime.name == name:
-                return regime
+            if regime.name == plain:
+                return regime.at(self._numbers(regime, written)) if written else regime
         known = ", ".join(regime.name for regime in self.regimes) or "none"
         raise UnknownRegime(f"problem {self.slug} has no regime called {name!r}; it has: {known}")
+
+    def _numbers(self, regime: Regime, written: str) -> dict[str, float | str]:
+        numbers: dict[str, float | str] = {}
+        for each in written.split(","):
+            name, _, text = each.partition("=")
+            level = regime.ranges.get(name)
+            if level is None:
+                raise UnknownRegime(f"regime {regime.name} of problem {self.slug} has no number {name!r}")
+            try:
+                numbers[name] = level.read(text)
+            except ValueError:
+                message = f"in regime {regime.name} of problem {self.slug} {name} is {level}, not {text!r}"
+                raise UnknownRegime(message) from None
+        return numbers
 
     def regimes_at(self, size: SizeName, world_size: int, dtype: str = "bfloat16") -> tuple[Regime, ...]:
         """The regimes that calls at `size` on `world_size` ranks can have in a run's `dtype`."""
@@ -395,4 +515,4 @@ class Problem:
         if refusal is not None:
             raise ValueError(f"problem {self.slug} {refusal}")
         dims = self.sizes[size].dims(world_size)
-        return dims if regime is None else {**dims, **regime.dims}
+        return dims if regime is None else {**dims, **regime.set_dims()}

@@ -1,14 +1,18 @@
 """Calls in regimes that no timed call has: drawn at secret indices, named in the verdict, judged alone on demand."""
 
 from collections import Counter
+from itertools import combinations
+from random import Random
 
 import msgspec
 import pytest
 
 from evaluator.contract import CallKind, ContractError, EvaluationRequest, Mode, Verdict
 from evaluator.host import Judge, JudgeSettings
+from evaluator.host.measure import covering
 from evaluator.host.measure.schedule import check_calls, timed_calls
 from problems import registry
+from problems.spec.schema import SizeName, UnknownRegime
 from tests.evaluator.judging_help import job_for, request_for, request_for_text
 
 RIGHT_BUT_FOR_TINY = """
@@ -41,6 +45,8 @@ def test_program_that_is_right_but_for_a_regime_is_refused_in_its_words(judge: J
     report = judge.evaluate(request_for_text(RIGHT_BUT_FOR_TINY, mode=mode))
     assert report.verdict is Verdict.WRONG_RESULT
     assert "(regime tiny_values: all values are below 1e-4 in size)" in report.message
+    again = "python -m evaluator run allreduce solution.py --profile cpux2 --regime tiny_values"
+    assert report.message.endswith(again)
 
 
 @pytest.mark.parametrize("mode", [Mode.CHECK, Mode.RANKED])
@@ -52,6 +58,34 @@ def test_every_regime_is_drawn_once_and_none_is_timed(judge: Judge, mode: Mode):
     drawn = {call.number: call.regime for call in record.calls if call.kind is CallKind.REGIME}
     assert sorted(drawn.values()) == sorted(REGIMES)
     assert drawn.keys().isdisjoint(number for block in record.blocks for number in block)
+
+
+def test_most_pairs_of_regimes_meet_and_calls_in_them_can_be_asked_for_by_name():
+    problem = registry.get("load_balancing_loss_fn")
+    regimes = problem.regimes_at(SizeName.TINY, 2)
+    every = covering.pairs(regimes)
+    calls = covering.covering(regimes, JudgeSettings.joined_regimes, Random(1))
+    met = {frozenset((one.name, other.name)) for call in calls for one, other in combinations(call, 2)}
+    assert met == every
+    assert len(calls) < len(every) / 2
+    for call in calls:
+        regime = covering.joined(call).drawn(Random(2))
+        assert problem.regime(regime.name) == regime
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("masked_tokens+masked_tokens", "at once"),
+        ("large_logits+negative_logits", "at once"),
+        ("other_choices:top_k=99", "from 1 to 8, not '99'"),
+        ("other_choices:k=2", "no number 'k'"),
+        ("masked_tokens+wet", "no regime called 'wet'"),
+    ],
+)
+def test_what_no_call_is_in_is_refused_by_name(name: str, why: str):
+    with pytest.raises(UnknownRegime, match=why):
+        registry.get("load_balancing_loss_fn").regime(name)
 
 
 def test_a_hang_names_the_regime_of_its_call(judge: Judge):

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -49,15 +50,16 @@ def test_problem_keeps_every_promise(problem: Problem, subtests: pytest.Subtests
 def make_call(
     problem: Problem, size: SizeName, *, world_size: int, rank: int = 0, index: int = 0, regime: Regime | None = None
 ) -> Call:
+    drawn = None if regime is None else regime.drawn(Random(index))
     return Call(
         key=hashlib.sha256(problem.slug.encode()).digest(),
         index=index,
         rank=rank,
         world_size=world_size,
-        dims=problem.dims(size, world_size, regime),
+        dims=problem.dims(size, world_size, drawn),
         dtype=torch.bfloat16,
         device=torch.device("cpu"),
-        regime=regime,
+        regime=drawn,
     )
 
 

@@ -64,8 +64,12 @@ def test_program_that_is_right_but_for_the_regime_fails_in_it_alone(
     for outcomes in _outcomes(ranks, problem.slug, program, ""):
         assert [outcome for outcome in outcomes if not outcome.passed] == [], "it is no narrow program: it fails anyway"
     with contextlib.suppress(RankFailure):  # to raise on every rank is to fail
-        for outcomes in _outcomes(ranks, problem.slug, program, regime.name):
-            assert not all(outcome.passed for outcome in outcomes), outcomes
+        failed = [
+            not all(outcome.passed for outcome in outcomes)
+            for outcomes in _outcomes(ranks, problem.slug, program, regime.name)
+        ]
+        # A drawn number may be the usual one.
+        assert any(failed) if regime.ranges else all(failed)
 
 
 @pytest.mark.parametrize("world_size", WORLD_SIZES)

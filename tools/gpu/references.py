@@ -193,16 +193,21 @@ def on(device, program):
 
 
 def kinds(problem, size, world_size, *, key, options):
-    """None for a call like the timed ones, else its regime: as timed, all regimes in a drawn order, and again."""
+    """None for a call like the timed ones, else its regime: as timed, all regimes and several at once, and again."""
+    from evaluator.host.measure import covering
+
     regimes = [] if options.usual_only else list(problem.regimes_at(SizeName(size), world_size))
+    drawn = random.Random(key)
     if options.regime:
         regimes = [regime for regime in regimes if regime.name == options.regime]
-    drawn = random.Random(key)
+    else:
+        regimes += [covering.joined(call) for call in covering.covering(regimes, len(regimes), drawn)]
     drawn.shuffle(regimes)
     order = regimes if options.regime else [None, *regimes]
     for index in range(options.calls):
         if order:
-            yield order[index % len(order)]
+            regime = order[index % len(order)]
+            yield regime and regime.drawn(drawn)
 
 
 def call_of(member, problem, size, *, key, index, regime):

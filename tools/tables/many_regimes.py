@@ -1,10 +1,11 @@
 # A table on standard output is what it is for.
-"""Honest programs in many calls like the timed ones and in every regime: how many were refused, and how near they came.
+"""Honest programs in calls like the timed ones and in regimes: how many were refused, and how near they came.
 
-    python -m tools.tables.many_regimes [--calls 100] [--size tiny] [--ranks 2 4] [--seconds 10] [SLUG ...]
+    python -m tools.tables.many_regimes [--calls 100] [--size tiny] [--ranks 2 4] [--seconds 10] [--pairs] [SLUG ...]
 
 Honest programs are the reference, every variant, and where ranks' parts are added, the reference with sums in drawn
-orders. Every round makes one call of each kind, by each program; `--seconds` ends a problem's rounds early. Problems
+orders. Every round makes one call of each kind, by each program; `--seconds` ends a problem's rounds early. Kinds are
+usual calls, each regime, and calls in several as the judge joins them; with `--pairs` only every two that fit. Problems
 whose call is too large for ranks without a GPU are left out. Prints a line per problem and world size and one per kind
 of call with a refusal, and exits 1 if there was any.
 """
@@ -13,9 +14,12 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from random import SystemRandom
 
+from evaluator.host.measure import covering
+from evaluator.host.settings import JudgeSettings
 from problems import registry
 from problems.harness.ranks import RankFailure, Ranks
 from problems.harness.trials import Trial, attempt
@@ -42,6 +46,7 @@ def main() -> int:
     parser.add_argument("--size", type=SizeName, default=SizeName.TINY, choices=list(SizeName))
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--seconds", type=float, default=float("inf"), help="of a problem on one world size")
+    parser.add_argument("--pairs", action="store_true", help="only calls in two regimes, all that fit")
     parser.add_argument("slugs", nargs="*", metavar="SLUG", help="default: every problem")
     options = parser.parse_args()
     problems = [registry.get(slug) for slug in options.slugs] or list(registry.problems())
@@ -52,7 +57,8 @@ def main() -> int:
                 problem, options.size, world_size
             ):
                 continue
-            found = tried(problem, world_size, size=options.size, rounds=options.calls, seconds=options.seconds)
+            trials = _trials(problem, world_size, size=options.size, rounds=options.calls, only_pairs=options.pairs)
+            found = tried(problem, world_size, trials, seconds=options.seconds)
             calls, wrong = calls + found.calls, sum(map(len, found.refused.values()))
             refused += wrong
             print(f"{problem.slug:46} x{world_size} {options.size} {wrong} of {found.calls} refused, "
@@ -70,11 +76,11 @@ def is_too_large(problem: Problem, size: SizeName, world_size: int) -> bool:
     return held_bytes(problem, dims) > MOST_HELD_BYTES or flops > MOST_FLOPS
 
 
-def tried(problem: Problem, world_size: int, *, size: SizeName, rounds: int, seconds: float) -> Found:
+def tried(problem: Problem, world_size: int, trials: Iterable[Trial], *, seconds: float) -> Found:
     """Rounds of calls on ranks of their own, until `seconds` are over."""
     found, start = Found(), time.monotonic()
     with Ranks(world_size) as ranks:
-        for trial in _trials(problem, world_size, size=size, rounds=rounds):
+        for trial in trials:
             if time.monotonic() - start > seconds:
                 break
             found.calls += 1
@@ -91,11 +97,16 @@ def tried(problem: Problem, world_size: int, *, size: SizeName, rounds: int, sec
     return found
 
 
-def _trials(problem: Problem, world_size: int, *, size: SizeName, rounds: int) -> Iterator[Trial]:
+def _trials(problem: Problem, world_size: int, *, size: SizeName, rounds: int, only_pairs: bool) -> Iterator[Trial]:
     """Round by round a call of each kind, the same for every program."""
-    regimes = ["", *(regime.name for regime in problem.regimes_at(size, world_size))]
+    regimes, random = problem.regimes_at(size, world_size), SystemRandom()
     for index in range(rounds):
-        for regime in regimes:
+        if only_pairs:
+            kinds = ["+".join(sorted(pair)) for pair in sorted(map(sorted, covering.pairs(regimes)))]
+        else:
+            several = covering.covering(regimes, JudgeSettings.joined_regimes, random)
+            kinds = ["", *(regime.name for regime in (*regimes, *map(covering.joined, several)))]
+        for regime in kinds:
             key = os.urandom(32)
             for program in programs(problem):
                 yield Trial(slug=problem.slug, program=program, size=size, key=key, index=index, regime=regime)

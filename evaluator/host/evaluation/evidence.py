@@ -32,6 +32,7 @@ from evaluator.host.measure.size_run import SizeRun
 from evaluator.host.ranks.trusted_client import OutOfDeviceMemory
 from evaluator.judging import recorded_work, verdicts
 from evaluator.judging.reading import SourceReading
+from problems.spec.schema import parts_of
 
 _FOR_THE_AUTHOR = (
     "the judge had an internal error while it handled this submission; its node works, and the operator has the log"
@@ -150,8 +151,11 @@ def passed(
     """The pass, in words."""
     checked = sum(result.checked_calls for result in results)
     message = f"correct on {world_size} ranks in all {checked} checked calls"
-    if drawn := {call.regime for record in records for call in record.calls if call.regime}:
-        message += f", also in {len(drawn)} {'regimes that are' if len(drawn) > 1 else 'regime that is'} not timed"
+    met = [parts_of(call.regime) for record in records for call in record.calls]
+    if names := {name for parts in met for name in parts}:
+        pairs = len({pair for parts in met for pair in itertools.combinations(sorted(parts), 2)})
+        message += f", also in {len(names)} {'regimes that are' if len(names) > 1 else 'regime that is'} not timed"
+        message += f" and {pairs} pairs of them" if pairs else ""
     if timed is not None and is_informative(timed.low, timed.high):
         message += f"; {timed.score:.2f} times as fast as the reference"
     elif timed is not None:

@@ -11,7 +11,7 @@ from evaluator.host.hangs.diagnosis import findings_of, rank_states
 from evaluator.host.hangs.incidents import IncidentKind, WorkerGroupFailure
 from evaluator.host.measure import gpu_memory
 from evaluator.host.measure.calls import Caller
-from evaluator.host.measure.evidence import Ended, describe_regime
+from evaluator.host.measure.evidence import Ended, describe_regime, how_to_repeat
 from evaluator.host.measure.gpu_memory import GpuMemory
 from evaluator.host.ranks.trusted_client import OutOfDeviceMemory
 from evaluator.host.ranks.worker_group import WorkerGroup
@@ -68,7 +68,8 @@ class FailureGuard:
         try:
             yield
         except WorkerGroupFailure as failure:
-            words = describe_regime(caller.regime if caller is not None else None)
+            regime = caller.regime if caller is not None else None
+            words = describe_regime(regime) + (how_to_repeat(regime, caller.job) if caller is not None else "")
             found = [
                 self._with_memory(msgspec.structs.replace(finding, message=finding.message + words))
                 for finding in self._blamed(findings_of(failure, size=size), failure)

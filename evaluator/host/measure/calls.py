@@ -39,6 +39,7 @@ class Caller:
         reference_s: the time of a call of the reference.
 
     Attributes:
+        job: what is judged.
         regime: of the call that is being made, or was made last; None for the inputs of timed calls.
     """
 
@@ -51,7 +52,7 @@ class Caller:
         launch_ahead: LaunchAhead,
         reference_s: float,
     ) -> None:
-        self._run, self._job = run, run.job
+        self._run, self.job = run, run.job
         self._oracle, self._ranks = run.trusted.oracle, run.group
         self._opened = opened
         self._at_size = at_size
@@ -111,14 +112,16 @@ class Caller:
         return self._ranks.loop(next(self._run.numbers), times=times, seconds=seconds)
 
     def _check_whether_to_go_on(self) -> None:
-        job = self._job
+        job = self.job
         job.deadlines.refuse_cancelled()
         if time.monotonic() > job.deadlines.evaluation:
             message = f"the evaluation took longer than {job.settings.evaluation_s:g} s"
             raise Ended([self._finding(Verdict.TIMEOUT, message)])
 
     def _spec(self, kind: CallKind, regime: Regime | None) -> InputSpec:
-        if not self._job.does(Check.FRESH_INPUTS):
+        if regime is not None:  # one that the author asked for may have ranges
+            regime = regime.drawn(secrets.SystemRandom())
+        if not self.job.does(Check.FRESH_INPUTS):
             return InputSpec(index=0, regime=regime)
         index = next(self._run.draws)
         if kind is CallKind.NEAR:
@@ -144,7 +147,7 @@ class Caller:
             spec=spec,
             kind=kind,
             key=secrets.token_bytes(_KEY_BYTES),
-            poison=outputs.new_poison() if self._job.does(Check.POISON) else b"",
+            poison=outputs.new_poison() if self.job.does(Check.POISON) else b"",
             # Sometimes at the address of the call before, sometimes at a new one; the submission cannot know which.
             is_reused=self._at_size.calls > 0 and (kind is CallKind.NEAR or secrets.randbelow(2) == 1),
             delays_us=self._delays_us(kind),
@@ -180,7 +183,7 @@ class Caller:
 
         Raises Ended where a rank answered, but its device has not posted the end of the call.
         """
-        job, inputs = self._job, call.inputs
+        job, inputs = self.job, call.inputs
         limit_s = self._limit_s + (0.0 if self._at_size.calls else self._run.first_call_s)
         files = [
             (item.file, target, *item.areas) if self._is_on_device else (target,)
@@ -220,15 +223,15 @@ class Caller:
     def _check(self, call: Call, files: list[int], *, verify: bool) -> None:
         """Check what the ranks say and what is in the outputs taken, and compare these where `verify` says so."""
         size = self._at_size.size
-        call.findings += checks.claimed(self._job, call, self._at_size)
+        call.findings += checks.claimed(self.job, call, self._at_size)
         headers = [self._header(rank, file) for rank, file in enumerate(files)]
         if verify:
             call.compared = self._compare(call.spec, headers, files, key=call.key, poison=call.poison_number)
-            call.findings += checks.changed(self._job, call.compared.changed, size)
+            call.findings += checks.changed(self.job, call.compared.changed, size)
             traces = call.compared.traces
         else:
             traces = self._oracle.take_marks(headers, files, key=call.key)
-        if self._job.does(Check.FINGERPRINT):
+        if self.job.does(Check.FINGERPRINT):
             call.findings += checks.altered(call, traces, size)
 
     def _delays_us(self, kind: CallKind) -> tuple[int, ...]:
@@ -236,7 +239,7 @@ class Caller:
         world_size = len(self._opened.output_bytes)
         if kind is not CallKind.SKEWED:
             return (0,) * world_size
-        least, most = self._job.profile.timing_policy.skew_us
+        least, most = self.job.profile.timing_policy.skew_us
         late = set(secrets.SystemRandom().sample(range(world_size), 1 + secrets.randbelow(max(1, world_size - 1))))
         return tuple(least + secrets.randbelow(most - least) if rank in late else 0 for rank in range(world_size))
 
@@ -270,7 +273,7 @@ class Caller:
 
     def _counts(self, item: CheckedOutput) -> bool:
         is_value = item.verdict in checks.VALUE_VERDICTS
-        return (not is_value or self._job.does(Check.VALUES)) and (item.rank == 0 or self._job.does(Check.EVERY_RANK))
+        return (not is_value or self.job.does(Check.VALUES)) and (item.rank == 0 or self.job.does(Check.EVERY_RANK))
 
     # ---- why values are wrong: written too late, never written, or correct by chance ---------------------------
 
@@ -278,7 +281,7 @@ class Caller:
         """What speaks against a call, with the reasons."""
         found = list(call.findings)
         if not call.is_correct:
-            found += [*checks.wrong_values(call, self._at_size.size), *self._explained(call)]
+            found += [*checks.wrong_values(call, self._at_size.size, self.job), *self._explained(call)]
         elif any(finding.verdict is Verdict.INCOMPLETE_OUTPUT for finding in found):
             # Storing again exposes a forged record: the rank's own answer comes too late.
             self._is_correct_by_now(call)

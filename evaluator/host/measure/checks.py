@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evaluator.contract import CallKind, Finding, Mode, RecordedWork, Verdict
 from evaluator.host.job import Job
-from evaluator.host.measure.evidence import Call, SizeEvidence, describe_regime, warn_once
+from evaluator.host.measure.evidence import Call, SizeEvidence, describe_regime, how_to_repeat, warn_once
 from evaluator.host.ranks.oracle_group import Traces
 from evaluator.judging import recorded_work
 from evaluator.judging.checks import Check
@@ -89,9 +89,10 @@ def altered(call: Call, traces: Traces, size: str) -> list[Finding]:
     ]
 
 
-def wrong_values(call: Call, size: str) -> list[Finding]:
+def wrong_values(call: Call, size: str, job: Job) -> list[Finding]:
     """Findings from the comparison of a call's outputs; stale outputs are named so."""
     regime = call.spec.regime
+    again = how_to_repeat(regime, job)
     special = _KINDS.get(call.kind, "") if regime is None else describe_regime(regime)
     found = []
     for item in call.checks:
@@ -101,7 +102,7 @@ def wrong_values(call: Call, size: str) -> list[Finding]:
         if item.stale is not None:
             message = f"{where}output {item.output!r} is the correct output of an earlier call, not of this one"
             found.append(_of_output(item, Verdict.STALE_OUTPUT, message, size))
-        found.append(_of_output(item, item.verdict, where + item.message, size))
+        found.append(_of_output(item, item.verdict, where + item.message + again, size))
     return found
 
 

@@ -16,6 +16,7 @@ from evaluator.contract import (
     SizeResult,
 )
 from evaluator.host.clock.call_clock import CallTime
+from evaluator.host.job import Job
 from evaluator.host.measure import gpu_memory
 from evaluator.host.ranks.oracle_group import Comparison, InputSpec, PreparedInputs
 from evaluator.oracle.messages import CheckedOutput
@@ -180,3 +181,11 @@ def warn_once(warnings: list[Finding], finding: Finding) -> None:
 def describe_regime(regime: Regime | None) -> str:
     """How a message names the regime of a call."""
     return "" if regime is None else f" (regime {regime.name}: {regime.words})"
+
+
+def how_to_repeat(regime: Regime | None, job: Job) -> str:
+    """The command that makes calls like a refused one, with other values; nothing for a call like the timed ones."""
+    if regime is None:
+        return ""
+    where = f"{job.problem.slug} solution.py --profile {job.profile.name} --regime {regime.name}"
+    return f". To repeat such calls: python -m evaluator run {where}"

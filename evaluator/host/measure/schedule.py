@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from evaluator.contract import CallKind
 from evaluator.host.job import Job
+from evaluator.host.measure import covering
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
 from problems.spec.schema import Regime, SizeName
@@ -21,14 +22,20 @@ _SOON_BLOCKS = 3
 
 
 def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
-    """Regimes of checked calls by size: all at the first size, a few secret ones at every further size."""
+    """What checked calls differ in, by size: at the first each regime alone and most pairs, at others a few calls."""
     if job.request.regime or not job.does(Check.REGIMES):
         return {}
     found: dict[str, tuple[Regime, ...]] = {}
+    random, settings = secrets.SystemRandom(), job.settings
     for size in job.sizes:
         regimes = job.problem.regimes_at(SizeName(size), job.profile.world_size, job.dtype)
-        count = job.settings.further_regimes if found else len(regimes)
-        found[size] = tuple(secrets.SystemRandom().sample(regimes, min(count, len(regimes))))
+        count = settings.further_regimes if found else settings.joined_regimes
+        calls = [covering.joined(call) for call in covering.covering(regimes, count, random)]
+        if not found:
+            calls += regimes
+        elif len(calls) < count:
+            calls += random.sample(regimes, min(count - len(calls), len(regimes)))
+        found[size] = tuple(regime.drawn(random) for regime in random.sample(calls, len(calls)))
     return found
 
 

@@ -11,8 +11,6 @@ from problems.inputs.regime_values import in_regime, magnitude
 from problems.inputs.values import Arguments, Call
 
 TENSORS = 3
-MOMENTS = {1.0: sqrt(2 / pi), 2.0: 1.0, 2.5: 2**1.25 * gamma(1.75) / sqrt(pi), 3.0: 2 * sqrt(2 / pi)}
-"""The mean of |x|^p for standard normal x, by p."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -46,6 +44,12 @@ def _scales(call: Call) -> Tensor:
 def limit(call: Call) -> float:
     """A secret share, between a tenth and a half, of the norm that the scales let expect: every timed call clips."""
     p, elements = norm_type(call), call.dims["M"] * call.dims["N"]
-    likely = float(_scales(call).pow(p).sum().mul(elements * MOMENTS[p]).pow(1 / p)) * magnitude(call)
+    likely = float(_scales(call).pow(p).sum().mul(elements * _moment(p)).pow(1 / p)) * magnitude(call)
     share = float(call.uniform("limit", (), low=0.1, high=0.5, dtype=torch.float64, shared=True))
+    share = float(call.setting("share", share))
     return likely * share * float(call.setting("more_room", 1.0))
+
+
+def _moment(p: float) -> float:
+    """The mean of |x|^p for standard normal x."""
+    return 1.0 if p == 2 else 2 ** (p / 2) * gamma((p + 1) / 2) / sqrt(pi)

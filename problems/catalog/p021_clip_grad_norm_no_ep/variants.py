@@ -54,11 +54,6 @@ def smaller_factor(grad_tensors: list[Tensor], max_norm: float, norm_type: float
     return total_norm
 
 
-def whole_power(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
-    """Takes norm_type for a whole number."""
-    return in_float64(grad_tensors, max_norm, int(norm_type), fsdp_group)
-
-
 def always_clips(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
     """Scales to the limit whether the norm exceeds it or not."""
     total = _powers(grad_tensors, norm_type)
@@ -130,6 +125,6 @@ MUTANTS = {
 NARROW = {
     "below_the_limit": always_clips,
     "huge_values": saturates,
-    "norm_2_5": whole_power,
+    "near_the_limit": always_clips,
     "nothing_to_clip": smaller_factor,
 }

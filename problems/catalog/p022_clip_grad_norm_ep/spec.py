@@ -180,6 +180,7 @@ PROBLEM = Problem(
             name="below_the_limit",
             words="the norm is below the limit, so that nothing is scaled but for the division by ep_size",
             settings={"more_room": 20.0},
+            apart=("near_the_limit",),
         ),
         *clipping_spec.REGIMES,
         Regime(

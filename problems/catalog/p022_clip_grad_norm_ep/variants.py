@@ -48,17 +48,6 @@ def smaller_factor(
     return total_norm
 
 
-def whole_power(
-    non_ep_grad_tensors: list[Tensor],
-    ep_grad_tensors: list[Tensor],
-    max_norm: float,
-    norm_type: float,
-    *settings: Any,
-) -> Tensor:
-    """Takes norm_type for a whole number."""
-    return one_message(non_ep_grad_tensors, ep_grad_tensors, max_norm, int(norm_type), *settings)
-
-
 def no_group_for_the_world(
     non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
 ) -> Tensor:
@@ -185,7 +174,7 @@ MUTANTS = {
 NARROW = {
     "below_the_limit": always_clips,
     "huge_values": saturates,
-    "norm_2_5": whole_power,
+    "near_the_limit": always_clips,
     "nothing_to_clip": smaller_factor,
     "no_expert_groups": no_group_for_the_world,
 }

@@ -1,5 +1,6 @@
 """MoE router load-balancing loss, averaged over ranks, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -104,8 +105,12 @@ PROBLEM = Problem(
         "Losses are averaged over ranks; a loss of averaged statistics is another number.",
     ),
     regimes=(
-        Regime(name="one_choice", words="top_k is 1", settings={"top_k": 1}, narrow="usual_numbers"),
-        Regime(name="five_choices", words="top_k is 5", settings={"top_k": 5}, narrow="usual_numbers"),
+        Regime(
+            name="other_choices",
+            words="top_k is another number",
+            settings={"top_k": Whole(low=1, high=8, often=(1, 3, 5, 7))},
+            narrow="usual_numbers",
+        ),
         Regime(
             name="every_expert",
             words="top_k is the number of experts, so that every token chooses all of them",

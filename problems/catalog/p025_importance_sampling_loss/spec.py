@@ -167,6 +167,7 @@ PROBLEM = Problem(
             name="equal_logits",
             words="all logits are 128, where the exponential of float32 overflows",
             settings={"logits": "equal"},
+            hides=True,
         ),
         Regime(
             name="negative_advantages",
@@ -177,6 +178,7 @@ PROBLEM = Problem(
             name="no_advantages",
             words="all advantages are zero",
             settings={"advantages": "zero"},
+            hides=True,
             narrow="nothing_where_zero",
         ),
     ),

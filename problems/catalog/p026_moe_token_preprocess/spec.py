@@ -1,5 +1,6 @@
 """MoE dispatch bookkeeping (token counts per rank and expert), described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -100,8 +101,7 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        Regime(name="one_choice", words="topk is 1: every token has one slot", dims={"topk": 1}),
-        Regime(name="five_choices", words="topk is 5: every token has five slots", dims={"topk": 5}),
+        Regime(name="other_choices", words="tokens have another number of slots", dims={"topk": Whole(low=1, high=7)}),
         Regime(
             name="all_to_one", words="all slots of all ranks name experts of one rank", settings={"slots": "on_one"}
         ),
@@ -109,6 +109,7 @@ PROBLEM = Problem(
             name="one_expert",
             words="every token of all ranks has seven slots, which name one expert",
             settings={"slots": "on_one_expert"},
+            hides=True,
             dims={"topk": 7, "M": 301},
         ),
         Regime(name="one_gets_nothing", words="no slot names an expert of one rank", settings={"slots": "elsewhere"}),

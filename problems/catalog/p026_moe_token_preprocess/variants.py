@@ -126,8 +126,7 @@ MUTANTS = {
     "off_by_one": off_by_one,
 }
 NARROW = {
-    "one_choice": two_slots,
-    "five_choices": two_slots,
+    "other_choices": two_slots,
     "all_to_one": shares_kept,
     "one_expert": counts_in_float16,
     "one_gets_nothing": one_row_at_least,

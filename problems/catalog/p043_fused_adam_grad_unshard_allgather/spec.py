@@ -117,6 +117,7 @@ PROBLEM = Problem(
             name="zero_gradients",
             words="gradients and moments are zero",
             settings={"values": "zero", "moments": "zero"},
+            hides=True,
         ),
         *of_tensor("grad_shard", ONE_RANK_HAS_VALUES),
         Regime(
@@ -137,6 +138,7 @@ PROBLEM = Problem(
             name="zero_shards",
             words="parameters, gradients and moments are zero",
             settings={"parameters": "zero", "values": "zero", "moments": "zero"},
+            hides=True,
             narrow="divides_by_the_largest",
         ),
         mlp.FIRST_STEP,

@@ -95,6 +95,6 @@ NARROW = {
     "zero_gradients": partial(updated, by_ratio=True),
     "first_step": partial(updated, by_ratio=True),
     "late_step": seven_steps_at_most(updated),
-    "step_1200": settled_after_1000(updated),
+    "many_steps": settled_after_1000(updated),
     "default_decays": partial(updated, least_correction=LEAST_CORRECTION),
 }

@@ -111,6 +111,7 @@ PROBLEM = Problem(
             name="below_the_floor",
             words="all values are below 1e-8, the least magnitude that a step is made of",
             settings={"scale": 2.0**-36},
+            apart=("tiny_values", "huge_values"),
         ),
         Regime(
             name="halves",

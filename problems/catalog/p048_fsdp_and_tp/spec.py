@@ -144,6 +144,7 @@ PROBLEM = Problem(
             name="tiny_weights",
             words="all three weights are below 1e-4 in size, too small for float16",
             settings={"weights": "tiny"},
+            apart=("tiny_values",),
             narrow="arguments_in_float16",
         ),
         Regime(

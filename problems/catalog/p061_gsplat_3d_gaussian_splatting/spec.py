@@ -175,6 +175,7 @@ PROBLEM = Problem(
             name="nothing_visible",
             words="no Gaussian is visible in any camera",
             settings={"near_plane": 100.0, "far_plane": 1e10},
+            hides=True,
         ),
         Regime(
             name="one_rank_sees",
@@ -185,6 +186,7 @@ PROBLEM = Problem(
             name="transparent",
             words="opacities and colours are zero",
             settings={"values": "zero"},
+            hides=True,
             narrow="nothing_where_zero",
         ),
         replace(SPREAD_VALUES, words="opacities and colours are of all sizes from 1e-30 to 1e30"),

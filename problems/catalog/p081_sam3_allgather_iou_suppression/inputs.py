@@ -59,7 +59,7 @@ def _last_occluded(call: Call) -> Tensor:
     last = call.integers("last_occluded", ("O",), low=-4, high=7, shared=True).clamp_(min=-1)
     for (copy, original), values in zip(_telling_pairs(call), ((3, 5), (4, 2), (-1, 1)), strict=False):
         last[copy], last[original] = values
-    return last.where(last < 0, last * call.setting("frames", 1))
+    return last.where(last < 0, last + call.setting("first_frame", 0))
 
 
 def draw_scores(call: Call, counts: list[int]) -> Tensor:

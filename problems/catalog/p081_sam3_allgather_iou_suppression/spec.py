@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from problems.spec.ranges import Real, Whole
 from problems.spec.regimes import SPREAD_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -144,7 +145,12 @@ PROBLEM = Problem(
         for name in ("low_res_masks_local", "obj_scores_local")
     },
     regimes=(
-        Regime(name="low_threshold", words="iou_threshold is 0.3", settings={"threshold": 0.3}, narrow="usual_numbers"),
+        Regime(
+            name="other_threshold",
+            words="iou_threshold is another number",
+            settings={"threshold": Real(low=0.1, high=0.95, often=(0.3, 0.5))},
+            narrow="usual_numbers",
+        ),
         Regime(
             name="exact_copies",
             words="iou_threshold is 1 and some objects cover the very same pixels, so that their IoU is 1",
@@ -155,12 +161,13 @@ PROBLEM = Problem(
             name="empty_masks",
             words="two objects that were hidden at different times have no pixel",
             settings={"empty_masks": True},
+            hides=True,
         ),
         replace(SPREAD_VALUES, words="mask logits and scores are of all sizes from 1e-30 to 1e30"),
         Regime(
             name="late_frames",
-            words="last_occluded holds numbers up to 600000",
-            settings={"frames": 100_000},
+            words="last_occluded holds high numbers, neighbours too",
+            settings={"first_frame": Whole(low=300, high=2_000_000_000, often=(1 << 24, 3 << 24))},
         ),
         Regime(
             name="one_rank_has_most",

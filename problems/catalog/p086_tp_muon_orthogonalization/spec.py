@@ -163,6 +163,7 @@ PROBLEM = Problem(
             name="below_the_floor",
             words="the norm of x is below 1e-9, and the least that x is divided by is 1e-7",
             settings={"scale": 2.0**-60},
+            apart=("tiny_values", "huge_values"),
         ),
         Regime(
             name="other_dimension",
