@@ -13,12 +13,13 @@ from evaluator.arena.structure import Area
 from evaluator.contract import OutputCheck, Verdict
 from evaluator.oracle import error_map
 from evaluator.oracle.call_memory import read_output
+from evaluator.oracle.causes import Suspect
 from evaluator.oracle.messages import CheckedOutput
 from problems import registry
 from problems.inputs.values import Call
 from problems.outputs import checking
 from problems.outputs.comparison import Comparison, error_units
-from problems.spec.schema import Output, Problem
+from problems.spec.schema import Output, Problem, Regime
 
 LARGEST_ERROR = 1e9
 """Errors are reported up to this many tolerance units; an infinite one has no form in JSON."""
@@ -33,7 +34,10 @@ class Examiner:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._oracle: ModuleType = importlib.import_module(f"{registry.package(problem.slug)}.oracle")
+        package = registry.package(problem.slug)
+        self._oracle: ModuleType = importlib.import_module(f"{package}.oracle")
+        self._make_inputs = importlib.import_module(f"{package}.inputs").make_inputs
+        self._named: list[Regime | None] = []
 
     def expected(self, call: Call) -> tuple[Tensor, ...]:
         """The expected outputs of rank `call.rank`, in the problem's order."""
@@ -46,14 +50,28 @@ class Examiner:
         wrong = self._structure(call, header, expected)
         if wrong:
             return wrong
-        actual = self._tensors(call, header, area)
+        return self.judged(call, self._tensors(call, header, area), expected)
+
+    def judged(self, call: Call, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> list[CheckedOutput]:
+        """Check the values of a rank's outputs: each wrong one with what it is instead, and with a map."""
         checks = self._values(call, actual, expected)
-        triples = zip(self._problem.outputs_in(call.regime), actual, expected, strict=True)
-        mapped = [index for index, check in enumerate(checks) if check.check.wrong_elements][:_MOST_MAPS]
-        return [
-            _mapped(check, call, *triple) if index in mapped else check
-            for index, (check, triple) in enumerate(zip(checks, triples, strict=True))
-        ]
+        wrong = [index for index, check in enumerate(checks) if check.verdict is not None][:_MOST_MAPS]
+        outputs, causes = self._problem.outputs_in(call.regime), {}
+        # What later calls are would say the same, and costs as much as many calls of the oracle.
+        if wrong and call.regime not in self._named:
+            self._named.append(call.regime)
+            suspect = Suspect(
+                call=call,
+                expected_of=self.expected,
+                make_inputs=self._make_inputs,
+                outputs=outputs,
+                expected=expected,
+            )
+            causes = suspect.causes(wrong, actual)
+        for index in wrong:
+            triple = (outputs[index], actual[index], expected[index])
+            checks[index] = _explained(checks[index], call, *triple, cause=causes.get(index))
+        return checks
 
     def stale_source(
         self, call: Call, header: Sequence[dict[str, Any]], area: Area, *, earlier: Sequence[Call]
@@ -108,23 +126,23 @@ def _misshapen(call: Call, output: Output, message: str) -> CheckedOutput:
     return CheckedOutput(check=nothing, verdict=Verdict.WRONG_SHAPE, message=message)
 
 
-def _mapped(checked: CheckedOutput, call: Call, output: Output, actual: Tensor, expected: Tensor) -> CheckedOutput:
-    """`checked` with a map of its wrong elements.
+def _explained(
+    checked: CheckedOutput, call: Call, output: Output, actual: Tensor, expected: Tensor, *, cause: str | None
+) -> CheckedOutput:
+    """`checked` with what the output is instead as the first sentence, and with a map of its wrong elements.
 
     A problem with its own comparison may count other elements as wrong; then there is no map.
     """
-    wrong = checked.check.wrong_elements
-    if not wrong or actual.shape != expected.shape:
-        return checked
-    shape = tuple(actual.shape)
-    units = error_units(output, actual, expected)
-    drawn = error_map.draw(units, shape=shape, world_size=call.world_size)
-    if drawn is None or sum(map(sum, drawn.counts)) != wrong:
-        return checked
-    message = (
-        f"{checked.message}; the largest error is at {list(drawn.largest_at)}. The wrong elements lie {drawn.sentence}"
-    )
-    return msgspec.structs.replace(checked, error_map=drawn, message=message if checked.message else "")
+    message, drawn = checked.message, None
+    if cause is not None:
+        message = f"output {output.name!r} {cause}. {message.replace(f'output {output.name!r}', 'It', 1)}"
+    if checked.check.wrong_elements and actual.shape == expected.shape:
+        units = error_units(output, actual, expected)
+        drawn = error_map.draw(units, shape=tuple(actual.shape), world_size=call.world_size, is_known=cause is not None)
+    if drawn is not None and sum(map(sum, drawn.counts)) == checked.check.wrong_elements:
+        message += f"; the largest error is at {list(drawn.largest_at)}. The wrong elements lie {drawn.sentence}"
+        return msgspec.structs.replace(checked, error_map=drawn, message=message)
+    return msgspec.structs.replace(checked, message=message)
 
 
 def _what_is_wrong(output: Output, found: Comparison) -> str:

@@ -72,7 +72,7 @@ def attempt(trial: Trial) -> Outcome:
     implementation = load(trial.slug)
     call = call_of(trial, implementation, rank=dist.get_rank(), world_size=dist.get_world_size())
     try:
-        outputs, changed = _outputs(trial.program, implementation, call)
+        outputs, changed = outputs_of(trial.program, implementation, call)
         comparisons = implementation.check(call, outputs, _expected(replace(trial, program=REFERENCE), call.rank))
     except WrongStructure as error:
         return Outcome(wrong_structure=str(error))
@@ -86,7 +86,7 @@ def _expected(trial: Trial, rank: int) -> Outputs:
     return implementation.expected(call_of(trial, implementation, rank=rank, world_size=dist.get_world_size()))
 
 
-def _outputs(program: str, implementation: Implementation, call: Call) -> tuple[Outputs, tuple[str, ...]]:
+def outputs_of(program: str, implementation: Implementation, call: Call) -> tuple[Outputs, tuple[str, ...]]:
     """The outputs of the program called `program`, and the immutable arguments that it changed."""
     family, _, name = program.partition(":")
     if family in ("generic", "order", "wire"):

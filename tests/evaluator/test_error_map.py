@@ -53,6 +53,15 @@ def test_pattern_is_named(tensor: torch.Tensor, pattern: ErrorPattern, words: st
     assert sum(map(sum, found.counts)) == int((tensor > 1).sum())
 
 
+def test_pattern_is_that_of_all_that_is_off_where_a_wide_tolerance_covers_most() -> None:
+    tensor = errors(64, 64, at=slice(32, 64), value=0.5)
+    tensor[32:64:4, ::16] = 3.0
+    found = mapped(tensor, world_size=2)
+    assert found is not None
+    assert (found.pattern, found.shards) == (ErrorPattern.ONE_SHARD, (0, 32))
+    assert "all in part 2 of 2 along dimension 0 (100% of it)" in found.sentence
+
+
 def test_largest_error_and_shards_are_named() -> None:
     tensor = errors(64, 40, at=slice(0, 16), value=2.0)
     tensor[7, 33] = 9.0
