@@ -90,7 +90,7 @@ class Client:
     def prompt(
         self, slug: str, *, backend: str = "pytorch", profile: str = "cpux2", version: str | None = None
     ) -> Prompt:
-        """The task as a model is given it; without `version`, the task alone, without hints."""
+        """The task as a model is given it; without `version`, one-shot and without hints."""
         params = {"backend": backend, "profile": profile} | ({"version": version} if version else {})
         return self.transport.get(f"problems/{slug}/prompt/", Prompt, params=params)
 

@@ -17,11 +17,15 @@ _CURSOR_MOST = 2**62
 
 
 class PromptQuery(Query):
-    """In which backend, for which profile, and with hints or without."""
+    """In which backend, for which profile, and which version."""
 
     backend = Choice(choices=values_of(Backend), default=Backend.PYTORCH.value)
     profile = ProfileName(default="cpux2", help_text="A profile's name, such as h200x8-nomc.")
-    version = Choice(choices=VERSIONS, default=VERSION, help_text="The task alone, or with hints.")
+    version = Choice(
+        choices=tuple(VERSIONS),
+        default=VERSION,
+        help_text=f"{'; '.join(f'{name}: {each.title}' for name, each in VERSIONS.items())}.",
+    )
 
 
 class RunInput(Strict):

@@ -42,7 +42,9 @@ class PromptOutput(serializers.Serializer[Any]):
     profile = serializers.CharField()
     version = serializers.CharField(help_text="The version of wording, rules and examples.")
     digest = serializers.CharField(help_text="SHA-256 of version, a line break and text.")
-    example = serializers.CharField(help_text="The problem of the worked example.")
+    example = serializers.CharField(
+        allow_blank=True, help_text="The problem of the worked example; empty for a version without one."
+    )
     text = serializers.CharField()
 
 

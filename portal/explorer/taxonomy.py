@@ -1,4 +1,4 @@
-"""The problems as a matrix of block and parallelism, shaded by a chosen quantity, and the transformer as a drawing."""
+"""The problems as a matrix of block and parallelism, shaded by a chosen quantity."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -148,52 +148,3 @@ def _content(quantity: Quantity, *, count: int, solved: int, best: Leader | None
     if quantity is Quantity.SOLVED:
         return solved / count, f"{100 * solved / count:.0f} %", f"{solved} of {count}"
     return (best.score, score_text(best.score), best.author) if best else (None, "open", f"of {count}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """One box of the transformer's drawing, which leads to its block's problems."""
-
-    block: Block
-    x: int
-    y: int
-    width: int
-    count: int
-
-    @property
-    def middle(self) -> float:
-        return self.x + self.width / 2
-
-    @property
-    def name(self) -> str:
-        """The block's name where it fits, else its abbreviation."""
-        return "MoE" if self.block is Block.MOE else self.block.label
-
-
-_PARTS = (
-    (Block.EMBEDDING, 20, 8, 200),
-    (Block.NORM, 40, 72, 160),
-    (Block.ATTENTION, 40, 120, 160),
-    (Block.MLP, 40, 190, 76),
-    (Block.MOE, 124, 190, 76),
-    (Block.LOSS, 20, 262, 200),
-    (Block.GRADIENT, 262, 262, 130),
-    (Block.OPTIMIZER, 262, 190, 130),
-    (Block.QUANTIZATION, 262, 120, 130),
-    (Block.PRIMITIVE, 262, 72, 130),
-)
-
-
-def transformer(problems: Sequence[Problem]) -> list[Part]:
-    """The boxes of the drawing with the number of problems of each."""
-    return [Part(block=block, x=x, y=y, width=width, count=_count(problems, block)) for block, x, y, width in _PARTS]
-
-
-def outside_the_transformer(problems: Sequence[Problem]) -> list[tuple[Block, int]]:
-    """The blocks that the drawing has no box for, with the number of problems of each."""
-    drawn = {block for block, *_ in _PARTS}
-    return [(block, _count(problems, block)) for block in Block if block not in drawn and _count(problems, block)]
-
-
-def _count(problems: Sequence[Problem], block: Block) -> int:
-    return sum(problem.block is block for problem in problems)

@@ -1,6 +1,6 @@
 """The taxonomy browser."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 
 from django.http import HttpRequest, HttpResponse
@@ -13,10 +13,14 @@ from evaluator.contract import Primitive
 from evaluator.hardware.profiles import profiles
 from portal.catalog import facets, patterns
 from portal.core.requests import choice
-from portal.explorer import taxonomy
+from portal.explorer import layers, taxonomy
+from portal.explorer.layers import Edge, Layer
 from portal.explorer.taxonomy import Quantity
 from portal.ranking.leaders import Leader, best_leaders, board_counts, leaders, profiles_by_speed
+from portal.runs.models import LanguageModel
+from portal.runs.queries import models_that_solve
 from problems import registry
+from problems.spec.schema import Problem
 from problems.spec.taxonomy import Communication
 
 _FEW = ("stage",)
@@ -27,10 +31,11 @@ _BY_CHIPS = ("quantity", "profile", *_FEW)
 
 @require_safe
 def browser(request: HttpRequest) -> HttpResponse:
-    """Block by parallelism, narrowed by the other facets; the patterns of communication; the transformer."""
+    """Block by parallelism, narrowed by the other facets; a transformer's layers; the patterns of communication."""
     quantity = Quantity(choice(request.GET, "quantity", Quantity, opening=Quantity.COUNT))
     profile = choice(request.GET, "profile", profiles())
     primitive = choice(request.GET, "primitive", Primitive)
+    layer = Layer(choice(request.GET, "layer", Layer, opening=Layer.DENSE))
     chosen = {facet.name: request.GET.get(facet.name, "") for facet in taxonomy.FACETS_BESIDE}
     every = registry.problems()
     left = facets.find(every, chosen=chosen)
@@ -53,7 +58,12 @@ def browser(request: HttpRequest) -> HttpResponse:
         "profiles": [(each, counts.get(each.name, 0)) for each in profiles_by_speed()],
         "primitive": primitive,
         "primitives": list(Primitive),
-        "drawings": _drawings(),
+        "layer": layer,
+        "layers": layers.LABELS.items(),
+        "drawing": _drawing(layer),
+        "edges": _edges(layer, leading, models_that_solve(profile=profile or None)),
+        "others": layers.other_blocks(every),
+        "patterns": _patterns(),
     }
     return render(request, "taxonomy/browser.html", context)
 
@@ -65,8 +75,34 @@ def _table(matrix: taxonomy.Matrix) -> SafeString:
 
 
 @cache
-def _drawings() -> SafeString:
-    """The transformer and the patterns of communication: the same for every reader while the process lives."""
+def _drawing(layer: Layer) -> SafeString:
+    """The lanes of a layer: the same for every reader while the process lives."""
+    every = registry.problems()
+    found = {name: (edge, len(edge.problems(every))) for name, edge in layers.edges(layer).items()}
+    return render_to_string("taxonomy/_layer.html", {"lanes": layers.lanes(layer), "edges": found})
+
+
+def _edges(
+    layer: Layer, leading: Mapping[str, Sequence[Leader]], solving: Mapping[str, Sequence[LanguageModel]]
+) -> list[tuple[str, Edge, list[tuple[Problem, Leader | None, Sequence[LanguageModel]]]]]:
+    """Every edge of the drawing with its problems, who leads each of them, and which models solve it."""
+    every = registry.problems()
+    return [
+        (
+            name,
+            edge,
+            [
+                (each, next(iter(leading.get(each.slug, ())), None), solving.get(each.slug, ()))
+                for each in edge.problems(every)
+            ],
+        )
+        for name, edge in layers.edges(layer).items()
+    ]
+
+
+@cache
+def _patterns() -> SafeString:
+    """The patterns of communication: the same for every reader while the process lives."""
     every = registry.problems()
     context = {
         "patterns": [
@@ -74,10 +110,8 @@ def _drawings() -> SafeString:
             for value in Communication
         ],
         "rank_rows": patterns.rank_rows(),
-        "parts": taxonomy.transformer(every),
-        "others": taxonomy.outside_the_transformer(every),
     }
-    return render_to_string("taxonomy/_drawings.html", context)
+    return render_to_string("taxonomy/_patterns.html", context)
 
 
 def _labelled(offered: Sequence[facets.Option]) -> list[tuple[str, str]]:

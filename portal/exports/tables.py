@@ -173,7 +173,7 @@ TABLES = {
                 text("profile", "where they were judged", "run.profile"),
                 integer("k", "declared samples per problem", "run.k"),
                 text("prompt_version", "as declared", "run.prompt_version"),
-                text("verification", "self_reported, re_run or audited", "run.verification"),
+                text("verification", "judged_here, recorded (elsewhere), re_run or audited", "run.verification"),
                 moment("published_at", "when it was published", "run.published_at"),
                 text("recorded_on", f"the last {_RECORDED}", "run.recorded_on"),
                 integer("problems", "number of problems in the figures", "figures.problems"),

@@ -49,7 +49,7 @@ class RunForm(_OrganisationForm):
         label="Prompt version",
         max_length=80,
         required=False,
-        help_text=f"{' or '.join(VERSIONS)}, or a name of your own for another prompt.",
+        help_text=f"{', '.join(VERSIONS)}, or a name of your own for another prompt.",
     )
     cost_usd = forms.FloatField(label="Cost of the run in USD", min_value=0, required=False)
     notes = forms.CharField(

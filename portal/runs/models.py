@@ -53,9 +53,13 @@ class RunState(models.TextChoices):
 
 
 class Verification(models.TextChoices):
-    """How far an operator has checked how a run came about. Every attempt was judged here in any case."""
+    """Who judged a run's programs, or how an operator has then checked how the run came about.
 
-    SELF_REPORTED = "self_reported", "Self-reported"
+    Tokens and cost are always as declared.
+    """
+
+    JUDGED_HERE = "judged_here", "Judged here"
+    RECORDED = "recorded", "Judged elsewhere"
     RE_RUN = "re_run", "Re-run"
     AUDITED = "audited", "Audited"
 
@@ -78,7 +82,7 @@ class Run(models.Model):
     state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.DRAFT)
     are_sources_public = models.BooleanField(default=False)
     verification = models.CharField(
-        max_length=14, choices=Verification.choices, default=Verification.SELF_REPORTED, editable=False
+        max_length=14, choices=Verification.choices, default=Verification.JUDGED_HERE, editable=False
     )
     is_quarantined = models.BooleanField(default=False, editable=False)
     recorded_on = models.DateField(
@@ -222,7 +226,7 @@ class RunEvent(models.Model):
 class DecisionKind(models.TextChoices):
     RE_RUN = "re_run", "Verified by a re-run"
     AUDITED = "audited", "Audited"
-    SELF_REPORTED = "self_reported", "Verification withdrawn"
+    WITHDRAWN = "withdrawn", "Verification withdrawn"
     QUARANTINED = "quarantined", "Quarantined"
     RELEASED = "released", "Released from quarantine"
 

@@ -1,9 +1,8 @@
 """The task prompt of a problem, assembled under a version: the text that models get, readable by everybody.
 
-There are two versions: the task alone, and the task with hints. The benchmark asks whether a model finds the fast way,
-so the first keeps back what statements say of it, and how inputs are drawn. A change of the wording, of the rules or of
-the examples is a new version. The digest says whether two prompts are the same, since problems have revisions of their
-own.
+The benchmark asks whether a model finds the fast way, so all versions but one keep back what statements say of it, and
+how inputs are drawn. A change of the wording, of the rules or of the examples is a new number. The digest says whether
+two prompts are the same, since problems have revisions of their own.
 """
 
 import hashlib
@@ -15,6 +14,7 @@ from django.template.loader import render_to_string
 
 from evaluator.contract import Backend, Mode
 from evaluator.hardware import profiles
+from evaluator.hardware.machines import machines
 from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import size_rows
 from portal.catalog.queries import check_world_size, get_problem, get_profile
@@ -22,10 +22,29 @@ from portal.core.errors import Refusal
 from problems import registry
 from problems.spec.schema import Argument, ArgumentKind, Problem
 
-VERSION = "pkb-prompt-3"
-"""The version that is given where none is asked for: the task alone."""
-WITH_HINTS = "pkb-prompt-3-hints"
-VERSIONS = (VERSION, WITH_HINTS)
+
+@dataclass(frozen=True)
+class Wording:
+    """What readers call a version of the prompt, and what it says."""
+
+    title: str
+    says: str
+
+
+VERSION = "pkb-prompt-4"
+"""The version that is given where none is asked for."""
+ZERO_SHOT = "pkb-prompt-4-zero-shot"
+AS_PUBLISHED = "pkb-prompt-4-published"
+WITH_HINTS = "pkb-prompt-4-hints"
+VERSIONS = {
+    VERSION: Wording("one-shot", "What is asked, and a worked example of another problem; not how to make it fast."),
+    ZERO_SHOT: Wording("zero-shot", "What is asked, without an example."),
+    AS_PUBLISHED: Wording("as published", "Task, topology and reference: no more than the published prompt had."),
+    WITH_HINTS: Wording(
+        "with hints", "Also how inputs are drawn, what limits a program, what a fast one does, and an example."
+    ),
+}
+"""Runs with each of them are ranked apart."""
 
 _TASK_SECTIONS = frozenset(
     {
@@ -94,6 +113,7 @@ class Prompt:
     backend: str
     profile: str
     example: str
+    """The problem of the worked example; empty without one."""
     text: str
     version: str
 
@@ -128,8 +148,9 @@ def prompt_for(slug: str, *, backend: str, profile: str, version: str = VERSION)
 def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> Prompt:
     problem, profile = registry.get(slug), profiles.get(profile_name)
     example_backend, example = _example(slug, backend)
+    if version in (ZERO_SHOT, AS_PUBLISHED):
+        example = ""
     judged = profile.sizes[Mode.RANKED]
-    peaks = profile.peaks
     has_hints = version == WITH_HINTS
     context = {
         "problem": problem,
@@ -144,22 +165,37 @@ def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> 
         "arguments": [(argument, values_told(argument, has_hints=has_hints)) for argument in problem.arguments],
         "statement": statement_of(problem, has_hints=has_hints),
         "reference": registry.reference_source(slug).strip(),
-        "example": registry.get(example),
+        "example": registry.get(example) if example else None,
         "example_backend": example_backend.value,
-        "example_source": _example_source(example, example_backend),
-        "bf16_tflops": f"{peaks.bf16_flops / 1e12:.0f}" if peaks else "",
-        "memory_tb_s": f"{peaks.memory_bytes_s / 1e12:.2f}" if peaks else "",
-        "wire_gb_s": f"{peaks.wire_bytes_s / 1e9:.0f}" if peaks else "",
+        "example_source": _example_source(example, example_backend) if example else "",
+        **_machine(profile),
     }
+    template = "prompts/as_published.txt" if version == AS_PUBLISHED else "prompts/v4.txt"
     return Prompt(
         problem=slug,
         revision=registry.revision(slug),
         backend=backend.value,
         profile=profile_name,
         example=example,
-        text=render_to_string("prompts/v3.txt", context).strip() + "\n",
+        text=render_to_string(template, context).strip() + "\n",
         version=version,
     )
+
+
+def _machine(profile: Profile) -> dict[str, object]:
+    """The figures of one GPU, and how GPUs are joined, as prompts give them."""
+    peaks, machine = profile.peaks, machines().get(profile.machine)
+    if peaks is None or machine is None:
+        return {}
+    return {
+        "sms": machine.sms,
+        "links": machine.links.kind,
+        "topology": machine.links.topology,
+        "l2_mib": f"{peaks.l2_bytes / 2**20:.0f}",
+        "bf16_tflops": f"{peaks.bf16_flops / 1e12:.0f}",
+        "memory_tb_s": f"{peaks.memory_bytes_s / 1e12:.2f}",
+        "wire_gb_s": f"{peaks.wire_bytes_s / 1e9:.0f}",
+    }
 
 
 def statement_of(problem: Problem, *, has_hints: bool) -> str:

@@ -34,7 +34,7 @@ from portal.runs import actions, page_data, queries
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.progress import progress
-from portal.runs.prompts import VERSION, VERSIONS, WITH_HINTS, prompt_for
+from portal.runs.prompts import VERSION, VERSIONS, prompt_for
 from portal.runs.queries import RunFigures
 from portal.submissions.quotas import quota_of
 from portal.tabular.formats import MEDIA_TYPES
@@ -61,7 +61,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "choices": [(each, used.get(each.name, 0)) for each in profiles().values()],
         "p": p,
         "boards": [(prompt, list(found)) for prompt, found in groupby(ranked, key=lambda row: row.prompt)],
-        "versions": {VERSION: "the task alone", WITH_HINTS: "with hints"},
+        "versions": VERSIONS,
         "rows": ranked,
         "incomplete": [row for row in rows if not row.figures.is_complete],
         "has_k": any(row.run.k > 1 for row in ranked),
@@ -74,7 +74,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
 
 def _name(row: queries.ModelRow) -> str:
     """A run's name beside those of other prompts."""
-    return f"{row.run.model}, with hints" if row.prompt == WITH_HINTS else str(row.run.model)
+    is_usual = row.prompt in ("", VERSION)
+    return str(row.run.model) if is_usual else f"{row.run.model}, {VERSIONS[row.prompt].title}"
 
 
 def _figures(
@@ -311,7 +312,7 @@ def prompt(request: HttpRequest, slug: str) -> HttpResponse:
         "problem": problem,
         "profiles": choices,
         "backends": backends,
-        "versions": [(VERSION, "The task alone"), (WITH_HINTS, "With hints")],
+        "versions": VERSIONS,
         "prompt": prompt_for(slug, backend=backend, profile=profile, version=version),
     }
     return render(request, "runs/prompt.html", context)

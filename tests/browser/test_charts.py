@@ -6,9 +6,9 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Visit
 from tests.browser.looks import LOOKS, LOOKS_FOR_AXE, problems_of
 
-PAGES = {"roofline": "/roofline/", "taxonomy": "/taxonomy/"}
+PAGES = {"roofline": "/roofline/", "taxonomy": "/taxonomy/#edges"}
 # axe looks at every cell of every row: a few rows show it as much as all of them, in a tenth of the time.
-SHORT_PAGES = {"roofline-attention": "/roofline/?block=attention", "taxonomy": "/taxonomy/"}
+SHORT_PAGES = {"roofline-attention": "/roofline/?block=attention", "taxonomy": "/taxonomy/?layer=moe#edges"}
 PLOT = "[data-plot=roofline-figure]"
 POINTS = f"{PLOT} .scatterlayer .point"
 RANGE = "document.querySelector('[data-plot=roofline-figure] .plot-stage').layout.xaxis.range"

@@ -33,7 +33,7 @@ from portal.operations.recorded.reports import (
     write_reports,
 )
 from portal.runs.actions.creating import RunDeclaration, check_declaration, model_of
-from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, RunMode, RunState
+from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, RunMode, RunState, Verification
 from portal.submissions.models import Evaluation, Source, Submission, Visibility
 from portal.submissions.queries import latest_report
 
@@ -289,6 +289,7 @@ def _run(recorded: RecordedRun, *, ended: datetime | None) -> Run:
         prompt_version=recorded.prompt_version,
         notes="\n".join(filter(None, (recorded.published_by, recorded.notes))),
         state=RunState.PUBLISHED,
+        verification=Verification.RECORDED,
         recorded_on=at.date(),
         recorded_where=hardware(recorded.profile),
         created_at=datetime.fromisoformat(recorded.created_at),

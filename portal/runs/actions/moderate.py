@@ -20,7 +20,7 @@ def decide(run: Run, *, kind: str, reason: str, by: User) -> Decision:
     check_choice("kind", kind, DecisionKind.values, noun="decision")
     if not reason.strip():
         raise Refusal("reason", "", "The decision has no reason.", "Give a reason. It is public.")
-    changes = _changes(DecisionKind(kind))
+    changes = _changes(run, DecisionKind(kind))
     with transaction.atomic():
         Run.objects.filter(pk=run.pk).update(**changes)
         decision = Decision.objects.create(run=run, kind=kind, reason=reason.strip(), by=by)
@@ -28,7 +28,9 @@ def decide(run: Run, *, kind: str, reason: str, by: User) -> Decision:
     return decision
 
 
-def _changes(kind: DecisionKind) -> dict[str, object]:
+def _changes(run: Run, kind: DecisionKind) -> dict[str, object]:
     if kind in (DecisionKind.QUARANTINED, DecisionKind.RELEASED):
         return {"is_quarantined": kind == DecisionKind.QUARANTINED}
+    if kind == DecisionKind.WITHDRAWN:
+        return {"verification": Verification.RECORDED if run.recorded_on else Verification.JUDGED_HERE}
     return {"verification": Verification(kind.value)}

@@ -90,7 +90,7 @@ class Migration(migrations.Migration):
                 ('idempotency_key', models.CharField(blank=True, max_length=100, null=True)),
                 ('state', models.CharField(choices=[('draft', 'Draft'), ('published', 'Published')], default='draft', max_length=10)),
                 ('are_sources_public', models.BooleanField(default=False)),
-                ('verification', models.CharField(choices=[('self_reported', 'Self-reported'), ('re_run', 'Re-run'), ('audited', 'Audited')], default='self_reported', editable=False, max_length=14)),
+                ('verification', models.CharField(choices=[('judged_here', 'Judged here'), ('recorded', 'Judged elsewhere'), ('re_run', 'Re-run'), ('audited', 'Audited')], default='judged_here', editable=False, max_length=14)),
                 ('is_quarantined', models.BooleanField(default=False, editable=False)),
                 ('recorded_on', models.DateField(blank=True, editable=False, help_text='When it was judged elsewhere. Empty: this site judged it.', null=True)),
                 ('recorded_where', models.CharField(blank=True, editable=False, help_text='Hardware that judged it, for example: 2 H200.', max_length=40)),
@@ -107,7 +107,7 @@ class Migration(migrations.Migration):
             name='Decision',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('re_run', 'Verified by a re-run'), ('audited', 'Audited'), ('self_reported', 'Verification withdrawn'), ('quarantined', 'Quarantined'), ('released', 'Released from quarantine')], max_length=14)),
+                ('kind', models.CharField(choices=[('re_run', 'Verified by a re-run'), ('audited', 'Audited'), ('withdrawn', 'Verification withdrawn'), ('quarantined', 'Quarantined'), ('released', 'Released from quarantine')], max_length=14)),
                 ('reason', models.TextField()),
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='decisions', to=settings.AUTH_USER_MODEL)),

@@ -1,18 +1,24 @@
-"""The taxonomy browser: cells that lead to their problems, quantities, facets, patterns and the drawing."""
+"""The taxonomy browser: cells that lead to their problems, quantities, facets, patterns and a layer's collectives."""
 
 import re
 from html import unescape
 
+import msgspec
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from evaluator.contract import Verdict
 from portal.catalog import facets
 from portal.catalog.patterns import pattern
+from portal.explorer import layers
+from portal.explorer.layers import Layer
 from portal.ranking.models import Standing
+from portal.runs import actions as run_actions
 from problems import registry
 from problems.spec.taxonomy import Communication
 from tests.portal.pages import scenes
+from tests.portal.runs.rows import add, end, line, make_run
 
 GPU = "h200x8-nomc"
 pytestmark = pytest.mark.django_db
@@ -83,7 +89,7 @@ def test_shades_come_with_their_numbers(client):
     assert all(words in page for words in ("2 or 3", "4 to 6", "7 or more"))
 
 
-@pytest.mark.parametrize("query", [{"quantity": "x"}, {"profile": "abacus"}])
+@pytest.mark.parametrize("query", [{"quantity": "x"}, {"profile": "abacus"}, {"layer": "onion"}])
 def test_an_unknown_choice_is_a_404_with_the_known_ones(client, query):
     response = client.get("/taxonomy/", query)
     assert response.status_code == 404
@@ -108,10 +114,43 @@ def test_an_all_to_all_keeps_every_piece_and_a_reduction_sums_them():
     assert pattern(Communication.REDUCE_SCATTER).spoken.endswith("rank 3: Σ3.")
 
 
-def test_the_drawing_leads_to_its_blocks(client):
-    page = _page(client)
-    number = sum(problem.block == "attention" for problem in registry.problems())
-    assert f'<a href="/problems/?block=attention" aria-label="Attention: {number} problems">' in page
+def test_every_problem_of_a_layer_stands_on_an_edge_of_a_drawing():
+    every = registry.problems()
+    blocks = {part.block for layer in Layer for lane in layers.lanes(layer) for part in lane.parts}
+    drawn = {
+        problem.slug for layer in Layer for edge in layers.edges(layer).values() for problem in edge.problems(every)
+    }
+    assert {problem.slug for problem in every if problem.block in blocks} <= drawn
+    outside = sum(count for _, count in layers.other_blocks(every))
+    assert outside == sum(problem.block not in blocks for problem in every)
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_every_collective_between_two_parts_leads_to_as_many_problems_as_it_says(client, layer):
+    page = _page(client, layer=layer)
+    said = set(re.findall(r'href="#(edge-\w+)">.*?<span class="sub">(\d+) problem', page))
+    groups = dict(re.findall(r'<tbody id="(edge-\w+)">(.*?)</tbody>', page, re.DOTALL))
+    assert dict(said) == {name: str(rows.count('href="/problems/')) for name, rows in groups.items()}
+    assert {("edge-to_attention", "2"), ("edge-from_attention", "1")} <= said
+
+
+def test_an_edge_names_who_leads_its_problems_and_which_models_solve_them(client, alice, bob, local):
+    scenes.judged(alice, local, problem="gemm_allreduce", profile=GPU, score=1.6)
+    for name, verdict in (("writer", Verdict.PASSED), ("loser", Verdict.DEADLOCK)):
+        run = make_run(bob, model=name, profile="cpux2")
+        end(add(run, line("gemm_allreduce")).results[0].attempt, local, verdict=verdict)
+        run_actions.publish_run(run, by=bob, sources="public")
+    (rows,) = re.findall(r'<tbody id="edge-mlp_sum">(.*?)</tbody>', _page(client), re.DOTALL)
+    assert f'<a href="/problems/gemm_allreduce/leaderboard/?profile={GPU}">alice</a> 1.595' in rows
+    assert (rows.count(">writer 1</a>"), rows.count("loser")) == (1, 0)
+    (rows,) = re.findall(r'<tbody id="edge-mlp_sum">(.*?)</tbody>', _page(client, profile=GPU), re.DOTALL)
+    assert "writer" not in rows
+
+
+def test_a_drawing_that_names_an_unknown_edge_is_refused_by_name():
+    lane = {"title": "Wrong", "parts": [{"block": "norm", "how": "whole", "after": ["nowhere"]}] * 4}
+    with pytest.raises(msgspec.ValidationError, match="lane Wrong: there are no edges \\['nowhere'\\]"):
+        msgspec.convert({"edges": {}, "dense": [lane], "moe": [], "any": []}, layers.Drawing)
 
 
 @pytest.mark.parametrize("address", ["/taxonomy/", "/taxonomy/?quantity=speedup&origin=VeOmni"])

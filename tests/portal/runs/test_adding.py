@@ -424,8 +424,10 @@ def test_operators_keep_their_reasons_and_quarantine_takes_a_run_off_the_board(a
     actions.decide(run, kind="audited", reason="read all trajectories", by=operator)
     actions.decide(run, kind="quarantined", reason="two models share sources", by=operator)
     assert (run.verification, run.is_quarantined) == ("audited", True)
+    assert actions.decide(run, kind="withdrawn", reason="no time", by=operator).run.verification == "judged_here"
     assert queries.model_board("cpux2") == []
     assert [decision.reason for decision in run.decisions.order_by("at")] == [
         "read all trajectories",
         "two models share sources",
+        "no time",
     ]

@@ -162,6 +162,7 @@ def test_the_api_and_the_exports_carry_the_mark(shipped, client):
     run = loaded()
     told = client.get(f"/api/v1/runs/{run.pk}/").json()
     assert (told["recorded_on"], told["recorded_where"]) == ("2026-11-23", "2 H200")
+    assert told["verification"] == "recorded"
     found = told["figures"]
     assert (found["is_complete"], found["judged"], found["programs"]) == (False, 3, 4)
     assert (found["correct_at_1"], found["correct_at_k"], found["fast"]) == (None, None, [])

@@ -14,7 +14,7 @@ from django.utils import timezone
 from portal.accounts.organisations import create_organisation, home_of
 from portal.exports import files
 from portal.runs.models import Attempt, Run
-from portal.runs.prompts import prompt_for
+from portal.runs.prompts import AS_PUBLISHED, VERSION, VERSIONS, ZERO_SHOT, prompt_for
 from problems import registry
 from problems.spec.schema import ArgumentKind
 from tests.portal.api.problem import assert_problem
@@ -111,25 +111,49 @@ def test_the_prompt_says_what_is_asked_and_which_inputs_are_legal():
         asked = [said for title, said in sections_of(problem) if title not in HINTS]
         missing = [said for said in (" ".join(beginning.split()), *asked, *legal) if said not in text]
         assert missing == [], problem.slug
-        assert prompt.version == "pkb-prompt-3"
+        assert prompt.version == "pkb-prompt-4"
 
 
 def test_the_prompt_with_hints_is_another_version_with_the_whole_statement(anonymous):
     address = "/api/v1/problems/allreduce/prompt/?backend=cuda&profile=h100x8"
-    bare, told = anonymous.get(address).json(), anonymous.get(f"{address}&version=pkb-prompt-3-hints").json()
-    assert (bare["version"], told["version"]) == ("pkb-prompt-3", "pkb-prompt-3-hints")
+    bare, told = anonymous.get(address).json(), anonymous.get(f"{address}&version=pkb-prompt-4-hints").json()
+    assert (bare["version"], told["version"]) == ("pkb-prompt-4", "pkb-prompt-4-hints")
     assert bare["digest"] != told["digest"]
     assert registry.statement("allreduce").strip() in told["text"]
     assert "Primitives within reach" in told["text"]
     assert_problem(anonymous.get(f"{address}&version=pkb-prompt-2"), status=422, field="version")
-    page = anonymous.get("/problems/allreduce/prompt/?profile=h100x8&backend=cuda&version=pkb-prompt-3-hints")
+    page = anonymous.get("/problems/allreduce/prompt/?profile=h100x8&backend=cuda&version=pkb-prompt-4-hints")
     assert "What a fast kernel does" in page.content.decode()
     assert anonymous.get("/problems/allreduce/prompt/?version=pkb-prompt-2").status_code == 404
 
 
+def test_the_prompt_names_the_topology_and_the_chip_of_its_machine():
+    text = prompt_for("allreduce", backend="cuda", profile="h200x8").text
+    assert "Per GPU: 132 SMs, 60 MiB of L2 cache" in text
+    assert "the 8 GPUs are in one host and joined by NVSwitch" in text
+    assert "NVSwitch" not in prompt_for("allreduce", backend="pytorch", profile="cpux2").text
+
+
+def test_without_an_example_the_prompt_says_the_same_and_as_published_it_says_no_more_than_that():
+    for problem in registry.problems():
+        told = {
+            version: prompt_for(problem.slug, backend="cuda", profile="h100x8", version=version) for version in VERSIONS
+        }
+        usual, bare, published = told[VERSION], told[ZERO_SHOT], told[AS_PUBLISHED]
+        before, _, after = usual.text.partition("# A worked example")
+        assert usual.example
+        assert bare.text == before + after[after.index("# Your answer") :]
+        assert (bare.example, published.example) == ("", "")
+        reference = registry.reference_source(problem.slug).strip()
+        assert f"{problem.signature}" in published.text
+        headings = re.findall(r"^#+ .+$", published.text.replace(reference, ""), flags=re.MULTILINE)
+        assert headings == ["# The task", "# The machine", "# The reference", "# Your answer"]
+        assert len({prompt.digest for prompt in told.values()}) == len(VERSIONS)
+
+
 def test_the_page_of_a_prompt_opens_on_cuda_and_on_hardware_that_was_measured(anonymous):
     page = anonymous.get("/problems/allreduce/prompt/").content.decode()
-    assert re.findall(r'<option value="([^"]*)" selected>', page) == ["h200x2-nomc", "cuda", "pkb-prompt-3"]
+    assert re.findall(r'<option value="([^"]*)" selected>', page) == ["h200x2-nomc", "cuda", "pkb-prompt-4"]
 
 
 def test_the_cuda_and_triton_examples_are_those_that_are_judged_on_gpus():
