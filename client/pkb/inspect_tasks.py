@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from logging import getLogger
-from pathlib import Path
 from typing import Any
 
 from inspect_ai import Task, task
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessageUser
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
@@ -20,12 +20,10 @@ from inspect_ai.tool import ToolDef
 
 from .agent import FASTER, REVISE
 from .chat import source_in
-from .client import Client
-from .credentials import site_and_token
 from .errors import PkbError
 from .estimates import estimate
 from .grading import Graded, Judge, graded_answer, in_thread, judge_of
-from .prompt_sets import EVERY, chosen, from_file, from_site
+from .prompt_sets import EVERY, chosen, rows_of
 
 _logger = getLogger(__name__)
 _NOT_ANSWERED = {"NO_PROGRAM": "invalid_response_format"}
@@ -60,13 +58,11 @@ def parallel_kernel_bench(  # noqa: PLR0917 - Inspect passes -T by name
         k: samples per problem for correct@k; each is an epoch.
         judging: `reports`, `series`, `unsandboxed` and `at_once` of `pkb.grading.judge_of`.
     """
-    if dataset:
-        rows = from_file(Path(dataset), profile=profile, backend=backend)
-    else:
-        address, token = site_and_token(site, None)
-        with Client(address, token=token, say=_logger.warning) as client:
-            rows = from_site(client, profile=profile, backend=backend, version=prompt_version)
-    rows = chosen(rows, split=split, problems=problems)
+    try:
+        wanted = {"profile": profile, "backend": backend, "version": prompt_version}
+        rows = chosen(rows_of(dataset, site, say=_logger.warning, **wanted), split=split, problems=problems)
+    except PkbError as error:
+        raise PrerequisiteError(str(error)) from error  # Inspect shows the sentence alone
     samples = [
         Sample(
             id=row.problem,

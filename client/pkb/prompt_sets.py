@@ -1,11 +1,13 @@
 """The problems as a data set: one prompt per problem, from a site's API or from a file of JSON Lines."""
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from .client import Client
+from .credentials import site_and_token
 from .errors import UsageError
 from .results import ProblemBrief
 
@@ -30,6 +32,27 @@ class PromptRow(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     text: str
     splits: list[str] = []
+
+
+def rows_of(
+    file: str | Path | None,
+    site: str | None,
+    *,
+    profile: str,
+    backend: str,
+    version: str | None,
+    say: Callable[[str], None] = lambda _text: None,
+) -> list[PromptRow]:
+    """The rows of a file if one is named, else those of a site, by default that of `pkb login`.
+
+    Raises:
+        PkbError: neither can be read, or they hold nothing for the profile and backend.
+    """
+    if file:
+        return from_file(Path(file), profile=profile, backend=backend)
+    address, token = site_and_token(site or os.environ.get("PKB_SITE"), os.environ.get("PKB_TOKEN"))
+    with Client(address, token=token, say=say) as client:
+        return from_site(client, profile=profile, backend=backend, version=version)
 
 
 def from_site(site: Client, *, profile: str, backend: str = "pytorch", version: str | None = None) -> list[PromptRow]:

@@ -14,11 +14,9 @@ import httpx
 import verifiers.v1 as vf
 
 from .agent import FASTER, REVISE
-from .client import Client
-from .credentials import site_and_token
 from .errors import UsageError
 from .grading import Graded, Judge, graded_answer, in_thread, judge_of
-from .prompt_sets import EVERY, chosen, from_file, from_site
+from .prompt_sets import EVERY, chosen, rows_of
 
 _logger = getLogger(__name__)
 _GRADED = "pkb"
@@ -137,12 +135,8 @@ class Kernels(vf.Taskset[KernelTask, KernelsConfig]):
     def load(self) -> Iterable[KernelTask]:
         """A task per problem; raises UsageError for a split, problem, profile or file that is none."""
         config = self.config
-        if config.dataset:
-            rows = from_file(config.dataset, profile=config.profile, backend=config.backend)
-        else:
-            address, token = site_and_token(config.task.site, None)
-            with Client(address, token=token, say=_logger.warning) as client:
-                rows = from_site(client, profile=config.profile, backend=config.backend, version=config.prompt_version)
+        wanted = {"profile": config.profile, "backend": config.backend, "version": config.prompt_version}
+        rows = rows_of(config.dataset, config.task.site, say=_logger.warning, **wanted)
         for row in chosen(rows, split=config.split, problems=config.problems):
             data = KernelData(
                 id=row.problem,
