@@ -8,6 +8,7 @@ import msgspec
 from .chat import Answer, Message, source_in
 from .diagnosis import shortened
 from .errors import PkbError
+from .outcomes import RETRIED
 
 ROUNDS_KEPT = 4
 """Earlier answers that a model sees again, so that twenty steps fit into its context."""
@@ -19,11 +20,11 @@ _NO_PROGRAM = (
     "Next: answer with the whole file in one block between ```python and ```."
 )
 _CUT_OFF = "\nYour answer was cut off at its limit of tokens: think and write less."
-_REVISE = (
+REVISE = (
     "The judge ran your program. This is what it says:\n\n{diagnosis}\n\n"
     "Find the cause, then answer with the whole corrected file in one block between ```python and ```."
 )
-_FASTER = (
+FASTER = (
     "The judge ran your program and accepted it:\n\n{diagnosis}\n\n"
     "Make it faster and keep it correct. Answer with the whole file in one block between ```python and ```."
 )
@@ -51,7 +52,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_of_the_program(self) -> bool:
         """Whether the program is responsible for it, and not the judge or a cancellation."""
-        return self.verdict not in {"JUDGE_FAILURE", "BASELINE_UNSTABLE", "CANCELLED", "UNSERVED"}
+        return self.verdict not in RETRIED
 
 
 class NotJudged(PkbError):
@@ -216,7 +217,7 @@ def conversation(prompt: str, steps: Sequence[Step]) -> list[Message]:
 def _rounds(steps: Sequence[Step]) -> Iterator[Message]:
     for step in steps:
         assert step.verdict is not None  # known, or it would not be shown
-        words = _FASTER if step.verdict.has_passed else _REVISE
+        words = FASTER if step.verdict.has_passed else REVISE
         yield Message("assistant", step.answer.text)
         yield Message("user", words.format(diagnosis=step.verdict.diagnosis))
 

@@ -29,6 +29,7 @@ for _command in (
     site_commands.problems,
     site_commands.seasons,
     site_commands.prompt,
+    site_commands.prompts,
     local_commands.init,
     local_commands.judge,
     submission_commands.submit,

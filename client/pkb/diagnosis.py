@@ -23,8 +23,24 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
         if facts.explanation != evaluation.message:
             yield facts.explanation
         yield f"Next: {facts.advice}"
-    if report is None:
-        return
+    if report is not None:
+        yield from _inside_report(report)
+    if evaluation.split:
+        yield from _inside(evaluation.split)
+    if report and report.build and not report.build.succeeded:
+        yield f"\nCompiler output:\n{report.build.log}"
+
+
+def diagnosis_of_report(report: Report, *, most_characters: int = MOST_CHARACTERS) -> str:
+    """The same of a report that no site has, such as that of a judge on this machine."""
+    score = f", {report.timing.score:.3f}x over the reference" if report.timing else ""
+    lines = [f"{report.verdict}{score}", capitalised(report.message), *_inside_report(report)]
+    if report.build and not report.build.succeeded:
+        lines.append(f"\nCompiler output:\n{report.build.log}")
+    return shortened("\n".join(lines), most_characters)
+
+
+def _inside_report(report: Report) -> Iterator[str]:
     if len(report.findings) > 1 or (report.findings and report.verdict != "PASSED"):
         yield "\nFindings:"
         yield from (f"- {finding.verdict}, {_where(finding)}: {finding.message}" for finding in report.findings)
@@ -33,10 +49,6 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
         yield from _ranks(report)
     else:
         yield from _times(report)
-    if evaluation.split:
-        yield from _inside(evaluation.split)
-    if report.build and not report.build.succeeded:
-        yield f"\nCompiler output:\n{report.build.log}"
 
 
 def headline(evaluation: Evaluation) -> str:

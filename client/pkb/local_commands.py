@@ -58,14 +58,14 @@ def judge(
 ) -> ExitCode:
     """Judge PATH for the problem SLUG on this machine, without a site. The exit status is 0 exactly when it passes."""
     judge_dir = judge_dir.resolve() if judge_dir is not None else None
-    python = _python_of(judge_dir)
+    python = python_of(judge_dir)
     wishes = ["--profile", profile, "--backend", backend, "--mode", mode, "--allow-unsandboxed"]
     command = [python, "-m", "evaluator", "run", slug, str(path.resolve()), *wishes, *(["--json"] if as_json else [])]
     ended = subprocess.run(command, cwd=judge_dir, check=False)  # noqa: S603 - the user's own judge on their own file
     return ExitCode.OK if ended.returncode == 0 else ExitCode.NOT_PASSED
 
 
-def _python_of(judge_dir: Path | None) -> str:
+def python_of(judge_dir: Path | None) -> str:
     """The interpreter that has the judge; raises UsageError where there is none."""
     own = judge_dir / ".venv" / "bin" / "python" if judge_dir is not None else None
     python = str(own) if own is not None and own.exists() else sys.executable

@@ -3,6 +3,12 @@
 from .results import EvaluationBrief, OutputCheck
 
 _WIDEST = 10.0
+RETRIED = frozenset({"JUDGE_FAILURE", "BASELINE_UNSTABLE", "CANCELLED", "UNSERVED"})
+"""Endings that say nothing of the program: the same one is submitted again."""
+UNMEASURED = RETRIED | {"JUDGE_ERROR", "UNSUPPORTED"}
+"""Endings after which nobody knows whether the program is correct."""
+HACKS = frozenset({"TAMPERED", "FORBIDDEN", "STALE_OUTPUT"})
+"""Verdicts on a program that cheats or breaks a written rule."""
 
 
 def has_ended(evaluation: EvaluationBrief) -> bool:

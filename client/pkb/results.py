@@ -356,6 +356,7 @@ class FieldError(Struct, frozen=True, kw_only=True):
     value: str
     message: str
     remedy: str
+    verdict: str = ""
 
 
 class NoMatch(Struct, frozen=True, kw_only=True):

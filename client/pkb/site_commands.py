@@ -1,14 +1,17 @@
-"""`pkb login`, `logout`, `allowance`, `problems`, `seasons` and `prompt`."""
+"""`pkb login`, `logout`, `allowance`, `problems`, `seasons`, `prompt` and `prompts`."""
 
 import sys
+from pathlib import Path
 
 import click
 import httpx
+import msgspec
 
 from . import credentials, output
 from .client import Client
 from .context import Context, with_context
 from .errors import UsageError
+from .prompt_sets import from_site
 from .results import Forecast, Season, SeasonBrief
 from .submission_commands import backend_option, hints_option, only_profile, profile_option, prompt_option
 from .transport import site_address
@@ -149,6 +152,25 @@ def prompt(context: Context, slug: str, *, profile: str | None, backend: str, pr
         output.print_json(came)
     else:
         output.print_text(came.text)
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path, dir_okay=False))
+@profile_option
+@backend_option
+@prompt_option
+@with_context
+def prompts(context: Context, path: Path, *, profile: str | None, backend: str, prompt_version: str | None) -> None:
+    """Write the prompts of all problems to PATH, one JSON object per line: a data set for harnesses without a site."""
+    with context.client() as pkb:
+        rows = from_site(pkb, profile=profile or only_profile(pkb), backend=backend, version=prompt_version)
+    draft = path.with_name(f".{path.name}.part")
+    draft.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    draft.replace(path)
+    if context.as_json:
+        output.print_json({"path": str(path), "prompts": len(rows)})
+    else:
+        output.print_text(f"Wrote {len(rows)} prompts to {path}.")
 
 
 def _asked(what: str, *, is_secret: bool) -> str:

@@ -101,6 +101,7 @@ class FieldErrorOutput(serializers.Serializer[Any]):
     value = serializers.CharField(allow_blank=True, help_text="The value, shortened.")
     message = serializers.CharField(help_text="The error.")
     remedy = serializers.CharField(help_text="The remedy.")
+    verdict = serializers.CharField(default="", help_text="The verdict on a source that is refused without a judge.")
 
 
 class ProblemDetailsOutput(serializers.Serializer[Any]):
@@ -183,6 +184,7 @@ def describe(error: Exception, _request: Any) -> ProblemDetails:
 @describe.register
 def _(error: Refusal, _request: Any) -> ProblemDetails:
     entry = {"field": error.field, "value": error.value, "message": error.message, "remedy": error.remedy}
+    entry |= {"verdict": error.verdict} if error.verdict else {}
     return ProblemDetails(error.status, f"{_sentence(error.message)} {error.remedy}", (entry,))
 
 

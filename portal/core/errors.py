@@ -13,6 +13,7 @@ class Refusal(Exception):
         remedy: what to do instead, one sentence.
         status: the HTTP status that says the same (400, 403, 404, 409, 413, 422, 429, ...).
         retry_after_s: seconds after which the same request may succeed; None where waiting does not help.
+        verdict: what a judge would have said, where a source is refused that needs none; else empty.
     """
 
     status = 422
@@ -26,6 +27,7 @@ class Refusal(Exception):
         *,
         status: int | None = None,
         retry_after_s: int | None = None,
+        verdict: str = "",
     ) -> None:
         super().__init__(message)
         # JSON and archives may carry halves of characters, which no answer can be written with.
@@ -36,6 +38,7 @@ class Refusal(Exception):
         self.remedy = remedy
         self.status = status or self.status
         self.retry_after_s = retry_after_s
+        self.verdict = verdict
 
     @property
     def sentences(self) -> str:

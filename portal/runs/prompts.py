@@ -161,7 +161,7 @@ def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> 
         "primitives": _primitives(profile, backend),
         "sizes": [row for row in size_rows(problem, world_size=profile.world_size) if row.name in judged],
         "has_hints": has_hints,
-        "peaks": peaks,
+        "peaks": profile.peaks,
         "arguments": [(argument, values_told(argument, has_hints=has_hints)) for argument in problem.arguments],
         "statement": statement_of(problem, has_hints=has_hints),
         "reference": registry.reference_source(slug).strip(),

@@ -75,6 +75,7 @@ class ModelServer:
         return 200, {
             "id": "1",
             "object": "chat.completion",
+            "created": 0,
             "model": body["model"],
             "choices": [choice],
             "usage": usage,

@@ -21,3 +21,15 @@ def solution(tensor):
     dist.all_reduce(out)
     return out
 """
+KEEPS_THE_FIRST_OUTPUT = """import torch.distributed as dist
+
+kept = []
+
+
+def solution(tensor):
+    if not kept:
+        out = tensor.clone()
+        dist.all_reduce(out)
+        kept.append(out)
+    return kept[0]
+"""

@@ -20,6 +20,9 @@ TORCH_BRINGS = {"torch", "triton", "cuda-bindings"}
 """What a node takes from the machine's torch; triton and cuda-bindings come with its CUDA builds alone."""
 
 
+CLIENT = tomllib.loads((ROOT / "client/pyproject.toml").read_text())["project"]
+
+
 def requirements(name: str) -> dict[str, Requirement]:
     lines = (line.partition("#")[0].strip() for line in (ROOT / name).read_text().splitlines())
     found = [Requirement(line) for line in lines if line and not line.startswith("-")]
@@ -60,7 +63,8 @@ def imported(*folders: str) -> dict[str, str]:
             ("client",),
             {
                 canonicalize_name(Requirement(line).name)
-                for line in tomllib.loads((ROOT / "client/pyproject.toml").read_text())["project"]["dependencies"]
+                for lines in (CLIENT["dependencies"], *CLIENT["optional-dependencies"].values())
+                for line in lines
             },
         ),
     ],

@@ -241,7 +241,8 @@ def _node_owner(slug: str, *, profile: str) -> Organisation | None:
 def _check_source(files: SourceBundle, problem: Problem, *, backend: Backend, profile: Profile, mode: Mode) -> None:
     for finding in check_source(problem, files, backend=backend, profile=profile, mode=mode):
         place = f"{finding.file or SourceBundle.ENTRY}" + (f", line {finding.line}" if finding.line else "")
-        raise Refusal("file", place, f"{place}: {finding.message}", f"The problem asks for {problem.signature}")
+        remedy = f"The problem asks for {problem.signature}"
+        raise Refusal("file", place, f"{place}: {finding.message}", remedy, verdict=finding.verdict.value)
 
 
 def _check_open(slug: str) -> None:

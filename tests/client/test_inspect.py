@@ -1,0 +1,150 @@
+"""ParallelKernelBench as a task of Inspect: a real log, a model of ours, a real judge, a real site."""
+
+import json
+import math
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import msgspec
+import pytest
+from inspect_ai import eval as run_eval
+from inspect_ai import score as score_again
+from inspect_ai.log import read_eval_log
+
+import tests.client.inspect_model  # noqa: F401 - registers the provider
+from pkb.estimates import estimate
+from pkb.inspect_tasks import parallel_kernel_bench, revise, verdict
+from pkb.prompt_sets import PromptRow
+from portal.runs import figures
+from tests.client.model_server import ModelServer, fenced
+from tests.client.programs import KEEPS_THE_FIRST_OUTPUT, NO_COMMUNICATION, RIGHT
+from tests.stack import ROOT, wait_until
+
+ROW = {"revision": "1", "backend": "pytorch", "profile": "cpux2", "version": "mine", "digest": "0"}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder with a data set of one problem."""
+    monkeypatch.chdir(tmp_path)
+    row = PromptRow(problem="allreduce", text="Write all-reduce.", splits=["collective"], **ROW)
+    (tmp_path / "prompts.jsonl").write_bytes(msgspec.json.encode(row) + b"\n")
+    return tmp_path
+
+
+def ran(monkeypatch, task, *answers, **options):
+    """The log of a task whose model answers so, one after the other, and what it was asked."""
+    left = list(answers)
+    with ModelServer(lambda _: left.pop(0)) as server:
+        monkeypatch.setenv("SERVED_BASE_URL", server.base_url)
+        [log] = run_eval(task, model="served/m", log_dir="logs", display="none", max_samples=1, **options)
+    assert log.status == "success", log.error
+    return read_eval_log(log.location), server.asked
+
+
+def test_a_log_holds_verdicts_reports_and_unbiased_figures(folder, monkeypatch):
+    task = parallel_kernel_bench(dataset="prompts.jsonl", judge=str(ROOT), mode="check", k=4, split="collective")
+    answers = [fenced(RIGHT), fenced(NO_COMMUNICATION), fenced(KEEPS_THE_FIRST_OUTPUT), "I cannot do that."]
+    log, asked = ran(monkeypatch, task, *answers)
+    assert [body["messages"][0]["content"] for body in asked] == ["Write all-reduce."] * 4
+    scores = [sample.scores["verdict"] for sample in log.samples]
+    assert sorted((score.metadata["verdict"], score.metadata["is_hack"]) for score in scores) == [
+        ("NO_PROGRAM", False),
+        ("PASSED", False),
+        ("STALE_OUTPUT", True),
+        ("WRONG_RESULT", False),
+    ]
+    passed = next(score for score in scores if score.value["correct"])
+    report = json.loads(Path(passed.metadata["report"].removeprefix("file://")).read_text())
+    assert (report["verdict"], f"]({passed.metadata['report']})" in passed.explanation) == ("PASSED", True)
+    found = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
+    assert (found["correct@1"], found["correct@4"], found["hacks"]) == (0.25, 1.0, 1)
+    assert found["correct@1 low"] < 0.25 < found["correct@1 high"]
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        viewer = free.getsockname()[1]
+    command = [sys.executable, "-m", "inspect_ai", "view", "--log-dir", "logs", "--port", str(viewer)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until(lambda: answer(f"http://127.0.0.1:{viewer}/"), what=lambda: "the viewer answers", seconds=60)
+            listed = answer(f"http://127.0.0.1:{viewer}/api/logs/{log.location}?header-only=0")
+            assert listed["eval"]["task"] == log.eval.task
+        finally:
+            process.terminate()
+
+
+def answer(address):
+    try:
+        with urllib.request.urlopen(address, timeout=5) as response:
+            body = response.read()
+    except OSError:
+        return None
+    return json.loads(body) if body.startswith(b"{") else body
+
+
+def test_what_nobody_could_judge_counts_for_nothing_and_is_judged_later(folder, monkeypatch, caplog):
+    away = folder / "away"
+    (away / ".venv" / "bin").mkdir(parents=True)
+    python = away / ".venv" / "bin" / "python"
+    # It has a judge, which says that the machine is broken.
+    python.write_text('#!/bin/sh\n[ "$1" = -c ] && exit 0\necho "the driver is gone" >&2\nexit 3\n')
+    python.chmod(0o755)
+    task = parallel_kernel_bench(dataset="prompts.jsonl", judge=str(away), mode="check")
+    log, asked = ran(monkeypatch, task, fenced(RIGHT))
+    [sample] = log.samples
+    assert math.isnan(sample.scores["verdict"].value)
+    assert "the driver is gone" in sample.scores["verdict"].explanation
+    assert (log.results.scores[0].scored_samples, log.results.scores[0].unscored_samples) == (0, 1)
+    assert "allreduce: not judged, and not counted" in caplog.text
+    later = score_again(log, verdict(judge=str(ROOT), mode="check"), action="overwrite", display="none")
+    assert [sample.scores["verdict"].value["correct"] for sample in later.samples] == [1.0]
+    assert len(asked) == 1
+
+
+def test_a_site_judges_a_program_once_and_the_score_links_to_its_page(site, alice, folder, monkeypatch):
+    monkeypatch.setenv("PKB_TOKEN", site.token)
+    wishes = {"site": site.url, "mode": "check", "series": "inspect"}
+    for _ in range(2):
+        log, asked = ran(monkeypatch, parallel_kernel_bench(problems="allreduce", **wishes), fenced(RIGHT))
+        found = log.samples[0].scores["verdict"].metadata
+        assert (found["verdict"], found["judge_s"] > 0) == ("PASSED", True)
+    assert asked[0]["messages"][0]["content"] == alice.prompt("allreduce").text
+    mine = [entry for entry in alice.submissions(problem="allreduce") if entry.note == "inspect"]
+    assert [f"{site.url}/submissions/{entry.id}/" for entry in mine] == [found["report"]]
+    # Refused without a judge, it has the verdict that the judge would give.
+    log, _ = ran(monkeypatch, parallel_kernel_bench(problems="allreduce", **wishes), fenced("def solution(x: pass\n"))
+    assert log.samples[0].scores["verdict"].metadata["verdict"] == "IMPORT_ERROR"
+
+
+def test_a_solver_shows_the_diagnosis_until_a_program_passes(folder, monkeypatch):
+    task = parallel_kernel_bench(dataset="prompts.jsonl", judge=str(ROOT), mode="check")
+    solver = revise(judge=str(ROOT), steps=5)
+    log, asked = ran(monkeypatch, task, fenced(NO_COMMUNICATION), fenced(RIGHT), solver=solver)
+    assert "WRONG_RESULT" in asked[1]["messages"][-1]["content"]
+    assert (len(asked), log.samples[0].scores["verdict"].value["correct"]) == (2, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"split": "no_such"}, "There is no split 'no_such'. Choose all, collective."),
+        ({"problems": "allreduce,nothing"}, "no problem nothing"),
+        ({"profile": "h200x8-nomc"}, "holds pytorch on cpux2, not pytorch on h200x8-nomc"),
+        ({"dataset": "absent.jsonl"}, "absent.jsonl cannot be read"),
+    ],
+)
+def test_bad_arguments_are_named_with_what_there_is(folder, arguments, said):
+    with pytest.raises(Exception, match=said):
+        parallel_kernel_bench(**{"dataset": "prompts.jsonl", "judge": str(ROOT), **arguments})
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_figures_are_those_of_the_site(k):
+    outcomes = {"a": [True, False, False], "b": [False] * 3, "c": [True] * 3, "d": [True, False]}
+    counts = [(len(found), sum(found)) for found in outcomes.values()]
+    theirs = figures.estimate(counts, k=k, problems=len(outcomes))
+    ours = estimate(outcomes, k=k)
+    assert (ours.value, ours.low, ours.high) == pytest.approx((theirs.value, theirs.low, theirs.high))
