@@ -267,8 +267,8 @@ class NodeOutput(serializers.Serializer[Any]):
     slots = SlotOutput(many=True)
     environment = serializers.DictField(child=serializers.CharField())
     owner = serializers.CharField(
-        allow_blank=True,
-        source="owner_slug",
+        source="owner.slug",
+        default="",
         help_text="The organisation that owns the node; empty for this site's own.",
     )
     is_revoked = serializers.BooleanField(help_text="Whether its key was revoked.")

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from django.db.models import QuerySet
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.utils.urls import remove_query_param, replace_query_param
@@ -25,7 +26,8 @@ from portal.api.catalog_outputs import (
 from portal.api.inputs import BoardQuery, ProblemQuery
 from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem, get_profile
-from portal.nodes.queries import NodeView, node_views, online_slots
+from portal.nodes.models import Node
+from portal.nodes.queries import online_slots, shown_nodes
 from portal.ranking.queries import BoardKey, board_page, boards_of, quarantined_entries
 from portal.submissions.node_utilisation import Use, use_of_nodes
 from portal.submissions.quotas import Forecast, forecasts, limits_of, payer_of_author
@@ -130,9 +132,9 @@ class Nodes(Resource):
     tag = "Judging"
 
     @operation("listNodes", "List the nodes", NodeOutput, many=True)
-    def list(self, _request: Request) -> tuple[NodeView, ...]:
+    def list(self, _request: Request) -> QuerySet[Node, Any]:
         """The machines that judge, their slots, and what they run on."""
-        return node_views()
+        return shown_nodes()
 
     @operation("readNodeUse", "Read how nodes were used", UseOutput, many=True)
     def use(self, _request: Request) -> Sequence[Use]:

@@ -1,5 +1,6 @@
 """Seasons: which there are, and one with its standings."""
 
+from functools import cached_property
 from typing import Any
 
 from django.utils import timezone
@@ -92,13 +93,16 @@ class SeasonDetail(SeasonBrief):
     entries_pending = serializers.SerializerMethodField(help_text="Not judged yet.")
     standings = serializers.SerializerMethodField()
 
-    def get_entries(self, season: Season) -> int:
-        """How many count."""
-        return queries.counts(season).entries
+    @cached_property
+    def counted(self) -> queries.Counts:
+        assert isinstance(self.instance, Season)
+        return queries.counts(self.instance)
 
-    def get_entries_pending(self, season: Season) -> int:
-        counted = queries.counts(season)
-        return counted.pending + counted.rejudge_pending
+    def get_entries(self, _season: Season) -> int:
+        return self.counted.entries
+
+    def get_entries_pending(self, _season: Season) -> int:
+        return self.counted.pending + self.counted.rejudge_pending
 
     @extend_schema_field(SeasonTeamOutput(many=True))
     def get_standings(self, season: Season) -> Any:

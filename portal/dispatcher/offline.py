@@ -17,12 +17,12 @@ from evaluator.contract import ContractError, Delivery, EvaluationReport, Evalua
 from evaluator.judging.recompute import recompute
 from portal.core.errors import Refusal
 from portal.core.requests import by_id
-from portal.dispatcher.assign import request_of
 from portal.nodes.models import Node
 from portal.runs.models import Run
 from portal.submissions import lifecycle
 from portal.submissions.actions import record_delivery
 from portal.submissions.models import Evaluation, State
+from portal.submissions.queries import request_of
 from problems import registry
 
 
