@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -27,7 +27,7 @@ from portal.catalog.queries import get_problem
 from portal.core import live_links
 from portal.core.errors import NotFound, Refusal
 from portal.core.live_links import Kind, Subject
-from portal.core.requests import choice
+from portal.core.requests import choice, if_changed
 from portal.ranking import published
 from portal.ranking.leaders import board_counts, most_used
 from portal.runs import actions, page_data, queries
@@ -216,14 +216,7 @@ def live(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = queries.get_run(request.user, run_id)
     total, pending = queries.counts(run)
     etag = _etag(run, total=total, pending=pending)
-    response: HttpResponse
-    if request.headers.get("If-None-Match") == etag:
-        response = HttpResponseNotModified()
-    else:
-        response = render(request, "runs/_live.html", _context(request, run))
-    response["ETag"] = etag
-    response["Cache-Control"] = "private, no-cache"
-    return response
+    return if_changed(request, etag, lambda: render(request, "runs/_live.html", _context(request, run)))
 
 
 @require_POST

@@ -27,6 +27,7 @@ from portal.submissions.admin_filters import (
     ProfileFilter,
     SubmissionProblemFilter,
 )
+from portal.submissions.forms import profile_choices
 from portal.submissions.models import (
     AllowanceLimit,
     Evaluation,
@@ -294,7 +295,7 @@ class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        named = [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
+        named = profile_choices(profiles().values())
         self.fields["profile"].choices = [("", "All profiles together"), *named]  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:

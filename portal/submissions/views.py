@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import content_disposition_header, quote_etag
@@ -21,6 +21,7 @@ from portal.catalog.highlighting import reference_rows
 from portal.catalog.queries import get_problem, switch
 from portal.core.errors import NotFound
 from portal.core.pagination import BoundedPaginator
+from portal.core.requests import if_changed
 from portal.submissions import access, actions, queries
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
@@ -274,20 +275,15 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """The part of the page that changes, for htmx; 304 while it has not."""
     submission = access.get_submission(request.user, submission_id)
     evaluation = _evaluation(request, submission)
-    etag = _etag(queries.live_view(evaluation))
-    response: HttpResponse
-    if request.headers.get("If-None-Match") == etag:
-        response = HttpResponseNotModified()
-    elif request.GET.get("desk"):
-        context = _live_parts(request, submission, evaluation) | {"on_workbench": True}
-        response = render(request, "submissions/_live.html", context)
-    else:
+
+    def respond() -> HttpResponse:
+        context = _live_parts(request, submission, evaluation)
+        if request.GET.get("desk"):
+            return render(request, "submissions/_live.html", context | {"on_workbench": True})
         has_previous = comparison.previous_submission(submission, request.user) is not None
-        context = _live_parts(request, submission, evaluation) | {"has_previous": has_previous}
-        response = render(request, "submissions/live.html", context)
-    response["ETag"] = etag
-    response["Cache-Control"] = "private, no-cache"
-    return response
+        return render(request, "submissions/live.html", context | {"has_previous": has_previous})
+
+    return if_changed(request, _etag(queries.live_view(evaluation)), respond)
 
 
 @require_safe
