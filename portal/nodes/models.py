@@ -52,6 +52,11 @@ class Node(models.Model):
         return self.name
 
     @property
+    def owner_slug(self) -> str:
+        """The organisation that lends it; empty for a node of the site."""
+        return self.owner.slug if self.owner else ""
+
+    @property
     def is_revoked(self) -> bool:
         return self.revoked_at is not None
 

@@ -230,7 +230,7 @@ def fill(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         return _run_page(request, run, fill_form=form)
     trouble = [result for result in bulk.results if result.refusal is not None]
     if not trouble:
-        counts = f"{bulk.count('created')} attempts were added, {bulk.count('repeated')} were stored already."
+        counts = f"{bulk.counts['created']} attempts were added, {bulk.counts['repeated']} were stored already."
         messages.success(request, counts)
         return redirect("runs:run", run.pk)
     return _run_page(request, run, bulk=bulk, refused=trouble[:REFUSED_SHOWN], refused_count=len(trouble))
