@@ -29,8 +29,6 @@ BOARD_PAGE_ROWS = 50
 
 
 class Problems(Resource):
-    """Every problem."""
-
     tag = "Problems"
 
     def get_serializer_context(self) -> dict[str, Any]:
@@ -53,8 +51,6 @@ class Problems(Resource):
 
 
 class Leaderboard(Resource):
-    """The board of a problem."""
-
     tag = Problems.tag
 
     @operation("readLeaderboard", "Read a problem's leaderboard", catalog_outputs.BoardOutput, query=BoardQuery)
@@ -102,8 +98,6 @@ def _part(request: Request, **cursor: str | None) -> str | None:
 
 
 class Profiles(Resource):
-    """Every profile."""
-
     tag = "Judging"
 
     def get_serializer_context(self) -> dict[str, Any]:
@@ -118,8 +112,6 @@ class Profiles(Resource):
 
 
 class Nodes(Resource):
-    """Every node, and how each was used."""
-
     tag = "Judging"
 
     @operation("listNodes", "List the nodes", catalog_outputs.NodeOutput, many=True)
@@ -134,8 +126,6 @@ class Nodes(Resource):
 
 
 class Me(Resource):
-    """The caller, and what they may use."""
-
     tag = "Account"
     read_scope = TokenScope.READ
     permission_classes = SIGNED_IN

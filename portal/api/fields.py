@@ -119,7 +119,6 @@ class VerdictField(serializers.ReadOnlyField):
     """The one-word outcome; null while there is none."""
 
     def to_representation(self, value: Any) -> str | None:
-        """The stored text is empty until it is known."""
         return value or None
 
 
@@ -132,7 +131,6 @@ class PageField(serializers.ReadOnlyField):
         self._path = path
 
     def to_representation(self, value: Any) -> str:
-        """A whole address."""
         return f"{settings.SITE_URL}{self._path.format(value)}"
 
 

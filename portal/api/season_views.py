@@ -85,7 +85,7 @@ class SeasonDetail(SeasonBrief):
     largest_team = serializers.IntegerField()
     opened_sources = serializers.ChoiceField(choices=OpenedSources.values)
     final_at = serializers.DateTimeField(allow_null=True)
-    entries = serializers.SerializerMethodField()
+    entries = serializers.SerializerMethodField(help_text="How many count.")
     entries_pending = serializers.SerializerMethodField(help_text="Not judged yet.")
     standings = serializers.SerializerMethodField()
 
@@ -108,8 +108,6 @@ class SeasonDetail(SeasonBrief):
 
 
 class Seasons(Resource):
-    """Seasons: everybody reads them."""
-
     tag = "Seasons"
 
     @operation("listSeasons", "List the seasons", SeasonBrief, many=True)

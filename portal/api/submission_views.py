@@ -81,8 +81,6 @@ class SubmissionResource(Resource):
 
 
 class Submissions(Resource):
-    """Own submissions, and new ones."""
-
     tag = "Submissions"
     read_scope = TokenScope.READ
     write_scope = TokenScope.SUBMIT
@@ -176,8 +174,6 @@ def get_evaluation(request: Request, submission_id: uuid.UUID, evaluation_id: uu
 
 
 class SingleSubmission(SubmissionResource):
-    """One submission."""
-
     @operation("readSubmission", "Read a submission", {200: SubmissionDetail, 304: None}, headers=_ETAGS)
     def retrieve(self, request: Request, submission_id: uuid.UUID) -> HttpResponse:
         """A submission with stage, queue position or report of its newest evaluation. Poll it with If-None-Match."""
@@ -209,8 +205,6 @@ class SingleSubmission(SubmissionResource):
 
 
 class Evaluations(SubmissionResource):
-    """The evaluations of a submission, earlier ones too."""
-
     @operation(
         "createEvaluation",
         "Judge a submission again",

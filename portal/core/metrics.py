@@ -91,7 +91,6 @@ def registry() -> CollectorRegistry:
 
 
 def port() -> int:
-    """The port in `PKB_METRICS_LISTEN`, which is set."""
     return int(settings.METRICS_LISTEN.rpartition(":")[2])
 
 

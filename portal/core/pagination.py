@@ -39,7 +39,6 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
 
     @property
     def is_cut(self) -> bool:
-        """Whether there may be more rows than are counted."""
         return self.count >= self.most
 
 
@@ -75,7 +74,6 @@ class Page(Generic[Row]):
 
     @property
     def is_first(self) -> bool:
-        """Whether the board begins here."""
         return self.above is None
 
     def showing(self, rows: Iterable[Other]) -> "Page[Other]":

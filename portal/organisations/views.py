@@ -110,7 +110,6 @@ def change_role(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @login_required
 def remove_member(request: HttpRequest, slug: str) -> HttpResponse:
-    """Leave, or end somebody else's membership."""
     user = signed_in(request)
     chosen = get_organisation(user, slug)
     username = request.POST.get("username", "")
