@@ -14,12 +14,12 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluator.contract import Backend
 from evaluator.hardware.profiles import profiles
 from portal.accounts import memberships
-from portal.accounts.identity import signed_in
+from portal.accounts.identity import changing, signed_in
 from portal.accounts.organisations import own_organisations
 from portal.catalog.costs import judging_profiles
 from portal.catalog.measurements import best_measured_profile
@@ -219,8 +219,7 @@ def live(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return if_changed(request, etag, lambda: render(request, "runs/_live.html", _context(request, run)))
 
 
-@require_POST
-@login_required
+@changing
 def fill(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Add the attempts of an archive or of JSON Lines to a run."""
     run = queries.get_run(request.user, run_id)
@@ -236,8 +235,7 @@ def fill(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return _run_page(request, run, bulk=bulk, refused=trouble[:REFUSED_SHOWN], refused_count=len(trouble))
 
 
-@require_POST
-@login_required
+@changing
 def publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = queries.get_run(request.user, run_id)
     actions.publish_run(run, by=signed_in(request), sources=request.POST.get("sources", ""))

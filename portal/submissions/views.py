@@ -12,10 +12,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import content_disposition_header, quote_etag
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
-from portal.accounts.identity import signed_in
+from portal.accounts.identity import changing, signed_in
 from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import reference_rows
 from portal.catalog.queries import get_problem, switch
@@ -92,8 +92,7 @@ def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
     }
 
 
-@require_POST
-@login_required
+@changing
 def draft_changes(request: HttpRequest, slug: str) -> HttpResponse:
     """The differences of the editor's text from the reader's last submission to the problem, line by line."""
     get_problem(slug)
@@ -368,8 +367,7 @@ def _json_file(text: str, *, name: str) -> HttpResponse:
     return response
 
 
-@require_POST
-@login_required
+@changing
 def cancel(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     evaluation = access.get_evaluation(request.user, evaluation_id)
     actions.cancel_evaluation(evaluation, by=signed_in(request))
@@ -377,8 +375,7 @@ def cancel(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     return redirect("submissions:detail", evaluation.submission_id)
 
 
-@require_POST
-@login_required
+@changing
 def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     submission = access.get_submission(request.user, submission_id)
     chosen = request.POST.get("visibility", "")
@@ -408,8 +405,7 @@ def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     return render(request, "submissions/flag.html", context)
 
 
-@require_POST
-@login_required
+@changing
 def evaluate(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """Queue the submission once more, on the chosen profile."""
     submission = access.get_submission(request.user, submission_id)
