@@ -150,11 +150,7 @@ def encode(values: Sequence[Any]) -> str:
 
 
 def decode(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
-    """The values in the token `word`, which must be of these kinds.
-
-    Raises:
-        Refusal: it is not a token that `encode` made for such values (404).
-    """
+    """The values of these kinds in the token `word`; raises Refusal (404) where `encode` made no such token."""
     try:
         values = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
         return tuple(_typed(value, kind) for value, kind in zip(values, kinds, strict=True))

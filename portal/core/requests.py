@@ -21,11 +21,7 @@ def choice(
     opening: str = "",
     message: str = "There is no {field} {value}.",
 ) -> str:
-    """The value of `field` in the query of an address, `opening` where it has none.
-
-    Raises:
-        NotFound: `known` does not have it.
-    """
+    """The value of `field` in the query of an address, or `opening`; raises NotFound where it is none of `known`."""
     value = query.get(field) or opening
     choices = [str(each) for each in known]
     if value and value not in choices:

@@ -125,10 +125,6 @@ def _evaluation(report: EvaluationReport) -> Evaluation | None:
 
 
 def runs_named(keys: Sequence[str]) -> list[Run]:
-    """The runs with these keys, in this order.
-
-    Raises:
-        Refusal: one is no run here (404).
-    """
+    """The runs with these keys, in this order; raises Refusal (404)."""
     message, remedy = "There is no such run.", "Give the identifier in the run's address."
     return [by_id(Run.objects.all(), "run", key, message, remedy) for key in keys]
