@@ -148,7 +148,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
-AUTHENTICATION_BACKENDS = ["portal.accounts.backends.AccountBackend"]
+AUTHENTICATION_BACKENDS = ["portal.accounts.operators.AccountBackend"]
 # Who may make an account: open, invitation (with an operator's code) or closed.
 SIGN_UP = env.str("PKB_SIGN_UP", default="open")
 if SIGN_UP not in {"open", "invitation", "closed"}:

@@ -43,11 +43,7 @@ def sign_up(*, username: str, password: str, email: str = "", code: str = "") ->
 
 
 def own_author() -> User:
-    """The account whose entries are this site's own; nobody can sign in with it.
-
-    Raises:
-        Refusal: an account of this name exists (409).
-    """
+    """The account of this site's own entries, which nobody can sign in with; raises Refusal (409) where one can."""
     author, is_new = User.objects.get_or_create(username=OWN_AUTHOR)
     if is_new:
         author.set_unusable_password()

@@ -30,7 +30,6 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
     """Names by our rules, addresses behind our proxies."""
 
     def clean_username(self, username: str, shallow: bool = False) -> str:  # noqa: FBT001, FBT002 - allauth's signature
-        """The name, where an account may have it; raises ValidationError."""
         if not shallow:
             try:
                 check_name(User.normalize_username(username))
@@ -92,7 +91,6 @@ class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no typ
     """Secrets of authenticator apps and recovery codes are stored encrypted with a key made from PKB_SECRET_KEY."""
 
     def encrypt(self, text: str) -> str:
-        """What is stored."""
         return str(_box().encrypt(text.encode()).decode())
 
     def decrypt(self, encrypted_text: str) -> str:

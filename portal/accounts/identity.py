@@ -7,10 +7,12 @@ from urllib.parse import urlencode
 
 from allauth.account.adapter import get_adapter
 from allauth.account.internal.flows import reauthentication
+from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
+from django.views.decorators.http import require_POST
 
 from portal.accounts.models import User
 
@@ -22,6 +24,11 @@ def signed_in(request: HttpRequest) -> User:
     if not isinstance(request.user, User):
         raise PermissionDenied
     return request.user
+
+
+def changing(view: View) -> View:
+    """A decorator: the view changes something for a reader who is signed in, by POST alone."""
+    return require_POST(login_required(view))
 
 
 def shown_again(view: View) -> View:

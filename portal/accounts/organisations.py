@@ -24,11 +24,7 @@ def own_organisations(user: User) -> QuerySet[Organisation]:
 
 
 def get_organisation(user: User, slug: str) -> Organisation:
-    """An organisation that `user` belongs to; staff reach every one.
-
-    Raises:
-        Refusal: there is none, or it is not theirs (404 in both cases).
-    """
+    """An organisation that `user` belongs to, of staff every one; raises Refusal (404), also where it is not theirs."""
     reachable = Organisation.objects.all() if user.is_staff else own_organisations(user)
     message = "You are not a member of an organisation of this name."
     remedy = "Check its short name, or ask one of its owners to invite you."

@@ -16,9 +16,5 @@ def own_tokens(user: User) -> QuerySet[ApiToken]:
 
 
 def get_token(user: User, token_id: int) -> ApiToken:
-    """One of the user's own tokens.
-
-    Raises:
-        Refusal: there is none with this id among theirs (404).
-    """
+    """One of the user's own tokens; raises Refusal (404)."""
     return by_id(own_tokens(user), "token", token_id, "You have no such token.", "Choose one from your account page.")

@@ -31,8 +31,6 @@ from portal.core.errors import TooMany
 
 @dataclass(frozen=True)
 class Limit:
-    """At most `failures` within `window_s` seconds."""
-
     failures: int
     window_s: int
 

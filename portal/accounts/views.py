@@ -23,11 +23,11 @@ from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from portal.accounts import actions, memberships, queries, throttle
 from portal.accounts.forms import FirstPasswordForm, NewPasswordForm, SignInForm, SignUpForm, TokenForm
-from portal.accounts.identity import shown_again, signed_in
+from portal.accounts.identity import changing, shown_again, signed_in
 from portal.accounts.operators import has_second_factor
 from portal.accounts.sign_up_codes import SignUp, sign_up_is
 
@@ -149,8 +149,7 @@ def profile(request: HttpRequest) -> HttpResponse:
     return render(request, "accounts/profile.html", context, status=form.status)
 
 
-@require_POST
-@login_required
+@changing
 def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
     """End the life of one of the reader's own tokens."""
     token = queries.get_token(signed_in(request), token_id)

@@ -50,7 +50,6 @@ class BearerAuthentication(BaseAuthentication):
         return token.user, token
 
     def authenticate_header(self, _request: Request) -> str:
-        """The challenge of a 401."""
         return f'Bearer realm="{self.realm}"'
 
 
@@ -97,5 +96,4 @@ class IsNode(BasePermission):
     """Lets nodes in, and nobody else."""
 
     def has_permission(self, request: Request, _view: Any) -> bool:
-        """Whether the request came with a node's key."""
         return isinstance(request.auth, Node)

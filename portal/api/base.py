@@ -44,7 +44,6 @@ class Resource(GenericViewSet[Any]):
     query: Mapping[str, Any]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """What is checked before any method runs."""
         super().initial(request, *args, **kwargs)
         require_length(request)
 
@@ -55,7 +54,6 @@ class Resource(GenericViewSet[Any]):
         super().check_permissions(request)
 
     def scope_for(self, method: str | None) -> TokenScope | None:
-        """The scope that a token needs for a method."""
         return self.read_scope if method in SAFE_METHODS else self.write_scope
 
     def body(self) -> dict[str, Any]:
@@ -136,7 +134,6 @@ def caller(request: Request) -> User:
 
 
 def viewer(request: Request) -> User | AnonymousUser:
-    """Whoever is asking."""
     user: Any = request.user
     assert isinstance(user, (User, AnonymousUser))
     return user

@@ -5,16 +5,18 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from evaluator.contract import Backend, Primitive, SandboxLevel, SlotState
-from evaluator.hardware.profiles import Profile
-from portal.accounts.models import TokenScope
-from portal.api.fields import AddressField, values_of
+from evaluator.contract import Backend, Primitive, SlotState
+from evaluator.hardware.profiles import Peaks, Profile
+from portal.accounts.models import ApiToken, TokenScope
+from portal.api.fields import AddressField, CopiedFields, shows, values_of
 from portal.catalog.costs import SizeRow, judging_profiles, size_rows
+from portal.nodes.models import Node, Slot
+from portal.ranking.queries import BoardRow, QuarantinedEntry
 from portal.runs.prompts import statement_of, values_told
+from portal.submissions.node_utilisation import Use
 from portal.submissions.starters import starters
 from problems import registry
-from problems.spec.schema import Argument, ArgumentKind, Placement, Problem, Scope, SizeName
-from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
+from problems.spec.schema import Argument, ArgumentKind, Output, Problem, SizeName, Tolerance
 
 _Words = serializers.ListField(child=serializers.CharField())
 
@@ -39,14 +41,13 @@ class SizeOutput(serializers.Serializer[Any]):
     cost = CostOutput()
 
 
-class ToleranceOutput(serializers.Serializer[Any]):
-    """An element is correct when |x - ref| <= atol * rms(ref) + rtol * |ref|."""
+@shows(Tolerance, "atol rtol rms scope is_exact")
+class ToleranceOutput(CopiedFields):
+    """An element is correct when |x - ref| <= atol * rms(ref) + rtol * |ref|.
 
-    atol = serializers.FloatField()
-    rtol = serializers.FloatField()
-    rms = serializers.FloatField(allow_null=True, help_text="Largest relative rms error, or null.")
-    scope = serializers.ChoiceField(choices=values_of(Scope))
-    is_exact = serializers.BooleanField()
+    Attributes:
+        rms: Largest relative rms error, or null.
+    """
 
 
 class ArgumentOutput(serializers.Serializer[Any]):
@@ -70,37 +71,33 @@ class ArgumentOutput(serializers.Serializer[Any]):
         return values_told(argument, has_hints=self.context["has_hints"])
 
 
-class OutputOutput(serializers.Serializer[Any]):
-    """One tensor that `solution` returns or writes."""
+@shows(Output, "name shape dtype placement sharding argument layout is_list tolerance")
+class OutputOutput(CopiedFields):
+    """One tensor that `solution` returns or writes.
 
-    name = serializers.CharField()
+    Attributes:
+        argument: The argument it is written to, or null.
+        is_list: Whether it is a list of tensors. The list's length is then the first dimension of the shape.
+    """
+
     shape = serializers.ListField(
         child=serializers.CharField(), read_only=True, help_text="Dimension symbols and numbers as text."
-    )
-    dtype = serializers.CharField()
-    placement = serializers.ChoiceField(choices=values_of(Placement))
-    sharding = serializers.CharField(allow_blank=True)
-    argument = serializers.CharField(allow_null=True, help_text="The argument it is written to, or null.")
-    layout = serializers.CharField()
-    is_list = serializers.BooleanField(
-        help_text="Whether it is a list of tensors. The list's length is then the first dimension of the shape."
     )
     tolerance = ToleranceOutput()
 
 
-class ProblemBrief(serializers.Serializer[Problem]):
-    """A problem as a list shows it."""
+@shows(
+    Problem,
+    "number slug title summary parallelism communication block stage domain world_size_rule profiles revision "
+    "is_open url",
+)
+class ProblemBrief(CopiedFields):
+    """A problem as a list shows it.
 
-    number = serializers.IntegerField()
-    slug = serializers.CharField()
-    title = serializers.CharField()
-    summary = serializers.CharField()
-    parallelism = serializers.ListField(child=serializers.ChoiceField(choices=values_of(Parallelism)))
-    communication = serializers.ListField(child=serializers.ChoiceField(choices=values_of(Communication)))
-    block = serializers.ChoiceField(choices=values_of(Block))
-    stage = serializers.ListField(child=serializers.ChoiceField(choices=values_of(Stage)))
-    domain = serializers.ChoiceField(choices=values_of(Domain))
-    world_size_rule = serializers.CharField(help_text="The allowed world sizes, in words.")
+    Attributes:
+        world_size_rule: The allowed world sizes, in words.
+    """
+
     profiles = serializers.SerializerMethodField(help_text="The profiles with an allowed world size.")
     revision = serializers.SerializerMethodField(
         help_text="Hash over everything that affects an evaluation. Standings belong to a revision."
@@ -158,34 +155,30 @@ class ProblemDetail(ProblemBrief):
         return registry.reference_source(problem.slug)
 
 
-class PeaksOutput(serializers.Serializer[Any]):
-    """Datasheet ceilings of one GPU."""
+@shows(Peaks, "bf16_flops fp8_flops fp32_flops fp64_flops memory_bytes_s wire_bytes_s source")
+class PeaksOutput(CopiedFields):
+    """Datasheet ceilings of one GPU.
 
-    bf16_flops = serializers.FloatField()
-    fp8_flops = serializers.FloatField()
-    fp32_flops = serializers.FloatField()
-    fp64_flops = serializers.FloatField()
-    memory_bytes_s = serializers.FloatField()
-    wire_bytes_s = serializers.FloatField(help_text="One way.")
-    source = serializers.CharField()  # type: ignore[assignment]  # the metaclass takes it out of the class
+    Attributes:
+        wire_bytes_s: One way.
+    """
 
 
-class ProfileOutput(serializers.Serializer[Profile]):
-    """Hardware and world size together."""
+@shows(
+    Profile,
+    "name title device gpu world_size process_group backends sizes is_ranked_by_speed sandbox multicast peaks "
+    "slots_online",
+)
+class ProfileOutput(CopiedFields):
+    """Hardware and world size together.
 
-    name = serializers.CharField()
-    title = serializers.CharField()
-    device = serializers.CharField()
-    gpu = serializers.CharField(allow_null=True)
-    world_size = serializers.IntegerField()
-    process_group = serializers.CharField()
-    backends = serializers.ListField(child=serializers.ChoiceField(choices=values_of(Backend)))
-    sizes = serializers.DictField(child=_Words, help_text="The sizes that each mode judges.")
-    is_ranked_by_speed = serializers.BooleanField(
-        help_text="False on practice profiles: times are indicative there, or nothing is timed (gpu1r2 and the like)."
-    )
-    sandbox = serializers.ChoiceField(choices=values_of(SandboxLevel), help_text="The requirements of mode ranked.")
-    multicast = serializers.BooleanField(help_text="Whether NVLink multicast may be used.")
+    Attributes:
+        sizes: The sizes that each mode judges.
+        is_ranked_by_speed: False on practice profiles: times are indicative there, or nothing is timed (gpu1r2).
+        sandbox: The requirements of mode ranked.
+        multicast: Whether NVLink multicast may be used.
+    """
+
     peaks = PeaksOutput(allow_null=True)
     slots_online = serializers.SerializerMethodField(help_text="Slots that judge on it now.")
 
@@ -193,28 +186,26 @@ class ProfileOutput(serializers.Serializer[Profile]):
         return int(self.context["slots_online"].get(profile.name, 0))
 
 
-class BoardRowOutput(serializers.Serializer[Any]):
-    """An author's best accepted ranked evaluation."""
+@shows(
+    BoardRow,
+    "place author backend score low high overlaps_above submitted_at submission_id evaluation_id is_source_public "
+    "recorded primitives",
+)
+class BoardRowOutput(CopiedFields):
+    """An author's best accepted ranked evaluation.
 
-    place = serializers.IntegerField(allow_null=True, help_text="Null on practice boards.")
-    author = serializers.CharField()
+    Attributes:
+        place: Null on practice boards.
+        score: Speedup over the reference. Null where ranks share a GPU and nothing is timed.
+        low: Lower end of its interval. The board is ordered by it. Null where nothing is timed.
+        overlaps_above: Whether its interval overlaps that of the entry above.
+        recorded: Set where it was judged elsewhere: when and on what. Empty for what this site judged.
+    """
+
     backend = serializers.ChoiceField(choices=values_of(Backend))
-    score = serializers.FloatField(
-        allow_null=True, help_text="Speedup over the reference. Null where ranks share a GPU and nothing is timed."
-    )
-    low = serializers.FloatField(
-        allow_null=True, help_text="Lower end of its interval. The board is ordered by it. Null where nothing is timed."
-    )
+    score = serializers.FloatField(allow_null=True)
+    low = serializers.FloatField(allow_null=True)
     high = serializers.FloatField(allow_null=True)
-    overlaps_above = serializers.BooleanField(help_text="Whether its interval overlaps that of the entry above.")
-    submitted_at = serializers.DateTimeField()
-    submission_id = serializers.UUIDField()
-    evaluation_id = serializers.UUIDField()
-    is_source_public = serializers.BooleanField()
-    recorded = serializers.CharField(
-        allow_blank=True,
-        help_text="Set where it was judged elsewhere: when and on what. Empty for what this site judged.",
-    )
     primitives = serializers.ListField(
         child=serializers.ChoiceField(choices=values_of(Primitive)), help_text="The hardware paths that it uses."
     )
@@ -225,14 +216,13 @@ class BoardRowOutput(serializers.Serializer[Any]):
         return shown | dict.fromkeys(("score", "low", "high")) if shown["low"] == 0 else shown
 
 
-class QuarantinedEntryOutput(serializers.Serializer[Any]):
-    """An entry that operators removed from the board: it has no place, and its page stays."""
+@shows(QuarantinedEntry, "author submission_id is_source_public reason at")
+class QuarantinedEntryOutput(CopiedFields):
+    """An entry that operators removed from the board: it has no place, and its page stays.
 
-    author = serializers.CharField()
-    submission_id = serializers.UUIDField()
-    is_source_public = serializers.BooleanField()
-    reason = serializers.CharField()
-    at = serializers.DateTimeField(help_text="Since when.")
+    Attributes:
+        at: Since when.
+    """
 
 
 class BoardOutput(serializers.Serializer[Any]):
@@ -256,60 +246,48 @@ class BoardOutput(serializers.Serializer[Any]):
     )
 
 
-class SlotOutput(serializers.Serializer[Any]):
+@shows(Slot, "index profile state note")
+class SlotOutput(CopiedFields):
     """A slot judges one evaluation at a time."""
 
-    index = serializers.IntegerField()
-    profile = serializers.CharField()
     state = serializers.ChoiceField(choices=values_of(SlotState))
-    note = serializers.CharField(allow_blank=True)
 
 
-class NodeOutput(serializers.Serializer[Any]):
+@shows(Node, "name is_online is_enabled seen_at sandbox backends running slots environment owner is_revoked")
+class NodeOutput(CopiedFields):
     """A machine that judges."""
 
-    name = serializers.CharField()
     is_online = serializers.BooleanField()
-    is_enabled = serializers.BooleanField()
-    seen_at = serializers.DateTimeField(allow_null=True)
-    sandbox = serializers.CharField(allow_blank=True)
     backends = _Words
     running = serializers.IntegerField(help_text="Evaluations in progress.")
     slots = SlotOutput(many=True)
     environment = serializers.DictField(child=serializers.CharField())
     owner = serializers.CharField(
-        allow_blank=True,
         source="owner_slug",
         help_text="The organisation that owns the node; empty for this site's own.",
     )
     is_revoked = serializers.BooleanField(help_text="Whether its key was revoked.")
 
 
-class UseOutput(serializers.Serializer[Any]):
-    """How much of the last hour a node's slots of one profile judged, and what waits for them."""
+@shows(Use, "node profile slots judged_share verdicts building built starting_s ranks_wait_s")
+class UseOutput(CopiedFields):
+    """How much of the last hour a node's slots of one profile judged, and what waits for them.
 
-    node = serializers.CharField()
-    profile = serializers.CharField()
-    slots = serializers.IntegerField()
-    judged_share = serializers.FloatField(help_text="Share of the hour in which a slot had an evaluation, 0 to 1.")
-    verdicts = serializers.IntegerField(help_text="Verdicts in the hour, without those decided at compilation.")
-    building = serializers.IntegerField(help_text="Evaluations that are being compiled for it now.")
-    built = serializers.IntegerField(help_text="Compiled evaluations that wait for a slot now.")
-    starting_s = serializers.FloatField(
-        allow_null=True, help_text="Median time in seconds until all ranks had imported the submission."
-    )
-    ranks_wait_s = serializers.FloatField(
-        allow_null=True, help_text="Median time in seconds for which everything waited for ranks to start."
-    )
+    Attributes:
+        judged_share: Share of the hour in which a slot had an evaluation, 0 to 1.
+        verdicts: Verdicts in the hour, without those decided at compilation.
+        building: Evaluations that are being compiled for it now.
+        built: Compiled evaluations that wait for a slot now.
+        starting_s: Median time in seconds until all ranks had imported the submission.
+        ranks_wait_s: Median time in seconds for which everything waited for ranks to start.
+    """
 
 
-class TokenOutput(serializers.Serializer[Any]):
+@shows(ApiToken, "name prefix scopes expires_at")
+class TokenOutput(CopiedFields):
     """The token of this call; its secret is kept nowhere."""
 
-    name = serializers.CharField()
-    prefix = serializers.CharField()
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=TokenScope.values))
-    expires_at = serializers.DateTimeField()
 
 
 class PriceOutput(serializers.Serializer[Any]):

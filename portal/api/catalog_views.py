@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from django.db.models import QuerySet
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.utils.urls import remove_query_param, replace_query_param
@@ -11,21 +12,13 @@ from rest_framework.utils.urls import remove_query_param, replace_query_param
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import ApiToken, TokenScope
+from portal.api import catalog_outputs
 from portal.api.base import SIGNED_IN, Resource, caller, operation
-from portal.api.catalog_outputs import (
-    BoardOutput,
-    ForecastOutput,
-    MeOutput,
-    NodeOutput,
-    ProblemBrief,
-    ProblemDetail,
-    ProfileOutput,
-    UseOutput,
-)
 from portal.api.inputs import BoardQuery, ProblemQuery
 from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem, get_profile
-from portal.nodes.queries import NodeView, node_views, online_slots
+from portal.nodes.models import Node
+from portal.nodes.queries import online_slots, shown_nodes
 from portal.ranking.queries import BoardKey, board_page, boards_of, quarantined_entries
 from portal.submissions.node_utilisation import Use, use_of_nodes
 from portal.submissions.quotas import Forecast, forecasts, limits_of, payer_of_author
@@ -36,8 +29,6 @@ BOARD_PAGE_ROWS = 50
 
 
 class Problems(Resource):
-    """Every problem."""
-
     tag = "Problems"
 
     def get_serializer_context(self) -> dict[str, Any]:
@@ -45,12 +36,12 @@ class Problems(Resource):
         closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
         return {**super().get_serializer_context(), "closed": closed, "has_hints": self.query.get("hints", False)}
 
-    @operation("listProblems", "List the problems", ProblemBrief, many=True)
+    @operation("listProblems", "List the problems", catalog_outputs.ProblemBrief, many=True)
     def list(self, _request: Request) -> tuple[Problem, ...]:
         """Every problem by number, without statements and references."""
         return registry.problems()
 
-    @operation("readProblem", "Read a problem", ProblemDetail, query=ProblemQuery)
+    @operation("readProblem", "Read a problem", catalog_outputs.ProblemDetail, query=ProblemQuery)
     def retrieve(self, _request: Request, slug: str) -> Problem:
         """A problem with its statement, reference, arguments, outputs, tolerances, sizes and costs.
 
@@ -60,11 +51,9 @@ class Problems(Resource):
 
 
 class Leaderboard(Resource):
-    """The board of a problem."""
-
     tag = Problems.tag
 
-    @operation("readLeaderboard", "Read a problem's leaderboard", BoardOutput, query=BoardQuery)
+    @operation("readLeaderboard", "Read a problem's leaderboard", catalog_outputs.BoardOutput, query=BoardQuery)
     def retrieve(self, request: Request, slug: str) -> dict[str, Any]:
         """The best accepted ranked evaluation of every author on a profile, best first, page by page."""
         problem = get_problem(slug)
@@ -109,8 +98,6 @@ def _part(request: Request, **cursor: str | None) -> str | None:
 
 
 class Profiles(Resource):
-    """Every profile."""
-
     tag = "Judging"
 
     def get_serializer_context(self) -> dict[str, Any]:
@@ -118,36 +105,32 @@ class Profiles(Resource):
         online = Counter(online_slots().values_list("profile", flat=True))
         return {**super().get_serializer_context(), "slots_online": online}
 
-    @operation("listProfiles", "List the profiles", ProfileOutput, many=True)
+    @operation("listProfiles", "List the profiles", catalog_outputs.ProfileOutput, many=True)
     def list(self, _request: Request) -> tuple[profiles.Profile, ...]:
         """Hardware and world sizes, what can be judged there, and how many slots take work now."""
         return tuple(profiles.profiles().values())
 
 
 class Nodes(Resource):
-    """Every node, and how each was used."""
-
     tag = "Judging"
 
-    @operation("listNodes", "List the nodes", NodeOutput, many=True)
-    def list(self, _request: Request) -> tuple[NodeView, ...]:
+    @operation("listNodes", "List the nodes", catalog_outputs.NodeOutput, many=True)
+    def list(self, _request: Request) -> QuerySet[Node, Any]:
         """The machines that judge, their slots, and what they run on."""
-        return node_views()
+        return shown_nodes()
 
-    @operation("readNodeUse", "Read how nodes were used", UseOutput, many=True)
+    @operation("readNodeUse", "Read how nodes were used", catalog_outputs.UseOutput, many=True)
     def use(self, _request: Request) -> Sequence[Use]:
         """By node and profile: how much of the last hour was judging, verdicts, what is compiled ahead, waits."""
         return use_of_nodes()
 
 
 class Me(Resource):
-    """The caller, and what they may use."""
-
     tag = "Account"
     read_scope = TokenScope.READ
     permission_classes = SIGNED_IN
 
-    @operation("readMe", "Read who is calling", MeOutput)
+    @operation("readMe", "Read who is calling", catalog_outputs.MeOutput)
     def retrieve(self, request: Request) -> dict[str, Any]:
         """Who is calling, by which token, and how much of the queue is theirs."""
         user = caller(request)
@@ -160,7 +143,10 @@ class Me(Resource):
         }
 
     @operation(
-        "readAllowance", "Read a submission's cost, and what is left of the allowance", ForecastOutput, many=True
+        "readAllowance",
+        "Read a submission's cost, and what is left of the allowance",
+        catalog_outputs.ForecastOutput,
+        many=True,
     )
     def allowance(self, request: Request) -> Sequence[Forecast]:
         """For every profile: the largest cost of one more own evaluation, what is left today, and when it renews.

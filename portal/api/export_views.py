@@ -95,8 +95,6 @@ class _Exports(Resource):
 
 
 class RunExport(_Exports):
-    """A run as a file."""
-
     read_scope = TokenScope.RUNS_READ
 
     @operation("exportRun", "Export a run's attempts", _TABLE_FILE, query=run_inputs.FormatQuery)
@@ -109,8 +107,6 @@ class RunExport(_Exports):
 
 
 class PublicData(_Exports):
-    """All that is public, as files."""
-
     @operation("exportTable", "Export a table of public data", _TABLE_FILE, query=run_inputs.FormatQuery)
     def table(self, _request: Request, table: str) -> HttpResponseBase:
         """Leaderboards, models, runs, attempts or evaluations, only public ones; about 10 minutes old."""
@@ -124,8 +120,6 @@ class PublicData(_Exports):
 
 
 class EvaluationBundle(SubmissionResource):
-    """One evaluation as an archive."""
-
     tag = _Exports.tag
 
     @operation("exportEvaluation", "Export an evaluation with everything to judge it again", file_of(_ZIP))

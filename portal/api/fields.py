@@ -1,18 +1,25 @@
 """Fields that several answers share."""
 
 import copy
-from collections.abc import Iterable
-from enum import StrEnum
-from typing import Any
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from enum import EnumType, StrEnum
+from inspect import cleandoc
+from textwrap import dedent
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 from django.conf import settings
+from django.db import models
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from evaluator.contract import Verdict
 
+Serializer = TypeVar("Serializer", bound=serializers.Serializer[Any])
+Field = serializers.Field[Any, Any, Any, Any]
 URI = {"type": "string", "format": "uri"}
-SCORE_RULE_HELP = "The timing rule of the score. Scores of different rules are not comparable."
 
 
 def values_of(members: Iterable[StrEnum]) -> list[str]:
@@ -26,16 +33,85 @@ class CopiedFields(serializers.Serializer[Any]):
     REST framework constructs every field anew instead, which takes longer than all else that a serializer does.
     """
 
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+    def get_fields(self) -> dict[str, Field]:
         """Fields to bind; those that hold others, which know them as their parent, are still constructed."""
-        return {
-            name: copy.deepcopy(field) if _holds_others(field) else copy.copy(field)
-            for name, field in self._declared_fields.items()
-        }
+        return {name: _copied(field) for name, field in self._declared_fields.items()}
 
 
-def _holds_others(field: object) -> bool:
-    return isinstance(field, serializers.BaseSerializer) or hasattr(field, "child")
+def shows(of: type, names: str) -> Callable[[type[Serializer]], type[Serializer]]:
+    """A decorator: the serializer shows these fields of `of`, a model or a dataclass, in this order.
+
+    A name may say what it stands for, as in `organisation=model.organisation.slug`. A field that the serializer
+    declares stays as it is. What the document says of the others is in the serializer's docstring, under `Attributes:`.
+    """
+
+    def decorate(serializer: type[Serializer]) -> type[Serializer]:
+        serializer.__doc__, _, told = cleandoc(serializer.__doc__ or "").partition("\n\nAttributes:\n")
+        texts = dict(line.split(": ", 1) for line in dedent(told).replace("\n    ", " ").splitlines())
+        declared = serializer._declared_fields  # noqa: SLF001 - REST framework's own
+        for name, _, path in (word.partition("=") for word in names.split()):
+            known = declared.pop(name, None)
+            options = {"source": path} if path else {}
+            options |= {"help_text": texts.pop(name)} if name in texts else {}
+            declared[name] = known or _made(of, path or name, options)
+        assert not texts, f"{serializer.__name__} shows no {', '.join(texts)}"
+        return serializer
+
+    return decorate
+
+
+def _made(of: Any, path: str, options: dict[str, Any]) -> Any:
+    """The field that shows what is at `path` of a model or a dataclass, by its type there."""
+    name, _, rest = path.partition(".")
+    if issubclass(of, models.Model):
+        column: Any = of._meta.get_field(name)  # noqa: SLF001 - Django's name for it
+        options |= {"allow_null": True} if column.null else {}
+        if rest:
+            return _made(column.related_model, rest, options)
+        column = column.target_field if column.is_relation else column
+        if column.choices:
+            return serializers.ChoiceField(choices=[value for value, _ in column.choices], **options)
+        return _KINDS[type(column)](**options)
+    member = getattr(of, name, None)
+    hints = get_type_hints(member.fget if isinstance(member, property) else of)
+    hint = hints["return" if isinstance(member, property) else name]
+    return _made(_without_none(hint, options), rest, options) if rest else _typed(hint, options)
+
+
+def _typed(hint: Any, options: dict[str, Any]) -> Any:
+    kind = _without_none(hint, options)
+    if isinstance(kind, EnumType):
+        return serializers.ChoiceField(choices=values_of(kind), **options)
+    if inner := get_args(kind):  # a tuple of one type, or a mapping from text
+        several = serializers.ListField if get_origin(kind) is tuple else serializers.DictField
+        return several(child=_typed(inner[get_origin(kind) is not tuple], {}), **options)
+    return _KINDS[kind](**options)
+
+
+def _without_none(hint: Any, options: dict[str, Any]) -> Any:
+    if not isinstance(hint, UnionType):
+        return hint
+    options["allow_null"] = True
+    [kind] = (each for each in get_args(hint) if each is not NoneType)
+    return kind
+
+
+_KINDS: dict[Any, Any] = {
+    **serializers.ModelSerializer.serializer_field_mapping,
+    models.SlugField: serializers.CharField,
+    models.BigAutoField: serializers.IntegerField,
+    str: serializers.CharField,
+    int: serializers.IntegerField,
+    float: serializers.FloatField,
+    bool: serializers.BooleanField,
+    datetime: serializers.DateTimeField,
+    UUID: serializers.UUIDField,
+}
+
+
+def _copied(field: Field) -> Field:
+    holds_others = isinstance(field, serializers.BaseSerializer) or hasattr(field, "child")
+    return copy.deepcopy(field) if holds_others else copy.copy(field)
 
 
 @extend_schema_field({"oneOf": [{"enum": values_of(Verdict)}, {"type": "null"}]})
@@ -43,7 +119,6 @@ class VerdictField(serializers.ReadOnlyField):
     """The one-word outcome; null while there is none."""
 
     def to_representation(self, value: Any) -> str | None:
-        """The stored text is empty until it is known."""
         return value or None
 
 
@@ -56,7 +131,6 @@ class PageField(serializers.ReadOnlyField):
         self._path = path
 
     def to_representation(self, value: Any) -> str:
-        """A whole address."""
         return f"{settings.SITE_URL}{self._path.format(value)}"
 
 
@@ -69,14 +143,3 @@ class AddressField(serializers.HyperlinkedIdentityField):
     def to_representation(self, value: Any) -> str:  # type: ignore[override]  # its own Hyperlink is text as well
         """Plain text, which a Location header holds too; REST framework's own page of links is not served."""
         return str(super().to_representation(value))
-
-
-class CountField(serializers.IntegerField):
-    """How many lines of an upload ended under the field's own name."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(read_only=True, **options)
-
-    def get_attribute(self, instance: Any) -> int:
-        """Counted by the upload's result."""
-        return int(instance.count(self.field_name))

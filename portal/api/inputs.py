@@ -26,7 +26,6 @@ class Text(serializers.CharField):
         super().__init__(**{"trim_whitespace": False, **options})
 
     def to_internal_value(self, data: Any) -> str:
-        """The string; raises ValidationError for any other type."""
         if not isinstance(data, str):
             self.fail("invalid")
         return super().to_internal_value(data)
@@ -36,7 +35,6 @@ class Whole(serializers.IntegerField):
     """A whole number of a JSON body: neither `true` nor "1" is one."""
 
     def to_internal_value(self, data: Any) -> int:
-        """The number; raises ValidationError for any other type."""
         is_whole = (
             data.is_integer() if isinstance(data, float) else isinstance(data, int) and not isinstance(data, bool)
         )
@@ -49,7 +47,6 @@ class Number(serializers.FloatField):
     """A number of a JSON body: neither `true` nor "1.5" is one."""
 
     def to_internal_value(self, data: Any) -> float:
-        """The number; raises ValidationError for any other type."""
         if isinstance(data, bool) or not isinstance(data, int | float):
             self.fail("invalid")
         return super().to_internal_value(data)
@@ -76,10 +73,16 @@ class Choice(serializers.ChoiceField):
     default_error_messages = {"invalid_choice": "{input} is not one of {known}."}
 
     def to_internal_value(self, data: Any) -> Any:
-        """The word; raises ValidationError."""
         if not isinstance(data, str) or data not in self.choices:
             self.fail("invalid_choice", input=repr(data)[:80], known=", ".join(self.choices))
         return data
+
+
+class Attachment(serializers.FileField):
+    default_error_messages = {"invalid": "This is text, not an attached file."}
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_empty_file=True, max_length=200, **options)
 
 
 class Strict(CopiedFields):
@@ -98,8 +101,6 @@ class Strict(CopiedFields):
 
 
 class Query(Strict):
-    """Parameters of a query string."""
-
     unknown_code = "unknown_parameter"
     unknown_message = "There is no such parameter. Choose one of {known}."
 
@@ -112,17 +113,20 @@ def read(serializer: type[Strict], data: Any) -> dict[str, Any]:
     return dict(checked.validated_data)
 
 
-class ProblemQuery(Query):
-    """With hints or without."""
+class PagedQuery(Query):
+    """Which page of a list."""
 
+    cursor = Text(max_length=500, required=False, help_text="`next` or `previous` of a page.")
+    page_size = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="25 by default.")
+
+
+class ProblemQuery(Query):
     hints = serializers.BooleanField(
         default=False, help_text="Also what makes a kernel fast, and how inputs are drawn."
     )
 
 
 class BoardQuery(Query):
-    """Which board of a problem."""
-
     profile = ProfileName(help_text="A profile's name, such as h200x8-nomc.")
     backend = Choice(choices=values_of(Backend), required=False, help_text="Only entries in this backend.")
     primitive = Choice(
@@ -135,7 +139,7 @@ class BoardQuery(Query):
     )
 
 
-class SubmissionsQuery(Query):
+class SubmissionsQuery(PagedQuery):
     """Which of the user's own submissions; state and verdict are those of the newest evaluation."""
 
     problem = Text(max_length=100, required=False, help_text="Only submissions for this problem.")
@@ -148,10 +152,6 @@ class SubmissionsQuery(Query):
         choices=values_of(Verdict),
         required=False,
         help_text="Only submissions whose newest evaluation has this verdict.",
-    )
-    cursor = Text(max_length=500, required=False, help_text="`next` or `previous` of a page.")
-    page_size = serializers.IntegerField(
-        min_value=1, max_value=100, required=False, help_text="Submissions per page; 25 by default."
     )
 
 
@@ -215,7 +215,6 @@ class SubmissionInput(_SubmissionFields):
         return files
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Exactly one of `source` and `files`; raises ValidationError."""
         if ("source" in attrs) == ("files" in attrs):
             raise serializers.ValidationError({"source": "Send either source or files."})
         return attrs
@@ -224,12 +223,7 @@ class SubmissionInput(_SubmissionFields):
 class SubmissionUpload(_SubmissionFields):
     """A submission as a form with an uploaded file."""
 
-    file = serializers.FileField(
-        allow_empty_file=True,
-        max_length=200,
-        error_messages={"invalid": "This is text, not an attached file."},
-        help_text="One .py file, or a .zip with solution.py at its root.",
-    )
+    file = Attachment(help_text="One .py file, or a .zip with solution.py at its root.")
 
 
 def bundle_of(values: Mapping[str, Any]) -> SourceBundle:

@@ -106,8 +106,6 @@ def _says(kind: type[Message]) -> dict[str, Any]:
 
 
 class NodeMessages(Resource):
-    """What one node says."""
-
     tag = "Nodes"
     authentication_classes = (NodeKey,)
     permission_classes = (IsNode,)

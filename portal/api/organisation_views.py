@@ -47,8 +47,6 @@ def _webhook(request: Request, slug: str, webhook_id: int) -> Webhook:
 
 
 class Organisations(_Organisations):
-    """Own organisations, their members and quotas."""
-
     @operation("listOrganisations", "List own organisations", OrganisationOutput, many=True)
     def list(self, request: Request) -> Any:
         """The organisations that the caller belongs to."""
@@ -99,8 +97,6 @@ class Organisations(_Organisations):
 
 
 class SentInvitations(_Organisations):
-    """Whom an organisation has invited."""
-
     @operation("listSentInvitations", "List an organisation's open invitations", InvitationOutput, many=True)
     def list(self, request: Request, slug: str) -> Any:
         """Whoever is invited and has not answered."""
@@ -119,8 +115,6 @@ class SentInvitations(_Organisations):
 
 
 class Invitations(_Organisations):
-    """What one is invited to."""
-
     @operation("listInvitations", "List own invitations", InvitationOutput, many=True)
     def list(self, request: Request) -> Any:
         """The caller's own open invitations."""
@@ -139,8 +133,6 @@ class Invitations(_Organisations):
 
 
 class Webhooks(_Organisations):
-    """Webhooks of an organisation and their logs."""
-
     @operation("listWebhooks", "List webhooks", WebhookOutput, many=True)
     def list(self, request: Request, slug: str) -> Any:
         """The addresses that receive events, removed ones included; secrets are not shown."""

@@ -24,11 +24,7 @@ class NewestFirst(CursorPagination):
         return {"type": "object", "properties": properties, "required": [*properties]}
 
     def paginate_queryset(self, queryset: Any, request: Any, view: Any = None) -> list[Any] | None:
-        """One page.
-
-        Raises:
-            Refusal: the cursor is not one of ours (404).
-        """
+        """One page; raises Refusal (404) where the cursor is not one of ours."""
         try:
             return super().paginate_queryset(queryset, request, view)
         except (NotFound, ValidationError, ValueError, OverflowError) as error:

@@ -76,20 +76,15 @@ class _Stream(parsers.BaseParser):
     """A body that the view reads piece by piece instead of holding it in memory."""
 
     def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: _Context = None) -> Any:
-        """The stream itself."""
         _check_size(parser_context, limit=settings.BULK_MAX_BYTES, remedy="Send it in several parts.")
         return stream
 
 
 class LinesStream(_Stream):
-    """JSON Lines."""
-
     media_type = "application/x-ndjson"
 
 
 class ArchiveStream(_Stream):
-    """A zip."""
-
     media_type = "application/zip"
 
 
@@ -105,5 +100,4 @@ class JSONAlways(DefaultContentNegotiation):
     def select_renderer(
         self, request: Request, renderers: Any, format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        """The only renderer."""
         return renderers[0], renderers[0].media_type

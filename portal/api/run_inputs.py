@@ -6,7 +6,7 @@ from evaluator.contract import Backend, Mode, Verdict
 from portal.accounts.models import Role
 from portal.accounts.organisations import SHORT_NAME
 from portal.api.fields import values_of
-from portal.api.inputs import Choice, Number, ProfileName, Query, Strict, Text, Whole, patterned
+from portal.api.inputs import Attachment, Choice, Number, PagedQuery, ProfileName, Query, Strict, Text, Whole, patterned
 from portal.deliveries.outbound_http import ADDRESS
 from portal.runs.models import AttemptState, EventKind, RunMode, RunState
 from portal.runs.prompts import VERSION, VERSIONS
@@ -17,8 +17,6 @@ _CURSOR_MOST = 2**62
 
 
 class PromptQuery(Query):
-    """In which backend, for which profile, and which version."""
-
     backend = Choice(choices=values_of(Backend), default=Backend.PYTORCH.value)
     profile = ProfileName(default="cpux2", help_text="A profile's name, such as h200x8-nomc.")
     version = Choice(
@@ -47,13 +45,9 @@ class RunInput(Strict):
     notes = Text(max_length=4000, default="", allow_blank=True)
 
 
-class RunsQuery(Query):
-    """Which runs."""
-
+class RunsQuery(PagedQuery):
     model = Text(max_length=120, required=False, help_text="Only runs of the model with this slug.")
     state = Choice(choices=RunState.values, required=False)
-    cursor = Text(max_length=500, required=False, help_text="`next` or `previous` of a page.")
-    page_size = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="25 by default.")
 
 
 class AttemptInput(Strict):
@@ -84,15 +78,11 @@ class AttemptInput(Strict):
     trajectory = Text(required=False, allow_blank=True, help_text="At most 64 KiB; credentials are redacted.")
 
 
-class AttemptsQuery(Query):
-    """Which attempts of a run."""
-
+class AttemptsQuery(PagedQuery):
     problem = Text(max_length=100, required=False)
     verdict = Choice(choices=values_of(Verdict), required=False)
     state = Choice(choices=AttemptState.values, required=False)
     sample = serializers.IntegerField(min_value=0, max_value=9_999, required=False)
-    cursor = Text(max_length=500, required=False, help_text="`next` or `previous` of a page.")
-    page_size = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="25 by default.")
 
 
 class EventsQuery(Query):
@@ -110,20 +100,13 @@ class PublishInput(Strict):
 
 
 class FormatQuery(Query):
-    """In which format."""
-
     format = Choice(choices=list(MEDIA_TYPES), default="jsonl")
 
 
 class TreeUpload(Strict):
     """A tree of solutions."""
 
-    file = serializers.FileField(
-        allow_empty_file=True,
-        max_length=200,
-        error_messages={"invalid": "This is text, not an attached file."},
-        help_text="A zip of solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model>.",
-    )
+    file = Attachment(help_text="A zip of solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model>.")
     organisation = Text(max_length=60, required=False)
     model = Text(max_length=80, required=False)
     version = Text(max_length=40, required=False)
@@ -144,8 +127,6 @@ class TreeUpload(Strict):
 
 
 class ModelBoardQuery(Query):
-    """Which model board."""
-
     profile = ProfileName(help_text="A profile's name, such as h200x8-nomc.")
     p = serializers.FloatField(min_value=0, max_value=100, default=1.0, help_text="The speedup that fast_p asks for.")
 

@@ -6,66 +6,46 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from evaluator.contract import Backend, Mode
-from portal.accounts.models import Invitation, InvitationState, Organisation, Role
-from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, CountField, PageField, VerdictField, values_of
+from evaluator.contract import Backend
+from portal.accounts.models import Invitation, Organisation, Role
+from portal.api.fields import URI, AddressField, CopiedFields, PageField, VerdictField, shows, values_of
 from portal.api.problem_details import FieldErrorOutput
-from portal.deliveries.models import TEST_KIND, DeliveryState, Endpoint
-from portal.runs.models import (
-    Attempt,
-    AttemptState,
-    EventKind,
-    LanguageModel,
-    Run,
-    RunEvent,
-    RunMode,
-    RunState,
-    Verification,
-)
-from portal.runs.queries import RunFigures, run_figures
+from portal.deliveries.models import TEST_KIND, Delivery, Endpoint
+from portal.runs.actions import LineResult, RunDeclaration
+from portal.runs.figures import Estimate
+from portal.runs.models import Attempt, EventKind, LanguageModel, Run, RunEvent
+from portal.runs.progress import Progress
+from portal.runs.prompts import Prompt
+from portal.runs.queries import ModelRow, RunFigures, run_figures
 
 _BACKENDS = values_of(Backend)
-_FASTER_HELP = (
-    "Of these, problems with a sample significantly faster than the reference: the whole interval of its speedup "
-    "is above 1."
-)
 SHOWN_P = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 """The values of p that a run's figures list."""
 
 
-class PromptOutput(serializers.Serializer[Any]):
-    """A task prompt."""
+@shows(Prompt, "problem revision backend profile version digest example text")
+class PromptOutput(CopiedFields):
+    """A task prompt.
 
-    problem = serializers.CharField()
-    revision = serializers.CharField()
+    Attributes:
+        version: The version of wording, rules and examples.
+        digest: SHA-256 of version, a line break and text.
+        example: The problem of the worked example; empty for a version without one.
+    """
+
     backend = serializers.ChoiceField(choices=_BACKENDS)
-    profile = serializers.CharField()
-    version = serializers.CharField(help_text="The version of wording, rules and examples.")
-    digest = serializers.CharField(help_text="SHA-256 of version, a line break and text.")
-    example = serializers.CharField(
-        allow_blank=True, help_text="The problem of the worked example; empty for a version without one."
-    )
-    text = serializers.CharField()
 
 
-class ModelOutput(serializers.Serializer[LanguageModel]):
+@shows(LanguageModel, "slug name version provider organisation=organisation.slug page")
+class ModelOutput(CopiedFields):
     """A model."""
 
-    slug = serializers.CharField()
-    name = serializers.CharField()
-    version = serializers.CharField(allow_blank=True)
-    provider = serializers.CharField(allow_blank=True)
-    organisation = serializers.CharField(source="organisation.slug")
     page = PageField("/models/{0.slug}/")
 
 
-class EstimateOutput(serializers.Serializer[Any]):
+@shows(Estimate, "k value low high")
+class EstimateOutput(CopiedFields):
     """A figure by the unbiased estimator over the measured problems, with its 95 % interval."""
-
-    k = serializers.IntegerField()
-    value = serializers.FloatField()
-    low = serializers.FloatField()
-    high = serializers.FloatField()
 
 
 class SpeedEstimateOutput(EstimateOutput):
@@ -81,45 +61,37 @@ class BoundsOutput(serializers.Serializer[Any]):
     high = serializers.FloatField()
 
 
-class FiguresOutput(serializers.Serializer[RunFigures]):
-    """A run's figures over all problems."""
+@shows(
+    RunFigures,
+    "problems attempted measured programs judged is_complete solved faster correct_at_1 correct_at_k bounds fast "
+    "geomean_speedup score_rule verdicts pending=without_verdict.pending unranked=without_verdict.unranked "
+    "missing=without_verdict.missing primitives cost_usd tokens",
+)
+class FiguresOutput(CopiedFields):
+    """A run's figures over all problems.
 
-    problems = serializers.IntegerField()
-    attempted = serializers.IntegerField()
-    measured = serializers.IntegerField(
-        help_text="Problems in the estimates: all but those that the profile or the judge could not measure."
-    )
-    programs = serializers.IntegerField(help_text="Samples that have their verdict or wait for it.")
-    judged = serializers.IntegerField(help_text="Samples that have their verdict.")
-    is_complete = serializers.BooleanField(help_text="Whether all of them have. Incomplete runs are not ranked.")
-    solved = serializers.IntegerField(help_text="Problems with a sample that passed.")
-    faster = serializers.IntegerField(help_text=_FASTER_HELP)
+    Attributes:
+        measured: Problems in the estimates: all but those that the profile or the judge could not measure.
+        programs: Samples that have their verdict or wait for it.
+        judged: Samples that have their verdict.
+        is_complete: Whether all of them have. Incomplete runs are not ranked.
+        solved: Problems with a sample that passed.
+        faster: Of these, problems with a sample significantly faster than the reference: the whole interval of its
+            speedup is above 1.
+        geomean_speedup: Over solved problems, best sample each.
+        score_rule: The timing rule of the speedups: the earliest rule among all scores, until every score is by a later
+            one.
+        verdicts: Samples by verdict.
+        pending: Samples that wait for a verdict.
+        unranked: Samples whose attempts were all in modes check and profile, or cancelled.
+        missing: Samples that the run declares but does not contain. They count as failed.
+        primitives: For each primitive: the number of solved problems with a correct sample that uses it.
+    """
+
     correct_at_1 = EstimateOutput(allow_null=True, help_text="Null until the run is complete.")
     correct_at_k = EstimateOutput(allow_null=True, help_text="Null until the run is complete.")
     bounds = BoundsOutput(help_text="Of correct@1 over all problems.")
     fast = serializers.SerializerMethodField(help_text="fast_p@1 at a few p; empty until the run is complete.")
-    geomean_speedup = serializers.FloatField(allow_null=True, help_text="Over solved problems, best sample each.")
-    score_rule = serializers.IntegerField(
-        help_text=(
-            "The timing rule of the speedups: the earliest rule among all scores, until every score is by a later one."
-        )
-    )
-    verdicts = serializers.DictField(child=serializers.IntegerField(), help_text="Samples by verdict.")
-    pending = serializers.IntegerField(source="without_verdict.pending", help_text="Samples that wait for a verdict.")
-    unranked = serializers.IntegerField(
-        source="without_verdict.unranked",
-        help_text="Samples whose attempts were all in modes check and profile, or cancelled.",
-    )
-    missing = serializers.IntegerField(
-        source="without_verdict.missing",
-        help_text="Samples that the run declares but does not contain. They count as failed.",
-    )
-    primitives = serializers.DictField(
-        child=serializers.IntegerField(),
-        help_text="For each primitive: the number of solved problems with a correct sample that uses it.",
-    )
-    cost_usd = serializers.FloatField(allow_null=True)
-    tokens = serializers.IntegerField(allow_null=True)
 
     @extend_schema_field(SpeedEstimateOutput(many=True))
     def get_fast(self, figures: RunFigures) -> Any:
@@ -127,31 +99,24 @@ class FiguresOutput(serializers.Serializer[RunFigures]):
         return [{"p": p, "k": at.k, "value": at.value, "low": at.low, "high": at.high} for p, at in found if at]
 
 
-class RunBrief(serializers.Serializer[Run]):
-    """A run as a list shows it. Takes the counts from its annotations."""
+@shows(
+    Run,
+    "id url page organisation=model.organisation.slug model mode backend profile k sampling prompt_version cost_usd "
+    "notes state verification is_quarantined recorded_on recorded_where created_at published_at attempts pending",
+)
+class RunBrief(CopiedFields):
+    """A run as a list shows it. Takes the counts from its annotations.
 
-    id = serializers.UUIDField()
+    Attributes:
+        cost_usd: As declared for the whole run.
+        recorded_on: The last date, if it was judged elsewhere; null if this site judged it.
+        recorded_where: The hardware, if it was judged elsewhere.
+    """
+
     url = AddressField("api:run", lookup_url_kwarg="run_id")
     page = PageField("/runs/{0.pk}/")
-    organisation = serializers.CharField(source="model.organisation.slug")
     model = ModelOutput()
-    mode = serializers.ChoiceField(choices=RunMode.values)
-    backend = serializers.ChoiceField(choices=_BACKENDS)
-    profile = serializers.CharField()
-    k = serializers.IntegerField()
     sampling = serializers.DictField()
-    prompt_version = serializers.CharField(allow_blank=True)
-    cost_usd = serializers.FloatField(allow_null=True, help_text="As declared for the whole run.")
-    notes = serializers.CharField(allow_blank=True)
-    state = serializers.ChoiceField(choices=RunState.values)
-    verification = serializers.ChoiceField(choices=Verification.values)
-    is_quarantined = serializers.BooleanField()
-    recorded_on = serializers.DateField(
-        allow_null=True, help_text="The last date, if it was judged elsewhere; null if this site judged it."
-    )
-    recorded_where = serializers.CharField(allow_blank=True, help_text="The hardware, if it was judged elsewhere.")
-    created_at = serializers.DateTimeField()
-    published_at = serializers.DateTimeField(allow_null=True)
     attempts = serializers.IntegerField(source="attempt_count")
     pending = serializers.IntegerField(source="pending_count")
 
@@ -167,33 +132,22 @@ class RunDetail(RunBrief):
         return FiguresOutput(run_figures(run)).data
 
 
-class AttemptOutput(serializers.Serializer[Attempt]):
-    """One attempt and its result."""
+@shows(
+    Attempt,
+    "id key problem sample step mode backend state verdict message score score_low score_high "
+    "score_rule=evaluation.score_rule submission submission_id evaluation_id tokens_in tokens_out cost_usd seconds "
+    "has_trajectory created_at ended_at",
+)
+class AttemptOutput(CopiedFields):
+    """One attempt and its result.
 
-    id = serializers.IntegerField()
-    key = serializers.CharField()
-    problem = serializers.CharField()
-    sample = serializers.IntegerField()
-    step = serializers.IntegerField()
-    mode = serializers.ChoiceField(choices=values_of(Mode))
-    backend = serializers.ChoiceField(choices=values_of(Backend), help_text="What it is judged as.")
-    state = serializers.ChoiceField(choices=AttemptState.values)
+    Attributes:
+        backend: What it is judged as.
+        score_rule: The timing rule of the score. Scores of different rules are not comparable.
+    """
+
     verdict = VerdictField(help_text="Null until it is known.")
-    message = serializers.CharField(allow_blank=True)
-    score = serializers.FloatField(allow_null=True)
-    score_low = serializers.FloatField(allow_null=True)
-    score_high = serializers.FloatField(allow_null=True)
-    score_rule = serializers.IntegerField(source="evaluation.score_rule", allow_null=True, help_text=SCORE_RULE_HELP)
     submission = serializers.SerializerMethodField(help_text="Null if the text alone decided.")
-    submission_id = serializers.UUIDField(allow_null=True)
-    evaluation_id = serializers.UUIDField(allow_null=True)
-    tokens_in = serializers.IntegerField(allow_null=True)
-    tokens_out = serializers.IntegerField(allow_null=True)
-    cost_usd = serializers.FloatField(allow_null=True)
-    seconds = serializers.FloatField(allow_null=True)
-    has_trajectory = serializers.BooleanField()
-    created_at = serializers.DateTimeField()
-    ended_at = serializers.DateTimeField(allow_null=True)
 
     @extend_schema_field({**URI, "type": ["string", "null"]})
     def get_submission(self, attempt: Attempt) -> str | None:
@@ -209,13 +163,11 @@ class TrajectoryOutput(serializers.Serializer[Any]):
     text = serializers.CharField(allow_blank=True)
 
 
-class LineResultOutput(serializers.Serializer[Any]):
+@shows(LineResult, "line key status attempt_id=attempt.id verdict errors")
+class LineResultOutput(CopiedFields):
     """What became of one line of an upload."""
 
-    line = serializers.IntegerField()
-    key = serializers.CharField(allow_blank=True)
     status = serializers.ChoiceField(choices=["created", "repeated", "refused", "over_quota"])
-    attempt_id = serializers.IntegerField(source="attempt.pk", allow_null=True)
     verdict = VerdictField(source="attempt.verdict", default=None, help_text="Set if the text alone decided.")
     errors = serializers.SerializerMethodField()  # type: ignore[assignment]  # the metaclass takes it out of the class
 
@@ -229,10 +181,12 @@ class BulkResultOutput(serializers.Serializer[Any]):
     """What became of an upload."""
 
     received = serializers.SerializerMethodField()
-    created = CountField(help_text="New attempts.")
-    repeated = CountField(help_text="Attempts that were stored already.")
-    refused = CountField(help_text="Lines that were refused as wrong.")
-    over_quota = CountField(help_text="Lines that were refused and may be sent again later.")
+    created = serializers.IntegerField(source="counts.created", help_text="New attempts.")
+    repeated = serializers.IntegerField(source="counts.repeated", help_text="Attempts that were stored already.")
+    refused = serializers.IntegerField(source="counts.refused", help_text="Lines that were refused as wrong.")
+    over_quota = serializers.IntegerField(
+        source="counts.over_quota", help_text="Lines that were refused and may be sent again later."
+    )
     results = LineResultOutput(many=True)
 
     def get_received(self, bulk: Any) -> int:
@@ -259,16 +213,13 @@ class NoMatchOutput(serializers.Serializer[Any]):
     reason = serializers.CharField()
 
 
-class TreeRunOutput(serializers.Serializer[Any]):
-    """The run that a tree would become; empty where nothing says it."""
+@shows(RunDeclaration, "model version provider organisation backend profile notes")
+class TreeRunOutput(CopiedFields):
+    """The run that a tree would become; empty where nothing says it.
 
-    model = serializers.CharField(allow_blank=True)
-    version = serializers.CharField(allow_blank=True)
-    provider = serializers.CharField(allow_blank=True)
-    organisation = serializers.CharField(allow_null=True)
-    backend = serializers.CharField(help_text="What the model was asked for.")
-    profile = serializers.CharField(allow_blank=True)
-    notes = serializers.CharField(allow_blank=True)
+    Attributes:
+        backend: What the model was asked for.
+    """
 
 
 class ImportPreviewOutput(serializers.Serializer[Any]):
@@ -295,20 +246,15 @@ class ImportOutput(serializers.Serializer[Any]):
         return self.context["run"]
 
 
-class RunEventOutput(serializers.Serializer[RunEvent]):
+@shows(
+    RunEvent,
+    "id kind at attempt_id key=attempt.key problem=attempt.problem sample=attempt.sample step=attempt.step verdict "
+    "message score",
+)
+class RunEventOutput(CopiedFields):
     """Something that happened to a run."""
 
-    id = serializers.IntegerField()
-    kind = serializers.ChoiceField(choices=EventKind.values)
-    at = serializers.DateTimeField()
-    attempt_id = serializers.IntegerField(allow_null=True)
-    key = serializers.CharField(source="attempt.key", default=None, allow_null=True)
-    problem = serializers.CharField(source="attempt.problem", default=None, allow_null=True)
-    sample = serializers.IntegerField(source="attempt.sample", default=None, allow_null=True)
-    step = serializers.IntegerField(source="attempt.step", default=None, allow_null=True)
     verdict = VerdictField()
-    message = serializers.CharField(allow_blank=True)
-    score = serializers.FloatField(allow_null=True)
 
 
 class EventPageOutput(serializers.Serializer[Any]):
@@ -321,37 +267,35 @@ class EventPageOutput(serializers.Serializer[Any]):
     poll_after_s = serializers.IntegerField(allow_null=True, help_text="Null once nothing is pending.")
 
 
-class ProgressOutput(serializers.Serializer[Any]):
-    """What an agent had reached by a step, with each problem's best program till then."""
+@shows(Progress, "step solved faster speedup_solved speedup_all attempts cost_usd")
+class ProgressOutput(CopiedFields):
+    """What an agent had reached by a step, with each problem's best program till then.
 
-    step = serializers.IntegerField()
-    solved = serializers.IntegerField(
-        help_text="Problems with an attempt that passed, including attempts in modes check and profile."
-    )
-    faster = serializers.IntegerField(help_text=_FASTER_HELP)
-    speedup_solved = serializers.FloatField(allow_null=True, help_text="Geometric mean over solved, timed problems.")
-    speedup_all = serializers.FloatField(
-        allow_null=True, help_text="The same over all problems. A problem without a faster program counts as 1."
-    )
-    attempts = serializers.IntegerField(help_text="Attempts so far.")
-    cost_usd = serializers.FloatField(allow_null=True, help_text="Their cost so far, as declared.")
+    Attributes:
+        solved: Problems with an attempt that passed, including attempts in modes check and profile.
+        faster: Of these, problems with a sample significantly faster than the reference: the whole interval of its
+            speedup is above 1.
+        speedup_solved: Geometric mean over solved, timed problems.
+        speedup_all: The same over all problems. A problem without a faster program counts as 1.
+        attempts: Attempts so far.
+        cost_usd: Their cost so far, as declared.
+    """
 
 
-class ModelRowOutput(serializers.Serializer[Any]):
-    """One published run on the model board."""
+@shows(
+    ModelRow,
+    "run=run.id page model mode=run.mode backend=run.backend k=run.k verification=run.verification "
+    "published_at=run.published_at prompt_version=run.prompt_version place fast_p figures",
+)
+class ModelRowOutput(CopiedFields):
+    """One published run on the model board.
 
-    run = serializers.UUIDField(source="run.pk")
+    Attributes:
+        place: Among the runs with the same of our prompts, or with others; null if not ranked.
+    """
+
     page = PageField("/runs/{0.run.pk}/")
     model = ModelOutput(source="run.model")
-    mode = serializers.ChoiceField(choices=RunMode.values, source="run.mode")
-    backend = serializers.ChoiceField(choices=_BACKENDS, source="run.backend")
-    k = serializers.IntegerField(source="run.k")
-    verification = serializers.ChoiceField(choices=Verification.values, source="run.verification")
-    published_at = serializers.DateTimeField(source="run.published_at", allow_null=True)
-    prompt_version = serializers.CharField(source="run.prompt_version", allow_blank=True)
-    place = serializers.IntegerField(
-        allow_null=True, help_text="Among the runs with the same of our prompts, or with others; null if not ranked."
-    )
     fast_p = EstimateOutput(source="fast", allow_null=True, help_text="At the requested p; null until complete.")
     figures = FiguresOutput()
 
@@ -394,17 +338,17 @@ class OrganisationOutput(serializers.Serializer[Organisation]):
         return organisation.sponsor.username if organisation.payer_id and organisation.sponsor else None
 
 
-class InvitationOutput(serializers.Serializer[Invitation]):
-    """An invitation to an organisation."""
+@shows(
+    Invitation,
+    "id organisation=organisation.slug name=organisation.name username=invited.username role "
+    "invited_by=invited_by.username state created_at",
+)
+class InvitationOutput(CopiedFields):
+    """An invitation to an organisation.
 
-    id = serializers.IntegerField()
-    organisation = serializers.CharField(source="organisation.slug")
-    name = serializers.CharField(source="organisation.name")
-    username = serializers.CharField(source="invited.username", help_text="Who is invited.")
-    role = serializers.ChoiceField(choices=Role.values)
-    invited_by = serializers.CharField(source="invited_by.username")
-    state = serializers.ChoiceField(choices=InvitationState.values)
-    created_at = serializers.DateTimeField()
+    Attributes:
+        username: Who is invited.
+    """
 
 
 class QuotaOutput(serializers.Serializer[Any]):
@@ -426,15 +370,15 @@ class QuotaOutput(serializers.Serializer[Any]):
     next_release_at = serializers.DateTimeField(allow_null=True, help_text="When the oldest use is 30 days old.")
 
 
-class WebhookOutput(serializers.Serializer[Endpoint]):
-    """A webhook without its secret."""
+@shows(Endpoint, "id url events failures created_at removed_at")
+class WebhookOutput(CopiedFields):
+    """A webhook without its secret.
 
-    id = serializers.IntegerField()
-    url = serializers.CharField()
+    Attributes:
+        failures: Failures in a row. The site waits longer after more failures.
+    """
+
     events = serializers.ListField(child=serializers.ChoiceField(choices=EventKind.values), source="kinds")
-    failures = serializers.IntegerField(help_text="Failures in a row. The site waits longer after more failures.")
-    created_at = serializers.DateTimeField()
-    removed_at = serializers.DateTimeField(allow_null=True)
 
 
 class NewWebhookOutput(WebhookOutput):
@@ -443,19 +387,17 @@ class NewWebhookOutput(WebhookOutput):
     secret = serializers.CharField()
 
 
-class DeliveryOutput(serializers.Serializer[Any]):
-    """One line of a webhook's log."""
+@shows(
+    Delivery,
+    "id event run=event.run_id again_of=again_of_id state tries next_try_at answer_status error created_at "
+    "delivered_at",
+)
+class DeliveryOutput(CopiedFields):
+    """One line of a webhook's log.
 
-    id = serializers.UUIDField()
+    Attributes:
+        run: Null for a test.
+        again_of: The failed delivery that this one repeats.
+    """
+
     event = serializers.ChoiceField(choices=[*EventKind.values, TEST_KIND], source="kind")
-    run = serializers.UUIDField(source="event.run_id", default=None, allow_null=True, help_text="Null for a test.")
-    again_of = serializers.UUIDField(
-        source="again_of_id", allow_null=True, help_text="The failed delivery that this one repeats."
-    )
-    state = serializers.ChoiceField(choices=DeliveryState.values)
-    tries = serializers.IntegerField()
-    next_try_at = serializers.DateTimeField(allow_null=True)
-    answer_status = serializers.IntegerField(allow_null=True)
-    error = serializers.CharField(allow_blank=True)
-    created_at = serializers.DateTimeField()
-    delivered_at = serializers.DateTimeField(allow_null=True)

@@ -69,8 +69,6 @@ def _counted(request: Request, run: Run) -> Run:
 
 
 class Prompts(Resource):
-    """The task prompts of problems."""
-
     tag = "Problems"
 
     @operation("readPrompt", "Read a problem's task prompt", PromptOutput, query=run_inputs.PromptQuery)
@@ -80,8 +78,6 @@ class Prompts(Resource):
 
 
 class Models(_Runs):
-    """The models that have runs."""
-
     @operation("listModels", "List the models", ModelOutput, many=True)
     def list(self, request: Request) -> QuerySet[LanguageModel]:
         """The models with a published run, and those of own organisations."""
@@ -94,8 +90,6 @@ class Models(_Runs):
 
 
 class Runs(_Runs):
-    """Runs from making to publishing."""
-
     pagination_class = NewestFirst
 
     @operation("listRuns", "List runs", RunBrief, many=True, query=run_inputs.RunsQuery)
@@ -174,8 +168,6 @@ def _events(run: Run, *, after: int, limit: int, wait_s: int) -> list[RunEvent]:
 
 
 class Attempts(_Runs):
-    """Attempts of a run."""
-
     pagination_class = SmallestFirst
 
     @operation("listAttempts", "List a run's attempts", AttemptOutput, many=True, query=run_inputs.AttemptsQuery)
@@ -210,8 +202,6 @@ class Attempts(_Runs):
 
 
 class BulkAttempts(_Runs):
-    """Many attempts in one request."""
-
     parser_classes = (LinesStream, ArchiveStream, BytesStream)
 
     @operation(
@@ -284,8 +274,6 @@ def _tree(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class ModelBoard(Resource):
-    """The model board."""
-
     tag = "Runs"
 
     @operation("readModelLeaderboard", "Read the model leaderboard", ModelBoardOutput, query=run_inputs.ModelBoardQuery)

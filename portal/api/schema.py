@@ -90,11 +90,9 @@ class ResourceSchema(AutoSchema):
     view: Any  # a Resource; spectacular knows of an APIView
 
     def get_tags(self) -> list[str]:
-        """The part of the API."""
         return [self.view.tag]
 
     def get_paginated_name(self, serializer_name: str) -> str:
-        """The name of a page of these."""
         return f"{serializer_name}Page"
 
     def get_auth(self) -> list[dict[str, list[str]]]:

@@ -1,5 +1,6 @@
 """Seasons: which there are, and one with its standings."""
 
+from functools import cached_property
 from typing import Any
 
 from django.utils import timezone
@@ -8,29 +9,27 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from portal.api.base import Resource, operation
-from portal.api.fields import AddressField, PageField
+from portal.api.fields import AddressField, CopiedFields, PageField, shows
 from portal.seasons import queries
 from portal.seasons.models import OpenedSources, Phase, Season
 from portal.seasons.queries import StandingRow
+from portal.seasons.scoring import Result
 
 
-class SeasonBrief(serializers.Serializer[Season]):
-    """A season as a list shows it."""
+@shows(Season, "slug url page title profile problems opens_at closes_at announced_closes_at phase seconds_left example")
+class SeasonBrief(CopiedFields):
+    """A season as a list shows it.
 
-    slug = serializers.CharField()
+    Attributes:
+        announced_closes_at: The end as first announced.
+        example: For an example season without competitors: what it shows. Empty for others.
+    """
+
     url = AddressField("api:season", lookup_url_kwarg="slug", lookup_field="slug")
     page = PageField("/seasons/{0}/")
-    title = serializers.CharField()
-    profile = serializers.CharField()
     problems = serializers.ListField(child=serializers.CharField())
-    opens_at = serializers.DateTimeField()
-    closes_at = serializers.DateTimeField()
-    announced_closes_at = serializers.DateTimeField(help_text="The end as first announced.")
     phase = serializers.SerializerMethodField()
     seconds_left = serializers.SerializerMethodField(help_text="Until it closes; 0 afterwards.")
-    example = serializers.CharField(
-        allow_blank=True, help_text="For an example season without competitors: what it shows. Empty for others."
-    )
 
     @extend_schema_field({"type": "string", "enum": Phase.values})
     def get_phase(self, season: Season) -> str:
@@ -41,17 +40,15 @@ class SeasonBrief(serializers.Serializer[Season]):
         return max(0.0, (season.closes_at - timezone.now()).total_seconds())
 
 
-class SeasonResultOutput(serializers.Serializer[Any]):
-    """A team's best entry for a problem."""
+@shows(Result, "problem score score_low=low score_high=high counts=speed is_rejudged author entered_at submission")
+class SeasonResultOutput(CopiedFields):
+    """A team's best entry for a problem.
 
-    problem = serializers.CharField()
-    score = serializers.FloatField()
-    score_low = serializers.FloatField(source="low")
-    score_high = serializers.FloatField(source="high")
-    counts = serializers.FloatField(source="speed", help_text="What counts in the team's score.")
-    is_rejudged = serializers.BooleanField(help_text="Whether it was judged again after the end.")
-    author = serializers.CharField()
-    entered_at = serializers.DateTimeField()
+    Attributes:
+        counts: What counts in the team's score.
+        is_rejudged: Whether it was judged again after the end.
+    """
+
     submission = serializers.SerializerMethodField(help_text="Null while its source is private.")
 
     @extend_schema_field({"oneOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]})
@@ -59,19 +56,19 @@ class SeasonResultOutput(serializers.Serializer[Any]):
         return str(result.submission_id) if result.is_source_public else None
 
 
-class SeasonTeamOutput(serializers.Serializer[StandingRow]):
-    """A team's line."""
+@shows(
+    StandingRow,
+    "place=line.place team=team.name organisation=team.organisation.slug members score=line.score "
+    "solved=line.solved results",
+)
+class SeasonTeamOutput(CopiedFields):
+    """A team's line.
 
-    place = serializers.IntegerField(source="line.place")
-    team = serializers.CharField(source="team.name")
-    organisation = serializers.CharField(
-        source="team.organisation.slug", allow_null=True, help_text="Its short name; null for one person alone."
-    )
-    members = serializers.ListField(child=serializers.CharField())
-    score = serializers.FloatField(
-        source="line.score", help_text="Geometric mean over the season's problems, 1 for those not solved faster."
-    )
-    solved = serializers.IntegerField(source="line.solved")
+    Attributes:
+        organisation: Its short name; null for one person alone.
+        score: Geometric mean over the season's problems, 1 for those not solved faster.
+    """
+
     results = serializers.SerializerMethodField(help_text="The team's best entries, in the order of the problems.")
 
     @extend_schema_field(SeasonResultOutput(many=True))
@@ -88,17 +85,20 @@ class SeasonDetail(SeasonBrief):
     largest_team = serializers.IntegerField()
     opened_sources = serializers.ChoiceField(choices=OpenedSources.values)
     final_at = serializers.DateTimeField(allow_null=True)
-    entries = serializers.SerializerMethodField()
+    entries = serializers.SerializerMethodField(help_text="How many count.")
     entries_pending = serializers.SerializerMethodField(help_text="Not judged yet.")
     standings = serializers.SerializerMethodField()
 
-    def get_entries(self, season: Season) -> int:
-        """How many count."""
-        return queries.counts(season).entries
+    @cached_property
+    def counted(self) -> queries.Counts:
+        assert isinstance(self.instance, Season)
+        return queries.counts(self.instance)
 
-    def get_entries_pending(self, season: Season) -> int:
-        counted = queries.counts(season)
-        return counted.pending + counted.rejudge_pending
+    def get_entries(self, _season: Season) -> int:
+        return self.counted.entries
+
+    def get_entries_pending(self, _season: Season) -> int:
+        return self.counted.pending + self.counted.rejudge_pending
 
     @extend_schema_field(SeasonTeamOutput(many=True))
     def get_standings(self, season: Season) -> Any:
@@ -108,8 +108,6 @@ class SeasonDetail(SeasonBrief):
 
 
 class Seasons(Resource):
-    """Seasons: everybody reads them."""
-
     tag = "Seasons"
 
     @operation("listSeasons", "List the seasons", SeasonBrief, many=True)

@@ -8,48 +8,39 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from evaluator.contract import Backend, Mode, Stage
-from evaluator.judging.call_parts import Gap
-from portal.api.fields import SCORE_RULE_HELP, URI, AddressField, CopiedFields, VerdictField, values_of
+from evaluator.contract import Stage
+from evaluator.judging.call_parts import Gap, RankSplit
+from portal.api.fields import URI, AddressField, CopiedFields, VerdictField, shows, values_of
 from portal.api.season_views import SeasonEntryOutput
 from portal.seasons.queries import entries_from
-from portal.submissions.models import Evaluation, State, Submission, Visibility
+from portal.submissions.models import Evaluation, State, Submission
 from portal.submissions.queries import quarantine_of
+from portal.submissions.queue import QueuePosition
 from portal.submissions.reports import timelines
 from portal.submissions.reports.presentation import verdict_facts
 
 
+@shows(
+    Evaluation,
+    "id url profile mode size state verdict message score score_low score_high score_rule recorded_on "
+    "recorded_where node_owner=node_owner.slug problem_revision attempt queued_at started_at finished_at",
+)
 class EvaluationBrief(CopiedFields):
-    """One evaluation of a submission on a profile."""
+    """One evaluation of a submission on a profile.
 
-    id = serializers.UUIDField()
+    Attributes:
+        size: The one size that mode profile was asked for; empty for the mode's sizes.
+        message: The verdict in one sentence.
+        score: Speedup over the reference.
+        score_rule: The timing rule of the score. Scores of different rules are not comparable.
+        recorded_on: The date, if it was judged elsewhere; null if this site judged it.
+        recorded_where: The hardware, if it was judged elsewhere.
+        node_owner: The organisation whose guest node judges it, for its own boards; null for this site's nodes.
+        attempt: More than 1 after a failure of the judge's own.
+    """
+
     url = serializers.SerializerMethodField()
-    profile = serializers.CharField()
-    mode = serializers.ChoiceField(choices=values_of(Mode))
-    size = serializers.CharField(
-        allow_blank=True, help_text="The one size that mode profile was asked for; empty for the mode's sizes."
-    )
-    state = serializers.ChoiceField(choices=values_of(State))
     verdict = VerdictField(help_text="Null until it has ended.")
-    message = serializers.CharField(allow_blank=True, help_text="The verdict in one sentence.")
-    score = serializers.FloatField(allow_null=True, help_text="Speedup over the reference.")
-    score_low = serializers.FloatField(allow_null=True)
-    score_high = serializers.FloatField(allow_null=True)
-    score_rule = serializers.IntegerField(allow_null=True, help_text=SCORE_RULE_HELP)
-    recorded_on = serializers.DateField(
-        allow_null=True, help_text="The date, if it was judged elsewhere; null if this site judged it."
-    )
-    recorded_where = serializers.CharField(allow_blank=True, help_text="The hardware, if it was judged elsewhere.")
-    node_owner = serializers.CharField(
-        source="node_owner.slug",
-        allow_null=True,
-        help_text="The organisation whose guest node judges it, for its own boards; null for this site's nodes.",
-    )
-    problem_revision = serializers.CharField()
-    attempt = serializers.IntegerField(help_text="More than 1 after a failure of the judge's own.")
-    queued_at = serializers.DateTimeField()
-    started_at = serializers.DateTimeField(allow_null=True)
-    finished_at = serializers.DateTimeField(allow_null=True)
 
     @extend_schema_field(URI)
     def get_url(self, evaluation: Evaluation) -> str:
@@ -67,18 +58,19 @@ class StageOutput(CopiedFields):
     since = serializers.DateTimeField(allow_null=True, source="stage_since")
 
 
+@shows(QueuePosition, "ahead total expected_wait_s is_paused pause_reason has_node unable_since")
 class QueuePositionOutput(CopiedFields):
-    """The queue position of an evaluation."""
+    """The queue position of an evaluation.
 
-    ahead = serializers.IntegerField(help_text="Evaluations ahead of it.")
-    total = serializers.IntegerField(help_text="Evaluations that wait on its profile.")
-    expected_wait_s = serializers.FloatField(allow_null=True, help_text="In seconds; null if unknown.")
-    is_paused = serializers.BooleanField(help_text="Whether the operator has paused the problem or the queue.")
-    pause_reason = serializers.CharField(allow_blank=True, help_text="The operator's reason.")
-    has_node = serializers.BooleanField(help_text="Whether a node judges the profile now.")
-    unable_since = serializers.DateTimeField(
-        allow_null=True, help_text="Since when no online node has its backend, revision and sandbox; null if one has."
-    )
+    Attributes:
+        ahead: Evaluations ahead of it.
+        total: Evaluations that wait on its profile.
+        expected_wait_s: In seconds; null if unknown.
+        is_paused: Whether the operator has paused the problem or the queue.
+        pause_reason: The operator's reason.
+        has_node: Whether a node judges the profile now.
+        unable_since: Since when no online node has its backend, revision and sandbox; null if one has.
+    """
 
 
 class VerdictFactsOutput(serializers.Serializer[Any]):
@@ -89,20 +81,22 @@ class VerdictFactsOutput(serializers.Serializer[Any]):
     advice = serializers.CharField(help_text="What to try next.")
 
 
-class RankSplitOutput(serializers.Serializer[Any]):
-    """Where the time of one rank's recorded call went, in microseconds."""
+@shows(RankSplit, "rank call_us compute_us wire_us both_us wait_us mixed_us idle_us overlap launches host_waits")
+class RankSplitOutput(CopiedFields):
+    """Where the time of one rank's recorded call went, in microseconds.
 
-    rank = serializers.IntegerField()
-    call_us = serializers.FloatField(help_text="From the first work on any rank to the last.")
-    compute_us = serializers.FloatField(help_text="Compute without data movement.")
-    wire_us = serializers.FloatField(help_text="Data movement between ranks without compute.")
-    both_us = serializers.FloatField(help_text="Compute and data movement at the same time.")
-    wait_us = serializers.FloatField(help_text="Waiting in collectives that another rank has not entered yet.")
-    mixed_us = serializers.FloatField(help_text="In own kernels of a submission that accesses peers from kernels.")
-    idle_us = serializers.FloatField(help_text="None of these.")
-    overlap = serializers.FloatField(allow_null=True, help_text="Share of wire time during which something computes.")
-    launches = serializers.IntegerField(help_text="Kernels, copies and fills on the device.")
-    host_waits = serializers.IntegerField(help_text="How often the host waited before it started more work.")
+    Attributes:
+        call_us: From the first work on any rank to the last.
+        compute_us: Compute without data movement.
+        wire_us: Data movement between ranks without compute.
+        both_us: Compute and data movement at the same time.
+        wait_us: Waiting in collectives that another rank has not entered yet.
+        mixed_us: In own kernels of a submission that accesses peers from kernels.
+        idle_us: None of these.
+        overlap: Share of wire time during which something computes.
+        launches: Kernels, copies and fills on the device.
+        host_waits: How often the host waited before it started more work.
+    """
 
 
 class SplitOutput(serializers.Serializer[Any]):
@@ -201,18 +195,14 @@ class QuarantineOutput(serializers.Serializer[Any]):
     at = serializers.DateTimeField(help_text="Since when.")
 
 
+@shows(
+    Submission,
+    "id url author=author.username problem backend visibility note source_digest=source.digest created_at evaluations",
+)
 class SubmissionBrief(CopiedFields):
     """A submission as a list shows it."""
 
-    id = serializers.UUIDField()
     url = AddressField("api:submission", lookup_url_kwarg="submission_id")
-    author = serializers.CharField(source="author.username")
-    problem = serializers.CharField()
-    backend = serializers.ChoiceField(choices=values_of(Backend))
-    visibility = serializers.ChoiceField(choices=Visibility.values)
-    note = serializers.CharField(allow_blank=True)
-    source_digest = serializers.CharField(source="source.digest")
-    created_at = serializers.DateTimeField()
     evaluations = EvaluationBrief(many=True, help_text="Every evaluation, the newest first.")
 
 

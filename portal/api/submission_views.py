@@ -3,7 +3,7 @@
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,10 +23,13 @@ from portal.api.parsers import JSONParser, MultiPartParser
 from portal.api.schema import LOCATION, idempotency_key
 from portal.api.submission_outputs import EvaluationDetail, SourceOutput, SubmissionBrief, SubmissionDetail
 from portal.core.errors import Refusal
+from portal.core.requests import if_changed
 from portal.submissions import access, actions, queries
 from portal.submissions.models import Evaluation, Submission, Visibility
 from portal.submissions.reports import machine_code, timelines
 
+_FILES = ("source", "files", "file")
+"""The inputs that bring the source; the others are what the action takes."""
 _ETAGS = (
     OpenApiParameter(
         "If-None-Match",
@@ -78,8 +81,6 @@ class SubmissionResource(Resource):
 
 
 class Submissions(Resource):
-    """Own submissions, and new ones."""
-
     tag = "Submissions"
     read_scope = TokenScope.READ
     write_scope = TokenScope.SUBMIT
@@ -106,15 +107,12 @@ class Submissions(Resource):
         """Store a source and queue its first evaluation: JSON with `source` or `files`, or a form with `file`."""
         values = self.body()
         key = inputs.idempotency_key(request)
-        with _input_names(file=next(name for name in ("source", "files", "file") if name in values)):
+        with _input_names(file=next(name for name in _FILES if name in values)):
             submitted = actions.create_submission(
                 caller(request),
                 files=inputs.bundle_of(values),
                 idempotency_key=key,
-                **{
-                    name: values[name]
-                    for name in ("problem", "backend", "profile", "mode", "size", "visibility", "note", "node_owner")
-                },
+                **{name: value for name, value in values.items() if name not in _FILES},
             )
         body = _detail(request, submitted.submission, submitted.evaluations, is_new=submitted.is_new)
         return Response(body, status=201, headers={"Location": body["url"]})
@@ -154,17 +152,9 @@ def _evaluation_detail(request: Request, live: queries.LiveView) -> dict[str, An
 def _tag(submission: Submission, evaluations: Iterable[Evaluation], live: queries.LiveView) -> str:
     """The entity tag of a submission or evaluation as it now is; an earlier evaluation may still be under way."""
     others = (f"{other.pk} {other.state} {other.verdict}" for other in evaluations)
-    parts = (submission.visibility, submission.note, str(live.evaluation.pk), live.version, *others)
+    columns = (str(getattr(submission, field.attname)) for field in submission._meta.concrete_fields)  # noqa: SLF001 - Django's name for it
+    parts = (*columns, str(live.evaluation.pk), live.version, *others)
     return f'"{hashlib.sha256("|".join(parts).encode()).hexdigest()[:32]}"'
-
-
-def _unless_held(request: Request, tag: str, body: Callable[[], dict[str, Any]]) -> Response:
-    """What `body` makes, or 304 where the caller's copy is still right."""
-    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-    held = [part.strip().removeprefix("W/") for part in request.headers.get("If-None-Match", "").split(",")]
-    if tag in held or "*" in held:
-        return Response(status=304, headers=headers)
-    return Response(body(), headers=headers)
 
 
 def _require_readable(request: Request, submission: Submission) -> None:
@@ -184,17 +174,15 @@ def get_evaluation(request: Request, submission_id: uuid.UUID, evaluation_id: uu
 
 
 class SingleSubmission(SubmissionResource):
-    """One submission."""
-
     @operation("readSubmission", "Read a submission", {200: SubmissionDetail, 304: None}, headers=_ETAGS)
-    def retrieve(self, request: Request, submission_id: uuid.UUID) -> Response:
+    def retrieve(self, request: Request, submission_id: uuid.UUID) -> HttpResponse:
         """A submission with stage, queue position or report of its newest evaluation. Poll it with If-None-Match."""
         submission = access.get_submission(viewer(request), submission_id)
         _require_readable(request, submission)
         evaluations = queries.evaluations_of(submission)
         live = queries.live_view(evaluations[0])
         tag = _tag(submission, evaluations, live)
-        return _unless_held(request, tag, lambda: _detail(request, submission, evaluations, live))
+        return if_changed(request, tag, lambda: Response(_detail(request, submission, evaluations, live)))
 
     @operation("readSource", "Read a submission's source", SourceOutput)
     def source(self, request: Request, submission_id: uuid.UUID) -> SourceBundle:
@@ -217,8 +205,6 @@ class SingleSubmission(SubmissionResource):
 
 
 class Evaluations(SubmissionResource):
-    """The evaluations of a submission, earlier ones too."""
-
     @operation(
         "createEvaluation",
         "Judge a submission again",
@@ -241,12 +227,12 @@ class Evaluations(SubmissionResource):
         return Response(body, status=201, headers={"Location": body["url"]})
 
     @operation("readEvaluation", "Read an evaluation", {200: EvaluationDetail, 304: None}, headers=_ETAGS)
-    def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> Response:
+    def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponse:
         """One evaluation of a submission, with its stage, queue position or report."""
         evaluation = get_evaluation(request, submission_id, evaluation_id)
         live = queries.live_view(evaluation)
         tag = _tag(evaluation.submission, queries.evaluations_of(evaluation.submission), live)
-        return _unless_held(request, tag, lambda: _evaluation_detail(request, live))
+        return if_changed(request, tag, lambda: Response(_evaluation_detail(request, live)))
 
     @operation("readTrace", "Read the timeline of a recorded call", file_of("application/json"))
     def trace(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponse:

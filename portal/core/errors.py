@@ -42,7 +42,6 @@ class Refusal(Exception):
 
     @property
     def sentences(self) -> str:
-        """Message and remedy, as forms and commands show them."""
         return f"{self.message} {self.remedy}"
 
 

@@ -7,9 +7,6 @@ none names a person. What can be read from the database is not counted here but 
 
 import logging
 import os
-from collections.abc import Iterable
-from datetime import datetime
-from typing import Protocol
 
 from django.conf import settings
 from django.db import transaction
@@ -24,7 +21,6 @@ from prometheus_client import (
 )
 
 from evaluator.contract import EvaluationReport
-from evaluator.hardware import profiles
 
 logger = logging.getLogger(__name__)
 
@@ -73,32 +69,6 @@ dispatcher_look_seconds = Histogram(
 dispatcher_errors = Counter("pkb_dispatcher_database_errors", "Passes of a dispatcher that a database error ended.")
 
 
-class Ended(Protocol):
-    """What is counted of an evaluation that has ended."""
-
-    profile: str
-    verdict: str
-    queued_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-
-
-def count_end(evaluation: Ended) -> None:
-    """Count an evaluation as ended once the open transaction is committed."""
-    transaction.on_commit(lambda: _count_end(evaluation))
-
-
-def _count_end(evaluation: Ended) -> None:
-    profile = evaluation.profile
-    ended.labels(profile, evaluation.verdict or "CANCELLED").inc()
-    if evaluation.started_at is None or evaluation.finished_at is None:
-        return
-    judged_s = max(0.0, (evaluation.finished_at - evaluation.started_at).total_seconds())
-    wait_seconds.labels(profile).observe(max(0.0, (evaluation.started_at - evaluation.queued_at).total_seconds()))
-    judging_seconds.labels(profile).observe(judged_s)
-    rank_seconds.labels(profile).inc(judged_s * profiles.get(profile).world_size)
-
-
 def count_report(report: EvaluationReport, *, is_our_failure: bool) -> None:
     """Count the stages of a report, and a failed try of ours, once the open transaction is committed."""
     transaction.on_commit(lambda: _count_report(report, is_our_failure=is_our_failure))
@@ -107,12 +77,8 @@ def count_report(report: EvaluationReport, *, is_our_failure: bool) -> None:
 def _count_report(report: EvaluationReport, *, is_our_failure: bool) -> None:
     if is_our_failure:
         failed_tries.labels(report.profile, report.verdict.value).inc()
-    for stage, seconds in _lengths(report):
-        stage_seconds.labels(report.profile, stage).observe(seconds)
-
-
-def _lengths(report: EvaluationReport) -> Iterable[tuple[str, float]]:
-    return ((entry.stage.value, entry.seconds) for entry in report.stages)
+    for entry in report.stages:
+        stage_seconds.labels(report.profile, entry.stage.value).observe(entry.seconds)
 
 
 def registry() -> CollectorRegistry:
@@ -125,7 +91,6 @@ def registry() -> CollectorRegistry:
 
 
 def port() -> int:
-    """The port in `PKB_METRICS_LISTEN`, which is set."""
     return int(settings.METRICS_LISTEN.rpartition(":")[2])
 
 

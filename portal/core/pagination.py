@@ -39,7 +39,6 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
 
     @property
     def is_cut(self) -> bool:
-        """Whether there may be more rows than are counted."""
         return self.count >= self.most
 
 
@@ -75,7 +74,6 @@ class Page(Generic[Row]):
 
     @property
     def is_first(self) -> bool:
-        """Whether the board begins here."""
         return self.above is None
 
     def showing(self, rows: Iterable[Other]) -> "Page[Other]":
@@ -152,11 +150,7 @@ def encode(values: Sequence[Any]) -> str:
 
 
 def decode(word: str, *, kinds: Sequence[type]) -> tuple[Any, ...]:
-    """The values in the token `word`, which must be of these kinds.
-
-    Raises:
-        Refusal: it is not a token that `encode` made for such values (404).
-    """
+    """The values of these kinds in the token `word`; raises Refusal (404) where `encode` made no such token."""
     try:
         values = json.loads(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)))
         return tuple(_typed(value, kind) for value, kind in zip(values, kinds, strict=True))

@@ -1,10 +1,12 @@
-"""What a request's address asks for: one of several choices, or a row by its id."""
+"""What a request asks for: one of several choices, a row by its id, or only what has changed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.cache import get_conditional_response
 
 from portal.core.errors import NotFound
 
@@ -19,17 +21,21 @@ def choice(
     opening: str = "",
     message: str = "There is no {field} {value}.",
 ) -> str:
-    """The value of `field` in the query of an address, `opening` where it has none.
-
-    Raises:
-        NotFound: `known` does not have it.
-    """
+    """The value of `field` in the query of an address, or `opening`; raises NotFound where it is none of `known`."""
     value = query.get(field) or opening
     choices = [str(each) for each in known]
     if value and value not in choices:
         remedy = f"Choose one of {', '.join(filter(None, choices))}."
         raise NotFound(field, value, message.format(field=field, value=repr(value[:40])), remedy)
     return value
+
+
+def if_changed(request: HttpRequest, etag: str, respond: Callable[[], HttpResponse]) -> HttpResponse:
+    """What `respond` makes, under its entity tag; 304 where the reader's copy has the same."""
+    response: HttpResponse = get_conditional_response(request, etag=etag) or respond()
+    response["ETag"] = etag
+    response["Cache-Control"] = "private, no-cache"
+    return response
 
 
 def by_id(rows: QuerySet[Row], field: str, key: Any, message: str, remedy: str, *, column: str = "pk") -> Row:

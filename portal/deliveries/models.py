@@ -67,7 +67,6 @@ class Endpoint(models.Model):
 
     @property
     def noun(self) -> str:
-        """What its owner knows it as."""
         return "webhook" if self.is_webhook else "channel"
 
     @property

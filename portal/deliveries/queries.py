@@ -26,7 +26,6 @@ def get_delivery(webhook: Endpoint, delivery_id: uuid.UUID) -> Delivery:
 
 
 def channels_of(user: User) -> QuerySet[Endpoint]:
-    """The channels of a person that were not removed."""
     return user.channels.filter(removed_at=None)
 
 

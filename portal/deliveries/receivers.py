@@ -15,7 +15,7 @@ from portal.deliveries.models import Delivery, Endpoint, Notice, NoticeKind
 from portal.ranking.hooks import StandingRaised, standing_raised
 from portal.ranking.models import Record, Standing
 from portal.ranking.order import board_order
-from portal.runs.hooks import EventsWritten, events_written
+from portal.runs.events import EventsWritten, events_written
 from portal.runs.models import EventKind, Run
 from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, State

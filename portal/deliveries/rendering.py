@@ -110,7 +110,6 @@ def _discord_text(text: str) -> str:
 
 
 def for_mail(message: Message) -> str:
-    """The body of a mail: plain text."""
     lines = [f"{text}\n{address}\n" for text, address in message.lines]
     foot = f"Change your notices: {settings.SITE_URL}/accounts/notices/"
     return "\n".join([*lines, message.rest, "--", foot]).strip() + "\n"

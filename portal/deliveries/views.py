@@ -6,9 +6,9 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
-from portal.accounts.identity import signed_in
+from portal.accounts.identity import changing, signed_in
 from portal.core.errors import Refusal
 from portal.deliveries import actions, mailing, queries
 from portal.deliveries.models import Endpoint, Form, NoticeKind
@@ -54,8 +54,7 @@ def _page(request: HttpRequest, *, new: Endpoint | None = None, refusal: Refusal
     return response
 
 
-@require_POST
-@login_required
+@changing
 def set_kinds(request: HttpRequest, channel_id: int) -> HttpResponse:
     """Switch kinds of notices on and off for one channel."""
     channel = queries.get_channel(signed_in(request), channel_id)
@@ -64,8 +63,7 @@ def set_kinds(request: HttpRequest, channel_id: int) -> HttpResponse:
     return redirect("notices:notices")
 
 
-@require_POST
-@login_required
+@changing
 def test(request: HttpRequest, channel_id: int) -> HttpResponse:
     user = signed_in(request)
     actions.send_test(queries.get_channel(user, channel_id), by=user)
@@ -73,8 +71,7 @@ def test(request: HttpRequest, channel_id: int) -> HttpResponse:
     return redirect("notices:notices")
 
 
-@require_POST
-@login_required
+@changing
 def remove(request: HttpRequest, channel_id: int) -> HttpResponse:
     user = signed_in(request)
     actions.remove_endpoint(queries.get_channel(user, channel_id), by=user)

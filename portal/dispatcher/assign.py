@@ -11,14 +11,15 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from evaluator import logs
-from evaluator.contract import Assignment, Backend, BuildOrder, EvaluationRequest, Mode, SandboxLevel, SlotState
+from evaluator.contract import Assignment, Backend, BuildOrder, Mode, SandboxLevel, SlotState
 from evaluator.hardware import profiles
 from portal.core import metrics
 from portal.nodes import messages
 from portal.nodes.models import Node, Slot
 from portal.nodes.queries import all_online_slots
-from portal.submissions import lifecycle, queries
+from portal.submissions import lifecycle
 from portal.submissions.models import Evaluation, State
+from portal.submissions.queries import request_of
 from portal.submissions.queue import note_turn, queue_order
 
 logger = logging.getLogger(__name__)
@@ -149,19 +150,3 @@ def _sent(place: _Place, evaluation: Evaluation, lease: str, send: messages.Send
         logger.info("sent to %s %d", "builder" if place.slot is None else "slot", place.index)
     metrics.dispatched.labels("build" if place.slot is None else "judge").inc()
     return True
-
-
-def request_of(evaluation: Evaluation) -> EvaluationRequest:
-    submission = evaluation.submission
-    return EvaluationRequest(
-        evaluation_id=str(evaluation.pk),
-        problem=submission.problem,
-        revision=evaluation.problem_revision,
-        source=submission.source.files,
-        backend=Backend(submission.backend),
-        profile=evaluation.profile,
-        mode=Mode(evaluation.mode),
-        sizes=(evaluation.size,) if evaluation.size else (),
-        attempt=evaluation.attempt,
-        earlier=queries.earlier_tries(evaluation),
-    )

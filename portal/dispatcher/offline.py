@@ -17,12 +17,12 @@ from evaluator.contract import ContractError, Delivery, EvaluationReport, Evalua
 from evaluator.judging.recompute import recompute
 from portal.core.errors import Refusal
 from portal.core.requests import by_id
-from portal.dispatcher.assign import request_of
 from portal.nodes.models import Node
 from portal.runs.models import Run
 from portal.submissions import lifecycle
 from portal.submissions.actions import record_delivery
 from portal.submissions.models import Evaluation, State
+from portal.submissions.queries import request_of
 from problems import registry
 
 
@@ -125,10 +125,6 @@ def _evaluation(report: EvaluationReport) -> Evaluation | None:
 
 
 def runs_named(keys: Sequence[str]) -> list[Run]:
-    """The runs with these keys, in this order.
-
-    Raises:
-        Refusal: one is no run here (404).
-    """
+    """The runs with these keys, in this order; raises Refusal (404)."""
     message, remedy = "There is no such run.", "Give the identifier in the run's address."
     return [by_id(Run.objects.all(), "run", key, message, remedy) for key in keys]

@@ -26,7 +26,8 @@ ENDED_PER_LOOK = 200
 
 def look_at_nodes(now: datetime) -> bool:
     """Once a minute, note which profiles are served and what waits for no node; returns whether it was time."""
-    if ProfileState.objects.filter(looked_at__gt=now - LOOK_EVERY).count() == len(profiles()):
+    known = ProfileState.objects.filter(profile__in=profiles())
+    if known.filter(looked_at__gt=now - LOOK_EVERY).count() == len(profiles()):
         return False
     waiting = Evaluation.objects.filter(state=State.QUEUED)
     if ProfileState.objects.filter(looked_at__lt=now - _GAP).exists():

@@ -1,16 +1,18 @@
-"""Ending leases whose node has gone silent, so that nothing stays "running" for ever."""
+"""Ending leases whose node has gone silent or was revoked, so that nothing stays "running" for ever."""
 
 import logging
 from collections.abc import Mapping
 from datetime import datetime
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
 from evaluator import logs
 from evaluator.contract import Cancellation, Verdict
 from portal.core import metrics
 from portal.nodes import messages
+from portal.nodes.actions import revoke_node
 from portal.nodes.models import Node
 from portal.nodes.queries import all_online_slots
 from portal.submissions import lifecycle
@@ -49,6 +51,19 @@ def release_built(now: datetime) -> int:
     """Queue again what is compiled on a node that has no slot for it any more; returns how many. None loses a try."""
     places = all_online_slots(now=now).filter(profile=OuterRef("profile"), node=OuterRef("node"))
     return lifecycle.release_built(Evaluation.objects.exclude(Exists(places)))
+
+
+def revoke(name: str, *, now: datetime) -> int:
+    """Revoke a node's key; returns the number of its evaluations, which are queued again and lose no try.
+
+    What it has judged stays as it was found, under its name: an operator who distrusts that has it judged again.
+
+    Raises:
+        Refusal: there is no such node, or it was revoked before (404).
+    """
+    with transaction.atomic():
+        node = revoke_node(name, now=now)
+        return lifecycle.release_node(node)
 
 
 def _lost(now: datetime) -> QuerySet[Evaluation]:

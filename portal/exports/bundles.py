@@ -4,13 +4,13 @@ import io
 import json
 import zipfile
 
+import msgspec
 from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils import timezone
 
-from evaluator.contract import Backend, EvaluationRequest, Mode
 from portal.submissions.models import Evaluation
-from portal.submissions.queries import latest_report
+from portal.submissions.queries import latest_report, request_of
 from problems import registry
 
 
@@ -18,22 +18,13 @@ def bundle(evaluation: Evaluation) -> bytes:
     """One evaluation with all that judges it again: source, request, problem, report, environment, the command."""
     submission = evaluation.submission
     report = latest_report(evaluation)
-    request = EvaluationRequest(
-        evaluation_id=str(evaluation.pk),
-        problem=submission.problem,
-        revision=evaluation.problem_revision,
-        source=submission.source.files,
-        backend=Backend(submission.backend),
-        profile=evaluation.profile,
-        mode=Mode(evaluation.mode),
-        sizes=(evaluation.size,) if evaluation.size else (),
-        attempt=evaluation.attempt,
-    )
     is_present = _revision(submission.problem) == evaluation.problem_revision
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in submission.source.files.files:
             archive.writestr(f"source/{file.path}", file.text)
+        # Whoever judges it again has no tries before.
+        request = msgspec.structs.replace(request_of(evaluation), earlier=())
         archive.writestr("request.json", request.to_json())
         if report is not None:
             archive.writestr("report.json", report.to_json())

@@ -67,11 +67,7 @@ def newest() -> ExportVersion | None:
 
 
 def opened(name: str) -> tuple[IO[bytes], datetime]:
-    """A file of the last version, opened, and as of when it is.
-
-    Raises:
-        Refusal: nothing has been made yet (503).
-    """
+    """A file of the last version, opened, and as of when it is; raises Refusal (503) before there is one."""
     version = newest()
     try:
         if version is not None:

@@ -16,7 +16,7 @@ from evaluator.contract import NodeStatus
 from evaluator.hardware import profiles
 from portal.accounts.models import Organisation
 from portal.core import metrics
-from portal.core.errors import Conflict, NotFound, NotSignedIn, Refusal
+from portal.core.errors import Conflict, NotFound, NotSignedIn, Refusal, check_choice
 from portal.nodes.models import Node, Slot
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def replace_key(name: str, *, at_once: bool = False) -> str:
 
 
 def revoke_node(name: str, *, now: datetime) -> Node:
-    """Void a node's key. `portal.dispatcher.revoking` takes back its evaluations.
+    """Void a node's key. `portal.dispatcher.sweeping.revoke` takes back its evaluations.
 
     Raises:
         Refusal: there is no such node, or it was revoked before (404).
@@ -89,14 +89,11 @@ def _unknown(name: str) -> Refusal:
 
 
 def _check_profiles(owner: Organisation | None, allowed_profiles: Sequence[str]) -> None:
-    known = ", ".join(profiles.profiles())
     if owner is not None and not allowed_profiles:
-        raise Refusal(
-            "profiles", "", "A guest node needs a list of the profiles that it may offer.", f"Choose from {known}."
-        )
+        remedy = f"Choose from {', '.join(profiles.profiles())}."
+        raise Refusal("profiles", "", "A guest node needs a list of the profiles that it may offer.", remedy)
     for name in allowed_profiles:
-        if name not in profiles.profiles():
-            raise Refusal("profiles", name, "There is no such profile.", f"Choose one of {known}.")
+        check_choice("profiles", name, profiles.profiles(), noun="profile")
 
 
 def authenticate(name: str, key: str) -> Node:

@@ -16,23 +16,19 @@ class SlotInline(NoAdding, admin.TabularInline):  # type: ignore[type-arg]
     can_delete = False
 
 
+_SHOWN = tuple(
+    field.name
+    for field in Node._meta.fields  # noqa: SLF001 - Django's name for it
+    if field.name not in ("id", "key_digest", "earlier_key_digest")
+)
+
+
 @admin.register(Node)
 class NodeAdmin(NoAdding, admin.ModelAdmin):  # type: ignore[type-arg]
     """Nodes: only whether they get work can be changed. Registering makes a key, which a form cannot show once."""
 
     list_display = ("name", "owner", "is_enabled", "revoked_at", "seen_at", "sandbox")
     list_editable = ("is_enabled",)
-    readonly_fields = (
-        "name",
-        "owner",
-        "profiles",
-        "revoked_at",
-        "created_at",
-        "seen_at",
-        "sandbox",
-        "backends",
-        "revisions",
-        "environment",
-    )
-    exclude = ("key_digest",)
+    readonly_fields = tuple(name for name in _SHOWN if name != "is_enabled")
+    fields = _SHOWN
     inlines = (SlotInline,)

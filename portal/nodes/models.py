@@ -51,6 +51,15 @@ class Node(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def owner_slug(self) -> str:
+        """The organisation that lends it; empty for a node of the site."""
+        return self.owner.slug if self.owner else ""
+
+    @property
+    def is_revoked(self) -> bool:
+        return self.revoked_at is not None
+
 
 class Slot(models.Model):
     """GPUs or cores of a node that judge one evaluation at a time, for one profile.

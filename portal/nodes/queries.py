@@ -1,7 +1,7 @@
 """Shared reads of nodes and slots."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Count, Q, QuerySet
@@ -47,58 +47,12 @@ def _slots_of_nodes(now: datetime | None) -> QuerySet[Slot]:
     )
 
 
-def count_online_slots(*, profile: str, owner_id: int | None) -> int:
-    """How many slots of `profile` are online at the site's own nodes, or at the guests of one owner."""
-    return online_slots(profile=profile, owner_id=owner_id).count()
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeView:
-    """One node as the status page shows it; `running` counts the evaluations in its slots."""
-
-    name: str
-    is_online: bool
-    is_enabled: bool
-    seen_at: datetime | None
-    sandbox: str
-    backends: tuple[str, ...]
-    slots: tuple[Slot, ...]
-    running: int
-    environment: dict[str, str]
-    refusals: tuple[str, ...] = ()
-    owner: str = ""
-    owner_slug: str = ""
-    is_revoked: bool = False
-
-    @property
-    def load(self) -> float:
-        """The share of slots that work, 0 to 1."""
-        return self.running / len(self.slots) if self.slots else 0.0
-
-
-def node_views(*, now: datetime | None = None) -> tuple[NodeView, ...]:
-    moment = now or timezone.now()
+def shown_nodes() -> QuerySet[Node, Any]:
+    """Every node with its owner and slots, `running`: the evaluations in these, and `is_online` by its heartbeats."""
     working = Count("evaluations", filter=Q(evaluations__state__in=("leased", "running")))
-    nodes = Node.objects.select_related("owner").prefetch_related("slots").annotate(running=working)
-    return tuple(_view(node, node.running, moment) for node in nodes)
-
-
-def _view(node: Node, running: int, now: datetime) -> NodeView:
-    return NodeView(
-        name=node.name,
-        is_online=node.seen_at is not None and node.seen_at >= offline_before(now),
-        is_enabled=node.is_enabled,
-        seen_at=node.seen_at,
-        sandbox=node.sandbox,
-        backends=tuple(node.backends),
-        slots=tuple(node.slots.all()),
-        running=running,
-        environment=dict(node.environment),
-        refusals=tuple(node.refusals),
-        owner=node.owner.name if node.owner else "",
-        owner_slug=node.owner.slug if node.owner else "",
-        is_revoked=node.revoked_at is not None,
-    )
+    is_heard = Q(seen_at__isnull=False, seen_at__gte=offline_before(timezone.now()))
+    nodes = Node.objects.select_related("owner").prefetch_related("slots")
+    return nodes.annotate(running=working, is_online=is_heard)
 
 
 def guests_for(*names: str) -> QuerySet[Organisation]:

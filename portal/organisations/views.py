@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal.accounts import memberships
-from portal.accounts.identity import signed_in
+from portal.accounts.identity import changing, signed_in
 from portal.accounts.models import Organisation, Role
 from portal.accounts.organisations import create_organisation, get_organisation, own_organisations, role_in
 from portal.deliveries import actions, queries
@@ -75,8 +75,7 @@ def _page(request: HttpRequest, chosen: Organisation, **more: Any) -> HttpRespon
     return render(request, "organisations/organisation.html", context, status=failed.status if failed else 200)
 
 
-@require_POST
-@login_required
+@changing
 def invite(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = get_organisation(signed_in(request), slug)
     form = InviteForm(request.POST)
@@ -87,8 +86,7 @@ def invite(request: HttpRequest, slug: str) -> HttpResponse:
     return redirect("organisations:organisation", slug)
 
 
-@require_POST
-@login_required
+@changing
 def withdraw(request: HttpRequest, slug: str, invitation_id: int) -> HttpResponse:
     chosen = get_organisation(signed_in(request), slug)
     invitation = memberships.get_sent_invitation(chosen, invitation_id)
@@ -97,8 +95,7 @@ def withdraw(request: HttpRequest, slug: str, invitation_id: int) -> HttpRespons
     return redirect("organisations:organisation", slug)
 
 
-@require_POST
-@login_required
+@changing
 def change_role(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = get_organisation(signed_in(request), slug)
     username, role = request.POST.get("username", ""), request.POST.get("role", "")
@@ -107,10 +104,8 @@ def change_role(request: HttpRequest, slug: str) -> HttpResponse:
     return redirect("organisations:organisation", slug)
 
 
-@require_POST
-@login_required
+@changing
 def remove_member(request: HttpRequest, slug: str) -> HttpResponse:
-    """Leave, or end somebody else's membership."""
     user = signed_in(request)
     chosen = get_organisation(user, slug)
     username = request.POST.get("username", "")
@@ -122,8 +117,7 @@ def remove_member(request: HttpRequest, slug: str) -> HttpResponse:
     return redirect("organisations:organisation", slug)
 
 
-@require_POST
-@login_required
+@changing
 def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
     user = signed_in(request)
     joined = memberships.accept(memberships.get_invitation(user, invitation_id), by=user).organisation
@@ -131,8 +125,7 @@ def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
     return redirect("organisations:organisation", joined.slug)
 
 
-@require_POST
-@login_required
+@changing
 def decline(request: HttpRequest, invitation_id: int) -> HttpResponse:
     user = signed_in(request)
     invitation = memberships.get_invitation(user, invitation_id)
@@ -170,16 +163,14 @@ def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
     return render(request, "organisations/webhook.html", context)
 
 
-@require_POST
-@login_required
+@changing
 def try_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
     actions.send_test(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "A test is being sent. The log below will show the response.")
     return redirect("organisations:webhook", slug, webhook_id)
 
 
-@require_POST
-@login_required
+@changing
 def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> HttpResponse:
     """Have a delivery that was given up sent once more."""
     delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
@@ -188,8 +179,7 @@ def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uu
     return redirect("organisations:webhook", slug, webhook_id)
 
 
-@require_POST
-@login_required
+@changing
 def remove_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
     actions.remove_endpoint(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "The webhook was removed. Its log stays.")

@@ -6,7 +6,7 @@ from django.views.decorators.http import require_safe
 
 from evaluator.hardware.profiles import profiles
 from portal.accounts.models import User
-from portal.nodes.queries import node_views
+from portal.nodes.queries import shown_nodes
 from portal.submissions.node_utilisation import use_of_nodes
 from portal.submissions.queries import own_positions
 from portal.submissions.queue import queue_lengths
@@ -16,7 +16,7 @@ from portal.submissions.queue import queue_lengths
 def status(request: HttpRequest) -> HttpResponse:
     """Nodes with their slots, queues by profile, and the reader's own work in progress."""
     context = {
-        "nodes": node_views(),
+        "nodes": shown_nodes(),
         "queues": queue_lengths(),
         "uses": use_of_nodes(),
         "profiles": profiles(),

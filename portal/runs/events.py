@@ -5,14 +5,22 @@ become visible, and a feed's cursor passes none by.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from portal.runs.hooks import EventsWritten, events_written
-from portal.runs.models import (
-    AttemptState,
-    EventKind,
-    Run,
-    RunEvent,
-)
+from portal.core.hooks import Hook
+from portal.runs.models import AttemptState, EventKind, Run, RunEvent
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventsWritten:
+    """Events that were written of one run, in the order of their numbers."""
+
+    run: Run
+    events: tuple[RunEvent, ...]
+
+
+events_written: Hook[EventsWritten] = Hook()
+"""Sent inside the transaction that writes the events, under the lock of the run's row."""
 
 
 def record(run: Run, events: Sequence[RunEvent]) -> None:

@@ -237,5 +237,4 @@ def primitives_used(samples: Samples) -> dict[str, int]:
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
-    """The geometric mean of positive values; None of none."""
     return statistics.geometric_mean(values) if values else None

@@ -11,16 +11,10 @@ from portal.core.forms import ActionForm
 from portal.runs import actions, uploads
 from portal.runs.models import RunMode
 from portal.runs.prompts import VERSIONS
-from portal.submissions.forms import BACKEND_LABELS
-
-_BACKENDS = [(backend.value, label) for backend, label in BACKEND_LABELS.items()]
+from portal.submissions.forms import BACKENDS, profile_choices
 
 _AS_NAMED = "Leave empty to take it from the folder's name."
 _BY_NAME = ("", "From the folder's name")
-
-
-def _profiles() -> list[tuple[str, str]]:
-    return [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
 
 
 class _OrganisationForm(ActionForm):
@@ -42,8 +36,8 @@ class RunForm(_OrganisationForm):
     version = forms.CharField(label="Version", max_length=40, required=False)
     provider = forms.CharField(label="Provider", max_length=80, required=False)
     mode = forms.ChoiceField(label="Mode", choices=RunMode.choices)
-    backend = forms.ChoiceField(label="Backend", choices=_BACKENDS)
-    profile = forms.ChoiceField(label="Profile", choices=_profiles)
+    backend = forms.ChoiceField(label="Backend", choices=BACKENDS)
+    profile = forms.ChoiceField(label="Profile", choices=profile_choices(profiles().values()))
     k = forms.IntegerField(label="Samples per problem (k)", min_value=1, max_value=1000, initial=1)
     prompt_version = forms.CharField(
         label="Prompt version",
@@ -68,9 +62,9 @@ class ImportForm(_OrganisationForm):
     provider = forms.CharField(label="Provider", max_length=80, required=False, help_text=_AS_NAMED)
     model = forms.CharField(label="Model", max_length=80, required=False, help_text=_AS_NAMED)
     version = forms.CharField(label="Version", max_length=40, required=False)
-    backend = forms.ChoiceField(label="Backend that was asked for", choices=[_BY_NAME, *_BACKENDS], required=False)
+    backend = forms.ChoiceField(label="Backend that was asked for", choices=[_BY_NAME, *BACKENDS], required=False)
     program_backend = forms.ChoiceField(
-        label="Backend of the programs", choices=[("", "What each one's text shows"), *_BACKENDS], required=False
+        label="Backend of the programs", choices=[("", "What each one's text shows"), *BACKENDS], required=False
     )
     profile = forms.ChoiceField(label="Profile", required=False)
     problems = forms.CharField(
@@ -79,7 +73,9 @@ class ImportForm(_OrganisationForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["profile"] = forms.ChoiceField(label="Profile", choices=[_BY_NAME, *_profiles()], required=False)
+        self.fields["profile"] = forms.ChoiceField(
+            label="Profile", choices=[_BY_NAME, *profile_choices(profiles().values())], required=False
+        )
 
     def values(self) -> dict[str, Any]:
         values = dict(self.cleaned_data)

@@ -65,11 +65,7 @@ class Line:
 
 
 def attempt_from(data: Any) -> NewAttempt:
-    """The attempt that a JSON object describes.
-
-    Raises:
-        Refusal: a field is missing, unknown, of the wrong type or out of range.
-    """
+    """The attempt that a JSON object describes; raises Refusal for a field that is missing, unknown or wrong."""
     if not isinstance(data, Mapping):
         raise Refusal("", data, "This is not a JSON object.", "Send an object with problem and source.")
     for name in data:

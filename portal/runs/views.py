@@ -11,15 +11,15 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluator.contract import Backend
 from evaluator.hardware.profiles import profiles
 from portal.accounts import memberships
-from portal.accounts.identity import signed_in
+from portal.accounts.identity import changing, signed_in
 from portal.accounts.organisations import own_organisations
 from portal.catalog.costs import judging_profiles
 from portal.catalog.measurements import best_measured_profile
@@ -27,7 +27,7 @@ from portal.catalog.queries import get_problem
 from portal.core import live_links
 from portal.core.errors import NotFound, Refusal
 from portal.core.live_links import Kind, Subject
-from portal.core.requests import choice
+from portal.core.requests import choice, if_changed
 from portal.ranking import published
 from portal.ranking.leaders import board_counts, most_used
 from portal.runs import actions, page_data, queries
@@ -217,18 +217,10 @@ def live(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = queries.get_run(request.user, run_id)
     total, pending = queries.counts(run)
     etag = _etag(run, total=total, pending=pending)
-    response: HttpResponse
-    if request.headers.get("If-None-Match") == etag:
-        response = HttpResponseNotModified()
-    else:
-        response = render(request, "runs/_live.html", _context(request, run))
-    response["ETag"] = etag
-    response["Cache-Control"] = "private, no-cache"
-    return response
+    return if_changed(request, etag, lambda: render(request, "runs/_live.html", _context(request, run)))
 
 
-@require_POST
-@login_required
+@changing
 def fill(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Add the attempts of an archive or of JSON Lines to a run."""
     run = queries.get_run(request.user, run_id)
@@ -238,14 +230,13 @@ def fill(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         return _run_page(request, run, fill_form=form)
     trouble = [result for result in bulk.results if result.refusal is not None]
     if not trouble:
-        counts = f"{bulk.count('created')} attempts were added, {bulk.count('repeated')} were stored already."
+        counts = f"{bulk.counts['created']} attempts were added, {bulk.counts['repeated']} were stored already."
         messages.success(request, counts)
         return redirect("runs:run", run.pk)
     return _run_page(request, run, bulk=bulk, refused=trouble[:REFUSED_SHOWN], refused_count=len(trouble))
 
 
-@require_POST
-@login_required
+@changing
 def publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = queries.get_run(request.user, run_id)
     actions.publish_run(run, by=signed_in(request), sources=request.POST.get("sources", ""))

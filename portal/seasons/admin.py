@@ -11,27 +11,14 @@ from django.utils import timezone
 from portal.core.admin import ReadOnly
 from portal.core.errors import Refusal
 from portal.seasons import actions, queries
-from portal.seasons.definition import made
+from portal.seasons.definition import Definition, made
 from portal.seasons.models import Entry, Season, Team
-
-_FIELDS = (
-    "slug",
-    "title",
-    "profile",
-    "problems",
-    "opens_at",
-    "closes_at",
-    "rules",
-    "rejudged_per_problem",
-    "largest_team",
-    "opened_sources",
-)
 
 
 class SeasonForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Season
-        fields = _FIELDS
+        fields = Definition.__struct_fields__
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or {}
@@ -39,7 +26,7 @@ class SeasonForm(forms.ModelForm):  # type: ignore[type-arg]
             return values
         try:
             # Also what changes: the action that stores it refuses the same, too late for a form.
-            self.definition = made({name: values[name] for name in _FIELDS})
+            self.definition = made({name: values[name] for name in Definition.__struct_fields__})
             if self.instance.pk:
                 actions.check_change(self.instance_as_stored(), self.definition, timezone.now())
         except Refusal as refusal:

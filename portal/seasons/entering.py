@@ -1,4 +1,4 @@
-"""Teams, and what becomes an entry of a season."""
+"""Teams: taking part in a season, and leaving it."""
 
 from datetime import datetime
 
@@ -8,8 +8,6 @@ from portal.accounts.models import Membership, Organisation, User
 from portal.accounts.organisations import require_owner
 from portal.core.errors import Conflict, NotFound
 from portal.seasons.models import Entry, Phase, Season, Team, TeamMember
-from portal.seasons.queries import may_enter
-from portal.submissions.models import Evaluation
 
 
 def enter(season: Season, user: User, *, organisation: Organisation | None, now: datetime) -> TeamMember:
@@ -76,50 +74,5 @@ def leave(season: Season, user: User, *, now: datetime) -> None:
 
 def _require_takes_part(season: Season, now: datetime) -> None:
     if season.phase(now) not in (Phase.UPCOMING, Phase.OPEN):
-        message = f"{season.title} closed at {_said(season.closes_at)}."
+        message = f"{season.title} closed at {season.closes_at:%Y-%m-%d %H:%M:%S} UTC."
         raise Conflict("season", season.slug, message, "Teams cannot change any more. The ordinary boards are open.")
-
-
-def note_entry(evaluation: Evaluation) -> None:
-    """Make a ranked evaluation that its author asked for an entry of every season it is for.
-
-    Runs inside the transaction that stores it. The moment at which it was stored decides, not that of its verdict. What
-    comes later is noted with the reason why it does not count, and goes to the ordinary board.
-    """
-    submission = evaluation.submission
-    if not may_enter(submission, evaluation):
-        return
-    parts = TeamMember.objects.filter(
-        user=submission.author_id,
-        season__profile=evaluation.profile,
-        season__opens_at__lte=evaluation.queued_at,
-        season__final_at=None,
-    ).select_related("season", "team__organisation")
-    Entry.objects.bulk_create(
-        Entry(
-            season=part.season,
-            team=part.team,
-            problem=submission.problem,
-            evaluation=evaluation,
-            entered_at=evaluation.queued_at,
-            refused=_reason_against(part, evaluation),
-        )
-        for part in parts
-        if submission.problem in part.season.problems
-    )
-
-
-def _reason_against(part: TeamMember, evaluation: Evaluation) -> str:
-    """Why an evaluation does not count for the season of `part`; empty where it does."""
-    season, team = part.season, part.team
-    if evaluation.queued_at >= season.closes_at:
-        late_s = (evaluation.queued_at - season.closes_at).total_seconds()
-        late = f"{late_s:.1f} s" if late_s < 120 else f"{late_s / 60:.0f} min"
-        return f"{season.title} closed at {_said(season.closes_at)}; this came {late} too late."
-    if team.organisation is not None and not team.organisation.memberships.filter(user=part.user_id).exists():
-        return f"You no longer belong to {team.organisation.name}, whose team you were in."
-    return ""
-
-
-def _said(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
-from portal.accounts.identity import signed_in
+from portal.accounts.identity import changing, signed_in
 from portal.accounts.models import User
 from portal.accounts.organisations import get_organisation, own_organisations
 from portal.charts.chart import Chart
@@ -105,8 +105,7 @@ def own_team(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "seasons/team.html", context)
 
 
-@require_POST
-@login_required
+@changing
 def enter(request: HttpRequest, slug: str) -> HttpResponse:
     chosen, user = queries.get_season(slug), signed_in(request)
     wanted = request.POST.get("organisation", "")
@@ -116,8 +115,7 @@ def enter(request: HttpRequest, slug: str) -> HttpResponse:
     return redirect("seasons:season", slug)
 
 
-@require_POST
-@login_required
+@changing
 def leave(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = queries.get_season(slug)
     entering.leave(chosen, signed_in(request), now=timezone.now())

@@ -45,7 +45,6 @@ def _is_of_own_organisation(user: User, submission: Submission) -> bool:
 
 
 def may_change(viewer: Viewer, submission: Submission) -> bool:
-    """Whether `viewer` may cancel, rejudge or publish `submission`."""
     if not isinstance(viewer, User):
         return False
     if viewer.is_staff or viewer.pk != submission.author_id:
@@ -55,7 +54,6 @@ def may_change(viewer: Viewer, submission: Submission) -> bool:
 
 
 def require_change(viewer: Viewer, submission: Submission, *, remedy: str) -> None:
-    """Refuse a viewer who may not change `submission` (403)."""
     if not may_change(viewer, submission):
         raise Forbidden("submission", submission.pk, "This submission belongs to another author.", remedy)
 

@@ -27,6 +27,7 @@ from portal.submissions.admin_filters import (
     ProfileFilter,
     SubmissionProblemFilter,
 )
+from portal.submissions.forms import profile_choices
 from portal.submissions.models import (
     AllowanceLimit,
     Evaluation,
@@ -48,14 +49,6 @@ ACTED_AT_ONCE = 100
 class OfSubmission(ReadOnly, LargeList):
     ids: tuple[str, ...] = ("submission",)
     author_column, problem_column = "submission__author", "submission__problem"
-
-    @admin.display(ordering="submission__author__username")
-    def author(self, row: Any) -> str:
-        return str(row.submission.author.username)
-
-    @admin.display(ordering="submission__problem")
-    def problem(self, row: Any) -> str:
-        return str(row.submission.problem)
 
 
 def _decide(
@@ -146,9 +139,16 @@ class OpenFilter(admin.SimpleListFilter):
 
 @admin.register(Flag)
 class FlagAdmin(OfSubmission):
-    """Readers' flags on entries, and their outcome."""
-
-    list_display = ("at", "entry", "author", "problem", "by", "reason", "settled_by", "outcome")
+    list_display = (
+        "at",
+        "entry",
+        "submission__author__username",
+        "submission__problem",
+        "by",
+        "reason",
+        "settled_by",
+        "outcome",
+    )
     list_filter = (OpenFilter, SubmissionProblemFilter)
     list_select_related = ("submission__author", "by", "settled_by")
     actions = ("quarantine", "resolve")
@@ -169,9 +169,17 @@ class FlagAdmin(OfSubmission):
 
 @admin.register(Quarantine)
 class QuarantineAdmin(OfSubmission):
-    """Every quarantine there was and is."""
-
-    list_display = ("at", "submission", "author", "problem", "reason", "by", "lifted_at", "lifted_by", "lift_reason")
+    list_display = (
+        "at",
+        "submission",
+        "submission__author__username",
+        "submission__problem",
+        "reason",
+        "by",
+        "lifted_at",
+        "lifted_by",
+        "lift_reason",
+    )
     list_filter = (SubmissionProblemFilter,)
     list_select_related = ("submission__author", "by", "lifted_by")
 
@@ -185,8 +193,8 @@ class EvaluationAdmin(OfSubmission):
 
     list_display = (
         "short",
-        "author",
-        "problem",
+        "submission__author__username",
+        "submission__problem",
         "profile",
         "mode",
         "state",
@@ -274,17 +282,19 @@ class EvaluationAdmin(OfSubmission):
 
 @admin.register(GpuUse)
 class GpuUseAdmin(ReadOnly, LargeList):
-    """What evaluations cost accounts and organisations."""
-
-    list_display = ("account", "organisation", "evaluation", "profile", "reserved_gpu_s", "used_gpu_s", "at")
+    list_display = (
+        "account",
+        "organisation",
+        "evaluation",
+        "evaluation__profile",
+        "reserved_gpu_s",
+        "used_gpu_s",
+        "at",
+    )
     list_select_related = ("account", "organisation", "evaluation")
     ordering = ("-id",)
     ids = ("evaluation", "evaluation__submission")
     author_column, problem_column = "account", "evaluation__submission__problem"
-
-    @admin.display
-    def profile(self, use: GpuUse) -> str:
-        return use.evaluation.profile
 
 
 class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -294,7 +304,7 @@ class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        named = [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles().values()]
+        named = profile_choices(profiles().values())
         self.fields["profile"].choices = [("", "All profiles together"), *named]  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
@@ -340,7 +350,16 @@ class ProfileStateAdmin(NoAdding, admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(Report)
 class ReportAdmin(ReadOnly, LargeList):
-    list_display = ("id", "evaluation", "author", "problem", "verdict", "attempt", "node_name", "received_at")
+    list_display = (
+        "id",
+        "evaluation",
+        "evaluation__submission__author__username",
+        "evaluation__submission__problem",
+        "evaluation__verdict",
+        "attempt",
+        "node_name",
+        "received_at",
+    )
     list_filter = ("evaluation__verdict",)
     list_select_related = ("evaluation__submission__author",)
     ordering = ("-id",)
@@ -351,15 +370,3 @@ class ReportAdmin(ReadOnly, LargeList):
         """Without the reports themselves, which are hundreds of kilobytes each."""
         found: QuerySet[Report] = super().get_queryset(request)
         return found.defer("content", "error_log")
-
-    @admin.display
-    def author(self, report: Report) -> str:
-        return report.evaluation.submission.author.username
-
-    @admin.display
-    def problem(self, report: Report) -> str:
-        return report.evaluation.submission.problem
-
-    @admin.display
-    def verdict(self, report: Report) -> str:
-        return report.evaluation.verdict

@@ -2,7 +2,7 @@
 
 import hashlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
@@ -16,21 +16,25 @@ from portal.submissions import uploads
 from portal.submissions.models import Visibility
 from problems.spec.schema import SizeName
 
-BACKEND_LABELS = {
-    Backend.PYTORCH: "PyTorch",
-    Backend.CUDA: "CUDA",
-    Backend.TRITON: "Triton",
-    Backend.PARALLELKITTENS: "ParallelKittens",
-    Backend.NVSHMEM: "NVSHMEM",
-    Backend.NCCL_DEVICE: "NCCL device API",
-}
-MODE_LABELS = {
-    Mode.RANKED: "Ranked: counts on the board",
-    Mode.BENCHMARK: "Benchmark: timed, private",
-    Mode.PROFILE: "Profile: where the time goes, private",
-    Mode.CHECK: "Check: verified only, quickest",
-}
+BACKENDS = [
+    (Backend.PYTORCH.value, "PyTorch"),
+    (Backend.CUDA.value, "CUDA"),
+    (Backend.TRITON.value, "Triton"),
+    (Backend.PARALLELKITTENS.value, "ParallelKittens"),
+    (Backend.NVSHMEM.value, "NVSHMEM"),
+    (Backend.NCCL_DEVICE.value, "NCCL device API"),
+]
+MODES = [
+    (Mode.RANKED.value, "Ranked: counts on the board"),
+    (Mode.BENCHMARK.value, "Benchmark: timed, private"),
+    (Mode.PROFILE.value, "Profile: where the time goes, private"),
+    (Mode.CHECK.value, "Check: verified only, quickest"),
+]
 SIZE_LABELS = [("", "As the mode has it"), *((size.value, size.value) for size in SizeName)]
+
+
+def profile_choices(offered: Iterable[Profile]) -> list[tuple[str, str]]:
+    return [(profile.name, f"{profile.name}: {profile.title}") for profile in offered]
 
 
 def profiled_size(data: Mapping[str, str]) -> str:
@@ -42,13 +46,12 @@ class EvaluateForm(forms.Form):
     """Where and how much to judge."""
 
     profile = forms.ChoiceField(label="Profile")
-    mode = forms.ChoiceField(label="Mode", choices=[(mode.value, label) for mode, label in MODE_LABELS.items()])
+    mode = forms.ChoiceField(label="Mode", choices=MODES)
     size = forms.ChoiceField(label="Size to profile", choices=SIZE_LABELS, required=False)
 
     def __init__(self, *args: Any, profiles: list[Profile], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        choices = [(profile.name, f"{profile.name}: {profile.title}") for profile in profiles]
-        self.fields["profile"] = forms.ChoiceField(label="Profile", choices=choices)
+        self.fields["profile"] = forms.ChoiceField(label="Profile", choices=profile_choices(profiles))
 
 
 class SubmissionForm(EvaluateForm, ActionForm):
@@ -56,17 +59,13 @@ class SubmissionForm(EvaluateForm, ActionForm):
 
     source = forms.CharField(label="Source", required=False, strip=False, widget=forms.Textarea)
     file = forms.FileField(label="Or upload a file", required=False, allow_empty_file=True)
-    backend = forms.ChoiceField(
-        label="Backend", choices=[(backend.value, label) for backend, label in BACKEND_LABELS.items()]
-    )
+    backend = forms.ChoiceField(label="Backend", choices=BACKENDS)
     visibility = forms.ChoiceField(label="Who may read the source", choices=Visibility.choices)
     node_owner = forms.ChoiceField(label="Judged by", required=False)
     note = forms.CharField(
         label="Note", required=False, max_length=200, help_text="Only you see it: what is new in this version."
     )
     key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
-
-    field_order = ("backend", "profile", "mode", "size", "visibility", "note")
 
     def __init__(self, *args: Any, profiles: list[Profile], **kwargs: Any) -> None:
         super().__init__(*args, profiles=profiles, **kwargs)
@@ -77,13 +76,12 @@ class SubmissionForm(EvaluateForm, ActionForm):
 
     def values(self) -> dict[str, Any]:
         files = self._bundle()
-        names = ("backend", "profile", "mode", "visibility", "note", "node_owner")
-        return {
-            **{name: self.cleaned_data[name] for name in names},
-            "files": files,
-            "size": profiled_size(self.cleaned_data),
-            "idempotency_key": self._idempotency_key(files),
-        }
+        made = {"size": profiled_size(self.cleaned_data), "idempotency_key": self._idempotency_key(files)}
+        return {**self._chosen(), **made, "files": files}
+
+    def _chosen(self) -> dict[str, str]:
+        """All that was chosen of the submission, beside its files."""
+        return {name: value for name, value in self.cleaned_data.items() if name not in ("source", "file", "key")}
 
     def refuse(self, refusal: Refusal) -> None:
         """Show it at the field it is about; what is wrong with a file, at the editor where none was uploaded."""
@@ -106,8 +104,7 @@ class SubmissionForm(EvaluateForm, ActionForm):
         key = self.cleaned_data["key"]
         if not key:
             return None
-        names = ("backend", "profile", "mode", "size", "visibility", "note", "node_owner")
-        parts = [key, files.digest, *(self.cleaned_data[name] for name in names)]
+        parts = [key, files.digest, *self._chosen().values()]
         return f"form-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}"
 
 

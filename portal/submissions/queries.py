@@ -6,7 +6,7 @@ from statistics import median
 
 from django.db.models import Exists, OuterRef, Prefetch, QuerySet, Subquery
 
-from evaluator.contract import EarlierTry, EvaluationReport, Mode, Stage, Verdict
+from evaluator.contract import Backend, EarlierTry, EvaluationReport, EvaluationRequest, Mode, Stage, Verdict
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.submissions.models import Evaluation, Flag, Quarantine, Report, State, Submission
@@ -83,6 +83,23 @@ def earlier_tries(evaluation: Evaluation) -> tuple[EarlierTry, ...]:
     return tuple(
         reports.get(attempt) or EarlierTry(attempt=attempt, reason="its node stopped responding")
         for attempt in range(1, evaluation.attempt)
+    )
+
+
+def request_of(evaluation: Evaluation) -> EvaluationRequest:
+    """What a node is asked to judge."""
+    submission = evaluation.submission
+    return EvaluationRequest(
+        evaluation_id=str(evaluation.pk),
+        problem=submission.problem,
+        revision=evaluation.problem_revision,
+        source=submission.source.files,
+        backend=Backend(submission.backend),
+        profile=evaluation.profile,
+        mode=Mode(evaluation.mode),
+        sizes=(evaluation.size,) if evaluation.size else (),
+        attempt=evaluation.attempt,
+        earlier=earlier_tries(evaluation),
     )
 
 

@@ -17,7 +17,7 @@ from django.db.models import Count, F, Max, Q, QuerySet
 from evaluator.contract import Backend, SlotState
 from evaluator.hardware.profiles import Profile, profiles
 from portal.catalog.queries import paused_problems, paused_slugs
-from portal.nodes.queries import count_online_slots, online_slots, slots_of_online_nodes
+from portal.nodes.queries import online_slots, slots_of_online_nodes
 from portal.submissions.models import Evaluation, ProfileState, State
 
 BULK_PRIORITY = -1
@@ -114,7 +114,7 @@ def position_in_queue(evaluation: Evaluation) -> QueuePosition | None:
     # Nothing of a paused queue is next.
     total, before = _counts(evaluation, is_any_paused=bool(problems)) if queue is None else (0, 0)
     ahead = total if is_paused else before
-    slots = count_online_slots(profile=evaluation.profile, owner_id=evaluation.node_owner_id)
+    slots = online_slots(profile=evaluation.profile, owner_id=evaluation.node_owner_id).count()
     will_not_move = is_paused or evaluation.unable_since is not None
     return QueuePosition(
         ahead=ahead,
@@ -163,19 +163,6 @@ def recently_judged(profile: str, owner_id: int | None) -> QuerySet[Evaluation]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Queue:
-    """One profile's queue: what waits, what of it is compiled, what is being judged, and by how many slots."""
-
-    profile: Profile
-    waiting: int
-    built: int
-    running: int
-    slots: int
-    is_paused: bool = False
-    pause_reason: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Capability:
     """What a profile can judge on this site at this moment; `backends` is empty while no slot is online.
 
@@ -196,6 +183,15 @@ class Capability:
         return self.slots > 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Queue(Capability):
+    """The same with what waits for the profile, what of it is compiled, and what is being judged."""
+
+    waiting: int
+    built: int
+    running: int
+
+
 def queue_lengths() -> list[Queue]:
     """The queues of all profiles that have a slot or work, in the order of the profiles."""
     unfinished = Evaluation.objects.filter(node_owner=None, state__in=State.unfinished()).order_by()
@@ -205,19 +201,9 @@ def queue_lengths() -> list[Queue]:
         running=Count("id", filter=Q(state__in=State.in_a_slot())),
     )
     counts = {row["profile"]: row for row in counted}
-    slots = dict(online_slots().order_by().values_list("profile").annotate(slots=Count("id")))
-    paused = paused_profiles()
-    return [
-        Queue(
-            profile=profile,
-            slots=slots.get(name, 0),
-            is_paused=name in paused,
-            pause_reason=paused.get(name, ""),
-            **{key: counts[name][key] if name in counts else 0 for key in ("waiting", "built", "running")},
-        )
-        for name, profile in profiles().items()
-        if name in counts or name in slots or name in paused
-    ]
+    numbers = {name: counts.get(name, {"waiting": 0, "built": 0, "running": 0}) for name in profiles()}
+    queues = [Queue(**{**numbers[name], **vars(able)}) for name, able in capabilities().items()]
+    return [queue for queue in queues if queue.slots or queue.is_paused or queue.profile.name in counts]
 
 
 def capabilities() -> dict[str, Capability]:

@@ -47,7 +47,6 @@ class Payer:
 
     @property
     def key(self) -> str:
-        """The value of `Evaluation.payer`."""
         if self.account is None:
             assert self.organisation is not None
             return f"organisation-{self.organisation.pk}"
@@ -55,7 +54,6 @@ class Payer:
 
     @property
     def uses(self) -> QuerySet[GpuUse]:
-        """What counts against the quota."""
         if self.account is None:
             return GpuUse.objects.filter(account=None, organisation=self.organisation)
         return GpuUse.objects.filter(account=self.account, organisation__isnull=self.organisation is None)
@@ -175,7 +173,6 @@ def limits_of(payer: Payer, *, now: datetime) -> list[Limit]:
 
 
 def quota_of(organisation: Organisation, *, now: datetime) -> Limit:
-    """What the organisation's runs may use in 30 days."""
     payer = payer_of_runs(organisation)
     # Of the queue this says nothing.
     return _limit(payer, _month(organisation), Waiting(groups={}), now)
@@ -254,7 +251,6 @@ def gpus_of(profile: str) -> int:
 
 
 def reservation_gpu_s(profile: str) -> float:
-    """What one evaluation on `profile` reserves while it waits."""
     return float(settings.RESERVED_SECONDS * gpus_of(profile))
 
 

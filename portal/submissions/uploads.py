@@ -41,11 +41,7 @@ def bundle_from_text(text: str) -> SourceBundle:
 
 
 def bundle_from_files(files: Mapping[str, str]) -> SourceBundle:
-    """The bundle of several texts by path.
-
-    Raises:
-        Refusal: as for an archive that holds them; PathRefused where a path is at fault.
-    """
+    """The bundle of several texts by path; raises Refusal, or PathRefused where a path is at fault."""
     # As an archive, so that one set of rules applies to both.
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -8,19 +8,20 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import content_disposition_header, quote_etag
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
-from portal.accounts.identity import signed_in
+from portal.accounts.identity import changing, signed_in
 from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import reference_rows
 from portal.catalog.queries import get_problem, switch
 from portal.core.errors import NotFound
 from portal.core.pagination import BoundedPaginator
+from portal.core.requests import if_changed
 from portal.submissions import access, actions, queries
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
@@ -91,8 +92,7 @@ def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
     }
 
 
-@require_POST
-@login_required
+@changing
 def draft_changes(request: HttpRequest, slug: str) -> HttpResponse:
     """The differences of the editor's text from the reader's last submission to the problem, line by line."""
     get_problem(slug)
@@ -274,20 +274,15 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """The part of the page that changes, for htmx; 304 while it has not."""
     submission = access.get_submission(request.user, submission_id)
     evaluation = _evaluation(request, submission)
-    etag = _etag(queries.live_view(evaluation))
-    response: HttpResponse
-    if request.headers.get("If-None-Match") == etag:
-        response = HttpResponseNotModified()
-    elif request.GET.get("desk"):
-        context = _live_parts(request, submission, evaluation) | {"on_workbench": True}
-        response = render(request, "submissions/_live.html", context)
-    else:
+
+    def respond() -> HttpResponse:
+        context = _live_parts(request, submission, evaluation)
+        if request.GET.get("desk"):
+            return render(request, "submissions/_live.html", context | {"on_workbench": True})
         has_previous = comparison.previous_submission(submission, request.user) is not None
-        context = _live_parts(request, submission, evaluation) | {"has_previous": has_previous}
-        response = render(request, "submissions/live.html", context)
-    response["ETag"] = etag
-    response["Cache-Control"] = "private, no-cache"
-    return response
+        return render(request, "submissions/live.html", context | {"has_previous": has_previous})
+
+    return if_changed(request, _etag(queries.live_view(evaluation)), respond)
 
 
 @require_safe
@@ -372,8 +367,7 @@ def _json_file(text: str, *, name: str) -> HttpResponse:
     return response
 
 
-@require_POST
-@login_required
+@changing
 def cancel(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     evaluation = access.get_evaluation(request.user, evaluation_id)
     actions.cancel_evaluation(evaluation, by=signed_in(request))
@@ -381,8 +375,7 @@ def cancel(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     return redirect("submissions:detail", evaluation.submission_id)
 
 
-@require_POST
-@login_required
+@changing
 def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     submission = access.get_submission(request.user, submission_id)
     chosen = request.POST.get("visibility", "")
@@ -412,8 +405,7 @@ def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     return render(request, "submissions/flag.html", context)
 
 
-@require_POST
-@login_required
+@changing
 def evaluate(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """Queue the submission once more, on the chosen profile."""
     submission = access.get_submission(request.user, submission_id)

@@ -14,9 +14,9 @@ from evaluator.contract import (
 )
 from portal.accounts.organisations import create_organisation
 from portal.core.errors import Refusal
-from portal.dispatcher import revoking
 from portal.dispatcher.assign import dispatch_once
 from portal.dispatcher.heartbeats import record_heartbeat
+from portal.dispatcher.sweeping import revoke
 from portal.exports.tables import get_table
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node, Slot
@@ -219,21 +219,21 @@ def test_where_the_site_has_no_such_profile_nothing_is_confirmed(alice, guest, g
 def test_a_revoked_node_loses_its_work_and_gets_no_more(alice, guest, guest_key, now):
     evaluation = leased(evaluation_of(submit(alice, node_owner="acme")), now)
     late = delivery_of(evaluation, node="acme-1", low=5.0)
-    assert revoking.revoke("acme-1", now=now) == 1
+    assert revoke("acme-1", now=now) == 1
     assert tell(late, key=guest_key, node="acme-1").status_code == 410
     evaluation.refresh_from_db()
     assert (evaluation.state, evaluation.attempt, evaluation.node) == (State.QUEUED, 1, None)
     sent = Sent()
     dispatch_once(now, send=sent)
     assert sent == []
-    for act in (lambda: nodes.replace_key("acme-1"), lambda: revoking.revoke("acme-1", now=now)):
+    for act in (lambda: nodes.replace_key("acme-1"), lambda: revoke("acme-1", now=now)):
         with pytest.raises(Refusal, match="it was revoked"):
             act()
 
 
 def test_what_a_revoked_node_judged_stays_and_its_page_says_so(alice, guest, guest_key, now, client):
     judged_by_guest(alice, guest_key, now, low=2.0)
-    revoking.revoke("acme-1", now=now)
+    revoke("acme-1", now=now)
     page = client.get("/nodes/guests/acme/").content.decode()
     assert "key revoked" in page
     assert "alice" in page

@@ -272,7 +272,7 @@ def test_an_operator_without_a_second_factor_is_led_to_set_one_up(client, operat
 
 def test_what_an_unproven_operator_saves_keeps_their_rights(operator, settings):
     settings.OPERATORS_NEED_SECOND_FACTOR = True
-    from portal.accounts.backends import AccountBackend
+    from portal.accounts.operators import AccountBackend
 
     seen = AccountBackend().get_user(operator.pk)
     assert (seen.is_staff, seen.is_unproven) == (False, True)

@@ -6,10 +6,10 @@ from django.core.management import call_command
 from evaluator.contract import Mode
 from portal.catalog.models import ProblemSwitch
 from portal.core.errors import Refusal
-from portal.dispatcher.assign import request_of
 from portal.submissions import access, actions, queries
 from portal.submissions.management.commands import submit_entries
 from portal.submissions.models import Evaluation, Source, State, Submission
+from portal.submissions.queries import request_of
 from tests.portal.factories import SOLUTION, bundle, evaluation_of, submit
 
 pytestmark = pytest.mark.django_db

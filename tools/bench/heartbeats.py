@@ -48,7 +48,7 @@ from portal.nodes.leases import new_lease
 from portal.nodes.models import Node
 from portal.submissions import actions
 from portal.submissions.models import Evaluation
-from portal.dispatcher.assign import request_of
+from portal.submissions.queries import request_of
 from tests.portal.factories import bundle
 user = accounts.sign_up(username="author", password="a long pass phrase")
 now = timezone.now()

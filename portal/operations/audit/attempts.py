@@ -15,7 +15,6 @@ from portal.submissions.models import State
     "Every attempt of a run shows its evaluation's result, and is pending exactly as long as the evaluation.",
 )
 def _unlike_its_evaluation(_now: datetime) -> Iterator[str]:
-    """Attempts that wait although their evaluation has ended, or the reverse, or that show another result."""
     judged = Attempt.objects.exclude(evaluation=None)
     has_ended = Q(evaluation__state__in=State.ended())
     same = Q(verdict=F("evaluation__verdict")) & (
@@ -30,7 +29,6 @@ def _unlike_its_evaluation(_now: datetime) -> Iterator[str]:
     "Exactly one event was recorded for the end of each evaluation of every attempt judged here.",
 )
 def _without_exactly_one_event(_now: datetime) -> Iterator[str]:
-    """Ended attempts without an event, pending ones with one, and those with more events than judgements."""
     event_count = Count("events", filter=Q(events__kind=EventKind.ATTEMPT_ENDED), distinct=True)
     judged = Count("submission__evaluations", filter=Q(submission__evaluations__state__in=State.ended()), distinct=True)
     rows = Attempt.objects.filter(run__recorded_on=None).annotate(event_count=event_count, judged=judged).order_by()
@@ -47,7 +45,6 @@ def _without_exactly_one_event(_now: datetime) -> Iterator[str]:
 
 @invariant("runs-are-completed", "Every run without pending attempts has recorded that it is complete.")
 def _not_completed(_now: datetime) -> Iterator[str]:
-    """Runs with nothing pending whose last end of an attempt is not followed by the run's."""
     pending = Attempt.objects.filter(run=OuterRef("pk"), state=AttemptState.PENDING)
     last = RunEvent.objects.filter(run=OuterRef("pk"), kind=EventKind.ATTEMPT_ENDED)
     done = Run.objects.filter(Exists(last)).exclude(Exists(pending)).values_list("pk", flat=True)

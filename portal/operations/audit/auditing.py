@@ -5,7 +5,7 @@ from datetime import datetime
 from django.db import connection, transaction
 
 from portal.operations.audit import attempts, boards, charges, outcomes
-from portal.operations.audit.invariants import Finding, Invariant
+from portal.operations.audit.invariants import Invariant
 
 INVARIANTS = tuple(
     each
@@ -15,8 +15,8 @@ INVARIANTS = tuple(
 )
 
 
-def audit(now: datetime) -> tuple[Finding, ...]:
-    """Check every invariant against one snapshot of the database; writes nothing.
+def audit(now: datetime) -> dict[Invariant, tuple[str, ...]]:
+    """The rows that break each invariant, in one snapshot of the database; writes nothing.
 
     Runs while the site works: on PostgreSQL all queries see one snapshot, on SQLite writers wait. Inside another
     transaction they see what that one sees.
@@ -26,6 +26,4 @@ def audit(now: datetime) -> tuple[Finding, ...]:
         if connection.vendor == "postgresql" and is_outermost:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        return tuple(
-            Finding(name=each.name, sentence=each.sentence, broken=tuple(each.find(now))) for each in INVARIANTS
-        )
+        return {each: tuple(each.find(now)) for each in INVARIANTS}

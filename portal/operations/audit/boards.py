@@ -16,7 +16,6 @@ _PLACE = ("problem", "problem_revision", "profile", "score_rule")
 
 @invariant("standings-were-judged", "Every standing has an accepted evaluation of its author with the same score.")
 def _baseless(_now: datetime) -> Iterator[str]:
-    """Standings that no accepted evaluation of the same author carries."""
     carried = Q(
         evaluation__state=State.FINISHED,
         evaluation__verdict=Verdict.PASSED.value,
@@ -38,7 +37,6 @@ def _baseless(_now: datetime) -> Iterator[str]:
     "For every accepted ranked evaluation its board has a standing of the same author that is at least as good.",
 )
 def _left_out(_now: datetime) -> Iterator[str]:
-    """Accepted evaluations that are on no board although their author has nothing better there."""
     as_good = Standing.objects.filter(
         author=OuterRef("submission__author"),
         problem=OuterRef("submission__problem"),
@@ -63,7 +61,6 @@ def _left_out(_now: datetime) -> Iterator[str]:
 
 @invariant("boards-are-counted", "Every board's count is the number of its entries of open accounts.")
 def _miscounted(_now: datetime) -> Iterator[str]:
-    """Boards whose number of entries is not that of the standings of open accounts."""
     rows = Standing.objects.filter(author__is_active=True).order_by().values_list(*_PLACE).annotate(Count("pk"))
     standing = {tuple(place): count for *place, count in rows}
     kept = {tuple(place): count for *place, count in Board.objects.values_list(*_PLACE, "entries")}
@@ -74,6 +71,5 @@ def _miscounted(_now: datetime) -> Iterator[str]:
 
 @invariant("people-stand", "Everybody listed on a profile has an entry there.")
 def _unlisted(_now: datetime) -> Iterator[str]:
-    """People without a standing on a profile that they are listed for."""
     held = Standing.objects.filter(author=OuterRef("author"), profile=OuterRef("profile"))
     return (f"person {pk}" for pk in PersonStanding.objects.exclude(Exists(held)).values_list("pk", flat=True))

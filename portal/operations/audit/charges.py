@@ -28,7 +28,6 @@ def _uncharged(_now: datetime) -> Iterator[str]:
 
 @invariant("quotas-are-exact", "What waits is reserved. What has ended is charged by the time that it took.")
 def _wrongly_charged(_now: datetime) -> Iterator[str]:
-    """Uses that are still reserved after the end, charged before it, or of a wrong amount; a refund counts as zero."""
     for use in GpuUse.objects.select_related("evaluation").iterator():
         if not use.evaluation.has_ended:
             if use.used_gpu_s is not None:

@@ -20,16 +20,3 @@ class Invariant:
 def invariant(name: str, sentence: str) -> Callable[[Finder], Invariant]:
     """A decorator: makes an invariant of the function that finds what breaks it."""
     return lambda find: Invariant(name=name, sentence=sentence, find=find)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """The result for one invariant: the rows that break it."""
-
-    name: str
-    sentence: str
-    broken: tuple[str, ...]
-
-    @property
-    def holds(self) -> bool:
-        return not self.broken

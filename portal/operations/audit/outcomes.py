@@ -102,13 +102,11 @@ def _finished_unlike_its_report(_now: datetime) -> Iterator[str]:
 
 @invariant("report-is-heeded", "An unfinished evaluation has no report on its current try.")
 def _report_without_an_end(_now: datetime) -> Iterator[str]:
-    """A report on the present try ends an evaluation: what is not finished has none."""
     return _ids(_judged().exclude(state=State.FINISHED).filter(Exists(_last_report())))
 
 
 @invariant("one-outcome", "Every try before the last ended with a failure of ours: nothing was decided twice.")
 def _second_outcome(_now: datetime) -> Iterator[str]:
-    """A try before the last ended by a failure of ours, or it would have been the last."""
     earlier = Report.objects.filter(attempt__lt=F("evaluation__attempt")).annotate(said=_SAID)
     decided = earlier.exclude(said__in=_RETRIED).order_by().values_list("evaluation_id", flat=True)
     return (str(pk) for pk in decided)

@@ -13,11 +13,10 @@ from django.db.models import QuerySet
 
 from evaluator.contract import ContractError, EvaluationReport, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
-from evaluator.judging import primitives
 from evaluator.judging.recompute import recompute
 from portal.accounts.actions import own_author
 from portal.ranking.actions import forget, order_records
-from portal.submissions.actions import store_sources
+from portal.submissions.actions import outcome_of, store_sources
 from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, Report, Source, State, Submission, Visibility
 
@@ -102,7 +101,7 @@ def enter(report: EvaluationReport, source: SourceBundle) -> Evaluation:
 
 def store(report: EvaluationReport, submission: Submission) -> Evaluation:
     """Store a report as a finished evaluation that carries the mark of when and on what it was judged."""
-    ended, timing = datetime.fromisoformat(report.finished_at), report.timing
+    ended = datetime.fromisoformat(report.finished_at)
     began = datetime.fromisoformat(report.started_at) if report.started_at else ended
     evaluation = Evaluation.objects.create(
         pk=uuid.UUID(report.evaluation_id),
@@ -114,15 +113,9 @@ def store(report: EvaluationReport, submission: Submission) -> Evaluation:
         queued_at=began,
         started_at=began,
         finished_at=ended,
-        verdict=report.verdict.value,
-        message=report.message,
-        score=timing.score if timing else None,
-        score_low=timing.low if timing else None,
-        score_high=timing.high if timing else None,
-        score_rule=timing.rule if timing else None,
-        primitives=[found.value for found in primitives.names(report.primitives)],
         recorded_on=ended.date(),
         recorded_where=hardware(report.profile),
+        **outcome_of(report),
     )
     Report.objects.create(
         evaluation=evaluation,

@@ -33,12 +33,13 @@ from portal.operations.recorded.reports import (
     write_reports,
 )
 from portal.runs.actions.creating import RunDeclaration, check_declaration, model_of
-from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, RunMode, RunState, Verification
+from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, RunState, Verification
 from portal.submissions.models import Evaluation, Source, Submission, Visibility
 from portal.submissions.queries import latest_report
 
 FOLDER = KERNELS / "runs"
 ORGANISATION = "recorded"
+_DECLARED = ("mode", "k", "backend", "profile", "prompt_version")
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,78}")
 _QUOTE = "(a line of the source)"
 _LEAST_QUOTE = 12
@@ -94,13 +95,9 @@ def export(run: Run, *, name: str, published_by: str) -> tuple[int, int]:
         model=run.model.name,
         version=run.model.version,
         provider=run.model.provider,
-        mode=run.mode,
-        k=run.k,
-        backend=run.backend,
-        profile=run.profile,
-        prompt_version=run.prompt_version,
         notes=run.notes,
         published_by=published_by,
+        **{name: getattr(run, name) for name in _DECLARED},
         created_at=run.created_at.isoformat(timespec="seconds"),
         programs=tuple(_program(attempt, reports.get(attempt.pk)) for attempt in attempts),
     )
@@ -267,14 +264,8 @@ def _fault(recorded: RecordedRun, program: RecordedProgram, report: EvaluationRe
 
 
 def _run(recorded: RecordedRun, *, ended: datetime | None) -> Run:
-    declaration = RunDeclaration(
-        model=recorded.model,
-        version=recorded.version,
-        provider=recorded.provider,
-        mode=RunMode(recorded.mode).value,
-        profile=recorded.profile,
-        backend=recorded.backend,
-    )
+    declared = {name: getattr(recorded, name) for name in _DECLARED}
+    declaration = RunDeclaration(model=recorded.model, version=recorded.version, provider=recorded.provider, **declared)
     check_declaration(declaration)
     organisation, _ = Organisation.objects.get_or_create(slug=ORGANISATION, defaults={"name": "Recorded runs"})
     at = ended or datetime.fromisoformat(recorded.created_at)
@@ -282,11 +273,7 @@ def _run(recorded: RecordedRun, *, ended: datetime | None) -> Run:
         pk=uuid.UUID(recorded.id),
         model=model_of(organisation, declaration),
         created_by=own_author(),
-        mode=recorded.mode,
-        k=recorded.k,
-        backend=recorded.backend,
-        profile=recorded.profile,
-        prompt_version=recorded.prompt_version,
+        **declared,
         notes="\n".join(filter(None, (recorded.published_by, recorded.notes))),
         state=RunState.PUBLISHED,
         verification=Verification.RECORDED,

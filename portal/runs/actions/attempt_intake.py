@@ -1,5 +1,6 @@
 """Adding attempts to a run: one, or as many as an upload brings, stored in batches."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -62,8 +63,10 @@ class BulkResult:
     results: tuple[LineResult, ...]
     retry_after_s: int | None = None
 
-    def count(self, status: str) -> int:
-        return sum(result.status == status for result in self.results)
+    @property
+    def counts(self) -> Counter[str]:
+        """How many lines ended in each status."""
+        return Counter(result.status for result in self.results)
 
 
 def add_attempt(run: Run, attempt: NewAttempt, *, by: User) -> LineResult:

@@ -9,20 +9,15 @@ from django.utils import timezone
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.seasons import queries
-from portal.seasons.models import Entry, TeamMember
-from portal.submissions.models import Submission
+from portal.seasons.models import TeamMember
 
 register = template.Library()
+register.simple_tag(queries.entries_from, name="season_entries")
 
 
 @register.filter
 def item_at(row: Sequence[Any], index: int) -> Any:
     return row[index]
-
-
-@register.simple_tag
-def season_entries(submission: Submission) -> list[Entry]:
-    return queries.entries_from(submission)
 
 
 @register.simple_tag

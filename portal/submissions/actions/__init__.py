@@ -9,7 +9,7 @@ from portal.submissions.actions.bulk import (
     submit_attempts,
 )
 from portal.submissions.actions.moderate import flag, lift_quarantine, quarantine, resolve_flags
-from portal.submissions.actions.record import receive_delivery, receive_progress, record_delivery
+from portal.submissions.actions.record import outcome_of, receive_delivery, receive_progress, record_delivery
 from portal.submissions.actions.submit import (
     Submitted,
     cancel_evaluation,
@@ -27,6 +27,7 @@ __all__ = [
     "flag",
     "lift_quarantine",
     "open_sources",
+    "outcome_of",
     "publish_sources",
     "quarantine",
     "queue_evaluation",

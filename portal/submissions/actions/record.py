@@ -6,12 +6,13 @@ A message that comes again, or after its lease has ended, changes nothing and ha
 import json
 import logging
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 
 from evaluator import logs
-from evaluator.contract import Delivery, Progress, Verdict
+from evaluator.contract import Delivery, EvaluationReport, Progress, Verdict
 from evaluator.judging import primitives
 from evaluator.judging.verdicts import FACTS, Fault
 from portal.core import metrics
@@ -120,17 +121,21 @@ def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
     if verdict.is_retried and evaluation.attempt < settings.MAX_TRIES:
         detail = f"Try {evaluation.attempt} failed on our side: {report.message}"
         return lifecycle.queue_again(evaluation, attempt=evaluation.attempt + 1, detail=detail)
-    timing = report.timing
+    started_at = evaluation.started_at or now
     return lifecycle.finish(
-        evaluation,
-        now=now,
-        started_at=evaluation.started_at or now,
-        verdict=report.verdict.value,
-        message=report.message,
-        score=timing.score if timing else None,
-        score_low=timing.low if timing else None,
-        score_high=timing.high if timing else None,
-        score_rule=timing.rule if timing else None,
-        primitives=[found.value for found in primitives.names(report.primitives)],
-        has_alarms=bool(report.alarms),
+        evaluation, now=now, started_at=started_at, has_alarms=bool(report.alarms), **outcome_of(report)
     )
+
+
+def outcome_of(report: EvaluationReport) -> dict[str, Any]:
+    """The columns in which an evaluation has the outcome that `report` tells."""
+    timing = report.timing
+    return {
+        "verdict": report.verdict.value,
+        "message": report.message,
+        "score": timing.score if timing else None,
+        "score_low": timing.low if timing else None,
+        "score_high": timing.high if timing else None,
+        "score_rule": timing.rule if timing else None,
+        "primitives": [found.value for found in primitives.names(report.primitives)],
+    }

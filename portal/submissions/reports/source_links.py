@@ -7,7 +7,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 
-def linked(text: str, *, paths: Iterable[str]) -> SafeString:
+def linked(text: str, paths: Iterable[str]) -> SafeString:
     """`text` as HTML, with `name:12`, `name(12)` and `File "name", line 12` linked for every name in `paths`.
 
     The paths are those of the submission's own files; what stands before them in the text, such as the folder in
@@ -32,7 +32,7 @@ def mentions(text: str, *, paths: Iterable[str]) -> list[tuple[str, int]]:
     return list(dict.fromkeys((each["path"], int(each["line"])) for each in found))
 
 
-def own_frames(text: str, *, paths: Iterable[str]) -> str:
+def own_frames(text: str, paths: Iterable[str]) -> str:
     """The lines of a stack that are in one of `paths`, with the code quoted below each; empty without any."""
     names = tuple(f'{path}"' for path in paths)
     kept: list[str] = []

@@ -8,6 +8,7 @@ from evaluator.judging.call_parts import RankSplit
 from portal.submissions.reports import timelines
 
 register = template.Library()
+register.filter("short_name", short)
 
 
 @register.filter
@@ -19,9 +20,3 @@ def drawn(svg: str) -> SafeString:
 def split_bar(rank: RankSplit) -> SafeString:
     """Where the time of a rank went, as a bar."""
     return mark_safe(timelines.split_bar(rank))  # noqa: S308 - numbers and our own words
-
-
-@register.filter
-def short_name(name: str) -> str:
-    """A kernel's name without its arguments."""
-    return short(name)

@@ -123,7 +123,7 @@ def test_a_failure_of_ours_says_nothing_of_the_inside(monkeypatch):
     def broken():
         raise ZeroDivisionError("secret path /srv/keys")
 
-    monkeypatch.setattr("portal.api.catalog_views.node_views", broken)
+    monkeypatch.setattr("portal.api.catalog_views.shown_nodes", broken)
     quiet = APIClient(raise_request_exception=False)
     body = assert_problem(quiet.get("/api/v1/nodes/"), status=500)
     assert "secret" not in str(body)

@@ -24,8 +24,7 @@ from evaluator.contract import (
     Stage,
     Verdict,
 )
-from portal.dispatcher import revoking
-from portal.dispatcher.sweeping import sweep
+from portal.dispatcher.sweeping import revoke, sweep
 from portal.nodes import actions as nodes
 from portal.nodes.leases import new_lease
 from portal.nodes.models import Node
@@ -235,7 +234,7 @@ def test_a_new_key_leaves_no_gap_and_ends_the_old_one_with_its_first_use(node):
 
 def test_a_revoked_node_is_told_so_and_believed_nothing(leased, now):
     late = delivery_of(leased)
-    assert revoking.revoke("alpha", now=now) == 1
+    assert revoke("alpha", now=now) == 1
     for message in (late, status_of()):
         answer = assert_problem(tell(message, key=NODE_KEY, node="alpha"), status=410)
         assert "was revoked" in answer["detail"]

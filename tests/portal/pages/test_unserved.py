@@ -51,6 +51,11 @@ def test_what_no_node_serves_for_a_day_ends_with_its_reason_and_costs_nothing(al
     assert "It cost nothing." in page
 
 
+def test_nodes_are_looked_at_once_a_minute_also_where_a_profile_was_removed(now):
+    ProfileState.objects.create(profile="b300x8", looked_at=now)
+    assert [look_at_nodes(now + timedelta(seconds=seconds)) for seconds in (0, 2, 61)] == [True, False, True]
+
+
 @pytest.mark.parametrize("lacks", [{"backends": []}, {"revisions": {}}])
 def test_what_the_nodes_of_its_profile_cannot_judge_ends_too(alice, node, day_later, client, lacks):
     type(node).objects.update(**lacks)

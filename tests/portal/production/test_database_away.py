@@ -21,7 +21,7 @@ from portal.accounts import actions
 user = actions.sign_up(username="alice", password="a long pass phrase")
 session = SessionStore()
 session[SESSION_KEY] = str(user.pk)
-session[BACKEND_SESSION_KEY] = "portal.accounts.backends.AccountBackend"
+session[BACKEND_SESSION_KEY] = "portal.accounts.operators.AccountBackend"
 session[HASH_SESSION_KEY] = user.get_session_auth_hash()
 session.create()
 print(session.session_key)

@@ -121,8 +121,7 @@ def test_a_problem_is_switched_by_choosing_it(as_operator):
 def test_the_list_of_evaluations_says_whose_they_are_and_of_what(as_operator, judged):
     page = as_operator.get("/admin/submissions/evaluation/").content.decode()
     row = page.split('<table id="result_list">')[1].split("<tbody>")[1].split("</tr>")[0]
-    assert "field-author" in row
-    assert "field-problem" in row
+    assert judged[0].created_by.username in row
     assert "allreduce" in row
 
 
@@ -131,7 +130,7 @@ def test_the_list_of_evaluations_can_be_cut_to_those_with_an_alarm(as_operator, 
     Evaluation.objects.filter(pk=loud.pk).update(has_alarms=True)
     page = as_operator.get("/admin/submissions/evaluation/?has_alarms__exact=1").content.decode()
     assert page.count(f">{str(loud.pk)[:8]}<") == 1
-    assert page.count('class="field-problem"') == 1
+    assert page.count(">allreduce<") == 1
 
 
 def test_the_admin_speaks_english(as_operator):

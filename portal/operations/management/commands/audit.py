@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from portal.operations.audit.auditing import audit
-from portal.operations.audit.invariants import Finding
+from portal.operations.audit.invariants import Invariant
 
 
 class Command(BaseCommand):
@@ -25,16 +25,16 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         found = audit(timezone.now())
         if options["json"]:
-            self.stdout.write(json.dumps({each.name: each.broken for each in found}))
+            self.stdout.write(json.dumps({each.name: rows for each, rows in found.items()}))
         else:
-            for each in found:
-                self._print(each, shown=options["shown"])
-        broken = [each.name for each in found if not each.holds]
+            for each, rows in found.items():
+                self._print(each, rows, shown=options["shown"])
+        broken = [each.name for each, rows in found.items() if rows]
         if broken:
             raise CommandError(f"{len(broken)} of {len(found)} invariants are broken: {', '.join(broken)}")
 
-    def _print(self, found: Finding, *, shown: int) -> None:
-        mark = "holds " if found.holds else f"BROKEN by {len(found.broken)}: "
-        self.stdout.write(f"{found.name:24} {mark} {found.sentence}")
-        for row in found.broken[:shown]:
+    def _print(self, checked: Invariant, broken: tuple[str, ...], *, shown: int) -> None:
+        mark = f"BROKEN by {len(broken)}: " if broken else "holds "
+        self.stdout.write(f"{checked.name:24} {mark} {checked.sentence}")
+        for row in broken[:shown]:
             self.stdout.write(f"{'':24}   {row}")
