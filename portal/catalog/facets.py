@@ -123,3 +123,13 @@ def options(problems: Sequence[Problem], facet: Facet, *, chosen: dict[str, str]
         if count or is_chosen:
             counted.append(Option(value=value, label=facet.label_of(value), count=count, is_chosen=is_chosen))
     return counted
+
+
+def grouped(problems: Iterable[Problem], facet: Facet) -> list[tuple[str, str, list[Problem]]]:
+    """The problems under each value of `facet` that occurs: the value, its label, and the problems in their order.
+
+    A problem with several values stands under each.
+    """
+    every = list(problems)
+    found = [(value, [item for item in every if value in facet.values(item)]) for value in facet.labels]
+    return [(value, facet.label_of(value), members) for value, members in found if members]
