@@ -348,7 +348,11 @@ class ModelRowOutput(serializers.Serializer[Any]):
     published_at = serializers.DateTimeField(source="run.published_at", allow_null=True)
     prompt_version = serializers.CharField(source="run.prompt_version", allow_blank=True)
     place = serializers.IntegerField(
-        allow_null=True, help_text="Among the runs with the same of our prompts, or with others; null if not ranked."
+        allow_null=True,
+        help_text=(
+            "Among the runs with the same of our prompts, or with others: one more than how many are distinguishably "
+            "better (exact McNemar test over problems, 5 %). Runs may share it. Null if not ranked."
+        ),
     )
     fast_p = EstimateOutput(source="fast", allow_null=True, help_text="At the requested p; null until complete.")
     figures = FiguresOutput()

@@ -119,6 +119,12 @@ TABLE = Table(
 )
 
 
+def problem_counts(facet: str) -> dict[str, float]:
+    """How many problems the publication counts under each value of a facet, by label; empty where it does not say."""
+    name = {"category": "categories", "source": "code_bases"}.get(facet)
+    return {each.group: each.value for each in figures()[name].values} if name else {}
+
+
 def contradictions() -> tuple[str, ...]:
     """Where the printed total is not the sum of the printed rows, as sentences."""
     results, problems = figures()["results"], figures()["categories"]

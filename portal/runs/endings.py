@@ -19,44 +19,27 @@ REFUSED = "Refused here (no published class)"
 NOT_MEASURED = "Not measured"
 
 _BY_VERDICT = {
-    Verdict.PASSED: CORRECT,
-    Verdict.WRONG_RESULT: MISMATCH,
-    Verdict.NOT_FINITE: MISMATCH,
-    Verdict.NONDETERMINISTIC: MISMATCH,
-    Verdict.INPUT_MUTATED: MISMATCH,
-    Verdict.STALE_OUTPUT: MISMATCH,
-    Verdict.INCOMPLETE_OUTPUT: MISMATCH,
-    Verdict.WRONG_SHAPE: SHAPE,
-    Verdict.COMPILE_ERROR: SYNTAX,
-    Verdict.CRASHED: RUNTIME,
-    Verdict.OUT_OF_MEMORY: RUNTIME,
-    Verdict.EARLY_EXIT: RUNTIME,
-    Verdict.LIMIT_EXCEEDED: RUNTIME,
-    Verdict.DEADLOCK: DEADLOCK,
-    Verdict.TIMEOUT: DEADLOCK,
-    Verdict.FORBIDDEN: REFUSED,
-    Verdict.TAMPERED: REFUSED,
-    Verdict.TIMING_INCONSISTENT: REFUSED,
-    Verdict.BELOW_FLOOR: REFUSED,
-    Verdict.TRAFFIC_BELOW_MINIMUM: REFUSED,
+    verdict: name
+    for name, verdicts in {
+        CORRECT: "PASSED",
+        MISMATCH: "WRONG_RESULT NOT_FINITE NONDETERMINISTIC INPUT_MUTATED STALE_OUTPUT INCOMPLETE_OUTPUT",
+        SHAPE: "WRONG_SHAPE",
+        SYNTAX: "COMPILE_ERROR",
+        RUNTIME: "RUNTIME_ERROR IMPORT_ERROR CRASHED OUT_OF_MEMORY EARLY_EXIT LIMIT_EXCEEDED",
+        DEADLOCK: "DEADLOCK TIMEOUT",
+        REFUSED: "FORBIDDEN TAMPERED TIMING_INCONSISTENT BELOW_FLOOR TRAFFIC_BELOW_MINIMUM",
+    }.items()
+    for verdict in map(Verdict, verdicts.split())
 }
-_RAISED = (
-    (SYNTAX, re.compile(r"\b(Syntax|Indentation|Tab)Error\b")),
-    (
-        TYPO,
-        re.compile(
-            r"\b(Attribute|Name|UnboundLocal|Import|ModuleNotFound)Error\b"
-            r"|TypeError: .*(incompatible function arguments|unexpected keyword|positional argument)"
-        ),
-    ),
-    (
-        SHAPE,
-        re.compile(
-            r"size of tensor|shapes? .*(cannot|invalid|mismatch|match)|invalid for input of size|split_sizes"
-            r"|mismatch in shape|sizes? (do not|don't|must) match|number of dimensions|out of range .*dimension"
-        ),
-    ),
+_TYPO = (
+    r"\b(Attribute|Name|UnboundLocal|Import|ModuleNotFound)Error\b"
+    r"|TypeError: .*(incompatible function arguments|unexpected keyword|positional argument)"
 )
+_SHAPE = (
+    r"size of tensor|shapes? .*(cannot|invalid|mismatch|match)|invalid for input of size|split_sizes"
+    r"|mismatch in shape|sizes? (do not|don't|must) match|number of dimensions|out of range .*dimension"
+)
+_RAISED = {SYNTAX: r"\b(Syntax|Indentation|Tab)Error\b", TYPO: _TYPO, SHAPE: _SHAPE}
 """What an exception's words say, in the order in which they are looked for."""
 
 
@@ -69,5 +52,5 @@ def published_class(verdict: str, message: str) -> str:
     if not verdict:
         return ""
     if verdict in (Verdict.RUNTIME_ERROR, Verdict.IMPORT_ERROR):
-        return next((name for name, words in _RAISED if words.search(message)), RUNTIME)
+        return next((name for name, words in _RAISED.items() if re.search(words, message)), RUNTIME)
     return _BY_VERDICT.get(Verdict(verdict), NOT_MEASURED)

@@ -30,11 +30,10 @@ _NAMED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One run of a model, and what was published of a model of that name, by category; empty where nothing was."""
+    """One run of a model."""
 
     run: Run
     figures: RunFigures
-    published: Mapping[str, Mapping[str, float]]
 
     @property
     def is_ranked_by_speed(self) -> bool:
@@ -77,12 +76,6 @@ class Group:
     rows: tuple[tuple[Problem, tuple[tuple[Column, Cell], ...]], ...]
 
 
-def column(run: Run, figures: RunFigures) -> Column:
-    results = published.figures()["results"]
-    found = {group: counts for group in results.groups if (counts := results.of(run.model.name, group))}
-    return Column(run=run, figures=figures, published=found)
-
-
 def candidates() -> list[Column]:
     """The runs that columns are chosen from, model by model, the one that stands for its model first.
 
@@ -91,7 +84,7 @@ def candidates() -> list[Column]:
     """
     runs = list(board_runs().order_by("-published_at", "-id")[:MOST_LOOKED_AT])
     found = figures_of(runs)
-    columns = [column(run, found[run.pk]) for run in runs]
+    columns = [Column(run=run, figures=found[run.pk]) for run in runs]
     columns.sort(key=lambda each: (str(each.run.model.pk), not each.figures.is_complete, not each.is_ranked_by_speed))
     models = [list(of_model) for _, of_model in groupby(columns, key=lambda each: each.run.model_id)]
     models.sort(
@@ -126,7 +119,7 @@ def chosen(every: Sequence[Column], wanted: Sequence[str]) -> list[Column]:
 def groups(columns: Sequence[Column], facet: Facet) -> list[Group]:
     """All problems together as a group without rows, then the problems under each value of `facet`."""
     best = [best_scores(each.figures.samples) for each in columns]
-    counts = _published_counts(facet)
+    counts = published.problem_counts(facet.name)
     found = [
         Group(
             value=value,
@@ -139,12 +132,6 @@ def groups(columns: Sequence[Column], facet: Facet) -> list[Group]:
     ]
     whole = tuple(_share(each, registry.problems(), published.TOTAL) for each in columns)
     return [Group(value="", label="All problems", published=counts.get(published.TOTAL), shares=whole, rows=()), *found]
-
-
-def _published_counts(facet: Facet) -> dict[str, float]:
-    """How many problems the publication counts under each value of `facet`, by label; empty where it does not say."""
-    figure = {"category": "categories", "source": "code_bases"}.get(facet.name)
-    return {each.group: each.value for each in published.figures()[figure].values} if figure else {}
 
 
 def _cells(
@@ -170,7 +157,7 @@ def _share(column: Column, problems: Sequence[Problem], published_group: str) ->
         problems=len(found),
         solved=sum(any(sample.is_correct for sample in samples) for samples in found),
         faster=sum(any(sample.is_fast(1.0) for sample in samples) for samples in found),
-        published=column.published.get(published_group, {}),
+        published=published.figures()["results"].of(column.run.model.name, published_group),
     )
 
 

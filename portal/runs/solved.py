@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from evaluator.contract import is_faster
 from evaluator.hardware.profiles import profiles
 from portal.ranking.leaders import reached
-from portal.runs.models import LanguageModel, Run
+from portal.runs.models import Run
 from portal.runs.queries import board_runs, figures_of
 
 
@@ -22,10 +22,6 @@ class ModelResult:
     score: float | None
     low: float | None
     models: int
-
-    @property
-    def model(self) -> LanguageModel:
-        return self.run.model
 
     @property
     def is_faster(self) -> bool:

@@ -240,8 +240,9 @@ def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
     context |= {
         **_figures(request, [(str(run.model), figures)]),
         "groups": [
-            (name, matrix.GROUPINGS[name].label, matrix.groups([matrix.column(run, figures)], matrix.GROUPINGS[name]))
-            for name in ("category", "source")
+            (name, facet.label, matrix.groups([matrix.Column(run=run, figures=figures)], facet))
+            for name, facet in matrix.GROUPINGS.items()
+            if name in ("category", "source")
         ],
         "source": published.figures()["results"],
         "steps": steps,
