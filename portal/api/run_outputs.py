@@ -291,7 +291,8 @@ class ModelRowOutput(CopiedFields):
     """One published run on the model board.
 
     Attributes:
-        place: Among the runs with the same of our prompts, or with others; null if not ranked.
+        place: Among the runs with the same of our prompts, or with others: one more than how many are distinguishably
+            better (exact McNemar test over problems, 5 %). Runs may share it. Null if not ranked.
     """
 
     page = PageField("/runs/{0.run.pk}/")

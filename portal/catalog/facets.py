@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from problems.spec.categories import Category, SourceFamily, category, source_family
+from problems.spec.categories import LOOKS, Category, SourceFamily, category, source_family
 from problems.spec.schema import Problem
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -56,6 +56,11 @@ def _project(origin: str) -> str:
     return _ORIGIN_ENDS.split(origin, maxsplit=1)[0].removeprefix("NVIDIA ")
 
 
+def _kernel(problem: Problem) -> str:
+    look = LOOKS.get(problem.slug)
+    return "unsought" if look is None else "known" if look.found else "unknown"
+
+
 def _labels(kind: type[StrEnum]) -> dict[str, str]:
     return {str(value): str(getattr(value, "label", value)) for value in kind}
 
@@ -87,6 +92,12 @@ FACETS = (
         label="Kind of code base",
         labels=_labels(SourceFamily),
         values=lambda problem: (source_family(problem),),
+    ),
+    Facet(
+        name="kernel",
+        label="Optimized public implementation",
+        labels={"unknown": "None known", "known": "Known", "unsought": "Not looked for"},
+        values=lambda problem: (_kernel(problem),),
     ),
     Facet(name="origin", label="Origin", labels={}, values=lambda problem: (origin_project(problem),)),
 )
@@ -123,3 +134,13 @@ def options(problems: Sequence[Problem], facet: Facet, *, chosen: dict[str, str]
         if count or is_chosen:
             counted.append(Option(value=value, label=facet.label_of(value), count=count, is_chosen=is_chosen))
     return counted
+
+
+def grouped(problems: Iterable[Problem], facet: Facet) -> list[tuple[str, str, list[Problem]]]:
+    """The problems under each value of `facet` that occurs: the value, its label, and the problems in their order.
+
+    A problem with several values stands under each.
+    """
+    every = list(problems)
+    found = [(value, [item for item in every if value in facet.values(item)]) for value in facet.labels]
+    return [(value, facet.label_of(value), members) for value, members in found if members]

@@ -147,4 +147,4 @@ def _content(quantity: Quantity, *, count: int, solved: int, best: Leader | None
         return count, str(count), f"{solved} solved"
     if quantity is Quantity.SOLVED:
         return solved / count, f"{100 * solved / count:.0f} %", f"{solved} of {count}"
-    return (best.score, score_text(best.score), best.author) if best else (None, "open", f"of {count}")
+    return (best.score, score_text(best.score), best.author) if best else (None, "no entry", f"of {count}")

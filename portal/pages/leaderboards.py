@@ -6,11 +6,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
-from portal.ranking import published
-from portal.ranking.leaders import board_counts, leaders, most_used, reached
+from portal.ranking.leaders import board_counts, leaders, most_used
 from portal.ranking.people import people_page
 from portal.ranking.queries import records_page
 from portal.runs.queries import board_profiles, model_board
+from portal.runs.solved import solved_here
 from problems import registry
 
 HEAD_ROWS = 5
@@ -25,7 +25,6 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     profile = profiles.get(most_used(counts))
     model_profile = profiles.get(next(iter(runs), profile.name))
     found = sorted(leaders(profile=profile.name).values(), key=lambda leader: leader.score, reverse=True)
-    so_far = reached()
     board = model_board(model_profile.name) if runs else []
     ranked = [row for row in board if row.figures.is_complete]
     context = {
@@ -35,13 +34,10 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         "incomplete": [row for row in board if not row.figures.is_complete][:HEAD_ROWS],
         "model_profile": model_profile,
         "run_count": runs.get(model_profile.name, 0),
-        "published": published.totals()[:HEAD_ROWS],
-        "published_total": published.PROBLEMS,
         "leaders": found[:HEAD_ROWS],
         "people": people_page(profile=profile.name, rows=HEAD_ROWS).rows,
         "records": records_page(rows=HEAD_ROWS).rows,
         "titles": {problem.slug: problem.title for problem in registry.problems()},
-        "solved": so_far.solved,
-        "beaten": so_far.beaten,
+        "so_far": solved_here(),
     }
     return render(request, "leaderboards.html", context)

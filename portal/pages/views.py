@@ -24,9 +24,10 @@ from portal.manual import pages as manual
 from portal.nodes.queries import online_slots
 from portal.pages.search import MAX_TEXT, search
 from portal.ranking import published
-from portal.ranking.leaders import Leader, board_counts, leaders, most_used, reached
+from portal.ranking.leaders import Leader, board_counts, leaders, most_used
 from portal.ranking.models import Standing
 from portal.ranking.queries import latest_entries
+from portal.runs.solved import solved_here
 from problems import registry
 
 HEAD_ROWS = 6
@@ -50,19 +51,19 @@ def home(request: HttpRequest) -> HttpResponse:
     counts = board_counts()
     profile = profiles()[most_used(counts)]
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
-    so_far = reached()
+    results = published.figures()["results"]
     context = {
         "problem_count": len(titles),
         "titles": titles,
         "profile": profile,
-        "solved": so_far.solved,
-        "beaten": so_far.beaten,
+        "so_far": solved_here(),
         "fastest": sorted(best.values(), key=lambda leader: leader.score, reverse=True)[:HEAD_ROWS],
         "latest": _newest(titles, has_gpus=profile.is_ranked_by_speed),
         "slot_count": online_slots().count(),
         "profiles": profiles(),
         "latency": published.figures()["latency"],
-        "best_published": published.totals()[0],
+        "published": results,
+        "published_best": (results.models[0], results.of(results.models[0], published.TOTAL)),
         **_small_roofline(profile, best),
     }
     return render(request, "home.html", context)

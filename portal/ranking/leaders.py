@@ -192,17 +192,17 @@ def _leader(row: Mapping[str, Any], *, entries: int) -> Leader:
 
 @dataclass(frozen=True, kw_only=True)
 class Reached:
-    """How many problems somebody has solved somewhere, and of how many somebody has beaten the reference."""
+    """The problems that somebody has solved somewhere, and those of which somebody has beaten the reference."""
 
-    solved: int
-    beaten: int
+    solved: frozenset[str]
+    beaten: frozenset[str]
 
 
 def reached() -> Reached:
-    """What `open_problems` leaves, as numbers: one query."""
+    """What `open_problems` leaves, in one query."""
     best = _best_boards(profile=None)
     known = {problem.slug for problem in registry.problems()} & best.keys()
-    return Reached(solved=len(known), beaten=sum(is_faster(best[slug].low) for slug in known))
+    return Reached(solved=frozenset(known), beaten=frozenset(slug for slug in known if is_faster(best[slug].low)))
 
 
 def open_problems(*, profile: str | None = None) -> OpenProblems:

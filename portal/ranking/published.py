@@ -70,18 +70,6 @@ class Figure:
         return tuple(dict.fromkeys(found.measure for found in self.values))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelTotal:
-    """How many of the 87 problems a model solved as published, and how many faster; None where not given."""
-
-    model: str
-    setting: str
-    correct: int
-    faster: int | None
-    source: str
-    date: str
-
-
 @cache
 def figures(folder: Path = FOLDER) -> dict[str, Figure]:
     """Every published figure by name.
@@ -131,18 +119,10 @@ TABLE = Table(
 )
 
 
-def totals() -> tuple[ModelTotal, ...]:
-    """What the publication says of all 87 problems, one row per model and setting."""
-    results, agentic = figures()["results"], figures()["agentic"]
-    rows = []
-    for model in results.models:
-        for k, setting in ((1, "one sample"), (3, "best of three samples")):
-            counts = results.of(model, TOTAL)
-            rows.append(_total(results, model, setting, counts[f"pass@{k}"], counts[f"fast_1@{k}"]))
-    for model in agentic.models:
-        counts = agentic.of(model)
-        rows.append(_total(agentic, model, agentic.setting, counts["correct"], counts["faster"]))
-    return tuple(rows)
+def problem_counts(facet: str) -> dict[str, float]:
+    """How many problems the publication counts under each value of a facet, by label; empty where it does not say."""
+    name = {"category": "categories", "source": "code_bases"}.get(facet)
+    return {each.group: each.value for each in figures()[name].values} if name else {}
 
 
 def contradictions() -> tuple[str, ...]:
@@ -157,12 +137,6 @@ def contradictions() -> tuple[str, ...]:
             whose = f"{model}, {measure}" if model else "The problems"
             said.append(f"{whose}: the rows add up to {sum(groups):.0f}, the last line says {printed:.0f}.")
     return tuple(said)
-
-
-def _total(figure: Figure, model: str, setting: str, correct: float, faster: float) -> ModelTotal:
-    return ModelTotal(
-        model=model, setting=setting, correct=int(correct), faster=int(faster), source=figure.source, date=figure.date
-    )
 
 
 def _values(path: Path) -> dict[str, list[tuple[int, Value]]]:

@@ -4,22 +4,22 @@ from portal.charts.chart import Axis, Bar, Bars, Chart, Scale, Unit
 from portal.charts.runs import curves, stacked_bars
 from portal.ranking.published import Figure
 
-_LOOKS = {
-    "Correct": ("success", ""),
-    "Output mismatch": ("danger", "/"),
-    "Tensor shape error": ("code-function", "x"),
-    "nvcc/syntax errors": ("warning", "\\"),
-    "Attribute / name / API typo": ("code-keyword", "+"),
-    "Runtime error": ("code-meta", "-"),
-    "Deadlock": ("accent", "|"),
-}
-"""Tone and pattern as our own failure modes have them, where they mean the same."""
+LOOKS = (
+    ("Correct", "success", ""),
+    ("Output mismatch", "danger", "/"),
+    ("Tensor shape error", "code-function", "x"),
+    ("nvcc/syntax errors", "warning", "\\"),
+    ("Attribute / name / API typo", "code-keyword", "+"),
+    ("Runtime error", "code-meta", "-"),
+    ("Deadlock", "accent", "|"),
+)
+"""Title, tone and pattern of the published classes; as our own failure modes have them, where they mean the same."""
 
 
 def failures(figure: Figure) -> Chart:
     """What each model's programs ended as."""
     rows = [(model, {title: int(count) for title, count in figure.of(model).items()}) for model in figure.models]
-    return stacked_bars(rows, [(title, *look) for title, look in _LOOKS.items()])
+    return stacked_bars(rows, LOOKS)
 
 
 def fast_p(figure: Figure) -> Chart:

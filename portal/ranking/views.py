@@ -15,6 +15,7 @@ from evaluator.contract import Backend, Mode, Primitive
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import judging_profiles
+from portal.catalog.facets import FACETS, grouped
 from portal.catalog.queries import get_problem, switch
 from portal.catalog.references import ReferenceRow, reference_row
 from portal.charts.chart import Chart
@@ -22,7 +23,7 @@ from portal.charts.history import Curve, record_line, times_over_ranks
 from portal.core.requests import choice
 from portal.nodes.queries import guest_owner
 from portal.ranking import guests, people, published, published_charts, queries
-from portal.ranking.leaders import board_counts, leaders, most_used, open_problems, profiles_by_speed
+from portal.ranking.leaders import Leader, board_counts, leaders, most_used, open_problems, profiles_by_speed
 from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
 from portal.tabular.formats import MEDIA_TYPES, written
@@ -41,14 +42,41 @@ def problems_board(request: HttpRequest) -> HttpResponse:
     profile = _chosen_profile(request, preferred=most_used(counts))
     found = leaders(profile=profile.name)
     rows = [(problem, found.get((problem.slug, profile.name))) for problem in registry.problems()]
+    grouping = _chosen(request, "group", _GROUPINGS)
     context = {
         "profile": profile,
         "choices": _choices(profile, counts),
         "rows": rows,
+        "groups": _grouped(rows, grouping),
+        "grouping": grouping,
+        "groupings": [(name, facet.label) for name, facet in _GROUPINGS.items()],
+        "source": published.figures()["results"],
         "solved": sum(leader is not None for _, leader in rows),
         "beaten": sum(leader is not None and leader.is_faster for _, leader in rows),
     }
     return render(request, "ranking/problems.html", context)
+
+
+_GROUPINGS = {facet.name: facet for facet in FACETS if facet.name in ("category", "source")}
+_Rows = Sequence[tuple[Problem, Leader | None]]
+
+
+def _grouped(rows: _Rows, grouping: str) -> list[tuple[str, _Rows, float | None, dict[str, dict[str, float]]]]:
+    """The rows under the label of each group, with how many problems and what of each model is published of it."""
+    if not grouping:
+        return [("", rows, None, {})]
+    leader_of = {problem.slug: leader for problem, leader in rows}
+    counts, results = published.problem_counts(grouping), published.figures()["results"]
+    models = results.models if grouping == "category" else ()
+    return [
+        (
+            label,
+            [(problem, leader_of[problem.slug]) for problem in members],
+            counts.get(label),
+            {model: results.of(model, label) for model in models},
+        )
+        for _, label, members in grouped(registry.problems(), _GROUPINGS[grouping])
+    ]
 
 
 @require_safe

@@ -5,8 +5,12 @@ arXiv 2107.03374, equation 1): k samples are drawn without replacement from the 
 correct. The chance that at least one is correct is 1 - C(n - c, k) / C(n, k). It is averaged over problems.
 
 fast_p is the share of problems solved with a speedup above p, of Ouyang et al., "KernelBench: Can LLMs Write Efficient
-GPU Kernels?" (2025, arXiv 2502.10517). Here the whole interval of the speedup has to lie above p. fast_p@k puts
+GPU Kernels?" (2025, arXiv 2502.10517). By interval, which is what this site means by "faster", the whole interval of
+the speedup has to lie above p. By point estimate, as in publications, the measured speedup alone has to. fast_p@k puts
 "correct and faster than p" for "correct" into the same estimator.
+
+Publications also call "best of k" pass@k: the share of problems that one of the first k samples solves. With exactly k
+samples it is correct@k. With more samples correct@k uses them all, and has the smaller variance.
 
 What is not measured counts neither as wrong nor in an interval: samples that wait for their verdict, and problems that
 ended because the profile lacks something or the judge failed. A run in which a sample waits has no estimates, only
@@ -53,6 +57,7 @@ class Sample:
     score: float | None = None
     low: float | None = None
     primitives: tuple[str, ...] = ()
+    ending: str = ""
 
     @property
     def is_correct(self) -> bool:
@@ -64,9 +69,9 @@ class Sample:
         """Whether nobody knows if it is correct: it waits, or the profile or the judge could not tell."""
         return self.is_pending or self.verdict in _NOT_OF_THE_PROGRAM
 
-    def is_fast(self, p: float) -> bool:
-        """Whether it is correct and faster than `p` times the reference."""
-        return self.is_correct and is_faster(self.low, than=p)
+    def is_fast(self, p: float, *, by_point: bool = False) -> bool:
+        """Whether it is correct and faster than `p` times the reference, by its interval or by its point estimate."""
+        return self.is_correct and is_faster(self.score if by_point else self.low, than=p)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,32 +157,42 @@ def bounds(samples: Samples, p: float | None = None, *, k: int, problems: int, u
     return Bounds(low=low, high=min(1.0, high))
 
 
-def fast_at(samples: Samples, p: float, *, k: int, problems: int) -> Estimate:
+def best_of(samples: Samples, *, k: int, problems: int) -> Estimate:
+    """Best of k over `problems` problems: the share of which one of the first `k` samples is correct."""
+    first = {slug: found[:k] for slug, found in samples.items()}
+    mean = solved(first) / problems if problems else 0.0
+    low, high = wilson(mean, count=problems)
+    return Estimate(k=k, value=mean, low=low, high=high)
+
+
+def fast_at(samples: Samples, p: float, *, k: int, problems: int, by_point: bool = False) -> Estimate:
     """fast_p@k over `problems` problems: correct and more than `p` times as fast as the reference."""
-    counts = [(len(found), sum(sample.is_fast(p) for sample in found)) for found in samples.values()]
+    counts = [(len(found), sum(each.is_fast(p, by_point=by_point) for each in found)) for found in samples.values()]
     return estimate(counts, k=k, problems=problems)
 
 
-def fast_curve(samples: Samples, *, problems: int) -> tuple[tuple[float, float], ...]:
-    """fast_p@1 for every p: (p, share), valid from that p to the next; it falls where some sample's interval begins.
+def fast_curve(samples: Samples, *, problems: int, by_point: bool = False) -> tuple[tuple[float, float], ...]:
+    """fast_p@1 for every p: (p, share), valid from that p to the next.
 
-    The first p is 0.
+    It falls where some sample's interval begins, or at its speedup. The first p is 0.
     """
     weights: dict[float, float] = {}
     for found in samples.values():
-        for low in (sample.low for sample in found if sample.is_fast(0.0)):
-            assert low is not None  # or it would not be fast
-            weights[low] = weights.get(low, 0.0) + 1 / len(found)
+        for sample in found:
+            if sample.is_fast(0.0, by_point=by_point):
+                end = sample.score if by_point else sample.low
+                assert end is not None  # or it would not be fast
+                weights[end] = weights.get(end, 0.0) + 1 / len(found)
     left, points = 0.0, []
-    for low in sorted(weights, reverse=True):
-        points.append((low, left / problems))
-        left += weights[low]
+    for end in sorted(weights, reverse=True):
+        points.append((end, left / problems))
+        left += weights[end]
     return ((0.0, left / problems if problems else 0.0), *reversed(points))
 
 
-def faster(samples: Samples) -> int:
+def faster(samples: Samples, *, by_point: bool = False) -> int:
     """How many problems have a sample that is faster than the reference."""
-    return sum(any(sample.is_fast(1.0) for sample in found) for found in samples.values())
+    return sum(any(sample.is_fast(1.0, by_point=by_point) for sample in found) for found in samples.values())
 
 
 def measured(samples: Samples) -> dict[str, Sequence[Sample]]:

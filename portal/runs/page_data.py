@@ -5,15 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Q
-
 from evaluator.contract import Primitive
 from portal.accounts.queries import Viewer
 from portal.charts import runs as charts
 from portal.charts.chart import Chart
-from portal.runs import queries
+from portal.ranking import published_charts
+from portal.runs import endings, queries
 from portal.runs.figures import Estimate, Sample, best_scores, geometric_mean
-from portal.runs.models import Attempt, AttemptState, Run
+from portal.runs.models import Attempt, Run
 from portal.runs.progress import Progress
 from portal.runs.queries import RunFigures
 from portal.submissions.models import Report
@@ -29,7 +28,6 @@ class Cell:
     """One problem of a run: how many of its samples passed, and its result as a label, a tone and a score."""
 
     problem: Problem
-    attempts: int
     samples: int
     passed: int
     tone: str
@@ -38,35 +36,22 @@ class Cell:
 
 
 def cells(run: Run, figures: RunFigures) -> list[Cell]:
-    """Every problem with the outcomes of the run's samples, in one query."""
-    rows = (
-        run.attempts.order_by()
-        .values_list("problem")
-        .annotate(attempts=Count("id"), pending=Count("id", filter=Q(state=AttemptState.PENDING)))
-    )
-    found = {slug: (attempts, pending) for slug, attempts, pending in rows}
+    """Every problem with the outcomes of the run's samples."""
     best = best_scores(figures.samples)
     return [
-        _cell(
-            problem,
-            *found.get(problem.slug, (0, 0)),
-            figures.samples.get(problem.slug, ()),
-            best.get(problem.slug),
-            waiting="not judged yet" if run.recorded else "pending",
-        )
+        cell(run, problem, figures.samples.get(problem.slug, ()), best.get(problem.slug))
         for problem in registry.problems()
     ]
 
 
-def _cell(
-    problem: Problem, attempts: int, pending: int, samples: Sequence[Sample], score: float | None, *, waiting: str
-) -> Cell:
+def cell(run: Run, problem: Problem, samples: Sequence[Sample], score: float | None) -> Cell:
+    """One problem with the outcomes of a run's samples at it, and the best speedup."""
     passed = sum(sample.is_correct for sample in samples)
     failed = Counter(sample.verdict for sample in samples if sample.verdict)
     if passed:
         tone, word = "good", "passed"
-    elif pending:
-        tone, word = "busy", waiting
+    elif any(sample.is_pending for sample in samples):
+        tone, word = "busy", "not judged yet" if run.recorded else "pending"
     elif failed:
         # What was not measured is no failure of the program.
         tone, word = (
@@ -74,10 +59,8 @@ def _cell(
             failed.most_common(1)[0][0].replace("_", " ").lower(),
         )
     else:
-        tone, word = ("bad", "no ranked result") if attempts else ("none", "no attempt")
-    return Cell(
-        problem=problem, attempts=attempts, samples=len(samples), passed=passed, tone=tone, word=word, score=score
-    )
+        tone, word = ("bad", "no ranked result") if samples else ("none", "no attempt")
+    return Cell(problem=problem, samples=len(samples), passed=passed, tone=tone, word=word, score=score)
 
 
 def looped_speedup(run: Run) -> tuple[float, int] | None:
@@ -99,36 +82,56 @@ def _looped(sizes: Sequence[Mapping[str, Any]]) -> float | None:
     return geometric_mean(ratios) if len(ratios) == len(pairs) else None
 
 
-def curve_rows(figures: Mapping[str, RunFigures]) -> list[tuple[float, list[Estimate | None]]]:
+def curve_rows(figures: Mapping[str, RunFigures], *, by_point: bool) -> list[tuple[float, list[Estimate | None]]]:
     """fast_p@1 of several complete runs at the values of p that tables show."""
-    return [(p, [found.fast_at(p) for found in figures.values()]) for p in TABLE_P]
+    return [(p, [found.fast_at(p, by_point=by_point) for found in figures.values()]) for p in TABLE_P]
 
 
-def curve_plot(named: Iterable[tuple[str, RunFigures]], *, chosen: float | None = None, address: str = "") -> Chart:
+def curve_plot(
+    named: Iterable[tuple[str, RunFigures]], *, by_point: bool, chosen: float | None = None, address: str = ""
+) -> Chart:
     """The fast_p curves of several runs as a figure, with the chosen p and where another one is chosen."""
-    return charts.fast_curves([(name, figures.fast) for name, figures in named], chosen=chosen, address=address)
+    lines = [(name, figures.fast(by_point=by_point)) for name, figures in named]
+    return charts.fast_curves(lines, chosen=chosen, address=address)
 
 
-def _endings(figures: RunFigures) -> dict[str, int]:
-    """All samples of a run by how they ended: verdicts, and what charts call those that have none."""
+def _endings(figures: RunFigures, *, is_published: bool) -> dict[str, int]:
+    """All samples of a run by how they ended: verdicts or published classes, and what charts call those without any."""
     bare = figures.without_verdict
-    return {
-        **figures.verdicts,
-        charts.PENDING: bare.pending,
-        charts.UNRANKED: bare.unranked,
-        charts.MISSING: bare.missing,
-    }
+    none = {charts.PENDING: bare.pending, charts.UNRANKED: bare.unranked, charts.MISSING: bare.missing}
+    if not is_published:
+        return {**figures.verdicts, **none}
+    found = Counter(sample.ending for samples in figures.samples.values() for sample in samples)
+    return {title: found[title] for title, *_ in _PUBLISHED} | none
 
 
-def failure_plot(named: Iterable[tuple[str, RunFigures]]) -> Chart:
-    """What the samples of several runs ended as, as a figure."""
-    return charts.failure_bars([(name, _endings(figures)) for name, figures in named])
+_PUBLISHED = (
+    *published_charts.LOOKS,
+    (endings.REFUSED, "text-faint", "-"),
+    (endings.NOT_MEASURED, "text-faint", "."),
+)
+"""Title, tone and pattern of the published classes and of what stands in none of them."""
+_BARE = (
+    (charts.PENDING, "text-muted", "/"),
+    (charts.UNRANKED, "text-faint", "x"),
+    (charts.MISSING, "border-strong", ""),
+)
 
 
-def failure_rows(named: Sequence[tuple[str, RunFigures]]) -> list[tuple[str, list[int]]]:
-    """The same as rows of a table: a failure mode, and its number of samples per run."""
-    counted = [charts.by_mode(_endings(figures)) for _, figures in named]
-    rows = [(title, [modes[title] for modes in counted]) for title in charts.ENDINGS]
+def failure_plot(named: Iterable[tuple[str, RunFigures]], *, is_published: bool) -> Chart:
+    """What the samples of several runs ended as, as a figure: in failure modes of ours or in the published classes."""
+    rows = [(name, _endings(figures, is_published=is_published)) for name, figures in named]
+    return charts.stacked_bars(rows, (*_PUBLISHED, *_BARE)) if is_published else charts.failure_bars(rows)
+
+
+def failure_rows(named: Sequence[tuple[str, RunFigures]], *, is_published: bool) -> list[tuple[str, list[int]]]:
+    """The same as rows of a table: a way to end, and its number of samples per run."""
+    counted = [_endings(figures, is_published=is_published) for _, figures in named]
+    if not is_published:
+        counted = [charts.by_mode(counts) for counts in counted]
+    rows = [
+        (title, [counts[title] for counts in counted]) for title in dict.fromkeys(key for c in counted for key in c)
+    ]
     return [(title, numbers) for title, numbers in rows if any(numbers)]
 
 
@@ -167,41 +170,15 @@ def progress_plots(steps: Sequence[Progress]) -> list[Plot]:
     return plots
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """One problem in two runs: how many samples passed of how many, and the best score."""
-
-    problem: Problem
-    left: tuple[int, int]
-    right: tuple[int, int]
-    left_score: float | None
-    right_score: float | None
-
-    @property
-    def word(self) -> str:
-        solved = (self.left[0] > 0, self.right[0] > 0)
-        words = {(True, True): "both", (True, False): "only A", (False, True): "only B", (False, False): "neither"}
-        return words[solved]
+_SOLVED_BY = {(True, True): "both", (True, False): "only A", (False, True): "only B", (False, False): "neither"}
 
 
-def differences(left: RunFigures, right: RunFigures) -> list[Difference]:
-    """Every problem that one of two runs attempted."""
-    left_best, right_best = best_scores(left.samples), best_scores(right.samples)
+def side_by_side(pair: Sequence[tuple[Run, RunFigures]]) -> list[tuple[tuple[Cell, ...], str]]:
+    """Every problem that one of two runs attempted: its two cells, and which of them solved it."""
+    rows = zip(*(cells(run, figures) for run, figures in pair), strict=True)
     return [
-        Difference(
-            problem=problem,
-            left=_passed(left.samples.get(problem.slug, ())),
-            right=_passed(right.samples.get(problem.slug, ())),
-            left_score=left_best.get(problem.slug),
-            right_score=right_best.get(problem.slug),
-        )
-        for problem in registry.problems()
-        if problem.slug in left.samples or problem.slug in right.samples
+        (row, _SOLVED_BY[row[0].passed > 0, row[1].passed > 0]) for row in rows if any(each.samples for each in row)
     ]
-
-
-def _passed(samples: Sequence[Sample]) -> tuple[int, int]:
-    return sum(sample.is_correct for sample in samples), len(samples)
 
 
 def attempts_at(run: Run, slug: str, viewer: Viewer) -> tuple[list[Attempt], bool]:

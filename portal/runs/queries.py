@@ -16,7 +16,8 @@ from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.core.errors import Forbidden
 from portal.core.requests import by_id
-from portal.runs import figures, prompts
+from portal.runs import figures, paired, prompts
+from portal.runs.endings import published_class
 from portal.runs.figures import Bounds, Estimate, Sample
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
 from problems import registry
@@ -85,10 +86,9 @@ class RunFigures:
     complete: until every sample has its verdict. `bounds` is that of correct@1 over all problems, in any case.
 
     `faster` counts problems with a sample faster than the reference (`evaluator.contract.is_faster`); `primitives` says
-    on how many of the solved problems a correct sample uses each. `fast` is fast_p@1 as (p, share), valid from that p
-    to the next; it is empty until the run is complete. `verdicts` and `without_verdict` together are all samples, those
-    never made among them. The geometric mean is over solved problems, each with its best sample. Costs are the sum over
-    all attempts, whatever their mode and whether they held a program, or what the run declared.
+    on how many of the solved problems a correct sample uses each. `verdicts` and `without_verdict` together are all
+    samples, those never made among them. The geometric mean is over solved problems, each with its best sample. Costs
+    are the sum over all attempts, whatever their mode and whether they held a program, or what the run declared.
 
     Speedups are those of the current rule, `score_rule`. `answered` says what the attempts are written in ("54 cuda, 15
     triton"); empty where all are written in what the model was asked for.
@@ -104,8 +104,8 @@ class RunFigures:
     faster: int
     correct_at_1: Estimate | None
     correct_at_k: Estimate | None
+    best_of_k: Estimate | None
     bounds: Bounds
-    fast: tuple[tuple[float, float], ...]
     geomean_speedup: float | None
     verdicts: Mapping[str, int]
     without_verdict: figures.WithoutVerdict
@@ -131,11 +131,18 @@ class RunFigures:
         """How many problems the profile cannot judge, whatever the program."""
         return self.problems - len(self.able.union(self.samples))
 
-    def fast_at(self, p: float, *, k: int = 1) -> Estimate | None:
+    def fast(self, *, by_point: bool = False) -> tuple[tuple[float, float], ...]:
+        """fast_p@1 as (p, share), valid from that p to the next; empty until the run is complete."""
+        if not self.is_complete:
+            return ()
+        return figures.fast_curve(figures.measured(self.samples), problems=self.measured, by_point=by_point)
+
+    def fast_at(self, p: float, *, k: int = 1, by_point: bool = False) -> Estimate | None:
         """fast_p@k at any p; None until the run is complete."""
         if not self.is_complete:
             return None
-        return figures.fast_at(figures.measured(self.samples), p, k=k, problems=self.measured)
+        of_measured = figures.measured(self.samples)
+        return figures.fast_at(of_measured, p, k=k, problems=self.measured, by_point=by_point)
 
     def fast_bounds(self, p: float) -> Bounds:
         """The bounds of fast_p@1 over all problems."""
@@ -224,6 +231,7 @@ def _outcomes(
             "verdict",
             "score",
             "score_low",
+            "message",
             "evaluation__primitives",
             "evaluation__score_rule",
             "backend",
@@ -239,9 +247,10 @@ def _outcomes(
         is_known = last is not None and last[4] == AttemptState.ENDED
         sample = Sample(verdict="", is_pending=last is not None and not is_known)
         if last and is_known:
-            verdict, score, low, primitives, rule = last[5:-1]
+            verdict, score, low, message, primitives, rule = last[5:-1]
             score, low = (score, low) if rule == SCORE_RULE else (None, None)
-            sample = Sample(verdict=verdict, score=score, low=low, primitives=tuple(primitives or ()))
+            ending = published_class(verdict, message)
+            sample = Sample(verdict=verdict, score=score, low=low, primitives=tuple(primitives or ()), ending=ending)
         of_run = found.setdefault(run, {})
         of_run[problem] = (*of_run.get(problem, ()), sample)
     return found, written
@@ -269,8 +278,8 @@ def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[
         faster=figures.faster(counted),
         correct_at_1=figures.correct_at(measured, k=1, problems=of_measured) if is_complete else None,
         correct_at_k=figures.correct_at(measured, k=run.k, problems=of_measured) if is_complete else None,
+        best_of_k=figures.best_of(measured, k=run.k, problems=of_measured) if is_complete else None,
         bounds=figures.bounds(counted, k=1, problems=total, unable=unable),
-        fast=figures.fast_curve(measured, problems=of_measured) if is_complete else (),
         geomean_speedup=figures.geometric_mean([score for score in best.values() if score > 0]),
         verdicts=figures.verdict_counts(counted),
         without_verdict=bare,
@@ -309,21 +318,26 @@ class ModelRow:
     place: int | None = None
 
 
-def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
+def board_runs() -> QuerySet[Run]:
+    """The runs that boards show: published and not in quarantine."""
+    return Run.objects.filter(state=RunState.PUBLISHED, is_quarantined=False).select_related("model__organisation")
+
+
+def model_board(profile: str, *, p: float = 1.0, by_point: bool = False) -> list[ModelRow]:
     """The published runs on `profile` without quarantined ones: for each prompt, the best first.
 
     They are ordered by the lower bound of correct@1 over all problems, so that what is not measured gains nothing. Then
-    fast_p@1 decides, then the earlier one. Runs that are not complete come last.
+    fast_p@1 decides, then the earlier one. Runs that are not complete come last. Runs that a paired comparison cannot
+    tell apart share a place.
     """
-    runs = list(
-        Run.objects.filter(profile=profile, state=RunState.PUBLISHED, is_quarantined=False).select_related(
-            "model__organisation"
-        )
-    )
+    runs = list(board_runs().filter(profile=profile))
     found = figures_of(runs)
     rows = [
         ModelRow(
-            run=run, figures=found[run.pk], fast=found[run.pk].fast_at(p), prompt=prompts.name_of(run.prompt_version)
+            run=run,
+            figures=found[run.pk],
+            fast=found[run.pk].fast_at(p, by_point=by_point),
+            prompt=prompts.name_of(run.prompt_version),
         )
         for run in runs
     ]
@@ -339,21 +353,22 @@ def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
             str(row.run.pk),
         )
     )
-    places: Counter[str] = Counter()
-    return [_placed(row, places) for row in rows]
+    by_prompt = groupby(rows, key=lambda row: (row.figures.is_complete, row.prompt))
+    return [placed for _, of_prompt in by_prompt for placed in _placed(of_prompt)]
 
 
-def _placed(row: ModelRow, places: Counter[str]) -> ModelRow:
-    if not row.figures.is_complete:
-        return row
-    places[row.prompt] += 1
-    return replace(row, place=places[row.prompt])
+def _placed(rows: Iterable[ModelRow]) -> list[ModelRow]:
+    """The rows of one prompt with their places; runs that cannot be told apart share one."""
+    found = list(rows)
+    if not found[0].figures.is_complete:
+        return found
+    places = paired.places([(row.figures.samples, row.figures.able) for row in found])
+    return [replace(row, place=place) for row, place in zip(found, places, strict=True)]
 
 
 def board_profiles() -> dict[str, int]:
     """How many published runs each profile has that has any, those ranked by speed first."""
-    shown = Run.objects.filter(state=RunState.PUBLISHED, is_quarantined=False)
-    used = dict(shown.order_by().values_list("profile").annotate(runs=Count("id")))
+    used = dict(board_runs().order_by().values_list("profile").annotate(runs=Count("id")))
     chosen = [profile for name, profile in profiles.profiles().items() if name in used]
     ordered = sorted(chosen, key=lambda profile: not profile.is_ranked_by_speed)
     return {profile.name: used[profile.name] for profile in ordered}

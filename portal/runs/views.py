@@ -2,6 +2,7 @@
 
 import hashlib
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
@@ -30,7 +31,7 @@ from portal.core.live_links import Kind, Subject
 from portal.core.requests import choice, if_changed
 from portal.ranking import published
 from portal.ranking.leaders import board_counts, most_used
-from portal.runs import actions, page_data, queries
+from portal.runs import actions, matrix, page_data, paired, queries
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.progress import progress
@@ -47,15 +48,37 @@ _choice = partial(choice, message="There is no such {field}.")
 
 
 @require_safe
+def models(request: HttpRequest) -> HttpResponse:
+    """Models against problems: the verdict of one run of each model on every problem, by block, category or pattern."""
+    grouping = _choice(request.GET, "rows", matrix.GROUPINGS, opening="block")
+    every = matrix.candidates()
+    columns = matrix.chosen(every, request.GET.getlist("run"))
+    groups = matrix.groups(columns, matrix.GROUPINGS[grouping])
+    context = {
+        "columns": columns,
+        "every": every,
+        "groups": groups,
+        "grouping": grouping,
+        "groupings": [(name, facet.label) for name, facet in matrix.GROUPINGS.items()],
+        "sentences": matrix.sentences(columns, groups),
+        "most": matrix.MOST_COLUMNS,
+        "is_folded": "folded" in request.GET,
+        "source": published.figures()["results"],
+    }
+    return render(request, "runs/models.html", context)
+
+
+@require_safe
 def leaderboard(request: HttpRequest) -> HttpResponse:
     """The model board of one profile, prompt by prompt: correct@1, correct@k, fast_p, failure modes, cost."""
     used = queries.board_profiles()
     opening = next(iter(used), "") or most_used(board_counts())
     profile = _choice(request.GET, "profile", profiles(), opening=opening)
-    p = _speedup(request.GET.get("p", ""))
-    rows = queries.model_board(profile, p=p)
+    p, by_point = _speedup(request.GET.get("p", "")), _by_point(request)
+    rows = queries.model_board(profile, p=p, by_point=by_point)
     ranked = [row for row in rows if row.figures.is_complete]
     named = [(_name(row), row.figures) for row in rows]
+    kept = {"profile": profile, **({"faster": POINT} if by_point else {})}
     context = {
         "profile": profiles()[profile],
         "choices": [(each, used.get(each.name, 0)) for each in profiles().values()],
@@ -65,9 +88,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "rows": ranked,
         "incomplete": [row for row in rows if not row.figures.is_complete],
         "has_k": any(row.run.k > 1 for row in ranked),
-        **_figures(named, chosen=p, address=f"?{urlencode({'profile': profile})}&p="),
-        "published": published.totals(),
-        "published_total": published.PROBLEMS,
+        **_figures(request, named, chosen=p, address=f"?{urlencode(kept)}&p="),
     }
     return render(request, "runs/leaderboard.html", context)
 
@@ -78,10 +99,26 @@ def _name(row: queries.ModelRow) -> str:
     return str(row.run.model) if is_usual else f"{row.run.model}, {VERSIONS[row.prompt].title}"
 
 
+POINT = "point"
+_FASTER = (("interval", "The whole interval"), (POINT, "The point estimate, as published"))
+_ENDINGS = (("verdict", "By verdict"), ("published", "In the published classes"))
+
+
+def _by_point(request: HttpRequest) -> bool:
+    """Whether "faster" is asked for by point estimate, as in publications."""
+    return _choice(request.GET, "faster", dict(_FASTER)) == POINT
+
+
 def _figures(
-    named: Sequence[tuple[str, RunFigures]], *, chosen: float | None = None, address: str = ""
+    request: HttpRequest,
+    named: Sequence[tuple[str, RunFigures]],
+    *,
+    chosen: float | None = None,
+    address: str = "",
 ) -> dict[str, Any]:
     """The plots of runs side by side and the tables beside them; two runs of one name are distinguished.
+
+    The address may ask for "faster" by point estimate, and for failures in the published classes.
 
     `chosen` is the p that the curves mark, and `address` where a click on them leads, the p at its end.
     """
@@ -91,13 +128,20 @@ def _figures(
         seen[name] = seen.get(name, 0) + 1
         titled.append((name if seen[name] == 1 else f"{name} ({seen[name]})", figures))
     few = [(name, figures) for name, figures in titled if figures.is_complete][:CURVES]
+    by_point = _by_point(request)
+    endings = _choice(request.GET, "endings", dict(_ENDINGS), opening="verdict")
+    is_published = endings == "published"
     return {
-        "curve": page_data.curve_plot(few, chosen=chosen, address=address) if few else None,
+        "curve": page_data.curve_plot(few, by_point=by_point, chosen=chosen, address=address) if few else None,
         "curve_names": [name for name, _ in few],
-        "curve_rows": page_data.curve_rows(dict(few)),
-        "failures": page_data.failure_plot(titled) if titled else None,
+        "curve_rows": page_data.curve_rows(dict(few), by_point=by_point),
+        "faster": POINT if by_point else "interval",
+        "faster_choices": _FASTER,
+        "endings": endings,
+        "endings_choices": _ENDINGS,
+        "failures": page_data.failure_plot(titled, is_published=is_published) if titled else None,
         "failure_names": [name for name, _ in titled],
-        "failure_rows": page_data.failure_rows(titled),
+        "failure_rows": page_data.failure_rows(titled, is_published=is_published),
         "primitive_rows": page_data.primitive_rows(titled),
     }
 
@@ -112,7 +156,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
         "model": found,
         "rows": [(run, figures[run.pk]) for run in runs],
         "has_k": any(run.k > 1 for run in runs),
-        **_figures([(f"{run.get_mode_display()}, {run.profile}", figures[run.pk]) for run in runs]),
+        **_figures(request, [(f"{run.get_mode_display()}, {run.profile}", figures[run.pk]) for run in runs]),
     }
     return render(request, "runs/model.html", context)
 
@@ -195,15 +239,19 @@ def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
     figures: RunFigures = context["figures"]
     steps = progress(run) if run.mode == RunMode.AGENTIC else []
     context |= {
-        **_figures([(str(run.model), figures)]),
+        **_figures(request, [(str(run.model), figures)]),
+        "groups": [
+            (name, facet.label, matrix.groups([matrix.Column(run=run, figures=figures)], facet))
+            for name, facet in matrix.GROUPINGS.items()
+            if name in ("category", "source")
+        ],
+        "source": published.figures()["results"],
         "steps": steps,
         "step_plots": page_data.progress_plots(steps) if steps else [],
         "decisions": list(run.decisions.select_related("by")),
         "fill_form": FillForm(),
         "formats": tuple(MEDIA_TYPES),
         "looped": page_data.looped_speedup(run),
-        "published": [result for result in published.totals() if result.model == run.model.name],
-        "published_total": published.PROBLEMS,
         "others": queries.visible_runs(request.user).exclude(pk=run.pk).filter(profile=run.profile)[:20],
         **more,
     }
@@ -272,16 +320,19 @@ def compare(request: HttpRequest) -> HttpResponse:
     """Two runs side by side: figures, curves, failure modes, and every problem."""
     chosen = [queries.get_run(request.user, request.GET.get(name, "")) for name in ("a", "b")]
     figures = queries.figures_of(chosen)
-    rows = page_data.differences(*(figures[run.pk] for run in chosen))
-    words = ("both", "only A", "only B", "neither")
+    rows = page_data.side_by_side([(run, figures[run.pk]) for run in chosen])
+    able = frozenset.intersection(*(figures[run.pk].able for run in chosen))
     context = {
         "runs": chosen,
         "pairs": [(name, run, figures[run.pk]) for name, run in zip("AB", chosen, strict=True)],
         "has_k": any(run.k > 1 for run in chosen),
         "rows": rows,
         "are_of_one_prompt": len({run.prompt_version for run in chosen}) == 1,
-        "counts": [(word, sum(row.word == word for row in rows)) for word in words],
-        **_figures([(f"{name}: {run.model}", figures[run.pk]) for name, run in zip("AB", chosen, strict=True)]),
+        "counts": {each: Counter(word for _, word in rows)[each] for each in ("both", "only A", "only B", "neither")},
+        "paired": paired.paired(*(figures[run.pk].samples for run in chosen), able=able),
+        **_figures(
+            request, [(f"{name}: {run.model}", figures[run.pk]) for name, run in zip("AB", chosen, strict=True)]
+        ),
     }
     return render(request, "runs/compare.html", context)
 

@@ -28,7 +28,7 @@ class Vendor:
         """Address by name of the picture: what anybody may see."""
         both = f"a={self.agent.split('/')[-2]}&b={self.single.split('/')[-2]}"
         return {
-            "models": "/leaderboards/models/?profile=cpux2",
+            "models": "/leaderboards/models/board/?profile=cpux2",
             "model": f"/models/{self.model}/",
             "run-agent": self.agent,
             "run-single": self.single,
@@ -147,7 +147,7 @@ PLACE_OF_A_STEP = """() => {
 
 def test_a_click_on_a_curve_moves_p(visit: Visit, vendor: Vendor) -> None:
     page = visit(state=vendor.state).page
-    page.goto("/leaderboards/models/?profile=cpux2")
+    page.goto("/leaderboards/models/board/?profile=cpux2")
     plot = page.locator("[data-plot=curve-figure]")
     plot.locator(".plot-wide svg").hover()
     expect(plot).to_have_attribute("data-drawn", "")

@@ -3,12 +3,13 @@
 import csv
 from collections import Counter
 from dataclasses import replace
+from datetime import date
 
 import pytest
 
 from problems import registry
 from problems.inputs.groups import contiguous, strided, world
-from problems.spec.categories import Category, SourceFamily, category, source_family
+from problems.spec.categories import LOOKS, Category, Look, SourceFamily, category, source_family
 from problems.spec.schema import Cost, SizeName, Tolerance
 from problems.spec.taxonomy import Parallelism
 
@@ -84,6 +85,16 @@ def test_a_new_problem_has_a_category_and_a_kind_of_code_base():
     new = replace(registry.get("allreduce"), parallelism=(Parallelism.TABLE,), origin="A code base that nobody knows")
     assert category(new) is Category.TENSOR
     assert source_family(new) is SourceFamily.OTHER
+
+
+def test_looks_for_public_implementations_are_of_problems_and_say_when_and_where():
+    for slug, look in LOOKS.items():
+        assert registry.get(slug).slug == slug
+        assert look.date <= f"{date.today()}"
+    with pytest.raises(ValueError, match="needs a date"):
+        Look(date="", where="a search")
+    with pytest.raises(ValueError, match="an address"):
+        Look(date="2026-11-26", where="a search", found="a kernel")
 
 
 def _published() -> list[dict[str, str]]:

@@ -12,6 +12,7 @@ from evaluator import contract
 from evaluator.contract import Verdict
 from evaluator.judging.verdicts import FACTS, Fault
 from portal.catalog.markdown import render
+from problems.spec.categories import LOOKS, Look
 
 register = template.Library()
 
@@ -78,6 +79,12 @@ def state_badge(evaluation: Any, *, large: bool = False) -> SafeString:
 @register.filter
 def markdown(text: str) -> SafeString:
     return render(text)
+
+
+@register.filter
+def public_look(slug: str) -> Look | None:
+    """The look for an optimized public implementation of a problem; None where nobody has looked."""
+    return LOOKS.get(slug)
 
 
 @register.filter

@@ -81,7 +81,7 @@ def test_the_problems_and_what_is_solved(client):
     assert "1.050" in leaders
     home = text_of(client.get("/").content.decode())
     # Two problems are solved; of allgather's interval a part lies below 1.
-    assert f"solved here 2 of {PROBLEMS} faster than the reference 1 " in home
+    assert f"solved here by people or models 2 of {PROBLEMS} faster than the reference 1 " in home
     listed = text_of(read(client, "/problems/"))
     assert f"2 of {PROBLEMS} solved, 1 significantly faster than the reference" in listed
 

@@ -82,14 +82,14 @@ def test_the_figures_of_the_run(run):
 def test_fast_p_falls_where_an_interval_begins(run):
     found = queries.run_figures(run)
     steps = [(0.0, 1.5), (0.9, 1.0), (0.95, 0.5), (1.2, 0.0)]
-    assert [(at, pytest.approx(share * PROBLEMS)) for at, share in found.fast] == steps
+    assert [(at, pytest.approx(share * PROBLEMS)) for at, share in found.fast()] == steps
     assert found.fast_at(1.0).value == pytest.approx(0.5 / PROBLEMS)
     assert found.fast_at(1.0, k=2).value == pytest.approx(1 / PROBLEMS)
     assert found.fast_at(0.92).value == pytest.approx((0.5 + 0.5) / PROBLEMS)
 
 
 def test_the_bars_of_how_samples_ended_hold_every_sample(run):
-    rows = dict(page_data.failure_rows([("writer 1", queries.run_figures(run))]))
+    rows = dict(page_data.failure_rows([("writer 1", queries.run_figures(run))], is_published=False))
     assert rows == {
         "Passed": [3],
         "Wrong values": [1],
@@ -103,7 +103,7 @@ def test_what_is_pending_is_shown_as_pending(run):
     add(run, line("scatter", 0))
     bare = queries.run_figures(run).without_verdict
     assert (bare.pending, bare.unranked, bare.missing) == (1, 1, MISSING - 1)
-    rows = dict(page_data.failure_rows([("writer 1", queries.run_figures(run))]))
+    rows = dict(page_data.failure_rows([("writer 1", queries.run_figures(run))], is_published=False))
     assert (rows["Not judged yet"], rows["No attempt"]) == ([1], [MISSING - 1])
 
 
@@ -131,7 +131,7 @@ def text_of(page):
 
 def test_the_model_board_and_the_models_page_say_the_same(client, run):
     actions.publish_run(run, by=run.created_by, sources="public")
-    board = client.get("/leaderboards/models/?profile=cpux2&p=1").content.decode()
+    board = client.get("/leaderboards/models/board/?profile=cpux2&p=1").content.decode()
     row = text_of(board.split("<tbody>")[1].split("</tr>")[0])
     assert re.findall(r"([\d.]+) %\s+[\d.]+ % to", row) == [share(1.5), share(2), share(0.5)]
     assert f"2 of {PROBLEMS}" in row

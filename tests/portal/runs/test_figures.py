@@ -135,3 +135,22 @@ def test_samples_without_a_verdict_are_counted_apart():
     pending, checked, passed = Sample(verdict="", is_pending=True), Sample(verdict=""), Sample(verdict="PASSED")
     bare = figures.without_verdict({"a": [pending, passed], "b": [checked]}, k=2, problems=4)
     assert (bare.pending, bare.unranked, bare.missing) == (1, 1, 1 + 2 * 2)
+
+
+@relaxed
+@given(found=SAMPLES, k=st.integers(1, 4))
+def test_correct_at_k_is_the_mean_of_best_of_k_over_the_order_of_samples(found, k):
+    k = min(k, len(found))
+    orders = [figures.best_of({"a": order}, k=k, problems=1).value for order in combinations(found, k)]
+    assert figures.correct_at({"a": found}, k=k, problems=1).value == pytest.approx(sum(orders) / len(orders))
+
+
+def test_by_point_estimate_more_is_faster():
+    samples = {
+        "a": [Sample(verdict="PASSED", score=1.009, low=0.666)],
+        "b": [Sample(verdict="PASSED", score=2.0, low=1.5)],
+        "c": [Sample(verdict="WRONG_RESULT", score=3.0, low=2.0)],
+    }
+    assert (figures.faster(samples), figures.faster(samples, by_point=True)) == (1, 2)
+    assert figures.fast_at(samples, 1.0, k=1, problems=4, by_point=True).value == 0.5
+    assert figures.fast_curve(samples, problems=4, by_point=True) == ((0.0, 0.5), (1.009, 0.25), (2.0, 0.0))

@@ -1,0 +1,234 @@
+"""Models against problems: what one run of each model made of every problem, by groups, with sentences over them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from evaluator.hardware.profiles import profiles
+from portal.catalog.facets import FACETS, Facet, grouped
+from portal.core.errors import Refusal
+from portal.ranking import published
+from portal.runs.endings import CORRECT, NOT_MEASURED
+from portal.runs.figures import best_scores, wilson
+from portal.runs.models import Run
+from portal.runs.page_data import Cell, cell
+from portal.runs.paired import paired
+from portal.runs.queries import RunFigures, board_runs, figures_of
+from problems import registry
+from problems.spec.schema import Problem
+
+MOST_COLUMNS = 8
+MOST_LOOKED_AT = 100
+"""So many runs, the newest, columns are chosen from."""
+GROUPINGS: dict[str, Facet] = {
+    each.name: each for each in FACETS if each.name in ("block", "category", "communication", "source")
+}
+_NAMED = 3
+"""So many groups a sentence names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One run of a model."""
+
+    run: Run
+    figures: RunFigures
+
+    @property
+    def is_ranked_by_speed(self) -> bool:
+        return profiles()[self.run.profile].is_ranked_by_speed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Of `problems` that a run was measured on, how many it solved, between which shares, and how many it made faster.
+
+    `published` are the counts of a model of the same name in this group, by measure; empty where there are none.
+    """
+
+    problems: int
+    solved: int
+    faster: int
+    published: Mapping[str, float]
+
+    @property
+    def share(self) -> float:
+        return self.solved / self.problems if self.problems else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of the share."""
+        return wilson(self.share, count=self.problems)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Problems of one value of a facet: a share for every column, and every problem with a cell for every column.
+
+    `published` is how many problems the publication counts here; None where it does not divide problems so.
+    """
+
+    value: str
+    label: str
+    published: float | None
+    shares: tuple[Share, ...]
+    rows: tuple[tuple[Problem, tuple[tuple[Column, Cell], ...]], ...]
+
+
+def candidates() -> list[Column]:
+    """The runs that columns are chosen from, model by model, the one that stands for its model first.
+
+    That is a complete run before others, one on a profile ranked by speed before one of correctness only, then the
+    latest. Models stand in the same order, those that solve more first.
+    """
+    runs = list(board_runs().order_by("-published_at", "-id")[:MOST_LOOKED_AT])
+    found = figures_of(runs)
+    columns = [Column(run=run, figures=found[run.pk]) for run in runs]
+    columns.sort(key=lambda each: (str(each.run.model.pk), not each.figures.is_complete, not each.is_ranked_by_speed))
+    models = [list(of_model) for _, of_model in groupby(columns, key=lambda each: each.run.model_id)]
+    models.sort(
+        key=lambda each: (
+            not each[0].figures.is_complete,
+            not each[0].is_ranked_by_speed,
+            -each[0].figures.solved,
+            str(each[0].run.model),
+        )
+    )
+    return [each for of_model in models for each in of_model]
+
+
+def chosen(every: Sequence[Column], wanted: Sequence[str]) -> list[Column]:
+    """The columns that are asked for by the ids of runs; without any, the first of each model.
+
+    Raises:
+        Refusal: too many are asked for, or one that no board shows.
+    """
+    if not wanted:
+        firsts = {each.run.model_id: each for each in reversed(every)}
+        return [each for each in every if firsts[each.run.model_id] is each][:MOST_COLUMNS]
+    if len(wanted) > MOST_COLUMNS:
+        raise Refusal("run", str(len(wanted)), f"At most {MOST_COLUMNS} runs fit.", "Choose fewer runs.")
+    known = {str(each.run.pk): each for each in every}
+    for each in wanted:
+        if each not in known:
+            raise Refusal("run", each[:40], "No board shows such a run.", "Choose runs from the list on this page.")
+    return [known[each] for each in dict.fromkeys(wanted)]
+
+
+def groups(columns: Sequence[Column], facet: Facet) -> list[Group]:
+    """All problems together as a group without rows, then the problems under each value of `facet`."""
+    best = [best_scores(each.figures.samples) for each in columns]
+    counts = published.problem_counts(facet.name)
+    found = [
+        Group(
+            value=value,
+            label=label,
+            published=counts.get(label),
+            shares=tuple(_share(each, members, label if facet.name == "category" else "") for each in columns),
+            rows=tuple((problem, _cells(columns, best, problem)) for problem in members),
+        )
+        for value, label, members in grouped(registry.problems(), facet)
+    ]
+    whole = tuple(_share(each, registry.problems(), published.TOTAL) for each in columns)
+    return [Group(value="", label="All problems", published=counts.get(published.TOTAL), shares=whole, rows=()), *found]
+
+
+def _cells(
+    columns: Sequence[Column], best: Sequence[Mapping[str, float]], problem: Problem
+) -> tuple[tuple[Column, Cell], ...]:
+    return tuple(
+        (each, cell(each.run, problem, each.figures.samples.get(problem.slug, ()), scores.get(problem.slug)))
+        for each, scores in zip(columns, best, strict=True)
+    )
+
+
+def _measured(figures: RunFigures) -> frozenset[str]:
+    """The problems that a run was measured on; one without a program counts as not solved."""
+    samples = figures.samples
+    is_open = {slug for slug, found in samples.items() if all(sample.is_open for sample in found)}
+    return figures.able.union(samples) - is_open
+
+
+def _share(column: Column, problems: Sequence[Problem], published_group: str) -> Share:
+    measured = _measured(column.figures)
+    found = [column.figures.samples.get(each.slug, ()) for each in problems if each.slug in measured]
+    return Share(
+        problems=len(found),
+        solved=sum(any(sample.is_correct for sample in samples) for samples in found),
+        faster=sum(any(sample.is_fast(1.0) for sample in samples) for samples in found),
+        published=published.figures()["results"].of(column.run.model.name, published_group),
+    )
+
+
+def sentences(columns: Sequence[Column], found: Sequence[Group]) -> list[tuple[str, str]]:
+    """A heading and what the columns say to it: who is best at what, where they fail, what nobody solves."""
+    if not columns:
+        return []
+    total, *parts = found
+    return [
+        ("Best at what", f"{_first(columns, total)} {_extremes(columns, parts, is_highest=True)}"),
+        ("Where they fail", f"{_failures(columns)} {_extremes(columns, parts, is_highest=False)}"),
+        ("What nobody solves", _unsolved(columns, parts)),
+    ]
+
+
+def _first(columns: Sequence[Column], total: Group) -> str:
+    order = sorted(range(len(columns)), key=lambda place: -total.shares[place].solved)
+    first, share = columns[order[0]], total.shares[order[0]]
+    said = f"{first.run.model} solves {share.solved} of {share.problems} problems"
+    if len(order) == 1:
+        return f"{said}. No other run is shown."
+    second = columns[order[1]]
+    test = paired(first.figures.samples, second.figures.samples, able=first.figures.able & second.figures.able)
+    behind = total.shares[order[1]]
+    return (
+        f"{said}, {second.run.model} {behind.solved} of {behind.problems}. Over the {test.problems} that both were "
+        f"measured on they are {'' if test.is_distinguishable else 'not '}distinguishable (exact McNemar test, "
+        f"p = {test.p_value:.2g})."
+    )
+
+
+def _extremes(columns: Sequence[Column], parts: Sequence[Group], *, is_highest: bool) -> str:
+    """The groups of which the best run solves the largest or the smallest share."""
+    best = []
+    for part in parts:
+        place = max(range(len(columns)), key=lambda place: part.shares[place].share)
+        share = part.shares[place]
+        if share.problems >= _LEAST_PROBLEMS:
+            who = f", {columns[place].run.model}" if share.solved else ""
+            best.append((share.share, f"{part.label} ({share.solved} of {share.problems}{who})"))
+    best.sort(key=lambda pair: pair[0], reverse=is_highest)
+    named = ", ".join(text for _, text in best[:_NAMED])
+    return f"The {'largest' if is_highest else 'smallest'} shares of a best run: {named}." if named else ""
+
+
+_LEAST_PROBLEMS = 3
+"""A share of fewer problems says little."""
+
+
+def _failures(columns: Sequence[Column]) -> str:
+    endings = Counter(
+        sample.ending
+        for each in columns
+        for found in each.figures.samples.values()
+        for sample in found
+        if sample.ending
+    )
+    failed = {name: count for name, count in endings.most_common() if name not in (CORRECT, NOT_MEASURED)}
+    most = ", ".join(f"{count} as {name[0].lower()}{name[1:]}" for name, count in list(failed.items())[:_NAMED])
+    return f"{sum(failed.values())} programs failed: {most}." if failed else "No program failed."
+
+
+def _unsolved(columns: Sequence[Column], parts: Sequence[Group]) -> str:
+    solved = {
+        slug
+        for each in columns
+        for slug, found in each.figures.samples.items()
+        if any(sample.is_correct for sample in found)
+    }
+    every = registry.problems()
+    left = sum(problem.slug not in solved for problem in every)
+    whole = [part.label for part in parts if not any(problem.slug in solved for problem, _ in part.rows)]
+    among = f" They include every problem of {', '.join(whole)}." if whole else ""
+    return f"{left} of {len(every)} problems are solved by none of the runs shown.{among}"

@@ -1,0 +1,70 @@
+"""What models have solved here, for every page that says what is still open."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evaluator.contract import is_faster
+from evaluator.hardware.profiles import profiles
+from portal.ranking.leaders import reached
+from portal.runs.models import Run
+from portal.runs.queries import board_runs, figures_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelResult:
+    """The best that models made of one problem, the program whose interval begins highest; and how many solved it.
+
+    `score` and `low` are None where the run's profile does not rank by speed, or the score is by an older rule.
+    """
+
+    problem: str
+    run: Run
+    score: float | None
+    low: float | None
+    models: int
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it is significantly faster than the reference."""
+        return is_faster(self.low)
+
+
+def solved_by_models() -> Mapping[str, ModelResult]:
+    """The best result of each problem that some model has solved in a run that boards show, on any profile."""
+    runs = list(board_runs().order_by("published_at", "id"))
+    best: dict[str, tuple[float, Run, float | None, float | None]] = {}
+    solvers: dict[str, set[int]] = {}
+    found = figures_of(runs)
+    for run in runs:
+        by_speed = profiles()[run.profile].is_ranked_by_speed
+        for slug, samples in found[run.pk].samples.items():
+            for sample in (sample for sample in samples if sample.is_correct):
+                solvers.setdefault(slug, set()).add(run.model_id)
+                score, low = (sample.score, sample.low) if by_speed else (None, None)
+                if slug not in best or (low or 0.0) > best[slug][0]:
+                    best[slug] = (low or 0.0, run, score, low)
+    return {
+        slug: ModelResult(problem=slug, run=run, score=score, low=low, models=len(solvers[slug]))
+        for slug, (_, run, score, low) in best.items()
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolvedHere:
+    """How many problems are solved here by people, by models and by either, and how many are beaten by either."""
+
+    by_people: int
+    by_models: int
+    solved: int
+    beaten: int
+
+
+def solved_here() -> SolvedHere:
+    """What is not open any more, and by whom."""
+    people, models = reached(), solved_by_models()
+    return SolvedHere(
+        by_people=len(people.solved),
+        by_models=len(models),
+        solved=len(people.solved | models.keys()),
+        beaten=len(people.beaten.union(slug for slug, result in models.items() if result.is_faster)),
+    )
