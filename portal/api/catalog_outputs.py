@@ -6,7 +6,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from evaluator.contract import Backend, Primitive, SlotState
-from evaluator.hardware.profiles import Peaks, Profile
+from evaluator.hardware.machines import Peaks
+from evaluator.hardware.profiles import Profile
 from portal.accounts.models import ApiToken, TokenScope
 from portal.api.fields import AddressField, CopiedFields, shows, values_of
 from portal.catalog.costs import SizeRow, judging_profiles, size_rows
