@@ -336,7 +336,7 @@ def _problem_record(problem: Problem) -> dict[str, object]:
 
 
 def probe(options: argparse.Namespace) -> int:
-    """`probe`: facts about this machine and the profiles that it can judge; or its ceilings (--measure), or a draft (--machine)."""
+    """`probe`: facts about this machine, the profiles that it can judge; or its ceilings, or a draft of its file."""
     if options.machine:
         try:
             sys.stdout.write(machine_draft.text(machine_draft.look()))
