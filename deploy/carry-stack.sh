@@ -6,6 +6,7 @@
 set -eu
 folder=${1:?usage: deploy/carry-stack.sh FOLDER [PYTHON_VERSION]}
 version=${2:-3.12}
+machine=$(uname -m)
 here=$(cd "$(dirname "$0")/.." && pwd)
 python=$here/.venv/bin/python
 [ -x "$python" ] || python=python3
@@ -17,8 +18,8 @@ mkdir -p "$folder" "$work/servers/bin" "$work/servers/lib"
 cp "$here/requirements.txt" "$work"
 grep -v '^pyarrow' "$here/requirements-site.txt" >"$work/requirements-site.txt"
 "$python" -m pip install --quiet --no-compile --only-binary=:all: --implementation cp --python-version "$version" \
-	--platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 \
-	--platform manylinux2014_x86_64 --platform any \
+	--platform "manylinux_2_28_$machine" --platform "manylinux_2_27_$machine" --platform "manylinux_2_17_$machine" \
+	--platform "manylinux2014_$machine" --platform any \
 	--target "$work/site" --requirement "$work/requirements-site.txt"
 # The site speaks English.
 find "$work/site/django" "$work/site/rest_framework" -path '*/locale/*' -name '*.[mp]o' -delete

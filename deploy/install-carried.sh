@@ -14,7 +14,7 @@ if ! command -v bwrap >/dev/null; then
 		ln -sf "$prefix/debs/usr/bin/bwrap" "$prefix/bin/bwrap"
 	else
 		printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' \
-			"$prefix/debs/usr/lib/x86_64-linux-gnu:$prefix/debs/lib/x86_64-linux-gnu" \
+			"$prefix/debs/usr/lib/$(uname -m)-linux-gnu:$prefix/debs/lib/$(uname -m)-linux-gnu" \
 			"$prefix/debs/usr/bin/bwrap" >"$prefix/bin/bwrap"
 		chmod 755 "$prefix/bin/bwrap"
 	fi
@@ -24,7 +24,7 @@ has_seccomp() { python3 -c 'import ctypes; ctypes.CDLL("libseccomp.so.2")'; }
 if ! has_seccomp 2>/dev/null; then
     # Alone in its folder: other unpacked libraries would stand before the machine's own.
     mkdir -p "$prefix/lib"
-    cp -P "$prefix"/debs/usr/lib/x86_64-linux-gnu/libseccomp.so.2* "$prefix/lib/"
+    cp -P "$prefix/debs/usr/lib/$(uname -m)-linux-gnu"/libseccomp.so.2* "$prefix/lib/"
     export LD_LIBRARY_PATH="$prefix/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 fi
 bwrap --version

@@ -40,7 +40,7 @@ from evaluator.host.machine import facts
 from evaluator.host.sandbox import bubblewrap, cgroups, doctor
 from evaluator.host.sandbox.slot_claims import SlotUser
 from evaluator.judging.recompute import recompute
-from evaluator.measuring import baselines, ceiling_run
+from evaluator.measuring import baselines, ceiling_run, machine_draft
 from evaluator.node import spool
 from evaluator.sources import SourceError, read_source
 from problems import registry
@@ -89,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     listing.set_defaults(command=list_problems)
     probing = commands.add_parser("probe", help="facts about this machine, and the profiles that it can judge")
     probing.add_argument("--json", action="store_true")
+    probing.add_argument("--machine", action="store_true", help="draft a machine file for PKB_MACHINES")
     probing.add_argument("--measure", action="store_true", help="measure ceilings, and keep them with the profile")
     probing.add_argument("--profile", default=DEFAULT_PROFILE, help="whose ranks measure (with --measure)")
     probing.add_argument("--output", type=Path, help="another file to write (with --measure)")
@@ -335,7 +336,13 @@ def _problem_record(problem: Problem) -> dict[str, object]:
 
 
 def probe(options: argparse.Namespace) -> int:
-    """`probe`: facts about this machine and the profiles that it can judge; with --measure, its ceilings."""
+    """`probe`: facts about this machine, the profiles that it can judge; or its ceilings, or a draft of its file."""
+    if options.machine:
+        try:
+            sys.stdout.write(machine_draft.text(machine_draft.look()))
+        except EvaluatorError as error:
+            raise UsageError(str(error)) from error
+        return 0
     if options.measure:
         return _measure_ceilings(options)
     found = facts.facts()
@@ -348,7 +355,13 @@ def probe(options: argparse.Namespace) -> int:
     return 0
 
 
+def _refuse_untimed(profile: Profile) -> None:
+    if not profile.measures_time:
+        raise UsageError(f"profile {profile.name} times nothing, because all ranks share one GPU: choose another one")
+
+
 def _measure_ceilings(options: argparse.Namespace) -> int:
+    _refuse_untimed(profiles.get(options.profile))
     found = ceiling_run.measure(options.profile)
     text = msgspec.json.format(found.to_json().encode(), indent=1) + b"\n"
     _replace(options.output or ceilings.FOLDER / f"{found.profile}.json", text)
@@ -367,6 +380,7 @@ def _replace(path: Path, content: bytes) -> None:
 def measure_baselines(options: argparse.Namespace) -> int:
     """`baseline`: measure references and merge them into the profile's file after each; exit 1 if one could not run."""
     profile = profiles.get(options.profile)
+    _refuse_untimed(profile)
     slugs = [registry.get(slug).slug for slug in options.problems] or [item.slug for item in registry.problems()]
     path = options.output or registry.DATA / "baselines" / f"{profile.name}.json"
     known = _known_baselines(path)

@@ -3,32 +3,37 @@
 from dataclasses import dataclass
 
 from evaluator.contract import WorkName
+from evaluator.hardware.machines import machines
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Limits:
-    """What one multiprocessor holds, and how many of them a GPU has.
+    """What one multiprocessor holds: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 
-    Compute capabilities 9.0 and 10.0 have the same limits: CUDA C++ Programming Guide, "Technical Specifications per
-    Compute Capability". Registers are given to warps in units of 256; a block takes 1 KiB of shared memory more than
-    it asks for.
+    Registers are given to warps in units of 256; a block takes 1 KiB of shared memory more than it asks for.
     """
 
-    multiprocessors: int
+    shared_bytes: int
     warps: int = 64
     blocks: int = 32
     registers: int = 65536
-    shared_bytes: int = 228 * 1024
 
 
 _WARP, _REGISTER_UNIT, _RESERVED_BYTES, _MOST_THREADS = 32, 256, 1024, 1024
-_LIMITS = {"H100": _Limits(multiprocessors=132), "H200": _Limits(multiprocessors=132)}
-"""NVIDIA's datasheets of the SXM boards: 132 multiprocessors each. Of a B200 none says how many are enabled."""
+_LIMITS = {
+    "8.0": _Limits(shared_bytes=164 * 1024),
+    "9.0": _Limits(shared_bytes=228 * 1024),
+    "10.0": _Limits(shared_bytes=228 * 1024),
+}
+"""By compute capability."""
 
 
 def estimate(work: WorkName, *, gpu: str | None) -> float | None:
     """The share of a multiprocessor's warps that a launch of this shape fills, 0 to 1; None where nothing says."""
-    limits = _LIMITS.get(gpu or "")
+    machine = next((each for each in machines().values() if each.model == gpu), None)
+    if machine is None or machine.sms is None:
+        return None
+    limits = _LIMITS.get(machine.capability)
     threads = work.block[0] * work.block[1] * work.block[2]
     blocks = work.grid[0] * work.grid[1] * work.grid[2]
     if limits is None or not 0 < threads <= _MOST_THREADS or not blocks or not work.registers:
@@ -41,4 +46,4 @@ def estimate(work: WorkName, *, gpu: str | None) -> float | None:
         limits.registers // a_warp // warps,
         limits.shared_bytes // (work.shared_bytes + _RESERVED_BYTES),
     )
-    return min(float(resident), blocks / limits.multiprocessors) * warps / limits.warps if resident else None
+    return min(float(resident), blocks / machine.sms) * warps / limits.warps if resident else None

@@ -25,6 +25,10 @@ MAX_BYTES = 512 * 1024
 """All files of a submission together, in bytes of UTF-8."""
 
 _MULTICAST = re.compile(r"\b(multimem\w*|cuMulticast\w*|multicast_ptr\w*|nvshmemx?_mc_ptr|nccl\w*Multimem\w*)\b")
+_PEERS = re.compile(
+    r"\b(_?symmetric_memory|_?symm_mem|cudaIpc\w+|cudaDeviceEnablePeerAccess|cuMemImport\w+|nvshmem\w*|ncclGetPeer\w*)\b"
+)
+"""Names of what maps a peer's memory."""
 
 
 def check_source(
@@ -97,22 +101,20 @@ def _check_support(
         message = f"{problem.slug} does not run on {profile.world_size} ranks: {refusal}"
         yield Finding(verdict=Verdict.UNSUPPORTED, message=message)
     if not profile.multicast and profile.is_on_gpus:
-        yield from _find_multicast(bundle, profile)
+        yield from _find(_MULTICAST, bundle, f"needs NVLink multicast, {_without_multicast(profile)}")
+    if not profile.peer_access:
+        yield from _find(_PEERS, bundle, f"needs peer access between GPUs, which those of {profile.name} do not have")
 
 
-def _find_multicast(bundle: SourceBundle, profile: Profile) -> Iterator[Finding]:
+def _find(pattern: re.Pattern[str], bundle: SourceBundle, what: str) -> Iterator[Finding]:
+    """UNSUPPORTED for the first match in every file."""
     for file in bundle.files:
         # Blanking keeps the line numbers that authors see.
         code = parsed_source.without_comments(file)
-        found = _MULTICAST.search(code)
+        found = pattern.search(code)
         if found:
             line = code.count("\n", 0, found.start()) + 1
-            yield Finding(
-                verdict=Verdict.UNSUPPORTED,
-                message=f"{found[0]} needs NVLink multicast, {_without_multicast(profile)}",
-                file=file.path,
-                line=line,
-            )
+            yield Finding(verdict=Verdict.UNSUPPORTED, message=f"{found[0]} {what}", file=file.path, line=line)
 
 
 def _without_multicast(profile: Profile) -> str:

@@ -18,6 +18,7 @@ from evaluator.host.measure.gpu_memory import per_gpu
 from evaluator.host.ranks.trusted_ranks import HeldMemory
 from evaluator.judging.recompute import recompute
 from evaluator.judging.source_rules import check_source
+from evaluator.measuring import machine_draft
 from problems import registry
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
@@ -81,6 +82,40 @@ def test_the_doctor_says_what_is_wrong_with_a_machine_file(added: Path) -> None:
     assert done.returncode == 2
     assert f"{added}/ours.toml: the field sms is wrong" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_peer_pointers_where_pairs_lack_peer_access_are_unsupported_with_the_reason(added: Path) -> None:
+    (added / "pcie.toml").write_text(SHIPPED.replace("multicast = true", "multicast = false\npeer_access = false"))
+    text = "import torch.distributed._symmetric_memory as symm_mem\n\n\ndef solution(tensor):\n    return tensor\n"
+    [found] = check_source(
+        registry.get("allreduce"),
+        SourceBundle(files=(SourceFile(path="solution.py", text=text),)),
+        backend=Backend.CUDA,
+        profile=profiles.get("pciex2-nomc"),
+        mode=Mode.CHECK,
+    )
+    assert found.verdict is Verdict.UNSUPPORTED
+    assert found.message == "_symmetric_memory needs peer access between GPUs, which those of pciex2-nomc do not have"
+
+
+def test_a_drafted_file_is_right_once_its_rates_are_filled_in(tmp_path: Path) -> None:
+    seen = machine_draft.Seen(
+        names=("NVIDIA L40S", "NVIDIA L40S"), capability="8.9", sms=142, l2_bytes=100_663_296,
+        peers=((True, False), (False, True)), memory_bytes_s=8.64e11,
+    )  # fmt: skip
+    path = tmp_path / "l40s.toml"
+    path.write_text(machine_draft.text(seen), encoding="utf-8")
+    with pytest.raises(MachineFileError, match=r"peaks\.bf16_flops is wrong"):
+        machines.read(path)
+    path.write_text(path.read_text(encoding="utf-8").replace("= 0", "= 1e12"), encoding="utf-8")
+    found = machines.read(path)
+    assert (found.model, found.capability, found.links.peer_access, found.links.multicast) == (
+        "L40S",
+        "8.9",
+        False,
+        False,
+    )
+    assert "# GPU 0 and 1: no peer access" in path.read_text(encoding="utf-8")
 
 
 def test_too_many_ranks_for_the_memory_are_refused_with_both_figures() -> None:

@@ -225,7 +225,10 @@ def _attempts(
 ) -> Iterator[_Attempt]:
     popularity = [1 / (rank + 3) for rank in range(len(problems))]
     chosen_problems = draw.choices(problems, popularity, k=count)
-    profiles = {problem.slug: judging_profiles(problem) for problem in problems}
+    profiles = {
+        problem.slug: [each for each in judging_profiles(problem) if each.measures_time and each.tried]
+        for problem in problems
+    }
     difficulty = {problem.slug: draw.gauss(0.0, 0.25) for problem in problems}
     activity = [draw.paretovariate(1.2) for _ in people]
     chosen_people = draw.choices(range(len(people)), activity, k=count)

@@ -4,9 +4,10 @@
     python -m tools.gpu.shared --out FILE.jsonl [--profile gpu1r2 ...] [--group references ...] [--seconds 540]
                                [--side-by-side] [--table]
 
-Groups: `row` (one check, 30 times), `references`, `kernels` (the programs of tests/evaluator for GPUs and primitives),
-`entries` (our own), `programs` (those for any ranks), `cheats`, `breaking`, `corpus` (programs of others, in the
-folder that PKB_CORPUS names), each on every profile that it fits. A second call judges what has no verdict yet.
+Groups, each on every profile that it fits: `row` is one check, 30 times. `references`, `entries` (our own kernels),
+`cheats` and `breaking` say what they are. `kernels` are the programs of tests/evaluator for GPUs and primitives, and
+`programs` those for any ranks. `corpus` are programs of others, in the folder that PKB_CORPUS names. A second call
+judges what has no verdict yet.
 FILE.jsonl has a line per judgement; the whole reports lie in the folder of the same name. With --side-by-side 8 ranks
 are judged beside the other profiles. Prints a table, and exits 1 where a verdict differs or something is left.
 """
