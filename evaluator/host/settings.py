@@ -38,7 +38,8 @@ class JudgeSettings:
             the machine has room for.
         group_age_s: a waiting worker group is replaced after this long.
         check_calls: calls per size in check mode.
-        joined_regimes: at most so many calls at the first size are in several regimes at once, beside one in each.
+        joined_regimes: at most so many calls at the first size are in several regimes at once, or twice as many as
+            there are regimes; beside them there is one in each.
         further_regimes: how many such calls are made at every size but the first.
         cross_check: whether what passed is checked on the other number of ranks of the profile's machine,
             where there is one.

@@ -144,12 +144,15 @@ _REGIMES = (
     ),
 )
 
-OTHER_CHOICES = Regime(
-    name="other_choices",
-    words="top_k is another number",
-    settings={"top_k": Whole(low=1, high=4, often=(1, 3))},
-    apart=("every_expert",),
+ONE_CHOICE = Regime(
+    name="one_choice", words="top_k is 1", settings={"top_k": 1}, narrow="usual_numbers", apart=("every_expert",)
+)
+MORE_CHOICES = Regime(
+    name="more_choices",
+    words="top_k is 3 or 4",
+    settings={"top_k": Whole(low=3, high=4)},
     narrow="usual_numbers",
+    apart=("every_expert",),
 )
 """For layers where a token of a timed call chooses two experts."""
 

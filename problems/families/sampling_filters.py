@@ -173,10 +173,10 @@ def _mass(logits: Tensor) -> Tensor:
 def _filters(call: Call) -> tuple[int | None, float]:
     """Mostly top-k and top-p together; at three secret draws of sixteen without the one, the other or both.
 
-    A regime's filters are always those that it names.
+    In a regime both are there, with the numbers that it names.
     """
-    if (named := call.setting("filters", None)) is not None:
-        return int(named[0]), float(named[1])
+    if call.regime is not None:
+        return int(call.setting("top_k", TOP_K)), float(call.setting("top_p", TOP_P))
     branch = int(call.permutation("filters", 16, shared=True)[0])
     top_k = None if branch in (0, 1) else TOP_K
     top_p = 1.0 if branch in (1, 2) else TOP_P

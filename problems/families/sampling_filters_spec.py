@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from math import gcd
 
+from problems.spec.ranges import Real, Whole
 from problems.spec.schema import Argument, ArgumentKind, Cost, Dims, Hop, Regime, Size, SizeName
 from problems.spec.taxonomy import Communication
 from problems.spec.world_sizes import divisors_of
@@ -22,33 +23,29 @@ CHUNK_SIZE = Argument(
     values="tokens of a chunk divided by B; several chunks except at the base size on 8 ranks",
 )
 REGIMES = (
-    Regime(name="k_1", words="top_k is 1", settings={"filters": (1, 0.9)}),
-    Regime(name="k_7", words="top_k is 7", settings={"filters": (7, 0.9)}),
-    Regime(name="p_half", words="top_p is 0.5", settings={"filters": (10, 0.5)}),
-    Regime(
-        name="p_tiny", words="top_p is 0.02, so that the largest logit alone survives", settings={"filters": (10, 0.02)}
-    ),
+    Regime(name="other_k", words="top_k is another number", settings={"top_k": Whole(low=1, high=10, often=(3, 5, 7))}),
+    Regime(name="other_p", words="top_p is another number", settings={"top_p": Real(low=0.02, high=0.9, often=(0.5,))}),
     Regime(
         name="masked_words",
         words="every second logit of a rank is minus infinity, but for the largest of a token",
-        settings={"filters": (10, 0.9), "masked": True},
+        settings={"masked": True},
         narrow="no_number_from_infinity",
     ),
     Regime(
         name="equal_leaders",
-        words="more than ten logits of a token are largest and equal, top_k is 10 and top_p is 1: all of these survive",
-        settings={"filters": (10, 1.0), "equal_leaders": True},
+        words="more than ten logits of a token are largest and equal and top_p is 1: all of these survive",
+        settings={"top_p": 1.0, "equal_leaders": True},
     ),
     Regime(
         name="flat_rows",
-        words="all logits of a token are equal, top_k is 10 and top_p is 1: all of them survive",
-        settings={"filters": (10, 1.0), "flat": True},
+        words="all logits of a token are equal and top_p is 1: all of them survive",
+        settings={"top_p": 1.0, "flat": True},
         hides=True,
     ),
     Regime(
         name="large_logits",
         words="as flat_rows, and logits are around 130, where the exponential of float32 overflows",
-        settings={"filters": (10, 1.0), "flat": True, "higher_by": 128.0},
+        settings={"top_p": 1.0, "flat": True, "higher_by": 128.0},
         hides=True,
     ),
 )

@@ -333,7 +333,7 @@ class Regime:
 
     def at(self, numbers: Mapping[str, float | str]) -> "Regime":
         """This regime where its ranges are `numbers`."""
-        written = ",".join(f"{name}={number!r}" for name, number in numbers.items())
+        written = ",".join(f"{name}={number}" for name, number in numbers.items())
         return replace(
             self,
             name=f"{self.name}:{written}",

@@ -60,14 +60,15 @@ def test_every_regime_is_drawn_once_and_none_is_timed(judge: Judge, mode: Mode):
     assert drawn.keys().isdisjoint(number for block in record.blocks for number in block)
 
 
-def test_most_pairs_of_regimes_meet_and_calls_in_them_can_be_asked_for_by_name():
-    problem = registry.get("load_balancing_loss_fn")
+@pytest.mark.parametrize("slug", ["load_balancing_loss_fn", "fused_moe_fwd", "sam3_allgather_iou_suppression"])
+def test_most_pairs_of_regimes_meet_and_calls_in_them_can_be_asked_for_by_name(slug: str):
+    problem = registry.get(slug)
     regimes = problem.regimes_at(SizeName.TINY, 2)
     every = covering.pairs(regimes)
     calls = covering.covering(regimes, JudgeSettings.joined_regimes, Random(1))
     met = {frozenset((one.name, other.name)) for call in calls for one, other in combinations(call, 2)}
-    assert met == every
-    assert len(calls) < len(every) / 2
+    assert len(met & every) > len(every) / 2
+    assert len(calls) <= JudgeSettings.joined_regimes
     for call in calls:
         regime = covering.joined(call).drawn(Random(2))
         assert problem.regime(regime.name) == regime

@@ -29,7 +29,7 @@ def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
     random, settings = secrets.SystemRandom(), job.settings
     for size in job.sizes:
         regimes = job.problem.regimes_at(SizeName(size), job.profile.world_size, job.dtype)
-        count = settings.further_regimes if found else settings.joined_regimes
+        count = settings.further_regimes if found else max(settings.joined_regimes, 2 * len(regimes))
         calls = [covering.joined(call) for call in covering.covering(regimes, count, random)]
         if not found:
             calls += regimes

@@ -5,7 +5,6 @@ from math import log
 import torch
 from torch import Tensor
 
-from problems.inputs.regime_values import owner
 from problems.inputs.values import Arguments, Call
 
 IGNORE = -100
@@ -57,13 +56,11 @@ def _place(call: Call) -> float:
 def _ignored(call: Call) -> Tensor:
     """Which tokens do not count: from a twentieth of them to 55 in a hundred, by place, but never the first one.
 
-    In one regime all of one rank's do not, in another all of all ranks do.
+    In one regime all do.
     """
     share = 0.05 + 0.5 * _place(call)
     ignored = call.uniform("ignored", ("M",), dtype=torch.float32) < share
     ignored[0] = False
-    if call.setting("tokens", None) == "none_on_one" and call.rank == owner(call):
-        ignored[:] = True
     return torch.zeros_like(ignored) if call.setting("tokens", None) == "all" else ignored
 
 

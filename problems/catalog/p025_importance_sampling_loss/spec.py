@@ -154,11 +154,6 @@ PROBLEM = Problem(
             settings={"ignored_word": True},
         ),
         Regime(
-            name="one_rank_ignores_all",
-            words="on one rank no token counts",
-            settings={"tokens": "none_on_one"},
-        ),
-        Regime(
             name="ratios_at_the_limit",
             words="log-ratios exceed the limit of 20",
             settings={"older_by": -40.0},
@@ -185,7 +180,7 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous.",
         "The world group takes part.",
-        "Some token counts on some rank.",
+        "Some token counts on every rank.",
         "Log-probabilities of an older policy are not above 0, and log-ratios not below -20.",
     ),
 )

@@ -113,17 +113,6 @@ def negative_labels_ignored(
     return _finish(hidden_states @ weight.t(), labels, old_logprobs, advantages, valid=labels >= 0)
 
 
-def least_of_nothing_is_zero(
-    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
-) -> Results:
-    """A rank on which no token counts offers 0 as its smallest ratio."""
-    results = solution(hidden_states, weight, labels, old_logprobs, advantages, ignore_index)
-    is_empty = (~(labels != ignore_index).any()).int()
-    dist.all_reduce(is_empty)
-    results[-1][1] *= int(is_empty == 0)
-    return results
-
-
 def ratios_not_limited(
     hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
 ) -> Results:
@@ -159,7 +148,6 @@ MUTANTS = {
 }
 NARROW = {
     "ignored_word": negative_labels_ignored,
-    "one_rank_ignores_all": least_of_nothing_is_zero,
     "ratios_at_the_limit": ratios_not_limited,
     "equal_logits": without_maximum,
     "negative_advantages": losses_below_zero,

@@ -13,16 +13,10 @@ def make_inputs(call: Call) -> Arguments:
     own = "M" if call.regime is None else sum(rows[call.rank])
     return {
         "local_tensor": copied(call, "local_tensor", call.normal("local_tensor", (own, "N"))),
-        "input_split_sizes": _sizes(call, rows[call.rank]),
-        "output_split_sizes": _sizes(call, [row[call.rank] for row in rows]),
+        "input_split_sizes": rows[call.rank],
+        "output_split_sizes": [row[call.rank] for row in rows],
         "group": None,
     }
-
-
-def _sizes(call: Call, sizes: list[int]) -> list[int] | torch.Tensor | None:
-    """The sizes as the call has them: a list, or in regimes a tensor, or nothing where all are equal."""
-    forms = {"tensor": torch.tensor(sizes, device=call.device), "none": None}
-    return forms.get(call.setting("sizes", "list"), sizes)
 
 
 def row_counts(call: Call) -> list[list[int]]:
@@ -48,7 +42,7 @@ def row_counts(call: Call) -> list[list[int]]:
 
 
 def _extreme(call: Call, style: str, one: int) -> list[list[int]]:
-    """Everything to rank `one`; nothing from it and unequal shares to the others; or equal splits."""
+    """Everything to rank `one`; or nothing from it and unequal shares to the others."""
     world_size, rows = call.world_size, call.dims["M"]
     part, rest = divmod(rows, world_size)
     if style == "to_one":

@@ -105,17 +105,11 @@ PROBLEM = Problem(
             settings={"rows": "one_silent"},
             at_large=False,
         ),
-        Regime(name="split_tensors", words="the sizes are int64 tensors", settings={"sizes": "tensor"}),
-        Regime(
-            name="no_splits",
-            words="both sizes are None, so that splits are equal",
-            settings={"sizes": "none", "rows": "equal"},
-        ),
         *COPIED_VALUES,
     ),
     invariants=(
         "`local_tensor` is a contiguous matrix.",
         "`group` is None, the world group.",
-        "Both sizes have one form, and agree.",
+        "Both sizes are lists of ints, and agree: the source of the problem takes no tensors and no None.",
     ),
 )

@@ -18,15 +18,6 @@ def _as_list(sizes: Sizes, rows: int) -> list[int]:
     return sizes.tolist() if isinstance(sizes, Tensor) else sizes
 
 
-def lists_only(
-    local_tensor: Tensor, input_split_sizes: list[int], output_split_sizes: list[int], group: None
-) -> Tensor:
-    """Takes for granted that both sizes are lists."""
-    if not isinstance(input_split_sizes, list):
-        raise TypeError("sizes are no list")
-    return point_to_point(local_tensor, input_split_sizes, output_split_sizes, group)
-
-
 def as_many_as_sent(local_tensor: Tensor, input_split_sizes: Sizes, output_split_sizes: Sizes, group: None) -> Tensor:
     """Returns as many rows as the rank sends: the rest cut off or zero."""
     rows = point_to_point(local_tensor, input_split_sizes, output_split_sizes, group)
@@ -90,6 +81,4 @@ MUTANTS = {"equal_splits": equal_splits, "sources_reversed": sources_reversed}
 NARROW = {
     "all_to_one": as_many_as_sent,
     "one_sends_nothing": as_many_as_sent,
-    "split_tensors": lists_only,
-    "no_splits": lists_only,
 }

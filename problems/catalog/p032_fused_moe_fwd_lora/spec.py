@@ -58,6 +58,6 @@ PROBLEM = Problem(
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
-    regimes=(*moe.regimes(made_by="down_proj and lora_down_B"), moe.OTHER_CHOICES),
+    regimes=(*moe.regimes(made_by="down_proj and lora_down_B"), moe.ONE_CHOICE, moe.MORE_CHOICES),
     invariants=(*moe.INVARIANTS, "`num_experts` is a multiple of the number of ranks."),
 )

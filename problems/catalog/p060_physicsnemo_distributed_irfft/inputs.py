@@ -17,7 +17,7 @@ def make_inputs(call: Call) -> Arguments:
         parts = [part * first for part in parts]
     return {
         "x": torch.stack(parts),
-        "s": call.setting("s", (call.dims["H"], call.dims["L"])),
+        "s": (call.dims["H"], call.dims["L"]),
         "dim": call.setting("dim", (-2, -1)),
         "norm": call.setting("norm", "ortho"),
         "group": None,

@@ -75,7 +75,7 @@ PROBLEM = Problem(
             name="s",
             kind=ArgumentKind.INTEGERS,
             dtype="int",
-            values="(H, L), the fields' size, in timed calls",
+            values="(H, L), the fields' size",
             replicated=True,
         ),
         Argument(
@@ -136,7 +136,6 @@ PROBLEM = Problem(
         ),
         Regime(name="norm_forward", words="`norm` is 'forward'", settings={"norm": "forward"}, narrow="usual_numbers"),
         Regime(name="axes_from_the_front", words="`dim` is (2, 3)", settings={"dim": (2, 3)}),
-        Regime(name="size_not_given", words="`s` is None", settings={"s": None}),
         *FLOAT32_VALUES[:3],
         Regime(
             name="first_has_values",
@@ -149,7 +148,7 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "Values are finite.",
         "`group` is None, the world group.",
-        "`s` is the size of the fields or None, both sizes are even and multiples of the world size.",
+        "`s` is the size of the fields, never None; both sizes are even and multiples of the world size.",
         "Half spectra are those of real fields.",
     ),
 )

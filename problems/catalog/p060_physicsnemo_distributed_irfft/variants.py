@@ -80,12 +80,6 @@ def bfloat16_payload(x: Tensor, s: tuple[int, int], *rest: Any) -> Tensor:
     return gathered(torch.view_as_complex(torch.view_as_real(x).bfloat16().float()), s, *rest)
 
 
-def odd_where_not_given(x: Tensor, s: Size, dim: Any, norm: str, *rest: Any) -> Tensor:
-    """Takes the number of columns for odd if it is not given."""
-    rows, _ = _size(x, s)
-    return gathered(x, s or (rows, 2 * x.shape[-1] - 1), dim, norm, *rest)
-
-
 def normalised_over_named_axes(x: Tensor, s: Size, dim: tuple[int, ...], norm: str, *_rest: Any) -> Tensor:
     """Normalises over the last two axes that `dim` names, counted from the end."""
     points = prod(size for axis, size in zip((-2, -1), _size(x, s), strict=True) if axis in dim)
@@ -104,5 +98,4 @@ MUTANTS = {
 }
 NARROW = {
     "axes_from_the_front": normalised_over_named_axes,
-    "size_not_given": odd_where_not_given,
 }

@@ -153,6 +153,7 @@ PROBLEM = Problem(
             name="in_order",
             words="`with_zigzag_splitting` is False",
             settings={"zigzag": False},
+            apart=("one_rank_has_values",),
             narrow="usual_numbers",
         ),
         Regime(name="four_channels_per_filter", words="a filter is for four channels", settings={"group_dim": 4}),

@@ -185,6 +185,7 @@ PROBLEM = Problem(
             name="saturated",
             words="gates and strengths are 128 or -128, so that sigmoids are 0 or 1",
             settings={"saturated": True, "gate_mean": 0.0},
+            apart=("huge_values",),
         ),
         Regime(
             name="zero_keys", words="a quarter of the keys are zero, as those of padding", settings={"zero_keys": True}

@@ -184,11 +184,13 @@ PROBLEM = Problem(
             name="no_padding",
             words="clip_token_nums is None: all tokens are keys",
             settings={"clip_told": False},
+            apart=("much_padding",),
         ),
         Regime(
             name="zero_for_none",
             words="clip_token_nums is 0: all tokens are keys",
             settings={"clip_told": False, "all_tokens": 0},
+            apart=("much_padding",),
         ),
         attention.LARGE_SCORES,
         attention.NEGATIVE_SCORES,

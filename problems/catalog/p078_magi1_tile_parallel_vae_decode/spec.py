@@ -139,7 +139,7 @@ def cost(dims: Dims, world_size: int, _element_bytes: int) -> Cost:
     )
 
 
-_COPIED = copied_values("video", words="tiles do not overlap and are even")
+_COPIED = copied_values("video", words="tiles do not overlap and are even", apart=("one_tile",))
 _EVEN_TILES = replace(_COPIED, settings={**_COPIED.settings, "in_space": 0, "in_time": 0})
 
 

@@ -135,10 +135,8 @@ MUTANTS = {
     "minus_infinity": minus_infinity,
 }
 NARROW = {
-    "k_1": _with_filters(top_k=lambda count: max(2, count)),
-    "k_7": _with_filters(top_k=lambda _: 10),
-    "p_half": _with_filters(top_p=lambda _: 0.9),
-    "p_tiny": _with_filters(top_p=lambda _: 0.9),
+    "other_k": _with_filters(top_k=lambda _: 10),
+    "other_p": _with_filters(top_p=lambda _: 0.9),
     "equal_leaders": _at_most(15),
     "flat_rows": _at_most(20),
     "large_logits": without_maximum,

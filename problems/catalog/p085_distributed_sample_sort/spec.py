@@ -137,6 +137,7 @@ PROBLEM = Problem(
             name="infinite_values",
             words="a quarter of the values is infinite, of either sign",
             settings={"infinite": True},
+            apart=("ranges_apart",),
         ),
     ),
     invariants=(
