@@ -203,6 +203,11 @@ def _refusal(response: httpx.Response) -> Refused:
     )
 
 
+def defines_solution(text: str) -> bool:
+    """Whether a text is a program that has `solution`."""
+    return bool(_SOLUTION.search(text))
+
+
 def source_in(text: str) -> str:
     """The program in a model's answer: the last fenced block that defines `solution`, else the whole text if it does.
 

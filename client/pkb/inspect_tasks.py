@@ -59,8 +59,8 @@ def parallel_kernel_bench(  # noqa: PLR0917 - Inspect passes -T by name
         judging: `reports`, `series`, `unsandboxed` and `at_once` of `pkb.grading.judge_of`.
     """
     try:
-        wanted = {"profile": profile, "backend": backend, "version": prompt_version}
-        rows = chosen(rows_of(dataset, site, say=_logger.warning, **wanted), split=split, problems=problems)
+        rows = rows_of(dataset, site, profile=profile, backend=backend, version=prompt_version, say=_logger.warning)
+        rows = chosen(rows, split=split, problems=problems)
     except PkbError as error:
         raise PrerequisiteError(str(error)) from error  # Inspect shows the sentence alone
     samples = [

@@ -237,8 +237,14 @@ def work(
             turned = sample.run(sample.waiting[0])
         else:
             answer, message = model.turn(sample.messages, TOOLS)
-            spent = {"usage": answer.usage, "seconds": answer.seconds, "model_s": answer.seconds}
-            turned = Turned(task=task, messages=[message], cost_usd=cost_of(answer.usage), **spent)
+            turned = Turned(
+                task=task,
+                messages=[message],
+                usage=answer.usage,
+                cost_usd=cost_of(answer.usage),
+                seconds=answer.seconds,
+                model_s=answer.seconds,
+            )
         note(turned)
         sample.hear(turned)
         if sample.failure:
