@@ -92,7 +92,7 @@ def verdict(profile: str = "cpux2", backend: str = "pytorch", mode: str = "ranke
 
     async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001 - Inspect's signature
         answer = state.output.completion
-        source = source_in(answer) or answer[:1000]
+        source = f"```python\n{source_in(answer)}\n```" if source_in(answer) else answer[:1000]
         try:
             graded = await in_thread(partial(graded_answer, ask(), str(state.sample_id), answer, mode=mode))
         except PkbError as error:
@@ -122,8 +122,9 @@ def _judge(**wishes: Any) -> Callable[[], Judge]:
 
 
 def _explanation(graded: Graded) -> str:
-    link = f"\n\n[Report]({graded.report})" if graded.report else ""
-    return f"```\n{graded.diagnosis}\n```{link}"
+    where = graded.report or "none: no judge was needed"
+    link = f"[{where}]({where})" if where.startswith("http") else where  # its viewer links to no file
+    return f"```\n{graded.diagnosis}\n```\n\nReport: {link}"
 
 
 def _outcomes(scores: list[SampleScore], is_won: Callable[[dict[str, Any]], bool]) -> dict[str, list[bool]]:

@@ -59,7 +59,7 @@ def test_a_log_holds_verdicts_reports_and_unbiased_figures(folder, monkeypatch):
     ]
     passed = next(score for score in scores if score.value["correct"])
     report = json.loads(Path(passed.metadata["report"].removeprefix("file://")).read_text())
-    assert (report["verdict"], f"]({passed.metadata['report']})" in passed.explanation) == ("PASSED", True)
+    assert (report["verdict"], f"Report: {passed.metadata['report']}" in passed.explanation) == ("PASSED", True)
     found = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
     assert (found["correct@1"], found["correct@4"], found["hacks"]) == (0.25, 1.0, 1)
     assert found["correct@1 low"] < 0.25 < found["correct@1 high"]
