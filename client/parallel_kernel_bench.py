@@ -1,5 +1,5 @@
 """What verifiers imports for `vf-eval parallel-kernel-bench`: taskset, environment and harness of pkb-client."""
 
-from pkb.verifiers_environment import Chat, KernelEnv, Kernels  # type: ignore[import-not-found]  # `client.pkb` there
+from pkb.verifiers_environment import Chat, KernelEnv, Kernels
 
 __all__ = ["Chat", "KernelEnv", "Kernels"]

@@ -59,6 +59,7 @@ INTEGRATION = (
     "client/test_quick_start.py",
     "client/test_runs.py",
     "client/test_submitting.py",
+    "client/test_tools.py",
     "client/test_trying_again.py",
     "client/test_verifiers.py",
     "deploy/test_borrowed.py",

@@ -87,10 +87,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         steps: most answers of the model that are judged; 1 is a single shot.
         step_mode: `check` stops at the first program that passes; `benchmark` has every program timed and goes on
             asking for a faster one.
+        has_tools: whether the model has tools, and chooses itself what is checked and what is timed.
+        tokens, seconds, usd: how much of each a sample with tools may take; None for as much as it takes.
     """
 
     steps: int
     step_mode: str = "check"
+    has_tools: bool = False
+    tokens: int | None = None
+    seconds: float | None = None
+    usd: float | None = None
 
     @property
     def is_agentic(self) -> bool:

@@ -32,6 +32,21 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     tokens_cached: int = 0
 
 
+class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool by its name, and its arguments as JSON in a string."""
+
+    name: str
+    arguments: str = ""
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a tool by the model."""
+
+    id: str
+    function: CalledFunction
+    type: str = "function"
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The model's answer, and how long it took."""
 
@@ -68,6 +83,7 @@ class _Usage(msgspec.Struct):
 
 class _Said(msgspec.Struct):
     content: str | None = None
+    tool_calls: list[ToolCall] | None = None
 
 
 class _Choice(msgspec.Struct):
@@ -130,7 +146,19 @@ class ChatModel:
             Refused: the endpoint answered with an error.
             Unreachable: it did not answer, or not as the protocol says.
         """
-        body = {**self._sampling, "model": self.model, "messages": messages}
+        return _answer(*self._completed(messages))
+
+    def turn(self, messages: Sequence[Any], tools: Sequence[Any]) -> tuple[Answer, dict[str, Any]]:
+        """The next turn of a model with tools, read, and as the protocol has it; raises as `ask` does."""
+        response, seconds = self._completed(messages, tools=tools)
+        answer = _answer(response, seconds=seconds)
+        said = msgspec.json.decode(response.content, type=_Completion).choices[0].message
+        calls = {"tool_calls": msgspec.to_builtins(said.tool_calls)} if said.tool_calls else {}
+        return answer, {"role": "assistant", "content": said.content or "", **calls}
+
+    def _completed(self, messages: Sequence[Any], **more: Any) -> tuple[httpx.Response, float]:
+        """The endpoint's response, and how long the try took that it came from."""
+        body = {**self._sampling, "model": self.model, "messages": messages, **more}
         content = msgspec.json.encode(body)
         started = time.monotonic()
 
@@ -142,10 +170,10 @@ class ChatModel:
         response = patiently(
             once, _refusal, who=self._url, retried=_RETRIED, patience_s=self._patience_s, say=self._say
         )
-        return _answer(response, seconds=time.monotonic() - started)
+        return response, time.monotonic() - started
 
 
-def _answer(response: httpx.Response, *, seconds: float) -> Answer:
+def _answer(response: httpx.Response, seconds: float) -> Answer:
     try:
         said = msgspec.json.decode(response.content, type=_Completion)
         choice = said.choices[0]
@@ -173,6 +201,11 @@ def _refusal(response: httpx.Response) -> Refused:
         detail=f"The model's endpoint answered: {words or response.reason_phrase}",
         retry_after_s=retry_after_s(response.headers.get("Retry-After")),
     )
+
+
+def defines_solution(text: str) -> bool:
+    """Whether a text is a program that has `solution`."""
+    return bool(_SOLUTION.search(text))
 
 
 def source_in(text: str) -> str:

@@ -38,6 +38,7 @@ for _command in (
     submission_commands.cancel,
     run_commands.run,
     run_commands.import_tree,
+    run_commands.import_trajectory,
     generate_command.generate_command,
 ):
     pkb.add_command(_command)

@@ -19,6 +19,8 @@ from .generation import Summary, generate, new_key, opened, prompts_of, run_of
 from .generation_log import Event, Log, Settings
 from .journal import Journal
 from .judges import OwnJudge, RunJudge
+from .packing import ENTRY
+from .problem_folder import ProblemFolder
 from .run_commands import RUN_MODES, settings_of
 from .runs import NewRun
 from .submission_commands import backend_option, prompt_option
@@ -46,6 +48,10 @@ _PATIENCE_S = 3600.0
     show_default=True,
     help="check stops at the first program that passes; benchmark times each program and asks for a faster one.",
 )
+@click.option("--tools", is_flag=True, help="agentic: the model reads and writes files and calls the judge itself.")
+@click.option("--sample-tokens", type=click.IntRange(min=1), help="--tools: most tokens of a sample.")
+@click.option("--sample-seconds", type=click.FloatRange(min=0), help="--tools: most seconds of model and judge.")
+@click.option("--sample-budget", type=click.FloatRange(min=0), help="--tools: most US dollars of a sample.")
 @click.option("--profile", envvar="PKB_PROFILE", required=True, help="The profile to judge on.")
 @backend_option
 @prompt_option
@@ -79,6 +85,10 @@ def generate_command(context: Context, **options: Any) -> ExitCode:
     chosen = Options(**options)
     if chosen.mode == "single_shot" and chosen.samples > 1:
         raise UsageError(f"--samples {chosen.samples}: a single shot has one; use --mode best_of_k or agentic.")
+    if chosen.tools and chosen.mode != "agentic":
+        raise UsageError(f"--tools: a model in mode {chosen.mode} has none; use --mode agentic.")
+    if not chosen.tools and (chosen.sample_tokens or chosen.sample_seconds or chosen.sample_budget):
+        raise UsageError("--sample-tokens, --sample-seconds and --sample-budget bound samples with --tools.")
     site = context.client(least_patience_s=_PATIENCE_S)
     with site as pkb, Journal[Event](chosen.journal_path, Event) as journal:
         settings = opened(journal, chosen.settings(pkb.site))
@@ -98,6 +108,10 @@ class Options:
     samples: int
     steps: int
     step_mode: str
+    tools: bool
+    sample_tokens: int | None
+    sample_seconds: float | None
+    sample_budget: float | None
     profile: str
     backend: str
     prompt_version: str | None
@@ -129,7 +143,14 @@ class Options:
             backend=self.backend,
             profile=self.profile,
             samples=self.samples,
-            plan=Plan(steps=self.steps if self.mode == "agentic" else 1, step_mode=self.step_mode),
+            plan=Plan(
+                steps=self.steps if self.mode == "agentic" else 1,
+                step_mode=self.step_mode,
+                has_tools=self.tools,
+                tokens=self.sample_tokens,
+                seconds=self.sample_seconds,
+                usd=self.sample_budget,
+            ),
             prices=Prices(
                 per_million_in=self.price_in, per_million_out=self.price_out, per_million_cached=self.price_cached
             ),
@@ -165,6 +186,7 @@ def _generated(pkb: Client, log: Log, chosen: Options, settings: Settings) -> Su
     prompts = prompts_of(pkb, log, settings, sorted({task.problem for task in tasks}))
     version = next(iter(prompts.values())).version
     made = run_of(pkb, log, settings, chosen.new_run(prompt_version=version))
+    files = _files(pkb, tasks, backend=chosen.backend) if chosen.tools else {}
     judge: Judge = OwnJudge(site=pkb, settings=settings)
     if made is not None:
         judge = RunJudge(site=pkb, run=made.run, prices=settings.prices)
@@ -181,7 +203,16 @@ def _generated(pkb: Client, log: Log, chosen: Options, settings: Settings) -> Su
             concurrency=chosen.concurrency,
             budget_usd=chosen.budget_usd,
             listener=_Shown(bar, shown),
+            files=files,
         )
+
+
+def _files(pkb: Client, tasks: list[Task], *, backend: str) -> dict[str, dict[str, str]]:
+    """What a model with tools finds, by problem: starter, statement and reference."""
+    texts = ProblemFolder(folder=Path(), backend=backend).texts
+    slugs = sorted({task.problem for task in tasks})
+    names = (ENTRY, "STATEMENT.md", "reference.py")
+    return {slug: {name: text for name, text in texts(pkb.problem(slug)).items() if name in names} for slug in slugs}
 
 
 class _Shown:

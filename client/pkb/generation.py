@@ -4,9 +4,9 @@ import contextlib
 import queue
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -14,10 +14,11 @@ from .agent import Judge, Task, Verdict, solve
 from .chat import Answer, ChatModel, Message
 from .client import Client
 from .errors import PkbError, UsageError
-from .generation_log import Answered, Event, Log, Prompted, Ranked, RunMade, Settings
+from .generation_log import Event, Log, Prompted, Ranked, RunMade, Settings, Turned
 from .journal import Journal
 from .results import Run
 from .runs import NewRun
+from .tool_agent import work
 
 
 class Listener(Protocol):
@@ -61,9 +62,17 @@ class _Metered:
 
     def ask(self, messages: Sequence[Message]) -> Answer:
         """The next turn; raises OverBudget."""
+        self._check()
+        return self._model.ask(messages)
+
+    def _check(self) -> None:
         if self._budget_usd is not None and self._log.cost_usd >= self._budget_usd:
             raise OverBudget(f"{self._log.cost_usd:.2f} of {self._budget_usd:.2f} US dollars are spent.")
-        return self._model.ask(messages)
+
+    def turn(self, messages: Sequence[Any], tools: Sequence[Any]) -> tuple[Answer, dict[str, Any]]:
+        """The next turn of a model with tools; raises OverBudget."""
+        self._check()
+        return self._model.turn(messages, tools)
 
 
 def opened(journal: Journal[Event], settings: Settings) -> Settings:
@@ -139,15 +148,32 @@ def generate(
     concurrency: int,
     budget_usd: float | None,
     listener: Listener,
+    files: Mapping[str, dict[str, str]] | None = None,
 ) -> Summary:
-    """Carry every task to its end, several at once. What fails is left as it is for the next call."""
+    """Carry every task to its end, several at once. What fails is left as it is for the next call.
+
+    `files` are those that a model with tools finds, by problem.
+    """
     steps, done = log.steps(), log.done()
     metered = _Metered(model, log, budget_usd)
     notes = _Recorder(log, listener)
 
     def carry(task: Task) -> None:
-        prompt, begun = prompts[task.problem].text, steps.get(task, [])
-        step = solve(task, prompt=prompt, plan=settings.plan, steps=begun, model=metered, judge=judge, notes=notes)
+        prompt, plan, begun = prompts[task.problem].text, settings.plan, steps.get(task, [])
+        if plan.has_tools:
+            step = work(
+                task,
+                prompt=prompt,
+                files=(files or {})[task.problem],
+                plan=plan,
+                turns=log.turns(task),
+                model=metered,
+                judge=judge,
+                note=notes.turned,
+                cost_of=settings.prices.cost_usd,
+            )
+        else:
+            step = solve(task, prompt=prompt, plan=plan, steps=begun, model=metered, judge=judge, notes=notes)
         log.note(Ranked(task=task, step=step))
 
     failed: dict[str, PkbError] = {}
@@ -156,7 +182,7 @@ def generate(
         if error is not None:
             failed[f"{task.problem}/{task.sample}"] = error
     over_budget = [name for name, error in failed.items() if isinstance(error, OverBudget)]
-    answers = [entry.answer.usage for entry in log.of_kind(Answered)]
+    answers = log.usage()
     return Summary(
         run=made.run if made else None,
         page=made.page if made else None,
@@ -218,6 +244,13 @@ class _Recorder:
     def judged(self, task: Task, step: int, verdict: Verdict) -> None:
         self._log.judged(task, step, verdict)
         self._listener.judged(task, step, verdict)
+
+    def turned(self, turned: Turned) -> None:
+        self._log.note(turned)
+        before = sum(len(entry.steps) for entry in self._log.turns(turned.task)) - len(turned.steps)
+        for number, step in enumerate(turned.steps, start=before):
+            if step.verdict is not None:
+                self._listener.judged(turned.task, number, step.verdict)
 
 
 def new_key() -> str:

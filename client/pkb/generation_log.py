@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from .agent import Plan, Step, Task, Verdict
-from .chat import Answer, Prices
+from .chat import Answer, Prices, Usage
 from .journal import Journal
 
 
@@ -75,6 +75,26 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged", tag_field=
     verdict: Verdict
 
 
+class Turned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="turned", tag_field="event"):
+    """A turn of a model with tools, or the result of a tool: messages as the protocol has them.
+
+    Attributes:
+        written: the files that it changed, by name.
+        steps: the programs that it had judged, with their verdicts.
+        usage, cost_usd: of the model.
+        seconds, model_s: how long it took, and how much of it was the model.
+    """
+
+    task: Task
+    messages: list[dict[str, Any]]
+    written: dict[str, str] = {}
+    steps: list[Step] = []
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+    seconds: float = 0.0
+    model_s: float = 0.0
+
+
 class Ranked(msgspec.Struct, frozen=True, kw_only=True, tag="ranked", tag_field="event"):
     """A sample is done: its best program was submitted to count, as `step`."""
 
@@ -82,7 +102,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True, tag="ranked", tag_field=
     step: int
 
 
-Event = Settings | RunMade | Prompted | Answered | Repeated | Judged | Ranked
+Event = Settings | RunMade | Prompted | Answered | Repeated | Judged | Turned | Ranked
 
 
 class Log:
@@ -92,7 +112,7 @@ class Log:
         self._journal = journal
         self._prices = prices
         self._spending = threading.Lock()
-        self._spent_usd = sum(entry.cost_usd for entry in journal.entries if isinstance(entry, Answered))
+        self._spent_usd = sum(entry.cost_usd for entry in journal.entries if isinstance(entry, Answered | Turned))
 
     def of_kind(self, kind: type[msgspec.Struct]) -> Iterator[Any]:
         """The entries of one kind, in order."""
@@ -101,13 +121,14 @@ class Log:
     def note(self, entry: Event) -> None:
         """Remember."""
         self._journal.append(entry)
+        if isinstance(entry, Answered | Turned):
+            with self._spending:
+                self._spent_usd += entry.cost_usd
 
     def answered(self, task: Task, step: int, answer: Answer) -> None:
         """The model has answered."""
         cost_usd = self._prices.cost_usd(answer.usage)
         self.note(Answered(task=task, step=step, answer=answer, cost_usd=cost_usd))
-        with self._spending:
-            self._spent_usd += cost_usd
 
     def repeated(self, task: Task, step: int) -> None:
         """The answer of the step before is submitted again."""
@@ -125,6 +146,15 @@ class Log:
     def done(self) -> set[Task]:
         """Samples that are finished."""
         return {entry.task for entry in self.of_kind(Ranked)}
+
+    def turns(self, task: Task) -> list[Turned]:
+        """What was said of a sample with tools."""
+        return [entry for entry in self.of_kind(Turned) if entry.task == task]
+
+    def usage(self) -> list[Usage]:
+        """The tokens of every answer and turn."""
+        answered = [entry.answer.usage for entry in self.of_kind(Answered)]
+        return [*answered, *(entry.usage for entry in self.of_kind(Turned))]
 
     def steps(self) -> dict[Task, list[Step]]:
         """The steps of every sample."""

@@ -59,8 +59,8 @@ def parallel_kernel_bench(  # noqa: PLR0917 - Inspect passes -T by name
         judging: `reports`, `series`, `unsandboxed` and `at_once` of `pkb.grading.judge_of`.
     """
     try:
-        wanted = {"profile": profile, "backend": backend, "version": prompt_version}
-        rows = chosen(rows_of(dataset, site, say=_logger.warning, **wanted), split=split, problems=problems)
+        rows = rows_of(dataset, site, profile=profile, backend=backend, version=prompt_version, say=_logger.warning)
+        rows = chosen(rows, split=split, problems=problems)
     except PkbError as error:
         raise PrerequisiteError(str(error)) from error  # Inspect shows the sentence alone
     samples = [
@@ -92,7 +92,7 @@ def verdict(profile: str = "cpux2", backend: str = "pytorch", mode: str = "ranke
 
     async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001 - Inspect's signature
         answer = state.output.completion
-        source = source_in(answer) or answer[:1000]
+        source = f"```python\n{source_in(answer)}\n```" if source_in(answer) else answer[:1000]
         try:
             graded = await in_thread(partial(graded_answer, ask(), str(state.sample_id), answer, mode=mode))
         except PkbError as error:
@@ -122,8 +122,9 @@ def _judge(**wishes: Any) -> Callable[[], Judge]:
 
 
 def _explanation(graded: Graded) -> str:
-    link = f"\n\n[Report]({graded.report})" if graded.report else ""
-    return f"```\n{graded.diagnosis}\n```{link}"
+    where = graded.report or "none: no judge was needed"
+    link = f"[{where}]({where})" if where.startswith("http") else where  # its viewer links to no file
+    return f"```\n{graded.diagnosis}\n```\n\nReport: {link}"
 
 
 def _outcomes(scores: list[SampleScore], is_won: Callable[[dict[str, Any]], bool]) -> dict[str, list[bool]]:

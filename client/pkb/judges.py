@@ -8,6 +8,7 @@ from .agent import Task, Verdict, trajectory
 from .chat import Answer, Prices, source_in
 from .client import Client
 from .diagnosis import diagnosis
+from .errors import Refused
 from .generation_log import Settings
 from .runs import NewAttempt
 
@@ -60,8 +61,14 @@ class OwnJudge:
     settings: Settings
 
     def judged(self, task: Task, step: int, answer: Answer, *, asked: str, mode: str, is_new: bool) -> Verdict:  # noqa: ARG002
-        """Submit the step and wait for its verdict."""
-        return _waited(self.site, self._submit(task, step, answer, mode))
+        """Submit the step and wait for its verdict; a source that the site refuses has one without a judge."""
+        try:
+            return _waited(self.site, self._submit(task, step, answer, mode))
+        except Refused as refused:
+            verdict = next((error.verdict for error in refused.errors if error.verdict), "")
+            if not verdict:
+                raise
+            return Verdict(verdict=verdict, diagnosis=f"{verdict}\n{refused}")
 
     def rank(self, task: Task, step: int, answer: Answer, *, asked: str, is_new: bool) -> None:  # noqa: ARG002
         """Submit the program that counts, if there is one."""

@@ -84,7 +84,7 @@ class ProblemFolder:
         Raises:
             UsageError: there is no starter for the backend, or a file exists already; nothing is written then.
         """
-        texts = self._texts(problem)
+        texts = self.texts(problem)
         paths = [self.folder / name for name in texts]
         there = [path.name for path in paths if path.exists()]
         if there and not self.replaces:
@@ -94,7 +94,8 @@ class ProblemFolder:
             path.write_text(text, encoding="utf-8")
         return paths
 
-    def _texts(self, problem: Problem) -> dict[str, str]:
+    def texts(self, problem: Problem) -> dict[str, str]:
+        """The files by name; raises UsageError where there is no starter for the backend."""
         starter = problem.starters.get(self.backend)
         if starter is None:
             raise UsageError(f"There is no starter for {self.backend}. Choose one of {', '.join(problem.starters)}.")

@@ -15,6 +15,7 @@ from .errors import ExitCode, UsageError
 from .results import EventPage, Figures, ImportPreview, LineResult, Run, RunBrief
 from .runs import NewRun
 from .submission_commands import BACKENDS, backend_option
+from .trajectories import attempts_of
 from .uploads import Uploaded, journal_path, upload
 
 RUN_MODES = ("single_shot", "best_of_k", "agentic")
@@ -216,6 +217,20 @@ def import_tree(
     else:
         shown(context, came.run)
     return ExitCode.REFUSED if came.unmatched or came.bulk.refused else ExitCode.OK
+
+
+@click.command("import-trajectory")
+@click.argument("path", type=click.Path(exists=True, path_type=Path, dir_okay=False))
+@click.option("--problem", required=True, help="The slug of the problem that the agent worked on.")
+@click.option("--sample", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--final", type=click.Path(exists=True, path_type=Path, dir_okay=False), help="The program that counts.")
+def import_trajectory(path: Path, *, problem: str, sample: int, final: Path | None) -> None:
+    """Print the attempts in PATH, a trajectory of mini-SWE-agent, as JSON Lines for `pkb run upload`.
+
+    Every program that the agent wrote whole is a step in mode check. The last one, or --final, is ranked.
+    """
+    for attempt in attempts_of(path, problem=problem, sample=sample, final=final):
+        output.print_json(attempt)
 
 
 def _is_confirmed(context: Context) -> bool:

@@ -135,8 +135,8 @@ class Kernels(vf.Taskset[KernelTask, KernelsConfig]):
     def load(self) -> Iterable[KernelTask]:
         """A task per problem; raises UsageError for a split, problem, profile or file that is none."""
         config = self.config
-        wanted = {"profile": config.profile, "backend": config.backend, "version": config.prompt_version}
-        rows = rows_of(config.dataset, config.task.site, say=_logger.warning, **wanted)
+        where = {"profile": config.profile, "backend": config.backend}
+        rows = rows_of(config.dataset, config.task.site, version=config.prompt_version, say=_logger.warning, **where)
         for row in chosen(rows, split=config.split, problems=config.problems):
             data = KernelData(
                 id=row.problem,

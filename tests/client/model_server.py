@@ -13,12 +13,22 @@ from tests.client.programs import NO_COMMUNICATION, RAISES_ON_RANK_ONE, RIGHT
 
 KEY = "sk-only-for-tests"
 Conversation = list[dict[str, str]]
-Reply = Callable[[Conversation], str]
+Reply = Callable[[Conversation], Any]
+"""A text, or the tools that the model calls: (name, arguments) each."""
 
 
 def fenced(source: str) -> str:
     """An answer as models write it."""
     return f"Let me think.\n\n```python\n{source}```\nThis should do.\n"
+
+
+def called(tools: list[tuple[str, dict[str, Any]]], turn: int) -> dict[str, Any]:
+    """A turn of a model that calls tools."""
+    calls = [
+        {"id": f"{turn}-{number}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        for number, (name, arguments) in enumerate(tools)
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
 def learns_from_the_diagnosis(messages: Conversation) -> str:
@@ -71,7 +81,8 @@ class ModelServer:
             "total_tokens": 1000 * len(body["messages"]) + 100,
             "prompt_tokens_details": {"cached_tokens": 1000 * (len(body["messages"]) - 1)},
         }
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        message = {"role": "assistant", "content": text} if isinstance(text, str) else called(text, len(self.asked))
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
         return 200, {
             "id": "1",
             "object": "chat.completion",

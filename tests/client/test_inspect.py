@@ -21,7 +21,7 @@ from pkb.prompt_sets import PromptRow
 from portal.runs import figures
 from tests.client.model_server import ModelServer, fenced
 from tests.client.programs import KEEPS_THE_FIRST_OUTPUT, NO_COMMUNICATION, RIGHT
-from tests.stack import ROOT, wait_until
+from tests.stack import ROOT, START_S, wait_until
 
 ROW = {"revision": "1", "backend": "pytorch", "profile": "cpux2", "version": "mine", "digest": "0"}
 
@@ -59,7 +59,7 @@ def test_a_log_holds_verdicts_reports_and_unbiased_figures(folder, monkeypatch):
     ]
     passed = next(score for score in scores if score.value["correct"])
     report = json.loads(Path(passed.metadata["report"].removeprefix("file://")).read_text())
-    assert (report["verdict"], f"]({passed.metadata['report']})" in passed.explanation) == ("PASSED", True)
+    assert (report["verdict"], f"Report: {passed.metadata['report']}" in passed.explanation) == ("PASSED", True)
     found = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
     assert (found["correct@1"], found["correct@4"], found["hacks"]) == (0.25, 1.0, 1)
     assert found["correct@1 low"] < 0.25 < found["correct@1 high"]
@@ -69,7 +69,7 @@ def test_a_log_holds_verdicts_reports_and_unbiased_figures(folder, monkeypatch):
     command = [sys.executable, "-m", "inspect_ai", "view", "--log-dir", "logs", "--port", str(viewer)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            wait_until(lambda: answer(f"http://127.0.0.1:{viewer}/"), what=lambda: "the viewer answers", seconds=60)
+            wait_until(lambda: answer(f"http://127.0.0.1:{viewer}/"), what="the viewer answers", seconds=START_S)
             listed = answer(f"http://127.0.0.1:{viewer}/api/logs/{log.location}?header-only=0")
             assert listed["eval"]["task"] == log.eval.task
         finally:

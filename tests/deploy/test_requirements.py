@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata
+import subprocess
 import sys
 import tomllib
 from functools import cache
@@ -71,6 +72,15 @@ def imported(*folders: str) -> dict[str, str]:
 )
 def test_every_package_that_the_code_imports_is_named(folders, named):
     assert {package: path for package, path in imported(*folders).items() if package not in named} == {}
+
+
+def test_the_command_and_the_python_client_import_no_extra():
+    code = (
+        "import sys, pkb.cli, pkb.grading; print(sorted({'inspect_ai', 'verifiers', 'pydantic'} & sys.modules.keys()))"
+    )
+    call = [sys.executable, "-c", code]
+    found = subprocess.run(call, env={"PYTHONPATH": str(ROOT / "client")}, capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
 
 
 def test_every_version_stands_once():

@@ -117,6 +117,11 @@ def test_bad_input_is_refused_by_field_and_stores_nothing(alices, changes, statu
     assert not Source.objects.exists()
 
 
+def test_a_source_that_needs_no_judge_is_refused_with_its_verdict(alices):
+    body = assert_problem(create(alices, source="def solution(:\n"), status=422, field="source")
+    assert body["errors"][0]["verdict"] == "IMPORT_ERROR"
+
+
 def test_a_missing_field_is_named_with_its_remedy(alices):
     body = assert_problem(alices.post(SUBMISSIONS, {}, format="json"), status=422)
     assert {entry["field"] for entry in body["errors"]} == {"problem", "profile"}
