@@ -6,6 +6,7 @@ const MOST = 200;
 // The files of a drop, those of folders with their paths; at most MOST.
 export const filesOf = async (transfer) => {
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.length) return [...transfer.files].map((file) => ({ path: file.name, file }));
   const found = [];
   const walk = async (entry) => {
     if (found.length >= MOST) return;

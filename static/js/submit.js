@@ -91,7 +91,7 @@
     listing.querySelector("p").textContent = words;
     listing.querySelector("ul").replaceChildren(...rows.map(([path, bytes, drop]) => {
       const row = document.createElement("li");
-      row.append(Object.assign(document.createElement("code"), { textContent: path }), ` ${(bytes / 1024).toFixed(1)} KB `);
+      row.append(Object.assign(document.createElement("code"), { textContent: path }), bytes < 1024 ? ` ${bytes} B ` : ` ${(bytes / 1024).toFixed(1)} KB `);
       if (drop) {
         const remove = Object.assign(document.createElement("button"), { type: "button", className: "button button--small", textContent: "Remove" });
         remove.setAttribute("aria-label", `Remove ${path}`);

@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 
 from evaluator.contract import (
     ClockKind,
@@ -117,11 +118,15 @@ def state_text(live: LiveView) -> str:
         return facts.title
     if waits_for_hardware(live):
         return "Waiting for hardware"
-    if evaluation.state == State.QUEUED and live.place is not None:
+    if evaluation.state in (State.QUEUED, State.BUILT) and live.place is not None:
         return f"{evaluation.get_state_display()}, {live.place.ahead} ahead"
-    if evaluation.state == State.RUNNING and evaluation.stage in set(Stage):
-        return STAGE_LABELS[Stage(evaluation.stage)]
+    if evaluation.stage in set(Stage):
+        return f"Being judged: {STAGE_LABELS[Stage(evaluation.stage)]}"
     return str(evaluation.get_state_display())
+
+
+_SPOKEN = 200
+"""The most characters of a reason that are announced."""
 
 
 def spoken_status(live: LiveView) -> str:
@@ -129,7 +134,8 @@ def spoken_status(live: LiveView) -> str:
     evaluation = live.evaluation
     reason = ""
     if evaluation.verdict and evaluation.verdict != Verdict.PASSED and evaluation.message:
-        reason = f" {evaluation.message.splitlines()[0].split('. ')[0].rstrip('.')}."
+        first = evaluation.message.splitlines()[0].split(". ")[0].rstrip(".")
+        reason = f" {Truncator(first).chars(_SPOKEN)}."
     elif waits_for_hardware(live):
         reason = f" No node is online for {evaluation.profile}."
     return f"{'Finished: ' if evaluation.verdict else ''}{state_text(live)}.{reason}"
