@@ -33,7 +33,7 @@ def note(capability: Capability) -> str:
     measured = (
         f"Ranked by speed at the sizes {sizes}."
         if profile.is_ranked_by_speed
-        else f"A practice board, judged at the size {sizes}. Only correctness counts; times are indicative."
+        else f"A practice board, judged at the size {sizes}: it lists correct entries in the order of submission."
     )
     if capability.is_paused:
         paused = f"{measured} The operator has paused its queue: you can submit, and the submission waits."
