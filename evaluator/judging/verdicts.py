@@ -45,8 +45,8 @@ FACTS: dict[Verdict, Facts] = {
     Verdict.WRONG_RESULT: Facts(
         title="Wrong result",
         explanation="Values differ from the expected output by more than the tolerance.",
-        advice="Look at the rank and the index of the first wrong element. A wrong shard points to partitioning, "
-        "scattered elements to a missing synchronisation, small errors everywhere to precision.",
+        advice="Begin with what the output is instead, where the finding says it. Otherwise look at the rank and the "
+        "index of the first wrong element. A wrong shard points to partitioning, small errors everywhere to precision.",
     ),
     Verdict.WRONG_SHAPE: Facts(
         title="Wrong shape",

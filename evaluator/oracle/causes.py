@@ -8,6 +8,7 @@ the whole error, and rounding within a wide tolerance neither makes nor hides on
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -28,6 +29,9 @@ _MOST_ELEMENTS, _MOST_PAIRS, _LIMIT_S = 1 << 25, 1 << 24, 3.0
 
 _ROUNDED, _EVEN = 0.06, 0.15
 """The most that rounding changes, of the rms of what is right, and the least median of the changes, of their rms."""
+
+_ODD = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
+"""An oracle need not take inputs that no call has, nor is there always memory: then the cause stays unknown."""
 
 _NOTHING, _LEAST_IN_A_GROUP = 2.0**-20, 3
 
@@ -90,22 +94,19 @@ class Suspect:
     def _cause(self, index: int, actual: Tensor) -> str | None:
         if actual.shape != self.expected[index].shape or not 0 < actual.numel() <= _MOST_ELEMENTS:
             return None
-        wrong = _Field(self.outputs[index], actual, self.expected[index])
-        if not wrong.off.any() or not wrong.actual.isfinite().all() or not wrong.expected.isfinite().all():
-            return None
-        try:
-            for words, other in self._hypotheses(index, wrong):
-                if wrong.is_like(other):
-                    return (
-                        words
-                        if float((wrong.actual - other).norm()) <= wrong.most_left
-                        else f"{words} where it is wrong"
-                    )
-                if time.thread_time() > self.end:
-                    break
-        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
-            pass  # an oracle need not take inputs that no call has, nor is there always memory for them
-        return wrong.rounded()
+        with suppress(*_ODD):
+            wrong = _Field(self.outputs[index], actual, self.expected[index])
+            if not wrong.off.any() or not wrong.actual.isfinite().all() or not wrong.expected.isfinite().all():
+                return None
+            with suppress(*_ODD):
+                for words, other in self._hypotheses(index, wrong):
+                    if wrong.is_like(other):
+                        is_all = float((wrong.actual - other).norm()) <= wrong.most_left
+                        return words if is_all else f"{words} where it is wrong"
+                    if time.thread_time() > self.end:
+                        break
+            return wrong.rounded()
+        return None
 
     def _hypotheses(self, index: int, wrong: "_Field") -> Iterator[Named]:
         yield from wrong.constant()

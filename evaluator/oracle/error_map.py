@@ -131,7 +131,7 @@ def _pattern(
         parts = counts.nonzero().flatten().tolist()
         filled = sums.off * len(counts) / total
         if len(parts) == 1 and filled >= _MOSTLY:
-            place = f"all in part {parts[0] + 1} of {len(counts)} along dimension {dimension} ({filled:.0%} of it)"
+            place = f"in part {parts[0] + 1} of {len(counts)} along dimension {dimension} ({filled:.0%} of it)"
             guess = f"what rank {parts[0]} holds or sends is missing, stale or at a wrong offset"
             return ErrorPattern.ONE_SHARD, place, guess, dimension
     layers = total // (height * width)

@@ -16,7 +16,7 @@ from portal.core.pagination import Ordering, Page, beyond, page_of, reverse_of
 from portal.ranking.models import Board, Record, Standing
 from portal.ranking.order import board_order
 from portal.submissions.models import Evaluation, Visibility, recorded_mark
-from portal.submissions.queries import quarantined
+from portal.submissions.queries import accepted, quarantined
 from problems import registry
 
 
@@ -122,6 +122,62 @@ def entry_of(problem_slug: str, *, profile: str, username: str) -> BoardRow | No
         return None
     ahead = entries.filter(beyond(reverse_of(key.order), _order(key).values(own[0]))).count()
     return next(iter(_rows(key, own, ahead=ahead, low_above=None)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardPlace:
+    """Where the author of an evaluation stands on its board with their best entry, `own`.
+
+    `number` is the entry's in the order of the board, out of `entries`. `above` and `leader` are other entries, None at
+    the top. `last` is the author's last accepted evaluation of an earlier submission.
+    """
+
+    own: BoardRow
+    number: int
+    entries: int
+    above: BoardRow | None
+    leader: BoardRow | None
+    last: Evaluation | None
+
+
+def place_of(evaluation: Evaluation) -> BoardPlace | None:
+    """The place that `evaluation` gives its author; None where it counts on no board of this site's nodes."""
+    submission = evaluation.submission
+    counts = (evaluation.verdict, evaluation.mode, evaluation.score_rule) == ("PASSED", "ranked", SCORE_RULE)
+    if not counts or submission.is_attempt or evaluation.node_owner_id is not None:
+        return None
+    key = BoardKey(problem=submission.problem, profile=evaluation.profile, revision=evaluation.problem_revision)
+    entries, before = _entries(key), reverse_of(key.order)
+    held = _read(entries.filter(author=submission.author_id), key, columns=key.order, limit=1)
+    if not held:
+        return None
+    ahead = entries.filter(beyond(before, _order(key).values(held[0]))).order_by(*before)
+    number = ahead.count() + 1
+    row, above, leader = (
+        next(iter(_rows(key, found, ahead=at, low_above=None)), None)
+        for found, at in (
+            (held, number - 1),
+            (_read(ahead, key, columns=before, limit=1), number - 2),
+            (_read(entries, key, columns=key.order, limit=1) if number > 1 else [], 0),
+        )
+    )
+    assert row is not None
+    earlier = accepted().filter(
+        submission__author=submission.author_id,
+        submission__problem=key.problem,
+        submission__created_at__lt=submission.created_at,
+        profile=key.profile,
+        problem_revision=key.revision,
+        score_rule=SCORE_RULE,
+    )
+    return BoardPlace(
+        own=row,
+        number=number,
+        entries=entries.count(),
+        above=above,
+        leader=leader,
+        last=earlier.order_by("-submission__created_at").first(),
+    )
 
 
 def board_page(key: BoardKey, *, after: str = "", before: str = "", rows: int) -> Page[BoardRow]:

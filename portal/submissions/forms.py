@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
+from django.conf import settings
 
 from evaluator.contract import Backend, Mode, SourceBundle
 from evaluator.hardware.profiles import Profile
@@ -14,6 +15,7 @@ from portal.core.forms import ActionForm
 from portal.nodes.queries import guests_for
 from portal.submissions import uploads
 from portal.submissions.models import Visibility
+from portal.submissions.queue import capabilities
 from problems.spec.schema import SizeName
 
 BACKENDS = [
@@ -42,6 +44,11 @@ def profiled_size(data: Mapping[str, str]) -> str:
     return data.get("size", "") if data.get("mode") == Mode.PROFILE else ""
 
 
+def no_node() -> str:
+    """The heading of the profiles for which no node is online."""
+    return f"No node: waits up to {settings.UNSERVED_HOURS:.0f} hours"
+
+
 class EvaluateForm(forms.Form):
     """Where and how much to judge."""
 
@@ -51,13 +58,20 @@ class EvaluateForm(forms.Form):
 
     def __init__(self, *args: Any, profiles: list[Profile], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["profile"] = forms.ChoiceField(label="Profile", choices=profile_choices(profiles))
+        able = capabilities()
+        groups: dict[str, list[tuple[str, str]]] = {"Online now": [], no_node(): []}
+        for profile in profiles:
+            group = "Online now" if able[profile.name].is_online else no_node()
+            groups[group].append((profile.name, f"{profile.name}: {profile.title}"))
+        choices = [(title, choices) for title, choices in groups.items() if choices]
+        self.fields["profile"] = forms.ChoiceField(label="Profile", choices=choices)
 
 
 class SubmissionForm(EvaluateForm, ActionForm):
     """One source for one problem, typed in the editor or uploaded."""
 
     source = forms.CharField(label="Source", required=False, strip=False, widget=forms.Textarea)
+    beside = forms.JSONField(required=False, widget=forms.HiddenInput)
     file = forms.FileField(label="Or upload a file", required=False, allow_empty_file=True)
     backend = forms.ChoiceField(label="Backend", choices=BACKENDS)
     visibility = forms.ChoiceField(label="Who may read the source", choices=Visibility.choices)
@@ -93,10 +107,20 @@ class SubmissionForm(EvaluateForm, ActionForm):
             )
         super().refuse(refusal)
 
+    def clean_beside(self) -> dict[str, str]:
+        """The texts beside the editor's, by path."""
+        files = self.cleaned_data["beside"] or {}
+        if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
+            raise forms.ValidationError("The files are no object of texts by path. Load the page again.")
+        return files
+
     def _bundle(self) -> SourceBundle:
         upload = self.cleaned_data.get("file")
         if upload is not None:
             return uploads.bundle_from_upload(upload.name, upload.read())
+        beside = self.cleaned_data["beside"]
+        if beside:
+            return uploads.bundle_from_files({**beside, SourceBundle.ENTRY: self.cleaned_data["source"]})
         return uploads.bundle_from_text(self.cleaned_data["source"])
 
     def _idempotency_key(self, files: SourceBundle) -> str | None:

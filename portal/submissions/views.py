@@ -33,6 +33,14 @@ from portal.submissions.starters import starters, starters_script
 from problems import registry
 
 PER_PAGE = 30
+TABS = (
+    ("statement", "Statement"),
+    ("result", "Result"),
+    ("arguments", "Arguments"),
+    ("reference", "Reference"),
+    ("changes", "Changes"),
+)
+"""What stands beside the editor, by the end of its element's id; the last one needs an earlier submission."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -68,7 +76,8 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
         "statement": registry.statement(slug),
         "reference": reference_rows(slug),
         "starters": starters_script(slug),
-        "earlier": _earlier_work(request, slug),
+        "earlier": (earlier := _earlier_work(request, slug)),
+        "tabs": TABS if earlier["last"] is not None else TABS[:-1],
     }
     return render(request, "submissions/new.html", context, status=form.status)
 

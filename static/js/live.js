@@ -54,12 +54,16 @@
   document.addEventListener("htmx:afterSettle", follow);
   document.addEventListener("DOMContentLoaded", follow);
 
+  const title = document.title;
   const announce = () => {
+    const state = document.getElementById("live")?.dataset.state;
+    if (state) document.title = `${state} · ${title}`;
     const status = document.getElementById("live-status");
     const now = document.querySelector("[data-status]")?.dataset.status;
     if (status && now && status.textContent !== now) status.textContent = now;
   };
   document.addEventListener("htmx:afterSwap", announce);
+  announce();
 
   const clock = (seconds) => {
     const minutes = Math.floor(seconds / 60);

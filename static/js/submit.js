@@ -1,5 +1,5 @@
 // The author's workbench: code editor, starter templates, dropped files, a draft kept in this browser, what the chosen profile
-// can judge, and the verdict's marks in the editor.
+// can judge, the tabs beside the editor, and the verdict's marks in it.
 (async () => {
   const form = document.querySelector("form[data-submit]");
   if (!form) return;
@@ -7,11 +7,12 @@
   const file = form.querySelector("input[type=file]");
   const backend = form.elements.backend;
   const profile = form.elements.profile;
+  const { filesOf, membersOf, rooted } = await import(form.dataset.filesSrc);
   const data = JSON.parse(document.getElementById("submit-data").textContent);
   const starters = JSON.parse(document.getElementById("starters").textContent);
   const note = document.getElementById("profile-note");
   const box = form.querySelector(".editor-box");
-  const button = form.querySelector("button[type=submit]");
+  const button = document.getElementById("desk-submit");
   let keep = () => {};
 
   let editor = null;
@@ -81,28 +82,67 @@
     }, 300);
   };
 
-  // One file of Python is opened in the editor; anything else is sent as it is.
-  const show = document.getElementById("file-note");
-  const opened = async () => {
-    const [chosen] = file.files;
-    if (!chosen) { show.textContent = ""; return; }
-    if (chosen.name.endsWith(".py") && chosen.size <= data.maxBytes) {
-      replace(await chosen.text());
-      file.value = "";
-      show.textContent = `${chosen.name} was opened in the editor.`;
-    } else {
-      show.textContent = `${chosen.name} will be submitted instead of the editor's text.`;
-    }
+  // solution.py is opened in the editor, other sources go beside it, and an archive is sent as it is in place of both.
+  const listing = document.getElementById("desk-files");
+  const field = form.elements.beside;
+  let beside = JSON.parse(field.value || "null") ?? {};
+  const list = (words, rows) => {
+    listing.hidden = !words;
+    listing.querySelector("p").textContent = words;
+    listing.querySelector("ul").replaceChildren(...rows.map(([path, bytes, drop]) => {
+      const row = document.createElement("li");
+      row.append(Object.assign(document.createElement("code"), { textContent: path }), bytes < 1024 ? ` ${bytes} B ` : ` ${(bytes / 1024).toFixed(1)} KB `);
+      if (drop) {
+        const remove = Object.assign(document.createElement("button"), { type: "button", className: "button button--small", textContent: "Remove" });
+        remove.setAttribute("aria-label", `Remove ${path}`);
+        remove.addEventListener("click", drop);
+        row.append(remove);
+      }
+      return row;
+    }));
   };
-  file.addEventListener("change", opened);
-  box.addEventListener("dragover", (event) => event.preventDefault());
-  box.addEventListener("drop", (event) => {
+  const dropArchive = () => { file.value = ""; showBeside(); };
+  const showBeside = (note = "") => {
+    field.value = Object.keys(beside).length ? JSON.stringify(beside) : "";
+    const rows = Object.entries(beside).map(([path, content]) => [path, new Blob([content]).size, () => { delete beside[path]; showBeside(); }]);
+    list([note, rows.length ? "Submitted with solution.py:" : ""].filter(Boolean).join(" "), rows);
+  };
+  const take = async (found) => {
+    const archive = found.find(({ path }) => /\.zip$/i.test(path));
+    if (archive) {
+      const one = new DataTransfer();
+      one.items.add(archive.file);
+      file.files = one.files;
+      const members = await membersOf(archive.file);
+      list(
+        members ? `${archive.path} will be submitted instead of the editor's text. It holds:` : `${archive.path} cannot be read as an archive. The site will refuse it.`,
+        [...(members ?? []).map(({ path, bytes }) => [path, bytes]), [archive.path, archive.file.size, dropArchive]],
+      );
+      return;
+    }
+    file.value = "";
+    const { entry, others, refused } = rooted(found);
+    const bytes = found.reduce((sum, each) => sum + each.file.size, 0);
+    if (bytes > data.maxBytes) { showBeside(`These files have ${Math.ceil(bytes / 1024)} KB. At most ${data.maxBytes / 1024} KB in all are accepted.`); return; }
+    if (entry) replace(await entry.file.text());
+    for (const { path, file: each } of others) beside[path] = await each.text();
+    showBeside([
+      entry ? `${entry.path} was opened in the editor.` : "",
+      refused.length ? `Left out, because only .py .cu .cuh .cpp .h are accepted: ${refused.map(({ path }) => path).join(", ")}.` : "",
+    ].join(" ").trim());
+  };
+  file.multiple = true;
+  file.addEventListener("change", () => take([...file.files].map((each) => ({ path: each.name, file: each }))));
+  box.addEventListener("dragover", (event) => { event.preventDefault(); box.classList.add("is-over"); });
+  box.addEventListener("dragleave", () => box.classList.remove("is-over"));
+  box.addEventListener("drop", async (event) => {
+    box.classList.remove("is-over");
     if (!event.dataTransfer?.files.length) return;
     event.preventDefault();
     event.stopPropagation();
-    file.files = event.dataTransfer.files;
-    opened();
+    take(await filesOf(event.dataTransfer));
   }, true);
+  showBeside();
 
   const judge = () => {
     const chosen = data.profiles[profile.value];
@@ -111,12 +151,42 @@
       ? `${chosen.title} cannot judge the backend ${backend.value}; it can judge ${chosen.backends.join(", ")}. Choose another backend or profile.`
       : chosen.note;
     note.parentElement.classList.toggle("is-odd", refused || !chosen.online);
+    const [other] = Object.entries(data.profiles).filter(([, each]) => each.online && each.backends.includes(backend.value)).at(-1) ?? [];
+    checkFirst.hidden = chosen.online || !other;
+    checkFirst.querySelector("span").textContent = other ?? "";
   };
+  const checkFirst = document.getElementById("check-first");
+  checkFirst.addEventListener("click", () => {
+    profile.value = checkFirst.querySelector("span").textContent;
+    form.elements.mode.value = "check";
+    judge();
+    profile.focus();
+  });
   profile.addEventListener("change", judge);
   backend.addEventListener("change", judge);
   judge();
 
   // "path:line:kind:why", one to a line: the lines that a verdict is about, and those at which ranks wait.
+  const tabs = [...document.querySelectorAll(".desk-tabs [role=tab]")];
+  const open = (name, { focus = false } = {}) => {
+    for (const tab of tabs) {
+      const isOpen = tab.id === `tab-${name}`;
+      tab.setAttribute("aria-selected", isOpen);
+      tab.tabIndex = isOpen ? 0 : -1;
+      document.getElementById(tab.getAttribute("aria-controls")).hidden = !isOpen;
+      if (isOpen && focus) tab.focus();
+    }
+    if (name === "changes") document.querySelector("[data-show-changes]").click();
+  };
+  for (const [place, tab] of tabs.entries()) {
+    tab.addEventListener("click", () => open(tab.id.slice(4)));
+    tab.addEventListener("keydown", ({ key }) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[key];
+      if (step) open(tabs.at((place + step) % tabs.length).id.slice(4), { focus: true });
+    });
+  }
+  open("statement");
+
   const mark = (marks) => {
     const lines = (marks ?? "").split("\n").map((each) => each.match(/^solution\.py:(\d+):\w+:(.*)$/)).filter(Boolean);
     editor?.mark(lines.map(([, line, title]) => ({ line: Number(line), title })));
@@ -130,19 +200,27 @@
     if (/^\s*<!doctype/i.test(event.detail.serverResponse)) event.detail.selectOverride = "#main .wrap > *";
     if (event.detail.xhr.status >= 400 && event.detail.xhr.status < 500) Object.assign(event.detail, { shouldSwap: true, isError: false });
   });
+  // The state stands beside the button, which stays in sight, and leads to the result.
+  const state = document.getElementById("desk-state");
+  const toResult = () => {
+    open("result");
+    const side = document.querySelector(".desk-side");
+    side.scrollTo(0, 0);
+    side.scrollIntoView({ block: "nearest" });
+  };
+  state.addEventListener("click", toResult);
+  const say = (words) => { state.textContent = words; state.hidden = !words; };
   document.addEventListener("htmx:afterSettle", (event) => {
-    if (event.target.id === "verdict") event.target.scrollIntoView({ block: "nearest" });
+    if (event.target.id === "verdict") toResult();
     const live = document.getElementById("live");
     if (live) mark(live.dataset.marks);
+    if (event.target.id === "verdict" || event.target.id === "live") say(live ? live.dataset.state : "Not accepted: see the result");
   });
-  document.addEventListener("htmx:beforeRequest", (event) => { if (event.target === form) mark(""); });
+  document.addEventListener("htmx:beforeRequest", (event) => { if (event.target === form) { mark(""); say("Sending"); } });
   verdict.addEventListener("click", (event) => {
     const place = event.target.closest("a")?.getAttribute("href")?.match(/^#solution\.py-L(\d+)$/);
     if (!place || !editor) return;
     event.preventDefault();
     editor.go(Number(place[1]));
-  });
-  document.querySelector("[data-changes]")?.addEventListener("toggle", (event) => {
-    if (event.target.open) event.target.querySelector("[data-show-changes]").click();
   });
 })();

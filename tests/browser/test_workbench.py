@@ -1,6 +1,10 @@
 """The submit page: the verdict comes below the editor, marks its line, and nothing that was written is lost."""
 
-from playwright.sync_api import Page, expect
+import io
+import re
+import zipfile
+
+from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.conftest import PASSWORD, Visit, sign_up
 from tests.browser.looks import problems_here
@@ -19,12 +23,15 @@ def test_ctrl_enter_brings_the_verdict_below_the_editor_and_marks_the_line(visit
     page = visit().page
     sign_up(page, "ida")
     open_desk(page)
-    expect(page.get_by_text("Statement", exact=True)).to_be_visible()
+    expect(page.get_by_role("tab", name="Statement")).to_have_attribute("aria-selected", "true")
     write(page, BROKEN)
     stay_on(page)
     page.keyboard.press("Control+Enter")
     verdict = page.locator("#verdict")
     expect(verdict.get_by_text("tensr").first).to_be_visible(timeout=VERDICT_MS)
+    expect(page.get_by_role("tab", name="Result")).to_have_attribute("aria-selected", "true")
+    expect(page).to_have_title(re.compile("^Runtime error · Submit"))
+    expect(page.get_by_role("button", name="Runtime error", exact=True)).to_be_in_viewport()
     expect(page.locator(".cm-failingLine")).to_contain_text("tensr")
     assert problems_here(page, picture="desk-verdict-1280-light") == []
 
@@ -46,6 +53,46 @@ def test_what_is_refused_is_said_below_the_editor(visit: Visit) -> None:
     page.get_by_role("button", name="Submit", exact=True).click()
     expect(page.locator("#verdict").get_by_role("alert")).to_contain_text("line 8")
     assert_never_left(page)
+
+
+def file_of(name: str, text: str) -> FilePayload:
+    return {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
+
+
+def test_several_files_are_listed_and_judged_together_and_an_archive_shows_what_it_holds(visit: Visit) -> None:
+    page = visit().page
+    sign_up(page, "iris")
+    open_desk(page)
+    upload = page.locator("input[type=file]")
+    own = RIGHT.replace("tensor.clone()", "helper.copied(tensor)").replace(
+        "import torch", "import helper\nimport torch", 1
+    )
+    helper = "def copied(tensor):\n    return tensor.clone()\n"
+    upload.set_input_files([file_of("helper.py", helper), file_of("solution.py", own), file_of("notes.txt", "x")])
+    expect(page.locator(".cm-content")).to_contain_text("helper.copied")
+    expect(page.locator("#desk-files")).to_contain_text("notes.txt")
+    expect(page.locator("#desk-files li")).to_have_text(re.compile("^helper.py"))
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.locator("#verdict").get_by_text("Passed", exact=True).first).to_be_visible(timeout=VERDICT_MS)
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("solution.py", RIGHT)
+        archive.writestr("kernels/sum.cu", "// nothing")
+    upload.set_input_files({"name": "mine.zip", "mimeType": "application/zip", "buffer": packed.getvalue()})
+    expect(page.locator("#desk-files")).to_contain_text("kernels/sum.cu")
+    expect(page.locator("#desk-files")).to_contain_text("instead of the editor's text")
+
+
+def test_hardware_without_a_node_stands_apart_and_another_profile_is_offered_first(visit: Visit) -> None:
+    page = visit().page
+    sign_up(page, "ivan")
+    page.goto(DESK.replace("cpux2", "h200x2"))
+    apart = page.locator("optgroup", has=page.locator("option[value=h200x2]"))
+    expect(apart).to_have_attribute("label", "No node: waits up to 24 hours")
+    page.get_by_role("button", name="Check on cpux2 first").click()
+    expect(page.get_by_label("Profile", exact=True)).to_have_value("cpux2")
+    expect(page.get_by_label("Mode", exact=True)).to_have_value("check")
 
 
 def test_a_draft_survives_leaving_and_can_be_discarded(visit: Visit) -> None:
@@ -90,7 +137,7 @@ def test_the_desk_shows_what_changed_since_the_last_submission(visit: Visit) -> 
     page.locator("#live").wait_for()
     page.goto(DESK)
     write(page, RIGHT.replace("total", "whole", 1).replace("return total", "return whole"))
-    page.get_by_text("Changes since the last submission").click()
+    page.get_by_role("tab", name="Changes").click()
     added = page.locator("#changes tr.is-added")
     expect(added.first).to_contain_text("whole = tensor.clone()")
 

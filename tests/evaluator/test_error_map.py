@@ -59,7 +59,7 @@ def test_pattern_is_that_of_all_that_is_off_where_a_wide_tolerance_covers_most()
     found = mapped(tensor, world_size=2)
     assert found is not None
     assert (found.pattern, found.shards) == (ErrorPattern.ONE_SHARD, (0, 32))
-    assert "all in part 2 of 2 along dimension 0 (100% of it)" in found.sentence
+    assert "in part 2 of 2 along dimension 0 (100% of it)" in found.sentence
 
 
 def test_largest_error_and_shards_are_named() -> None:

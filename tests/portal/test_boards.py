@@ -9,7 +9,7 @@ from portal.accounts.models import User
 from portal.dispatcher.assign import dispatch_once
 from portal.ranking import actions as ranking
 from portal.ranking.models import Board, PersonStanding, Standing
-from portal.ranking.queries import board, boards_of, latest_records
+from portal.ranking.queries import board, boards_of, latest_records, place_of
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Submission
 from tests.portal.factories import delivery_of, evaluation_of, submit
@@ -44,6 +44,27 @@ def test_the_higher_lower_end_comes_first(alice, bob, node, now):
     assert (first.place, first.author, first.low) == (1, "bob", 2.0)
     assert (second.place, second.author, second.low) == (2, "alice", 1.0)
     assert not second.overlaps_above
+
+
+def test_a_place_names_the_next_the_leader_and_the_attempt_before(alice, bob, node, now):
+    first = enter(alice, node, now, low=1.0, age_s=30)
+    worse = enter(alice, node, now, low=0.5, age_s=20)
+    other = User.objects.create_user("carol")
+    enter(other, node, now, low=4.0)
+    enter(bob, node, now, low=2.0)
+    place = place_of(Evaluation.objects.get(pk=worse.pk))
+    assert (place.own.evaluation_id, place.number, place.entries) == (first.pk, 3, 3)
+    assert (place.above.author, place.leader.author) == ("bob", "carol")
+    assert place.last == first
+    at_the_top = place_of(Evaluation.objects.get(submission__author=other))
+    assert (at_the_top.number, at_the_top.above, at_the_top.leader, at_the_top.last) == (1, None, None, None)
+
+
+@pytest.mark.parametrize("mode", ["check", "benchmark"])
+def test_what_counts_on_no_board_has_no_place(alice, node, now, mode):
+    enter(alice, node, now, low=1.0, age_s=30)
+    evaluation = enter(alice, node, now, low=2.0, mode=mode)
+    assert place_of(Evaluation.objects.get(pk=evaluation.pk)) is None
 
 
 def test_overlapping_intervals_are_marked(alice, bob, node, now):

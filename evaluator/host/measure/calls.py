@@ -72,6 +72,11 @@ class Caller:
         """Median seconds of a full comparison so far; 0 before the first."""
         return median(self._comparisons_s) if self._comparisons_s else 0.0
 
+    @property
+    def limit_s(self) -> float:
+        """Seconds that the next call may take; the first of a size may compile."""
+        return self._limit_s + (0.0 if self._at_size.calls else self._run.first_call_s)
+
     def call(
         self,
         *,
@@ -184,7 +189,7 @@ class Caller:
         Raises Ended where a rank answered, but its device has not posted the end of the call.
         """
         job, inputs = self.job, call.inputs
-        limit_s = self._limit_s + (0.0 if self._at_size.calls else self._run.first_call_s)
+        limit_s = self.limit_s
         files = [
             (item.file, target, *item.areas) if self._is_on_device else (target,)
             for item, target in zip(inputs, targets, strict=True)

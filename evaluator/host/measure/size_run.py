@@ -95,7 +95,7 @@ class SizeRun:
         # In a timed mode the regimes lie among the timed calls.
         calls = check_calls(count, regimes=() if is_timed else self._regimes, job=self._job)
         for number, (kind, regime) in enumerate(calls):
-            words = f"{self.size}: call {number + 1} of {len(calls)}"
+            words = f"{self.size}: call {number + 1} of {len(calls)}, which may take {self.caller.limit_s:.0f} s"
             with self._job.stage(Stage.VERIFYING, words, number / len(calls)):
                 self.caller.call(verify=True, kind=kind, regime=regime or self._job.only_regime)
         self.look_at_memory()

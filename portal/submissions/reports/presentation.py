@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 
 from evaluator.contract import (
     ClockKind,
@@ -104,17 +105,40 @@ def verdict_facts(evaluation: Evaluation, report: EvaluationReport | None = None
     return facts if has_floor else replace(facts, advice=_ADVICE_WITHOUT_FLOOR)
 
 
-def spoken_status(live: LiveView) -> str:
-    """One sentence for screen readers, changed only when the state or stage changes."""
+def waits_for_hardware(live: LiveView) -> bool:
+    """Whether no node is online that could take what waits."""
+    return live.evaluation.state == State.QUEUED and live.place is not None and not live.place.has_node
+
+
+def state_text(live: LiveView) -> str:
+    """The state in a few words, or the verdict: for the title of the page, and beside the button of the desk."""
     evaluation = live.evaluation
     facts = verdict_facts(evaluation)
     if facts is not None:
-        return f"Finished: {facts.title}."
+        return facts.title
+    if waits_for_hardware(live):
+        return "Waiting for hardware"
     if evaluation.state in (State.QUEUED, State.BUILT) and live.place is not None:
-        return f"{evaluation.get_state_display()}, {live.place.ahead} ahead."
+        return f"{evaluation.get_state_display()}, {live.place.ahead} ahead"
     if evaluation.stage in set(Stage):
-        return f"Being judged: {STAGE_LABELS[Stage(evaluation.stage)]}."
-    return f"{evaluation.get_state_display()}."
+        return f"Being judged: {STAGE_LABELS[Stage(evaluation.stage)]}"
+    return str(evaluation.get_state_display())
+
+
+_SPOKEN = 200
+"""The most characters of a reason that are announced."""
+
+
+def spoken_status(live: LiveView) -> str:
+    """One or two sentences for screen readers, changed only when the state or stage changes: the state, and why."""
+    evaluation = live.evaluation
+    reason = ""
+    if evaluation.verdict and evaluation.verdict != Verdict.PASSED and evaluation.message:
+        first = evaluation.message.splitlines()[0].split(". ")[0].rstrip(".")
+        reason = f" {Truncator(first).chars(_SPOKEN)}."
+    elif waits_for_hardware(live):
+        reason = f" No node is online for {evaluation.profile}."
+    return f"{'Finished: ' if evaluation.verdict else ''}{state_text(live)}.{reason}"
 
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -181,6 +205,8 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "facts": verdict_facts(live.evaluation, report),
         "stages": stages,
         "status_text": spoken_status(live),
+        "state_text": state_text(live),
+        "waits_for_hardware": waits_for_hardware(live),
         "stream": live_links.address(Subject(Kind.EVALUATION, str(live.evaluation.pk))),
         "earlier": tries_sentence(live),
         "unserved_hours": f"{settings.UNSERVED_HOURS:.0f}",

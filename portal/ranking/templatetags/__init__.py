@@ -1,0 +1,1 @@
+"""Template tags that other apps' pages use."""
