@@ -80,10 +80,8 @@ class SubmissionResource(Resource):
     also_enough = frozenset({TokenScope.RUNS_READ.value})
 
 
-class Submissions(Resource):
-    tag = "Submissions"
-    read_scope = TokenScope.READ
-    write_scope = TokenScope.SUBMIT
+class Submissions(SubmissionResource):
+    also_enough = frozenset()
     permission_classes = SIGNED_IN
     pagination_class = NewestFirst
     parser_classes = (JSONParser, MultiPartParser)

@@ -5,7 +5,6 @@ online may still judge it, and then the report that comes later changes nothing.
 """
 
 import gzip
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +15,7 @@ from django.db import transaction
 from evaluator.contract import ContractError, Delivery, EvaluationReport, EvaluationRequest
 from evaluator.judging.recompute import recompute
 from portal.core.errors import Refusal
-from portal.core.requests import by_id
+from portal.core.requests import by_id, uuid_of
 from portal.nodes.models import Node
 from portal.runs.models import Run
 from portal.submissions import lifecycle
@@ -66,7 +65,7 @@ def import_reports(paths: Sequence[Path], *, node: Node) -> ImportOutcome:
     for path in sorted(paths):
         try:
             report = _read(path)
-            evaluation = _evaluation(report)
+            evaluation = Evaluation.objects.filter(pk=uuid_of(report.evaluation_id)).first()
             if evaluation is None:
                 foreign += 1
             elif evaluation.has_ended:
@@ -114,14 +113,6 @@ def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> No
 def _attempt_of(report: EvaluationReport) -> int:
     """The number of the try that a report is of: one more than the tries before it."""
     return 1 + max((earlier.attempt for earlier in report.earlier), default=0)
-
-
-def _evaluation(report: EvaluationReport) -> Evaluation | None:
-    """The evaluation that a report is on; None where this site has none of its number."""
-    try:
-        return Evaluation.objects.filter(pk=uuid.UUID(report.evaluation_id)).first()
-    except ValueError:
-        return None
 
 
 def runs_named(keys: Sequence[str]) -> list[Run]:

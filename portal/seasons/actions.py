@@ -96,7 +96,7 @@ def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
 
 def _to_judge_again(season: Season) -> list[Entry]:
     """The leaders' entries without a rejudge, or with one that ended without a result."""
-    best = queries.nominated(season)
+    best = scoring.best_results(queries.results_in_order(season))
     keys = [
         result.entry
         for problem in season.problems
