@@ -33,7 +33,6 @@ from portal.accounts.sign_up_codes import SignUp, sign_up_is
 
 
 def ways_in(request: HttpRequest) -> dict[str, Any]:
-    """The alternatives to a password on sign-in and sign-up pages."""
     providers = get_adapter().list_providers(request)
     return {"providers": providers, "sends_mail": bool(settings.EMAIL_URL), "sign_up": sign_up_is().value}
 
@@ -151,7 +150,6 @@ def profile(request: HttpRequest) -> HttpResponse:
 
 @changing
 def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
-    """End the life of one of the reader's own tokens."""
     token = queries.get_token(signed_in(request), token_id)
     actions.revoke_token(token)
     messages.success(request, f"The token {token.prefix}... was revoked.")

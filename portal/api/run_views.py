@@ -64,7 +64,6 @@ class _Runs(Resource):
 
 
 def _counted(request: Request, run: Run) -> Run:
-    """The run with its counts, as `RunDetail` shows it."""
     return queries.with_counts(queries.visible_runs(viewer(request)).filter(pk=run.pk)).get()
 
 
@@ -267,7 +266,6 @@ class Trees(_Runs):
 
 
 def _tree(values: dict[str, Any]) -> dict[str, Any]:
-    """What the actions on trees take, from the fields of an upload."""
     upload = values.pop("file")
     choices = {name: values.pop(name, "") for name in ("problems", "program_backend")}
     return {"stream": upload, "name": upload.name, "declaration": values, "choices": actions.TreeChoices(**choices)}

@@ -117,7 +117,6 @@ class Submissions(SubmissionResource):
 
 
 def _selected(user: Any, wanted: Mapping[str, Any]) -> QuerySet[Submission]:
-    """The user's submissions that a query asks for."""
     chosen = queries.own_submissions(user, problem=wanted.get("problem")).select_related("author")
     said = {name: wanted[name] for name in ("state", "verdict") if name in wanted}
     if not said:

@@ -71,7 +71,6 @@ def _event(delivery: Delivery) -> bytes:
 
 
 def _for_programs(delivery: Delivery) -> bytes:
-    """JSON with every notice, for receivers that check the signature."""
     listed = [
         {"kind": one.kind, "text": one.text, "url": f"{settings.SITE_URL}{one.path}", "at": one.at.isoformat()}
         for one in delivery.notices.order_by("pk")

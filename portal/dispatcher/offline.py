@@ -93,7 +93,6 @@ def _read(path: Path) -> EvaluationReport:
 
 
 def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> None:
-    """Record the report on `evaluation`; raises NotTaken."""
     if differences := recompute(report).differences:
         raise NotTaken(f"it disagrees with its own calls: {'; '.join(differences[:3])}")
     ended = datetime.fromisoformat(report.finished_at)
@@ -111,7 +110,6 @@ def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> No
 
 
 def _attempt_of(report: EvaluationReport) -> int:
-    """The number of the try that a report is of: one more than the tries before it."""
     return 1 + max((earlier.attempt for earlier in report.earlier), default=0)
 
 

@@ -172,7 +172,6 @@ def try_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpRespons
 
 @changing
 def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> HttpResponse:
-    """Have a delivery that was given up sent once more."""
     delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
     actions.send_again(delivery, by=signed_in(request))
     messages.success(request, "The event is being sent again. The log below will show the response.")

@@ -52,7 +52,6 @@ def _write(archive: zipfile.ZipFile, name: str, content: Any) -> None:
 
 
 def _write_rows(archive: zipfile.ZipFile, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """A list as JSON, row by row."""
     with archive.open(name, "w") as file:
         before = "[\n"
         for row in rows:

@@ -179,7 +179,6 @@ def values_told(argument: Argument, *, has_hints: bool) -> str:
 
 
 def _example(slug: str, backend: Backend) -> tuple[Backend, str]:
-    """A backend and another problem of which there is a worked example."""
     for candidate in (backend, Backend.CUDA):
         for example in _EXAMPLES.get(candidate, ()):
             if example != slug:

@@ -330,5 +330,4 @@ def _unpacked(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo]) 
 
 
 def _shown(text: str) -> str:
-    """The text with what cannot be written out replaced."""
     return text.encode("utf-8", "replace").decode()

@@ -73,7 +73,6 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
 
 
 def _name(row: queries.ModelRow) -> str:
-    """A run's name beside those of other prompts."""
     return f"{row.run.model}, with hints" if row.prompt == WITH_HINTS else str(row.run.model)
 
 
@@ -221,7 +220,6 @@ def live(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @changing
 def fill(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Add the attempts of an archive or of JSON Lines to a run."""
     run = queries.get_run(request.user, run_id)
     form = FillForm(request.POST, request.FILES)
     bulk = form.attempt(actions.add_lines, run, by=signed_in(request))

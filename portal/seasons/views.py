@@ -60,7 +60,6 @@ def season(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _problem(slug: str) -> tuple[str, str]:
-    """Slug and title; a problem that is gone keeps its slug."""
     known = {problem.slug: problem.title for problem in registry.problems()}
     return slug, known.get(slug, slug)
 

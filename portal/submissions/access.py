@@ -39,7 +39,6 @@ def _of_own_organisations(user: User) -> Q:
 
 
 def _is_of_own_organisation(user: User, submission: Submission) -> bool:
-    """Whether it is an attempt of a run of theirs."""
     if not submission.is_attempt:
         return False
     return Submission.objects.filter(_of_own_organisations(user), pk=submission.pk).exists()
