@@ -138,7 +138,7 @@ def profile(request: HttpRequest) -> HttpResponse:
     token, secret = form.attempt(actions.create_token, user) or (None, "")
     context = {
         "form": TokenForm() if token else form,
-        "tokens": [(row, row.is_live(now=timezone.now())) for row in queries.own_tokens(user)],
+        "tokens": [(row, row.is_live(now=timezone.now())) for row in user.tokens.all()],
         "invitations": list(memberships.open_invitations(user)),
         "has_second_factor": has_second_factor(user),
         "new_token": token,
