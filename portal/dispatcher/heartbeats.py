@@ -21,19 +21,19 @@ def record_heartbeat(node: Node, status: NodeStatus, now: datetime) -> None:
         Refusal: it names another node (422).
     """
     nodes.check_name(node, status.node, kind="heartbeat")
-    was_silence = not _is_any_recent(node, now)
+    is_recent = node.seen_at is not None and node.seen_at >= offline_before(now)
+    was_silence = not is_recent and not is_any_heartbeat_recent(now)
     with transaction.atomic():
         # The node's row comes first, as where it is revoked: so no two wait for each other.
         nodes.record_node_status(node, status, now)
         if was_silence:
-            _renew_all_leases(now)
+            # The site was away. The other nodes are about to be heard again, and the sweep must not take their work in
+            # the moment between the first of them and the last.
+            under_lease = Evaluation.objects.filter(state__in=State.under_lease())
+            under_lease.update(lease_expires_at=lifecycle.lease_end(now))
         _extend_leases(node, status, now)
         lifecycle.note_built(node, status.built, now)
     metrics.heartbeats.inc()
-
-
-def _is_any_recent(node: Node, now: datetime) -> bool:
-    return (node.seen_at is not None and node.seen_at >= offline_before(now)) or is_any_heartbeat_recent(now)
 
 
 def _extend_leases(node: Node, status: NodeStatus, now: datetime) -> None:
@@ -43,9 +43,3 @@ def _extend_leases(node: Node, status: NodeStatus, now: datetime) -> None:
     if running:
         of_node = Evaluation.objects.filter(pk__in=running, node=node, state__in=State.under_lease())
         of_node.update(lease_expires_at=lifecycle.lease_end(now))
-
-
-def _renew_all_leases(now: datetime) -> None:
-    # The site was away. The other nodes are about to be heard again, and the sweep must not take their work in the
-    # moment between the first of them and the last.
-    Evaluation.objects.filter(state__in=State.under_lease()).update(lease_expires_at=lifecycle.lease_end(now))

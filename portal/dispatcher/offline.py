@@ -52,7 +52,9 @@ def waiting_requests(profile: str, *, runs: Sequence[Run] = ()) -> Iterator[Eval
         return
     for run in runs:
         of_run = waiting.filter(submission__attempt__run=run)
-        yield from map(request_of, sorted(of_run, key=lambda evaluation: _number(evaluation.submission.problem)))
+        yield from map(
+            request_of, sorted(of_run, key=lambda evaluation: registry.get(evaluation.submission.problem).number)
+        )
 
 
 def import_reports(paths: Sequence[Path], *, node: Node) -> ImportOutcome:
@@ -78,10 +80,6 @@ def import_reports(paths: Sequence[Path], *, node: Node) -> ImportOutcome:
     return ImportOutcome(recorded=recorded, known=known, foreign=foreign, refused=tuple(refused))
 
 
-def _number(slug: str) -> int:
-    return registry.get(slug).number
-
-
 def _read(path: Path) -> EvaluationReport:
     try:
         raw = path.read_bytes()
@@ -98,8 +96,9 @@ def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> No
     ended = datetime.fromisoformat(report.finished_at)
     started = datetime.fromisoformat(report.started_at) if report.started_at else ended
     with transaction.atomic():
+        attempt = 1 + max((earlier.attempt for earlier in report.earlier), default=0)
         # Only one of a dispatcher and this finds the row still waiting.
-        lease = lifecycle.begin_offline(evaluation, node, attempt=_attempt_of(report), started_at=started)
+        lease = lifecycle.begin_offline(evaluation, node, attempt=attempt, started_at=started)
         if lease is None:
             raise NotTaken("its evaluation is being judged now")
         try:
@@ -107,10 +106,6 @@ def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> No
         except Refusal as refusal:
             # Leaving the block by an exception takes the lease back.
             raise NotTaken(refusal.message) from refusal
-
-
-def _attempt_of(report: EvaluationReport) -> int:
-    return 1 + max((earlier.attempt for earlier in report.earlier), default=0)
 
 
 def runs_named(keys: Sequence[str]) -> list[Run]:

@@ -145,7 +145,7 @@ def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> 
         "reference": registry.reference_source(slug).strip(),
         "example": registry.get(example),
         "example_backend": example_backend.value,
-        "example_source": _example_source(example, example_backend),
+        "example_source": render_to_string(f"prompts/{example}_{example_backend.value}.py.txt").strip(),
         "bf16_tflops": f"{peaks.bf16_flops / 1e12:.0f}" if peaks else "",
         "memory_tb_s": f"{peaks.memory_bytes_s / 1e12:.2f}" if peaks else "",
         "wire_gb_s": f"{peaks.wire_bytes_s / 1e9:.0f}" if peaks else "",
@@ -184,10 +184,6 @@ def _example(slug: str, backend: Backend) -> tuple[Backend, str]:
             if example != slug:
                 return candidate, example
     raise AssertionError(f"every backend has an example that is not {slug}")
-
-
-def _example_source(slug: str, backend: Backend) -> str:
-    return render_to_string(f"prompts/{slug}_{backend.value}.py.txt").strip()
 
 
 def _primitives(profile: Profile, backend: Backend) -> list[str]:

@@ -261,7 +261,9 @@ def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer:
         for row, new in zip(stored, fresh, strict=True)
         if new.attempt.trajectory
     )
-    record(run, [_ended(run, row) for row in stored if row.state == AttemptState.ENDED])
+    ended = [row for row in stored if row.state == AttemptState.ENDED]
+    told = ({"attempt": row, "verdict": row.verdict, "message": row.message} for row in ended)
+    record(run, [RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, **columns) for columns in told])
     return {new.number: row for new, row in zip(fresh, stored, strict=True)}
 
 
@@ -305,7 +307,3 @@ def _outcome(fault: _Fault | None, *, now: datetime) -> dict[str, Any]:
         return {"state": AttemptState.PENDING}
     verdict, message = fault
     return {"state": AttemptState.ENDED, "verdict": verdict.value, "message": message, "ended_at": now}
-
-
-def _ended(run: Run, row: Attempt) -> RunEvent:
-    return RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, attempt=row, verdict=row.verdict, message=row.message)
