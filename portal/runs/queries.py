@@ -154,7 +154,8 @@ def figures_of(runs: Iterable[Run]) -> dict[uuid.UUID, RunFigures]:
     """
     chosen = {run.pk: run for run in runs}
     published = [pk for pk, run in chosen.items() if run.is_published]
-    newest = _newest_events(published) if published else {}
+    events = RunEvent.objects.filter(run__in=published).order_by()
+    newest = dict(events.values_list("run").annotate(newest=Max("id"))) if published else {}
     with _lock:
         kept = {pk: held[1] for pk, event in newest.items() if (held := _cache.get(pk)) and held[0] == event}
         for pk in kept:
@@ -171,11 +172,6 @@ _MOST_CACHED = 500
 """As many as a board shows; the one not used for longest goes."""
 _cache: OrderedDict[uuid.UUID, tuple[int, RunFigures]] = OrderedDict()
 _lock = Lock()
-
-
-def _newest_events(runs: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
-    found = RunEvent.objects.filter(run__in=runs).order_by().values_list("run").annotate(newest=Max("id"))
-    return dict(found)
 
 
 def _worked_out(chosen: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, RunFigures]:
@@ -340,14 +336,11 @@ def model_board(profile: str, *, p: float = 1.0) -> list[ModelRow]:
         )
     )
     places: Counter[str] = Counter()
-    return [_placed(row, places) for row in rows]
-
-
-def _placed(row: ModelRow, places: Counter[str]) -> ModelRow:
-    if not row.figures.is_complete:
-        return row
-    places[row.prompt] += 1
-    return replace(row, place=places[row.prompt])
+    for number, row in enumerate(rows):
+        if row.figures.is_complete:
+            places[row.prompt] += 1
+            rows[number] = replace(row, place=places[row.prompt])
+    return rows
 
 
 def board_profiles() -> dict[str, int]:

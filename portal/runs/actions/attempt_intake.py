@@ -1,7 +1,7 @@
 """Adding attempts to a run: one, or as many as an upload brings, stored in batches."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -90,7 +90,8 @@ def add_lines(run: Run, lines: Iterable[Line], *, by: User, priority: int = BULK
     """
     queries.require_change(by, run)
     results: list[LineResult] = []
-    for batch in _batches(lines):
+    remaining = iter(lines)
+    while batch := list(islice(remaining, BATCH)):
         results += _add_batch(run, batch, by=by, priority=priority)
     over = [result for result in results if result.status == "over_quota" and result.refusal is not None]
     if over and len(over) == len(results):
@@ -100,15 +101,10 @@ def add_lines(run: Run, lines: Iterable[Line], *, by: User, priority: int = BULK
     return BulkResult(results=tuple(results), retry_after_s=waits[0] if waits else None)
 
 
-def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    iterator = iter(lines)
-    while batch := list(islice(iterator, BATCH)):
-        yield batch
-
-
 def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> list[LineResult]:
     # What the text decides is found before the lock is taken, and only for what is new: parsing is what takes the time.
-    held = _existing(run, batch)
+    keys = [line.attempt.key for line in batch if line.attempt is not None]
+    held = set(run.attempts.filter(key__in=keys).values_list("key", "source_digest"))
     faults = {
         line.number: _fault(run, line.attempt)
         for line in batch
@@ -136,12 +132,6 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
         result or LineResult(line=line.number, key=line.key, status="created", attempt=stored[line.number])
         for line, result in zip(batch, decided, strict=True)
     ]
-
-
-def _existing(run: Run, batch: Sequence[Line]) -> set[tuple[str, str]]:
-    """Key and digest of the attempts that the run has already under the keys of a batch."""
-    keys = [line.attempt.key for line in batch if line.attempt is not None]
-    return set(run.attempts.filter(key__in=keys).values_list("key", "source_digest"))
 
 
 def _is_known(attempt: NewAttempt) -> bool:
