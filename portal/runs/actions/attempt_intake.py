@@ -30,6 +30,7 @@ from portal.submissions.actions.bulk import AttemptSource
 from portal.submissions.models import Evaluation
 from portal.submissions.queue import BULK_PRIORITY
 from portal.submissions.quotas import Limit, Payer
+from problems import registry
 
 BATCH = 50
 """Attempts stored in one transaction: an interrupted upload leaves a whole number of these batches."""
@@ -104,11 +105,12 @@ def add_lines(run: Run, lines: Iterable[Line], *, by: User, priority: int = BULK
 def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> list[LineResult]:
     # What the text decides is found before the lock is taken, and only for what is new: parsing is what takes the time.
     keys = [line.attempt.key for line in batch if line.attempt is not None]
+    known = {problem.slug for problem in registry.problems()}
     held = set(run.attempts.filter(key__in=keys).values_list("key", "source_digest"))
     faults = {
         line.number: _fault(run, line.attempt)
         for line in batch
-        if line.attempt and (line.attempt.key, line.attempt.source_digest) not in held and _is_known(line.attempt)
+        if line.attempt and (line.attempt.key, line.attempt.source_digest) not in held and line.attempt.problem in known
     }
     closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
     with transaction.atomic():
@@ -132,14 +134,6 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
         result or LineResult(line=line.number, key=line.key, status="created", attempt=stored[line.number])
         for line, result in zip(batch, decided, strict=True)
     ]
-
-
-def _is_known(attempt: NewAttempt) -> bool:
-    try:
-        catalog.get_problem(attempt.problem)
-    except Refusal:
-        return False
-    return True
 
 
 def _fault(run: Run, attempt: NewAttempt) -> _Fault | None:

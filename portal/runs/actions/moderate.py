@@ -4,7 +4,7 @@ from django.db import transaction
 
 from portal.accounts.models import User
 from portal.core.errors import Forbidden, Refusal, check_choice
-from portal.runs.models import Decision, DecisionKind, Run, Verification
+from portal.runs.models import Decision, DecisionKind, Run
 
 
 def decide(run: Run, *, kind: str, reason: str, by: User) -> Decision:
@@ -20,15 +20,10 @@ def decide(run: Run, *, kind: str, reason: str, by: User) -> Decision:
     check_choice("kind", kind, DecisionKind.values, noun="decision")
     if not reason.strip():
         raise Refusal("reason", "", "The decision has no reason.", "Give a reason. It is public.")
-    changes = _changes(DecisionKind(kind))
+    is_about_boards = kind in (DecisionKind.QUARANTINED, DecisionKind.RELEASED)
+    changes = {"is_quarantined": kind == DecisionKind.QUARANTINED} if is_about_boards else {"verification": kind}
     with transaction.atomic():
         Run.objects.filter(pk=run.pk).update(**changes)
         decision = Decision.objects.create(run=run, kind=kind, reason=reason.strip(), by=by)
     run.refresh_from_db()
     return decision
-
-
-def _changes(kind: DecisionKind) -> dict[str, object]:
-    if kind in (DecisionKind.QUARANTINED, DecisionKind.RELEASED):
-        return {"is_quarantined": kind == DecisionKind.QUARANTINED}
-    return {"verification": Verification(kind.value)}
