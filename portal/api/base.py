@@ -5,9 +5,11 @@ from functools import wraps
 from typing import Any, ClassVar
 
 from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import ValidationError
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiResponse, extend_schema
-from rest_framework.exceptions import MethodNotAllowed
+from rest_framework.exceptions import MethodNotAllowed, NotFound
+from rest_framework.pagination import CursorPagination
 from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -20,6 +22,7 @@ from portal.api.auth import HasScope
 from portal.api.inputs import NoQuery, Query, read
 from portal.api.parsers import require_length
 from portal.api.problem_details import ProblemDetailsOutput
+from portal.core.errors import Refusal
 
 SIGNED_IN = (HasScope, IsAuthenticated)
 """Permissions where anonymous callers may not even read."""
@@ -73,6 +76,36 @@ class Resource(GenericViewSet[Any]):
         shown = found if page is None else page
         data = serializer(shown, many=many, context=self.get_serializer_context()).data
         return Response(data, status=status) if page is None else self.get_paginated_response(data)
+
+
+class NewestFirst(CursorPagination):
+    """Newest submissions first, 25 at a time unless `page_size` says otherwise (at most 100)."""
+
+    ordering: tuple[str, ...] = ("-created_at", "-id")
+    page_size = 25
+    page_size_query_param = "page_size"
+    max_page_size = 100
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """A page of what `schema` lists."""
+        address = {"type": ["string", "null"], "format": "uri"}
+        properties = {"next": address, "previous": address, "results": schema}
+        return {"type": "object", "properties": properties, "required": [*properties]}
+
+    def paginate_queryset(self, queryset: Any, request: Any, view: Any = None) -> list[Any] | None:
+        """One page; raises Refusal (404) where the cursor is not one of ours."""
+        try:
+            return super().paginate_queryset(queryset, request, view)
+        except (NotFound, ValidationError, ValueError, OverflowError) as error:
+            message = "This cursor cannot be read."
+            remedy = "Copy next or previous from a page unchanged, or leave out the cursor to start at the first page."
+            raise Refusal("cursor", request.query_params.get("cursor", ""), message, remedy, status=404) from error
+
+
+class SmallestFirst(NewestFirst):
+    """In the order of their numbers: what was added first comes first."""
+
+    ordering = ("id",)
 
 
 def operation(

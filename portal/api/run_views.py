@@ -15,8 +15,7 @@ from rest_framework.response import Response
 
 from portal.accounts.models import TokenScope
 from portal.api import inputs, run_inputs
-from portal.api.base import Resource, caller, operation, viewer
-from portal.api.pagination import NewestFirst, SmallestFirst
+from portal.api.base import NewestFirst, Resource, SmallestFirst, caller, operation, viewer
 from portal.api.parsers import ArchiveForm, ArchiveStream, BytesStream, LinesStream
 from portal.api.run_outputs import (
     AttemptOutput,

@@ -17,8 +17,7 @@ from evaluator.contract import SourceBundle
 from portal.accounts.models import ApiToken, TokenScope
 from portal.api import inputs
 from portal.api.auth import scope_missing
-from portal.api.base import SIGNED_IN, Resource, caller, file_of, operation, viewer
-from portal.api.pagination import NewestFirst
+from portal.api.base import SIGNED_IN, NewestFirst, Resource, caller, file_of, operation, viewer
 from portal.api.parsers import JSONParser, MultiPartParser
 from portal.api.schema import LOCATION, idempotency_key
 from portal.api.submission_outputs import EvaluationDetail, SourceOutput, SubmissionBrief, SubmissionDetail

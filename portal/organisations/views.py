@@ -19,8 +19,7 @@ from portal.accounts.organisations import create_organisation, get_organisation,
 from portal.deliveries import actions, queries
 from portal.deliveries.models import Endpoint
 from portal.organisations.forms import InviteForm, OrganisationForm, WebhookForm
-from portal.runs.gpu_use import use_by_run
-from portal.runs.queries import visible_runs
+from portal.runs.queries import use_by_run, visible_runs
 from portal.submissions.quotas import limits_of, payer_of_runs, quota_of
 
 LOGGED = 50
