@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ClassVar
 
-from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ValidationError
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -17,7 +16,7 @@ from rest_framework.serializers import Serializer
 from rest_framework.utils.mediatypes import media_type_matches
 from rest_framework.viewsets import GenericViewSet
 
-from portal.accounts.models import TokenScope, User
+from portal.accounts.models import TokenScope
 from portal.api.auth import HasScope
 from portal.api.inputs import NoQuery, Query, read
 from portal.api.parsers import require_length
@@ -158,15 +157,3 @@ def file_of(*media_types: str) -> dict[Any, OpenApiResponse]:
     """A file of one of these media types, as `operation` describes it; the method returns the response itself."""
     binary = {"type": "string", "format": "binary"}
     return {(200, kind): OpenApiResponse(binary, description="The file.") for kind in media_types}
-
-
-def caller(request: Request) -> User:
-    """The user of a request that had to be signed in."""
-    assert isinstance(request.user, User)
-    return request.user
-
-
-def viewer(request: Request) -> User | AnonymousUser:
-    user: Any = request.user
-    assert isinstance(user, (User, AnonymousUser))
-    return user
