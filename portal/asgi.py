@@ -3,7 +3,7 @@
 A connection costs the server a socket until its request is complete, however slowly it comes. Only then does the
 request take one of `settings.WEB_REQUESTS` threads; so neither silent visitors nor many readers of event
 streams keep others waiting. Streams that stay open do not go through Django's handler, which would keep a thread and a
-database connection for each of them. `_BESIDE` names what answers below which path instead.
+database connection for each of them.
 """
 
 import asyncio
@@ -158,44 +158,43 @@ async def _refuse(send: Send, refusal: BodyRefused, *, is_api: bool) -> None:
     await send({"type": "http.response.body", "body": text.encode()})
 
 
-def _choosing(pages: Application, beside: tuple[tuple[str, Application], ...]) -> Application:
-    """What answers by path: `beside` below its prefixes, `pages` everywhere else; metrics on a port of their own."""
+def _with_streams(pages: Application) -> Application:
+    """Event streams below their prefix, metrics on a port of their own, and `pages` everywhere else."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "")
+        chosen = pages
         if scope["type"] == "http" and metrics_page.is_for_metrics(scope):
-            return await metrics_page.application(scope, receive, send)
-        for prefix, other in beside:
-            if scope["type"] == "http" and path.startswith(prefix):
-                return await other(scope, receive, send)
-        return await pages(scope, receive, send)
+            chosen = metrics_page.application
+        elif scope["type"] == "http" and scope["path"].startswith(live_links.PREFIX):
+            chosen = live.application
+        await chosen(scope, receive, send)
 
     return application
 
 
-def _noted(application: Application) -> Application:
+def _with_request_log(application: Application) -> Application:
     """The same, and the status of its answer where the access log finds it."""
 
-    async def noted(scope: Scope, receive: Receive, send: Send) -> None:
+    async def logged(scope: Scope, receive: Receive, send: Send) -> None:
         given: int | None = None
         has_left = False
 
-        async def heard() -> Message:
+        async def receiving() -> Message:
             nonlocal has_left
             message = await receive()
             has_left = has_left or message["type"] == "http.disconnect"
             return message
 
-        async def said(message: Message) -> None:
+        async def sending(message: Message) -> None:
             nonlocal given
             given = message.get("status", given)
             await send(message)
 
         answered.set(None)
-        await application(scope, heard, said)
+        await application(scope, receiving, sending)
         answered.set(given or (VISITOR_LEFT if has_left else None))
 
-    return noted
+    return logged
 
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
@@ -212,9 +211,6 @@ from portal.core import live_links  # noqa: E402
 from portal.nodes.actions import authenticate  # noqa: E402
 from portal.operations import metrics_page  # noqa: E402
 from portal.pages import live  # noqa: E402
-
-_BESIDE: tuple[tuple[str, Application], ...] = ((live_links.PREFIX, live.application),)
-"""Path prefixes and what streams below them."""
 
 
 def _warm_up() -> None:
@@ -241,4 +237,4 @@ def _set_aside() -> None:
 
 _warm_up()
 _set_aside()
-application = _noted(_choosing(Handler(), _BESIDE))
+application = _with_request_log(_with_streams(Handler()))

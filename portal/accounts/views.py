@@ -33,7 +33,6 @@ from portal.accounts.sign_up_codes import SignUp, sign_up_is
 
 
 def ways_in(request: HttpRequest) -> dict[str, Any]:
-    """The alternatives to a password on sign-in and sign-up pages."""
     providers = get_adapter().list_providers(request)
     return {"providers": providers, "sends_mail": bool(settings.EMAIL_URL), "sign_up": sign_up_is().value}
 
@@ -139,7 +138,7 @@ def profile(request: HttpRequest) -> HttpResponse:
     token, secret = form.attempt(actions.create_token, user) or (None, "")
     context = {
         "form": TokenForm() if token else form,
-        "tokens": [(row, row.is_live(now=timezone.now())) for row in queries.own_tokens(user)],
+        "tokens": [(row, row.is_live(now=timezone.now())) for row in user.tokens.all()],
         "invitations": list(memberships.open_invitations(user)),
         "has_second_factor": has_second_factor(user),
         "new_token": token,
@@ -151,7 +150,6 @@ def profile(request: HttpRequest) -> HttpResponse:
 
 @changing
 def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
-    """End the life of one of the reader's own tokens."""
     token = queries.get_token(signed_in(request), token_id)
     actions.revoke_token(token)
     messages.success(request, f"The token {token.prefix}... was revoked.")

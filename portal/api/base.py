@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ClassVar
 
-from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import ValidationError
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiResponse, extend_schema
-from rest_framework.exceptions import MethodNotAllowed
+from rest_framework.exceptions import MethodNotAllowed, NotFound
+from rest_framework.pagination import CursorPagination
 from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,11 +16,12 @@ from rest_framework.serializers import Serializer
 from rest_framework.utils.mediatypes import media_type_matches
 from rest_framework.viewsets import GenericViewSet
 
-from portal.accounts.models import TokenScope, User
+from portal.accounts.models import TokenScope
 from portal.api.auth import HasScope
 from portal.api.inputs import NoQuery, Query, read
 from portal.api.parsers import require_length
 from portal.api.problem_details import ProblemDetailsOutput
+from portal.core.errors import Refusal
 
 SIGNED_IN = (HasScope, IsAuthenticated)
 """Permissions where anonymous callers may not even read."""
@@ -75,6 +77,36 @@ class Resource(GenericViewSet[Any]):
         return Response(data, status=status) if page is None else self.get_paginated_response(data)
 
 
+class NewestFirst(CursorPagination):
+    """Newest submissions first, 25 at a time unless `page_size` says otherwise (at most 100)."""
+
+    ordering: tuple[str, ...] = ("-created_at", "-id")
+    page_size = 25
+    page_size_query_param = "page_size"
+    max_page_size = 100
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """A page of what `schema` lists."""
+        address = {"type": ["string", "null"], "format": "uri"}
+        properties = {"next": address, "previous": address, "results": schema}
+        return {"type": "object", "properties": properties, "required": [*properties]}
+
+    def paginate_queryset(self, queryset: Any, request: Any, view: Any = None) -> list[Any] | None:
+        """One page; raises Refusal (404) where the cursor is not one of ours."""
+        try:
+            return super().paginate_queryset(queryset, request, view)
+        except (NotFound, ValidationError, ValueError, OverflowError) as error:
+            message = "This cursor cannot be read."
+            remedy = "Copy next or previous from a page unchanged, or leave out the cursor to start at the first page."
+            raise Refusal("cursor", request.query_params.get("cursor", ""), message, remedy, status=404) from error
+
+
+class SmallestFirst(NewestFirst):
+    """In the order of their numbers: what was added first comes first."""
+
+    ordering = ("id",)
+
+
 def operation(
     operation_id: str,
     summary: str,
@@ -125,15 +157,3 @@ def file_of(*media_types: str) -> dict[Any, OpenApiResponse]:
     """A file of one of these media types, as `operation` describes it; the method returns the response itself."""
     binary = {"type": "string", "format": "binary"}
     return {(200, kind): OpenApiResponse(binary, description="The file.") for kind in media_types}
-
-
-def caller(request: Request) -> User:
-    """The user of a request that had to be signed in."""
-    assert isinstance(request.user, User)
-    return request.user
-
-
-def viewer(request: Request) -> User | AnonymousUser:
-    user: Any = request.user
-    assert isinstance(user, (User, AnonymousUser))
-    return user

@@ -11,9 +11,10 @@ from rest_framework.utils.urls import remove_query_param, replace_query_param
 
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
+from portal.accounts.identity import signed_in
 from portal.accounts.models import ApiToken, TokenScope
 from portal.api import catalog_outputs
-from portal.api.base import SIGNED_IN, Resource, caller, operation
+from portal.api.base import SIGNED_IN, Resource, operation
 from portal.api.inputs import BoardQuery, ProblemQuery
 from portal.catalog.models import ProblemSwitch
 from portal.catalog.queries import get_problem, get_profile
@@ -133,7 +134,7 @@ class Me(Resource):
     @operation("readMe", "Read who is calling", catalog_outputs.MeOutput)
     def retrieve(self, request: Request) -> dict[str, Any]:
         """Who is calling, by which token, and how much of the queue is theirs."""
-        user = caller(request)
+        user = signed_in(request)
         together = limits_of(payer_of_author(user), now=timezone.now())[0]
         return {
             "username": user.username,
@@ -153,4 +154,4 @@ class Me(Resource):
 
         Runs of models draw on their organisation's allowance, which is read there (`readQuota`).
         """
-        return forecasts(payer_of_author(caller(request)), profiles.profiles(), now=timezone.now())
+        return forecasts(payer_of_author(signed_in(request)), profiles.profiles(), now=timezone.now())

@@ -14,7 +14,7 @@ from rest_framework.throttling import AnonRateThrottle
 
 from portal.accounts.models import TokenScope
 from portal.api import run_inputs
-from portal.api.base import Resource, file_of, operation, viewer
+from portal.api.base import Resource, file_of, operation
 from portal.api.submission_views import SubmissionResource, get_evaluation
 from portal.core.errors import TooMany
 from portal.exports import bundles, files, tables
@@ -101,7 +101,7 @@ class RunExport(_Exports):
     def retrieve(self, request: Request, run_id: uuid.UUID) -> HttpResponseBase:
         """One row per attempt, by problem, sample and step."""
         format_name = self.query["format"]
-        table = tables.attempts_of(queries.get_run(viewer(request), run_id))
+        table = tables.attempts_of(queries.get_run(request.user, run_id))
         pieces = written(table, format=format_name)
         return _sent(pieces, name=f"{table.name}.{format_name}", media_type=MEDIA_TYPES[format_name])
 
@@ -126,7 +126,7 @@ class EvaluationBundle(SubmissionResource):
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponseBase:
         """Source, request, problem, report, environment, and the command, in one zip."""
         evaluation = get_evaluation(request, submission_id, evaluation_id)
-        if not access.may_read_source(viewer(request), evaluation.submission):
+        if not access.may_read_source(request.user, evaluation.submission):
             raise Http404
         response = HttpResponse(bundles.bundle(evaluation), content_type=_ZIP)
         response["Content-Disposition"] = f'attachment; filename="evaluation-{evaluation_id}.zip"'

@@ -133,7 +133,6 @@ class NodeMessages(Resource):
 
 
 def _received(request: Request, kind: type[M], receive: Callable[[Node, M, datetime], object]) -> Response:
-    """The receipt for a message that `receive` has taken; raises Refusal."""
     node: Any = request.auth
     said_as = request.parser_context["view"].action
     body = request.data if isinstance(request.data, bytes) else b""
@@ -157,6 +156,5 @@ def _received(request: Request, kind: type[M], receive: Callable[[Node, M, datet
 
 
 def _field(text: str) -> str:
-    """The field that an error of the contract is about."""
     inside, named = re.search(r" - at `\$\.?([^`]*)`$", text), re.search(r" field `([^`]*)`", text)
     return ".".join(found[1] for found in (inside, named) if found and found[1])

@@ -9,9 +9,10 @@ from rest_framework.request import Request
 
 from evaluator.hardware import profiles
 from portal.accounts import memberships, organisations
+from portal.accounts.identity import signed_in
 from portal.accounts.models import Invitation, Organisation, TokenScope
 from portal.api import run_inputs
-from portal.api.base import SIGNED_IN, Resource, caller, operation
+from portal.api.base import SIGNED_IN, Resource, operation
 from portal.api.catalog_outputs import ForecastOutput
 from portal.api.run_outputs import (
     DeliveryOutput,
@@ -39,7 +40,7 @@ class _Organisations(Resource):
 
 
 def _organisation(request: Request, slug: str) -> Organisation:
-    return organisations.get_organisation(caller(request), slug)
+    return organisations.get_organisation(signed_in(request), slug)
 
 
 def _webhook(request: Request, slug: str, webhook_id: int) -> Webhook:
@@ -50,7 +51,7 @@ class Organisations(_Organisations):
     @operation("listOrganisations", "List own organisations", OrganisationOutput, many=True)
     def list(self, request: Request) -> Any:
         """The organisations that the caller belongs to."""
-        return organisations.own_organisations(caller(request))
+        return organisations.own_organisations(signed_in(request))
 
     @operation(
         "createOrganisation",
@@ -62,7 +63,7 @@ class Organisations(_Organisations):
     )
     def create(self, request: Request) -> Organisation:
         """A new organisation, which the caller owns."""
-        return organisations.create_organisation(caller(request), **self.body())
+        return organisations.create_organisation(signed_in(request), **self.body())
 
     @operation("readOrganisation", "Read an organisation", OrganisationOutput)
     def retrieve(self, request: Request, slug: str) -> Organisation:
@@ -72,13 +73,13 @@ class Organisations(_Organisations):
     @operation("changeRole", "Change a member's role", OrganisationOutput, body=run_inputs.MemberInput, refuses=(409,))
     def change_role(self, request: Request, slug: str) -> Organisation:
         """Make a member an owner, or an owner a member; for owners. Others are invited instead."""
-        memberships.change_role(_organisation(request, slug), by=caller(request), **self.body())
+        memberships.change_role(_organisation(request, slug), by=signed_in(request), **self.body())
         return _organisation(request, slug)
 
     @operation("removeMember", "Leave, or remove a member", status=204, body=run_inputs.UsernameInput, refuses=(409,))
     def remove_member(self, request: Request, slug: str) -> None:
         """End a membership: one's own by one's own name, as an owner anybody's. What they made stays."""
-        memberships.remove_member(_organisation(request, slug), by=caller(request), **self.body())
+        memberships.remove_member(_organisation(request, slug), by=signed_in(request), **self.body())
 
     @operation("readOrganisationAllowance", "Read the cost of a run's evaluations", ForecastOutput, many=True)
     def allowance(self, request: Request, slug: str) -> Sequence[Forecast]:
@@ -105,31 +106,31 @@ class SentInvitations(_Organisations):
     @operation("invite", "Invite somebody", InvitationOutput, status=201, body=run_inputs.MemberInput, refuses=(409,))
     def create(self, request: Request, slug: str) -> Invitation:
         """Ask an account to belong to the organisation; for owners. It belongs to it once it has accepted."""
-        return memberships.invite(_organisation(request, slug), by=caller(request), **self.body())
+        return memberships.invite(_organisation(request, slug), by=signed_in(request), **self.body())
 
     @operation("withdrawInvitation", "Withdraw an invitation", status=204)
     def withdraw(self, request: Request, slug: str, invitation_id: int) -> None:
         """Take an open invitation back; for owners."""
         invitation = memberships.get_sent_invitation(_organisation(request, slug), invitation_id)
-        memberships.withdraw(invitation, by=caller(request))
+        memberships.withdraw(invitation, by=signed_in(request))
 
 
 class Invitations(_Organisations):
     @operation("listInvitations", "List own invitations", InvitationOutput, many=True)
     def list(self, request: Request) -> Any:
         """The caller's own open invitations."""
-        return memberships.open_invitations(caller(request))
+        return memberships.open_invitations(signed_in(request))
 
     @operation("acceptInvitation", "Accept an invitation", OrganisationOutput, refuses=(409,))
     def accept(self, request: Request, invitation_id: int) -> Organisation:
         """Belong to the organisation from now on."""
-        invitation = memberships.get_invitation(caller(request), invitation_id)
-        return memberships.accept(invitation, by=caller(request)).organisation
+        invitation = memberships.get_invitation(signed_in(request), invitation_id)
+        return memberships.accept(invitation, by=signed_in(request)).organisation
 
     @operation("declineInvitation", "Decline an invitation", status=204)
     def decline(self, request: Request, invitation_id: int) -> None:
         """Do not belong to the organisation."""
-        memberships.decline(memberships.get_invitation(caller(request), invitation_id), by=caller(request))
+        memberships.decline(memberships.get_invitation(signed_in(request), invitation_id), by=signed_in(request))
 
 
 class Webhooks(_Organisations):
@@ -143,20 +144,20 @@ class Webhooks(_Organisations):
     )
     def create(self, request: Request, slug: str) -> Webhook:
         """Add an address that receives events; the secret that signs them is only in this response. For owners."""
-        return actions.add_webhook(_organisation(request, slug), by=caller(request), **self.body())
+        return actions.add_webhook(_organisation(request, slug), by=signed_in(request), **self.body())
 
     @operation("removeWebhook", "Remove a webhook", WebhookOutput)
     def remove(self, request: Request, slug: str, webhook_id: int) -> Webhook:
         """Stop sending events to an address; its log stays. For owners."""
         webhook = _webhook(request, slug, webhook_id)
-        actions.remove_endpoint(webhook, by=caller(request))
+        actions.remove_endpoint(webhook, by=signed_in(request))
         webhook.refresh_from_db()
         return webhook
 
     @operation("tryWebhook", "Try a webhook", DeliveryOutput, status=202, refuses=(409,))
     def test(self, request: Request, slug: str, webhook_id: int) -> Delivery:
         """Have a `webhook.test` sent once, in a second or so; the log says what was answered. For owners."""
-        return actions.send_test(_webhook(request, slug, webhook_id), by=caller(request))
+        return actions.send_test(_webhook(request, slug, webhook_id), by=signed_in(request))
 
     @operation("listDeliveries", "Read a webhook's log", DeliveryOutput, many=True)
     def deliveries(self, request: Request, slug: str, webhook_id: int) -> Any:
@@ -167,4 +168,4 @@ class Webhooks(_Organisations):
     def send_again(self, request: Request, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> Delivery:
         """Have what was given up sent once more, in a second or so, as a new line of the log. For owners."""
         delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
-        return actions.send_again(delivery, by=caller(request))
+        return actions.send_again(delivery, by=signed_in(request))

@@ -53,13 +53,11 @@ def operations(schema: Schema) -> list[dict[str, Any]]:
 
 
 def _marked(text: str) -> SafeString:
-    """Text with what stands between backticks as code."""
     pieces = (format_html("<code>{}</code>" if i % 2 else "{}", part) for i, part in enumerate(text.split("`")))
     return format_html_join("", "{}", ((piece,) for piece in pieces))
 
 
 def _access(security: Sequence[Schema]) -> str:
-    """Who may call, in words."""
     if any("node" in way for way in security):
         return "a node's key"
     scopes = [scope for way in security for scope in way.get("token", ())]
@@ -79,7 +77,6 @@ def _parameter(schema: Schema, parameter: Schema) -> Row:
 
 
 def _bodies(schema: Schema, described: Schema) -> Iterator[dict[str, Any]]:
-    """One entry per way to send a body, by its media type."""
     for media_type, media in described.get("requestBody", {}).get("content", {}).items():
         body = _resolved(schema, media["schema"])
         rows = [
@@ -133,7 +130,6 @@ def _kind(schema: Schema, part: Schema) -> str:
 
 
 def _example(described: Schema) -> str:
-    """The first example of a body, as JSON; empty where there is none."""
     for media in described.get("requestBody", {}).get("content", {}).values():
         for example in media.get("examples", {}).values():
             return json.dumps(example["value"], indent=2)

@@ -13,10 +13,10 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from portal.accounts.identity import signed_in
 from portal.accounts.models import TokenScope
 from portal.api import inputs, run_inputs
-from portal.api.base import Resource, caller, operation, viewer
-from portal.api.pagination import NewestFirst, SmallestFirst
+from portal.api.base import NewestFirst, Resource, SmallestFirst, operation
 from portal.api.parsers import ArchiveForm, ArchiveStream, BytesStream, LinesStream
 from portal.api.run_outputs import (
     AttemptOutput,
@@ -64,8 +64,7 @@ class _Runs(Resource):
 
 
 def _counted(request: Request, run: Run) -> Run:
-    """The run with its counts, as `RunDetail` shows it."""
-    return queries.with_counts(queries.visible_runs(viewer(request)).filter(pk=run.pk)).get()
+    return queries.with_counts(queries.visible_runs(request.user).filter(pk=run.pk)).get()
 
 
 class Prompts(Resource):
@@ -81,12 +80,12 @@ class Models(_Runs):
     @operation("listModels", "List the models", ModelOutput, many=True)
     def list(self, request: Request) -> QuerySet[LanguageModel]:
         """The models with a published run, and those of own organisations."""
-        return queries.visible_models(viewer(request))
+        return queries.visible_models(request.user)
 
     @operation("readModel", "Read a model", ModelOutput)
     def retrieve(self, request: Request, slug: str) -> LanguageModel:
         """One model; `runs/?model=` lists its runs."""
-        return queries.get_model(viewer(request), slug)
+        return queries.get_model(request.user, slug)
 
 
 class Runs(_Runs):
@@ -98,7 +97,7 @@ class Runs(_Runs):
         wanted = self.query
         paths = {"model": "model__slug", "state": "state"}
         narrowed = {path: wanted[name] for name, path in paths.items() if name in wanted}
-        return queries.with_counts(queries.visible_runs(viewer(request))).filter(**narrowed)
+        return queries.with_counts(queries.visible_runs(request.user)).filter(**narrowed)
 
     @operation(
         "createRun",
@@ -112,25 +111,25 @@ class Runs(_Runs):
     def create(self, request: Request) -> Response:
         """An empty private run of one of the caller's organisations, and its model where it is new."""
         declaration = actions.RunDeclaration(**self.body())
-        run = actions.create_run(caller(request), declaration, idempotency_key=inputs.idempotency_key(request))
+        run = actions.create_run(signed_in(request), declaration, idempotency_key=inputs.idempotency_key(request))
         body = RunDetail(_counted(request, run), context=self.get_serializer_context()).data
         return Response(body, status=201, headers={"Location": body["url"]})
 
     @operation("readRun", "Read a run", RunDetail)
     def retrieve(self, request: Request, run_id: uuid.UUID) -> Run:
         """A run with its counts and figures."""
-        return _counted(request, queries.get_run(viewer(request), run_id))
+        return _counted(request, queries.get_run(request.user, run_id))
 
     @operation("readProgress", "Read an agent's progress", ProgressOutput, many=True)
     def progress(self, request: Request, run_id: uuid.UUID) -> Sequence[Progress]:
         """Problems, scores and cost that a run had reached by each step."""
-        return progress(queries.get_run(viewer(request), run_id))
+        return progress(queries.get_run(request.user, run_id))
 
     @operation("readEvents", "Follow a run", EventPageOutput, query=run_inputs.EventsQuery)
     def events(self, request: Request, run_id: uuid.UUID) -> dict[str, Any]:
         """What has happened after a cursor, oldest first; `wait` holds the call open until there is something."""
         wanted = self.query
-        run = queries.get_run(viewer(request), run_id)
+        run = queries.get_run(request.user, run_id)
         events = _events(run, after=wanted["after"], limit=wanted["limit"], wait_s=wanted["wait"])
         total, pending = queries.counts(run)
         return {
@@ -144,8 +143,8 @@ class Runs(_Runs):
     @operation("publishRun", "Publish a run", RunDetail, body=run_inputs.PublishInput, refuses=(409,))
     def publish(self, request: Request, run_id: uuid.UUID) -> Run:
         """Let everybody see a run that is judged in full. Nothing can be added afterwards."""
-        run = queries.get_run(viewer(request), run_id)
-        actions.publish_run(run, by=caller(request), sources=self.body()["sources"])
+        run = queries.get_run(request.user, run_id)
+        actions.publish_run(run, by=signed_in(request), sources=self.body()["sources"])
         return _counted(request, run)
 
 
@@ -174,27 +173,27 @@ class Attempts(_Runs):
     def list(self, request: Request, run_id: uuid.UUID) -> QuerySet[Attempt]:
         """Attempts in the order in which they were added, by cursor."""
         wanted = self.query
-        run = queries.get_run(viewer(request), run_id)
+        run = queries.get_run(request.user, run_id)
         narrowed = {name: wanted[name] for name in ("problem", "verdict", "state", "sample") if name in wanted}
         return run.attempts.filter(**narrowed).select_related("evaluation")
 
     @operation("addAttempt", "Add an attempt", AttemptOutput, status=201, body=run_inputs.AttemptInput, refuses=(409,))
     def create(self, request: Request, run_id: uuid.UUID) -> Attempt:
         """Store one attempt and queue its evaluation; the same key with the same source returns the same attempt."""
-        run = queries.get_run(viewer(request), run_id)
+        run = queries.get_run(request.user, run_id)
         self.body()
         # Read twice: the serializer names every wrong field at once, the upload's own rules are the same for bulk.
         attempt = uploads.attempt_from(request.data)
-        added = actions.add_attempt(run, attempt, by=caller(request)).attempt
+        added = actions.add_attempt(run, attempt, by=signed_in(request)).attempt
         assert added is not None
         return added
 
     @operation("readTrajectory", "Read an attempt's trajectory", TrajectoryOutput)
     def trajectory(self, request: Request, run_id: uuid.UUID, attempt_id: int) -> dict[str, str]:
         """The trajectory as it was uploaded, without what looked like a credential."""
-        run = queries.get_run(viewer(request), run_id)
+        run = queries.get_run(request.user, run_id)
         attempt = queries.get_attempt(run, attempt_id)
-        if not attempt.has_trajectory or not queries.shows_sources(viewer(request), run):
+        if not attempt.has_trajectory or not queries.shows_sources(request.user, run):
             message = "The attempt has no trajectory, or the run keeps its sources private."
             remedy = "Look for an attempt whose has_trajectory is true in a run with public sources."
             raise NotFound("attempt_id", attempt_id, message, remedy)
@@ -214,8 +213,8 @@ class BulkAttempts(_Runs):
     )
     def create(self, request: Request, run_id: uuid.UUID) -> Response:
         """JSON Lines with one attempt each, or a zip of SLUG/SAMPLE/solution.py; stored as it is read."""
-        run = queries.get_run(viewer(request), run_id)
-        queries.require_change(caller(request), run)
+        run = queries.get_run(request.user, run_id)
+        queries.require_change(signed_in(request), run)
         bulk = _added(run, request)
         headers = {} if bulk.retry_after_s is None else {"Retry-After": str(bulk.retry_after_s)}
         return Response(BulkResultOutput(bulk).data, headers=headers)
@@ -224,17 +223,17 @@ class BulkAttempts(_Runs):
 def _added(run: Run, request: Request) -> actions.BulkResult:
     body = request.data
     if not hasattr(body, "read"):  # an empty body is not parsed at all
-        return actions.add_lines(run, (), by=caller(request))
+        return actions.add_lines(run, (), by=signed_in(request))
     stream = cast(IO[bytes], body)
     kind = (request.content_type or "").partition(";")[0].strip().lower()
     start = b"" if kind == LinesStream.media_type else stream.read(len(uploads.ARCHIVE_START))
     if kind == LinesStream.media_type or (kind == BytesStream.media_type and start != uploads.ARCHIVE_START):
-        return actions.add_lines(run, uploads.read_lines(stream, start=start), by=caller(request))
+        return actions.add_lines(run, uploads.read_lines(stream, start=start), by=signed_in(request))
     with TemporaryFile() as kept:  # an archive's table of contents is at its end
         kept.write(start)
         while chunk := stream.read(1 << 20):
             kept.write(chunk)
-        return actions.add_lines(run, uploads.read_archive(kept), by=caller(request))
+        return actions.add_lines(run, uploads.read_archive(kept), by=signed_in(request))
 
 
 class Trees(_Runs):
@@ -253,7 +252,7 @@ class Trees(_Runs):
     )
     def create(self, request: Request) -> Response:
         """A zip of solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model> becomes a run."""
-        imported = actions.import_tree(caller(request), **_tree(self.body()))
+        imported = actions.import_tree(signed_in(request), **_tree(self.body()))
         run = RunDetail(_counted(request, imported.run), context=self.get_serializer_context()).data
         shown = ImportOutput(imported, context={"run": run}).data
         return Response(shown, status=201, headers={"Location": run["url"]})
@@ -267,7 +266,6 @@ class Trees(_Runs):
 
 
 def _tree(values: dict[str, Any]) -> dict[str, Any]:
-    """What the actions on trees take, from the fields of an upload."""
     upload = values.pop("file")
     choices = {name: values.pop(name, "") for name in ("problems", "program_backend")}
     return {"stream": upload, "name": upload.name, "declaration": values, "choices": actions.TreeChoices(**choices)}

@@ -14,11 +14,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evaluator.contract import SourceBundle
+from portal.accounts.identity import signed_in
 from portal.accounts.models import ApiToken, TokenScope
 from portal.api import inputs
 from portal.api.auth import scope_missing
-from portal.api.base import SIGNED_IN, Resource, caller, file_of, operation, viewer
-from portal.api.pagination import NewestFirst
+from portal.api.base import SIGNED_IN, NewestFirst, Resource, file_of, operation
 from portal.api.parsers import JSONParser, MultiPartParser
 from portal.api.schema import LOCATION, idempotency_key
 from portal.api.submission_outputs import EvaluationDetail, SourceOutput, SubmissionBrief, SubmissionDetail
@@ -80,10 +80,8 @@ class SubmissionResource(Resource):
     also_enough = frozenset({TokenScope.RUNS_READ.value})
 
 
-class Submissions(Resource):
-    tag = "Submissions"
-    read_scope = TokenScope.READ
-    write_scope = TokenScope.SUBMIT
+class Submissions(SubmissionResource):
+    also_enough = frozenset()
     permission_classes = SIGNED_IN
     pagination_class = NewestFirst
     parser_classes = (JSONParser, MultiPartParser)
@@ -91,7 +89,7 @@ class Submissions(Resource):
     @operation("listSubmissions", "List own submissions", SubmissionBrief, many=True, query=inputs.SubmissionsQuery)
     def list(self, request: Request) -> QuerySet[Submission]:
         """Own submissions, the newest first, by cursor: follow `next` until it is null."""
-        return _selected(caller(request), self.query)
+        return _selected(signed_in(request), self.query)
 
     @operation(
         "createSubmission",
@@ -109,7 +107,7 @@ class Submissions(Resource):
         key = inputs.idempotency_key(request)
         with _input_names(file=next(name for name in _FILES if name in values)):
             submitted = actions.create_submission(
-                caller(request),
+                signed_in(request),
                 files=inputs.bundle_of(values),
                 idempotency_key=key,
                 **{name: value for name, value in values.items() if name not in _FILES},
@@ -119,7 +117,6 @@ class Submissions(Resource):
 
 
 def _selected(user: Any, wanted: Mapping[str, Any]) -> QuerySet[Submission]:
-    """The user's submissions that a query asks for."""
     chosen = queries.own_submissions(user, problem=wanted.get("problem")).select_related("author")
     said = {name: wanted[name] for name in ("state", "verdict") if name in wanted}
     if not said:
@@ -166,7 +163,7 @@ def _require_readable(request: Request, submission: Submission) -> None:
 
 def get_evaluation(request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> Evaluation:
     """An evaluation of a submission that the caller and their token may read."""
-    evaluation = access.get_evaluation(viewer(request), evaluation_id)
+    evaluation = access.get_evaluation(request.user, evaluation_id)
     if evaluation.submission_id != submission_id:
         raise Http404
     _require_readable(request, evaluation.submission)
@@ -177,7 +174,7 @@ class SingleSubmission(SubmissionResource):
     @operation("readSubmission", "Read a submission", {200: SubmissionDetail, 304: None}, headers=_ETAGS)
     def retrieve(self, request: Request, submission_id: uuid.UUID) -> HttpResponse:
         """A submission with stage, queue position or report of its newest evaluation. Poll it with If-None-Match."""
-        submission = access.get_submission(viewer(request), submission_id)
+        submission = access.get_submission(request.user, submission_id)
         _require_readable(request, submission)
         evaluations = queries.evaluations_of(submission)
         live = queries.live_view(evaluations[0])
@@ -187,9 +184,9 @@ class SingleSubmission(SubmissionResource):
     @operation("readSource", "Read a submission's source", SourceOutput)
     def source(self, request: Request, submission_id: uuid.UUID) -> SourceBundle:
         """The files as they are judged."""
-        submission = access.get_submission(viewer(request), submission_id)
+        submission = access.get_submission(request.user, submission_id)
         _require_readable(request, submission)
-        files = access.readable_source(viewer(request), submission)
+        files = access.readable_source(request.user, submission)
         if files is None:
             raise Http404
         return files
@@ -197,7 +194,7 @@ class SingleSubmission(SubmissionResource):
     @operation("cancelSubmission", "Cancel a submission's newest evaluation", SubmissionDetail, refuses=(409,))
     def cancel(self, request: Request, submission_id: uuid.UUID) -> Response:
         """Cancel the newest evaluation; the node that works on it stops."""
-        user = caller(request)
+        user = signed_in(request)
         submission = access.get_submission(user, submission_id)
         evaluations = queries.evaluations_of(submission)
         actions.cancel_evaluation(evaluations[0], by=user)
@@ -216,7 +213,7 @@ class Evaluations(SubmissionResource):
     )
     def create(self, request: Request, submission_id: uuid.UUID) -> Response:
         """Queue one more evaluation of an own submission, on the same or another profile. None is overwritten."""
-        user = caller(request)
+        user = signed_in(request)
         submission = access.get_submission(user, submission_id)
         access.require_change(user, submission, remedy="Submit the source yourself to have it judged.")
         values = self.body()

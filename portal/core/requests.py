@@ -1,5 +1,6 @@
 """What a request asks for: one of several choices, a row by its id, or only what has changed."""
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -36,6 +37,14 @@ def if_changed(request: HttpRequest, etag: str, respond: Callable[[], HttpRespon
     response["ETag"] = etag
     response["Cache-Control"] = "private, no-cache"
     return response
+
+
+def uuid_of(text: uuid.UUID | str) -> Any:
+    """The identifier that `text` is; None where it is none, which no row has."""
+    try:
+        return uuid.UUID(str(text))
+    except ValueError:
+        return None
 
 
 def by_id(rows: QuerySet[Row], field: str, key: Any, message: str, remedy: str, *, column: str = "pk") -> Row:

@@ -71,7 +71,6 @@ def _event(delivery: Delivery) -> bytes:
 
 
 def _for_programs(delivery: Delivery) -> bytes:
-    """JSON with every notice, for receivers that check the signature."""
     listed = [
         {"kind": one.kind, "text": one.text, "url": f"{settings.SITE_URL}{one.path}", "at": one.at.isoformat()}
         for one in delivery.notices.order_by("pk")
@@ -82,13 +81,10 @@ def _for_programs(delivery: Delivery) -> bytes:
 
 def for_slack(message: Message) -> bytes:
     """Slack's incoming webhooks: links as `<address|text>`; only &, < and > mean anything, and are escaped."""
-    lines = [f"• <{address}|{_slack_text(text)}>" for text, address in message.lines]
-    return json.dumps({"text": "\n".join([f"*{message.heading}*", *lines, message.rest]).strip()}).encode()
-
-
-def _slack_text(text: str) -> str:
     # A bar would end the address of a link.
-    return html.escape(text, quote=False).replace("|", "/")
+    escaped = ((html.escape(text, quote=False).replace("|", "/"), address) for text, address in message.lines)
+    lines = [f"• <{address}|{text}>" for text, address in escaped]
+    return json.dumps({"text": "\n".join([f"*{message.heading}*", *lines, message.rest]).strip()}).encode()
 
 
 def for_discord(message: Message) -> bytes:

@@ -111,7 +111,6 @@ def deliver_batch(endpoint: DueEndpoint, now: datetime) -> int:
 
 
 def _fold_notices(channel_id: int, now: datetime) -> None:
-    """Make one delivery of all pending notices, if any."""
     with transaction.atomic():
         untold = list(Notice.objects.select_for_update().filter(endpoint=channel_id, delivery=None))
         kept = _without_stale(untold)

@@ -56,7 +56,6 @@ def _page(request: HttpRequest, *, new: Endpoint | None = None, refusal: Refusal
 
 @changing
 def set_kinds(request: HttpRequest, channel_id: int) -> HttpResponse:
-    """Switch kinds of notices on and off for one channel."""
     channel = queries.get_channel(signed_in(request), channel_id)
     actions.set_kinds(channel, kinds=request.POST.getlist("kinds"))
     messages.success(request, f"{channel.get_form_display()}: your choice was saved.")

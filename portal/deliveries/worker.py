@@ -52,14 +52,11 @@ class DeliveryWorker:
             if len(busy) + begun < AT_ONCE and counts[endpoint.payer] < PER_ACCOUNT:
                 begun += 1
                 counts[endpoint.payer] += 1
-                self._begin(endpoint)
+                with self._changed:
+                    self._payers[endpoint.pk] = endpoint.payer
+                # A daemon: the process ends without waiting for a receiver, and its claims expire.
+                threading.Thread(target=self._serve, args=(endpoint,), daemon=True).start()
         return begun
-
-    def _begin(self, endpoint: DueEndpoint) -> None:
-        with self._changed:
-            self._payers[endpoint.pk] = endpoint.payer
-        # A daemon: the process ends without waiting for a receiver, and its claims expire.
-        threading.Thread(target=self._serve, args=(endpoint,), daemon=True).start()
 
     def _serve(self, endpoint: DueEndpoint) -> None:
         try:

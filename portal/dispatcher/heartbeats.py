@@ -1,12 +1,12 @@
 """Hearing a node: a heartbeat keeps the leases of what its node judges or compiles, and says what is compiled."""
 
-import uuid
 from datetime import datetime
 
 from django.db import transaction
 
 from evaluator.contract import NodeStatus
 from portal.core import metrics
+from portal.core.requests import uuid_of
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node
 from portal.nodes.queries import is_any_heartbeat_recent, offline_before
@@ -21,39 +21,25 @@ def record_heartbeat(node: Node, status: NodeStatus, now: datetime) -> None:
         Refusal: it names another node (422).
     """
     nodes.check_name(node, status.node, kind="heartbeat")
-    was_silence = not _is_any_recent(node, now)
+    is_recent = node.seen_at is not None and node.seen_at >= offline_before(now)
+    was_silence = not is_recent and not is_any_heartbeat_recent(now)
     with transaction.atomic():
         # The node's row comes first, as where it is revoked: so no two wait for each other.
         nodes.record_node_status(node, status, now)
         if was_silence:
-            _renew_all_leases(now)
+            # The site was away. The other nodes are about to be heard again, and the sweep must not take their work in
+            # the moment between the first of them and the last.
+            under_lease = Evaluation.objects.filter(state__in=State.under_lease())
+            under_lease.update(lease_expires_at=lifecycle.lease_end(now))
         _extend_leases(node, status, now)
         lifecycle.note_built(node, status.built, now)
     metrics.heartbeats.inc()
 
 
-def _is_any_recent(node: Node, now: datetime) -> bool:
-    return (node.seen_at is not None and node.seen_at >= offline_before(now)) or is_any_heartbeat_recent(now)
-
-
 def _extend_leases(node: Node, status: NodeStatus, now: datetime) -> None:
     # The sweep may be taking one of these back right now: a row that no longer belongs to this node is left alone.
     # The deadline is not moved, so a judge that hangs for ever still ends.
-    running = [evaluation_id for evaluation_id in status.running if _is_uuid(evaluation_id)]
+    running = [key for key in map(uuid_of, status.running) if key is not None]
     if running:
         of_node = Evaluation.objects.filter(pk__in=running, node=node, state__in=State.under_lease())
         of_node.update(lease_expires_at=lifecycle.lease_end(now))
-
-
-def _renew_all_leases(now: datetime) -> None:
-    # The site was away. The other nodes are about to be heard again, and the sweep must not take their work in the
-    # moment between the first of them and the last.
-    Evaluation.objects.filter(state__in=State.under_lease()).update(lease_expires_at=lifecycle.lease_end(now))
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True

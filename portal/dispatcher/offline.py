@@ -5,7 +5,6 @@ online may still judge it, and then the report that comes later changes nothing.
 """
 
 import gzip
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +15,7 @@ from django.db import transaction
 from evaluator.contract import ContractError, Delivery, EvaluationReport, EvaluationRequest
 from evaluator.judging.recompute import recompute
 from portal.core.errors import Refusal
-from portal.core.requests import by_id
+from portal.core.requests import by_id, uuid_of
 from portal.nodes.models import Node
 from portal.runs.models import Run
 from portal.submissions import lifecycle
@@ -53,7 +52,9 @@ def waiting_requests(profile: str, *, runs: Sequence[Run] = ()) -> Iterator[Eval
         return
     for run in runs:
         of_run = waiting.filter(submission__attempt__run=run)
-        yield from map(request_of, sorted(of_run, key=lambda evaluation: _number(evaluation.submission.problem)))
+        yield from map(
+            request_of, sorted(of_run, key=lambda evaluation: registry.get(evaluation.submission.problem).number)
+        )
 
 
 def import_reports(paths: Sequence[Path], *, node: Node) -> ImportOutcome:
@@ -66,7 +67,7 @@ def import_reports(paths: Sequence[Path], *, node: Node) -> ImportOutcome:
     for path in sorted(paths):
         try:
             report = _read(path)
-            evaluation = _evaluation(report)
+            evaluation = Evaluation.objects.filter(pk=uuid_of(report.evaluation_id)).first()
             if evaluation is None:
                 foreign += 1
             elif evaluation.has_ended:
@@ -77,10 +78,6 @@ def import_reports(paths: Sequence[Path], *, node: Node) -> ImportOutcome:
         except NotTaken as reason:
             refused.append(f"{path}: {reason}")
     return ImportOutcome(recorded=recorded, known=known, foreign=foreign, refused=tuple(refused))
-
-
-def _number(slug: str) -> int:
-    return registry.get(slug).number
 
 
 def _read(path: Path) -> EvaluationReport:
@@ -94,14 +91,14 @@ def _read(path: Path) -> EvaluationReport:
 
 
 def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> None:
-    """Record the report on `evaluation`; raises NotTaken."""
     if differences := recompute(report).differences:
         raise NotTaken(f"it disagrees with its own calls: {'; '.join(differences[:3])}")
     ended = datetime.fromisoformat(report.finished_at)
     started = datetime.fromisoformat(report.started_at) if report.started_at else ended
     with transaction.atomic():
+        attempt = 1 + max((earlier.attempt for earlier in report.earlier), default=0)
         # Only one of a dispatcher and this finds the row still waiting.
-        lease = lifecycle.begin_offline(evaluation, node, attempt=_attempt_of(report), started_at=started)
+        lease = lifecycle.begin_offline(evaluation, node, attempt=attempt, started_at=started)
         if lease is None:
             raise NotTaken("its evaluation is being judged now")
         try:
@@ -109,19 +106,6 @@ def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> No
         except Refusal as refusal:
             # Leaving the block by an exception takes the lease back.
             raise NotTaken(refusal.message) from refusal
-
-
-def _attempt_of(report: EvaluationReport) -> int:
-    """The number of the try that a report is of: one more than the tries before it."""
-    return 1 + max((earlier.attempt for earlier in report.earlier), default=0)
-
-
-def _evaluation(report: EvaluationReport) -> Evaluation | None:
-    """The evaluation that a report is on; None where this site has none of its number."""
-    try:
-        return Evaluation.objects.filter(pk=uuid.UUID(report.evaluation_id)).first()
-    except ValueError:
-        return None
 
 
 def runs_named(keys: Sequence[str]) -> list[Run]:

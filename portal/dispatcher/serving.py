@@ -59,7 +59,14 @@ def end_unserved(now: datetime) -> int:
 
     What an operator has paused waits on, and hours in which no dispatcher looked count for nobody.
     """
-    return sum(_end(evaluation, now) for evaluation in _unserved(now))
+    ended = [
+        evaluation
+        for evaluation in _unserved(now)
+        if lifecycle.end_unserved(evaluation, now=now, message=_message(evaluation, now))
+    ]
+    for evaluation in ended:
+        logger.info("evaluation %s ended unjudged: no node can judge it on %s", evaluation.pk, evaluation.profile)
+    return len(ended)
 
 
 def _unserved(now: datetime) -> QuerySet[Evaluation]:
@@ -70,13 +77,6 @@ def _unserved(now: datetime) -> QuerySet[Evaluation]:
         submission__problem__in=paused_slugs()
     )
     return open_ones.select_related("submission").order_by("queued_at")[:ENDED_PER_LOOK]
-
-
-def _end(evaluation: Evaluation, now: datetime) -> bool:
-    moved = lifecycle.end_unserved(evaluation, now=now, message=_message(evaluation, now))
-    if moved:
-        logger.info("evaluation %s ended unjudged: no node can judge it on %s", evaluation.pk, evaluation.profile)
-    return moved
 
 
 def _message(evaluation: Evaluation, now: datetime) -> str:

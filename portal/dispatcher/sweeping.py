@@ -1,7 +1,6 @@
 """Ending leases whose node has gone silent or was revoked, so that nothing stays "running" for ever."""
 
 import logging
-from collections.abc import Mapping
 from datetime import datetime
 
 from django.conf import settings
@@ -39,12 +38,8 @@ def renew_revisions() -> int:
     outdated = Evaluation.objects.filter(state__in=State.without_a_node()).exclude(
         problem_revision__in=current.values()
     )
-    return sum(_renew(evaluation, current) for evaluation in outdated.select_related("submission"))
-
-
-def _renew(evaluation: Evaluation, current: Mapping[str, str]) -> bool:
-    revision = current.get(evaluation.submission.problem)
-    return revision is not None and lifecycle.follow_revision(evaluation, revision)
+    known = outdated.filter(submission__problem__in=current).select_related("submission")
+    return sum(lifecycle.follow_revision(each, current[each.submission.problem]) for each in known)
 
 
 def release_built(now: datetime) -> int:

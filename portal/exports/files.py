@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -126,18 +126,15 @@ def _write_all(folder: Path, *, now: datetime) -> None:
             archive.write(folder / f"{table.name}.parquet", f"{table.name}.parquet", zipfile.ZIP_STORED)
         archive.writestr("problems.jsonl", "".join(json.dumps(problem) + "\n" for problem in _problems()))
         archive.writestr("schema.json", json.dumps(schema(), indent=2) + "\n")
-        archive.writestr("README.md", _card(counts, now=now))
+        about = {"made_at": now, "site": settings.SITE_URL}
+        about["tables"] = [(table, counts[table.name]) for table in TABLES.values()]
+        archive.writestr("README.md", render_to_string("exports/data_card.md.txt", about))
         archive.writestr("CITATION.bib", citation(now))
 
 
 def citation(now: datetime) -> str:
     """How the data set of that moment is cited, as BibTeX."""
     return render_to_string("exports/citation.bib.txt", {"made_at": now, "site": settings.SITE_URL})
-
-
-def _card(counts: Mapping[str, int], *, now: datetime) -> str:
-    tables = [(table, counts[table.name]) for table in TABLES.values()]
-    return render_to_string("exports/data_card.md.txt", {"made_at": now, "tables": tables, "site": settings.SITE_URL})
 
 
 def _problems() -> Iterator[dict[str, Any]]:

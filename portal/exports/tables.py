@@ -54,12 +54,15 @@ _ATTEMPT_COLUMNS = (
 )
 
 
+_PLACE = ("problem", "sample", "step")
+
+
 def attempts_of(run: Run) -> Table:
     return Table(
         name=f"run-{run.pk}",
         meaning="The attempts of one run with their results.",
         columns=_ATTEMPT_COLUMNS,
-        entries=lambda: _attempts(run.attempts.order_by("problem", "sample", "step")),
+        entries=lambda: _attempts(run.attempts.order_by(*_PLACE)),
     )
 
 
@@ -69,14 +72,6 @@ def _attempts(chosen: QuerySet[Attempt]) -> QuerySet[Attempt]:
 
 def _public_runs() -> QuerySet[Run]:
     return Run.objects.filter(state=RunState.PUBLISHED, is_quarantined=False)
-
-
-def _attempts_of_public_runs() -> QuerySet[Attempt]:
-    return _attempts(Attempt.objects.filter(run__in=_public_runs()).order_by("run", "problem", "sample", "step"))
-
-
-def _models() -> QuerySet[LanguageModel]:
-    return LanguageModel.objects.filter(runs__in=_public_runs()).distinct().order_by("slug")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +154,7 @@ TABLES = {
                 text("provider", "as declared"),
                 text("organisation", "short name of the organisation", "organisation.slug"),
             ),
-            entries=_models,
+            entries=lambda: LanguageModel.objects.filter(runs__in=_public_runs()).distinct().order_by("slug"),
         ),
         Table(
             name="runs",
@@ -197,7 +192,7 @@ TABLES = {
             name="attempts",
             meaning="The attempts of published runs with their results.",
             columns=_ATTEMPT_COLUMNS,
-            entries=_attempts_of_public_runs,
+            entries=lambda: _attempts(Attempt.objects.filter(run__in=_public_runs()).order_by("run", *_PLACE)),
         ),
         Table(
             name="evaluations",

@@ -33,15 +33,11 @@ def online_slots(
 
 def all_online_slots(*, now: datetime | None = None) -> QuerySet[Slot]:
     """The slots of enabled nodes with recent heartbeats, guests included; without quarantined or stopped ones."""
-    return _slots_of_nodes(now).exclude(state__in=(SlotState.QUARANTINED, SlotState.STOPPED))
+    return slots_of_online_nodes(now=now).exclude(state__in=(SlotState.QUARANTINED, SlotState.STOPPED))
 
 
 def slots_of_online_nodes(*, now: datetime | None = None) -> QuerySet[Slot]:
-    """The slots of the site's own nodes with recent heartbeats, those included that take no work."""
-    return _slots_of_nodes(now).filter(node__owner=None)
-
-
-def _slots_of_nodes(now: datetime | None) -> QuerySet[Slot]:
+    """The slots of enabled nodes with recent heartbeats, those included that take no work."""
     return Slot.objects.select_related("node").filter(
         node__is_enabled=True, node__revoked_at=None, node__seen_at__gte=offline_before(now or timezone.now())
     )

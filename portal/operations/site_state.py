@@ -30,7 +30,6 @@ from portal.submissions.queue import paused_profiles
 KEPT_S = 5.0
 """So long an answer serves all who ask: several web processes and several Prometheus."""
 BROKER_S = 2
-_UNFINISHED = tuple(state for state in State if state not in State.ended())
 _KINDS = ("people", "bulk")
 _KIND = Case(When(priority__lt=0, then=Value("bulk")), default=Value("people"), output_field=CharField())
 
@@ -67,7 +66,7 @@ def _read(now: datetime) -> list[Metric]:
 def _queues(now: datetime) -> Iterator[Metric]:
     """Depth by state and the age of the oldest waiting one, of people and of bulk work apart."""
     rows = list(
-        Evaluation.objects.filter(state__in=_UNFINISHED)
+        Evaluation.objects.filter(state__in=State.unfinished())
         .annotate(kind=_KIND)
         .order_by()
         .values_list("profile", "kind", "state")

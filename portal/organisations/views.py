@@ -19,8 +19,7 @@ from portal.accounts.organisations import create_organisation, get_organisation,
 from portal.deliveries import actions, queries
 from portal.deliveries.models import Endpoint
 from portal.organisations.forms import InviteForm, OrganisationForm, WebhookForm
-from portal.runs.gpu_use import use_by_run
-from portal.runs.queries import visible_runs
+from portal.runs.queries import use_by_run, visible_runs
 from portal.submissions.quotas import limits_of, payer_of_runs, quota_of
 
 LOGGED = 50
@@ -172,7 +171,6 @@ def try_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpRespons
 
 @changing
 def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> HttpResponse:
-    """Have a delivery that was given up sent once more."""
     delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
     actions.send_again(delivery, by=signed_in(request))
     messages.success(request, "The event is being sent again. The log below will show the response.")

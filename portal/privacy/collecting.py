@@ -3,25 +3,29 @@
 import json
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
 from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import QuerySet
 
 from portal.accounts.models import User
-from portal.runs.models import Run
 from portal.submissions.models import Evaluation, Report, Submission
 
 IN_MEMORY_BYTES = 4 * 1024 * 1024
 _ROWS_AT_ONCE = 2000
 _SOURCES_AT_ONCE = 8
 """A source has up to 512 KB, a report more: what is held at once does not grow with the account."""
+_SUBMISSION = ("id", "problem", "backend", "visibility", "note", "is_attempt", "created_at")
 _EVALUATION = (
     "id", "submission_id", "problem_revision", "profile", "mode", "state", "queued_at", "started_at", "finished_at",
     "verdict", "message", "score", "score_low", "score_high", "recorded_on",
+)  # fmt: skip
+_RUN = (
+    "id", "model__name", "model__organisation__slug", "mode", "backend", "profile", "k", "sampling", "notes", "state",
+    "created_at", "published_at",
 )  # fmt: skip
 
 
@@ -33,9 +37,10 @@ def archive_of(user: User) -> IO[bytes]:
     file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115 - whoever sends it closes it
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         _write(archive, "account.json", _account(user))
-        _write_rows(archive, "submissions.json", _submissions(user))
-        _write_rows(archive, "evaluations.json", _evaluations(user))
-        _write_rows(archive, "runs.json", _runs(user))
+        _write_rows(archive, "submissions.json", user.submissions.order_by("created_at").values(*_SUBMISSION))
+        evaluations = Evaluation.objects.filter(submission__author=user).order_by("queued_at")
+        _write_rows(archive, "evaluations.json", evaluations.values(*_EVALUATION))
+        _write_rows(archive, "runs.json", user.runs.values(*_RUN))
         submissions = Submission.objects.filter(author=user).select_related("source")
         for submission in submissions.iterator(chunk_size=_SOURCES_AT_ONCE):
             for source in submission.source.files.files:
@@ -51,11 +56,10 @@ def _write(archive: zipfile.ZipFile, name: str, content: Any) -> None:
     archive.writestr(name, json.dumps(content, cls=DjangoJSONEncoder, indent=1))
 
 
-def _write_rows(archive: zipfile.ZipFile, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """A list as JSON, row by row."""
+def _write_rows(archive: zipfile.ZipFile, name: str, rows: QuerySet[Any, Any]) -> None:
     with archive.open(name, "w") as file:
         before = "[\n"
-        for row in rows:
+        for row in rows.iterator(_ROWS_AT_ONCE):
             file.write(f"{before}{json.dumps(row, cls=DjangoJSONEncoder)}".encode())
             before = ",\n"
         file.write(b"[]\n" if before == "[\n" else b"\n]\n")
@@ -79,20 +83,3 @@ def _account(user: User) -> dict[str, Any]:
         "organisations": list(user.memberships.values("organisation__slug", "organisation__name", "role")),
         "invitations": list(user.invitations.values("organisation__slug", "role", "state", "created_at")),
     }
-
-
-def _submissions(user: User) -> Iterator[dict[str, Any]]:
-    fields = ("id", "problem", "backend", "visibility", "note", "is_attempt", "created_at")
-    chosen = Submission.objects.filter(author=user).order_by("created_at")
-    yield from chosen.values(*fields).iterator(_ROWS_AT_ONCE)
-
-
-def _evaluations(user: User) -> Iterator[dict[str, Any]]:
-    chosen = Evaluation.objects.filter(submission__author=user).order_by("queued_at")
-    yield from chosen.values(*_EVALUATION).iterator(_ROWS_AT_ONCE)
-
-
-def _runs(user: User) -> Iterator[dict[str, Any]]:
-    fields = ("id", "model__name", "model__organisation__slug", "mode", "backend", "profile", "k", "sampling", "notes")
-    chosen = Run.objects.filter(created_by=user).values(*fields, "state", "created_at", "published_at")
-    yield from chosen.iterator(_ROWS_AT_ONCE)

@@ -4,6 +4,7 @@ import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import groupby
 from threading import Lock
 from typing import Any
@@ -12,7 +13,7 @@ from django.db.models import Count, Max, Prefetch, Q, QuerySet, Sum
 
 from evaluator.contract import SCORE_RULE, Mode, Verdict
 from evaluator.hardware import profiles
-from portal.accounts.models import User
+from portal.accounts.models import Organisation, User
 from portal.accounts.queries import Viewer
 from portal.core.errors import Forbidden
 from portal.core.requests import by_id
@@ -20,6 +21,8 @@ from portal.runs import figures, paired, prompts
 from portal.runs.endings import published_class
 from portal.runs.figures import Bounds, Estimate, Sample
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
+from portal.submissions.models import GpuUse
+from portal.submissions.quotas import MONTH
 from problems import registry
 
 
@@ -161,7 +164,8 @@ def figures_of(runs: Iterable[Run]) -> dict[uuid.UUID, RunFigures]:
     """
     chosen = {run.pk: run for run in runs}
     published = [pk for pk, run in chosen.items() if run.is_published]
-    newest = _newest_events(published) if published else {}
+    events = RunEvent.objects.filter(run__in=published).order_by()
+    newest = dict(events.values_list("run").annotate(newest=Max("id"))) if published else {}
     with _lock:
         kept = {pk: held[1] for pk, event in newest.items() if (held := _cache.get(pk)) and held[0] == event}
         for pk in kept:
@@ -178,11 +182,6 @@ _MOST_CACHED = 500
 """As many as a board shows; the one not used for longest goes."""
 _cache: OrderedDict[uuid.UUID, tuple[int, RunFigures]] = OrderedDict()
 _lock = Lock()
-
-
-def _newest_events(runs: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
-    found = RunEvent.objects.filter(run__in=runs).order_by().values_list("run").annotate(newest=Max("id"))
-    return dict(found)
 
 
 def _worked_out(chosen: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, RunFigures]:
@@ -410,3 +409,16 @@ def runs_of(model: LanguageModel, viewer: Viewer) -> QuerySet[Run]:
         .prefetch_related(Prefetch("decisions"))
         .order_by("-created_at")
     )
+
+
+def use_by_run(organisation: Organisation, *, now: datetime, most: int = 20) -> list[tuple[Run, float, float]]:
+    """The organisation's runs with the GPU-seconds that each has used in 30 days and has reserved, the most first."""
+    rows = list(
+        GpuUse.objects.filter(organisation=organisation, at__gt=now - MONTH)
+        .values_list("evaluation__submission__attempt__run")
+        .annotate(used=Sum("used_gpu_s"), held=Sum("reserved_gpu_s", filter=Q(used_gpu_s=None)))
+        .order_by("-used")[:most]
+    )
+    runs = Run.objects.select_related("model").in_bulk([pk for pk, _, _ in rows])
+    uses = [(runs[pk], used or 0.0, held or 0.0) for pk, used, held in rows]
+    return sorted(uses, key=lambda use: -(use[1] + use[2]))

@@ -207,15 +207,12 @@ def _text(data: Mapping[str, Any], name: str, *, max_length: int | None) -> str:
     value = data.get(name, "")
     if not isinstance(value, str):
         raise Refusal(name, value, "This is not text.", "Send a string.")
-    if max_length is not None and (len(value) > max_length or "\0" in value or not _is_unicode(value)):
+    # JSON may carry one half of a pair of surrogates, which cannot be written out.
+    is_unicode = value.encode("utf-8", "replace").decode() == value
+    if max_length is not None and (len(value) > max_length or "\0" in value or not is_unicode):
         message = f"This is longer than {max_length} characters, or contains NUL or an incomplete character."
         raise Refusal(name, value, message, "Shorten or correct it.")
     return value
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether the text can be written out: JSON may carry one half of a pair of surrogates."""
-    return text.encode("utf-8", "replace").decode() == text
 
 
 def _key(data: Mapping[str, Any]) -> str:
@@ -261,7 +258,8 @@ def _line(number: int, raw: bytes) -> Line:
     key = ""
     try:
         data = _decoded(raw)
-        key = _shown(str(data.get("key") or ""))[:150] if isinstance(data, Mapping) else ""
+        key = str(data.get("key") or "")[:150] if isinstance(data, Mapping) else ""
+        key = key.encode("utf-8", "replace").decode()
         attempt = attempt_from(data)
     except Refusal as refusal:
         return Line(number=number, key=key, refusal=refusal)
@@ -327,8 +325,3 @@ def _unpacked(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo]) 
         if total > settings.SUBMISSION_MAX_BYTES:
             break
     return files
-
-
-def _shown(text: str) -> str:
-    """The text with what cannot be written out replaced."""
-    return text.encode("utf-8", "replace").decode()

@@ -270,7 +270,6 @@ def live(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @changing
 def fill(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Add the attempts of an archive or of JSON Lines to a run."""
     run = queries.get_run(request.user, run_id)
     form = FillForm(request.POST, request.FILES)
     bulk = form.attempt(actions.add_lines, run, by=signed_in(request))

@@ -1,5 +1,6 @@
 """What operators do with seasons: define, judge the leaders again, finish."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
@@ -96,7 +97,7 @@ def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
 
 def _to_judge_again(season: Season) -> list[Entry]:
     """The leaders' entries without a rejudge, or with one that ended without a result."""
-    best = queries.nominated(season)
+    best = scoring.best_results(queries.results_in_order(season))
     keys = [
         result.entry
         for problem in season.problems
@@ -158,15 +159,12 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
 
 
 def open_final_sources(season: Season) -> None:
-    submissions.open_sources(_opened(season), opened_by=f"the season {season.title}")
-
-
-def _opened(season: Season) -> list[object]:
+    opened: Iterable[object] = ()
     if season.opened_sources == OpenedSources.ALL:
-        return list(queries.counted_entries(season).values_list("evaluation__submission", flat=True))
+        opened = queries.counted_entries(season).values_list("evaluation__submission", flat=True)
     if season.opened_sources == OpenedSources.STANDINGS:
-        return [result.submission_id for result in queries.standing_results(season).values()]
-    return []
+        opened = [result.submission_id for result in queries.standing_results(season).values()]
+    submissions.open_sources(opened, opened_by=f"the season {season.title}")
 
 
 def _require_closed(season: Season, now: datetime) -> None:

@@ -25,16 +25,15 @@ def enter(season: Season, user: User, *, organisation: Organisation | None, now:
         if held is not None:
             message = f"You are in the team {held.team.name} already."
             raise Conflict("season", season.slug, message, "Each person can be in one team.")
-        team = _own_team(season, user) if organisation is None else _team_of(season, user, organisation)
+        if organisation is None:
+            team = Team.objects.create(season=season, person=user, name=user.username)
+        else:
+            team = _team_of(season, user, organisation)
         try:
             return TeamMember.objects.create(season=season, team=team, user=user, joined_at=now)
         except IntegrityError as error:  # the same request at the same moment, on a database whose locks came too late
             message = "You are in a team already."
             raise Conflict("season", season.slug, message, "Each person can be in one team.") from error
-
-
-def _own_team(season: Season, user: User) -> Team:
-    return Team.objects.create(season=season, person=user, name=user.username)
 
 
 def _team_of(season: Season, user: User, organisation: Organisation) -> Team:

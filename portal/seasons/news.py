@@ -42,7 +42,6 @@ def _final(season: Season) -> str:
 
 
 def _leads(season: Season) -> list[News]:
-    """Each time that another team came to lead a problem."""
     held: dict[str, Result] = {}
     found = []
     names = dict(season.teams.values_list("pk", "name"))

@@ -33,11 +33,6 @@ def counted_entries(season: Season) -> QuerySet[Entry]:
     return chosen.select_related("evaluation__submission__author", "final").order_by("entered_at", "id")
 
 
-def nominated(season: Season) -> dict[tuple[int, str], Result]:
-    """Every team's best entry per problem, by what was judged first."""
-    return scoring.best_results(results_in_order(season))
-
-
 def results_in_order(season: Season) -> list[Result]:
     """Every accepted entry's result as it was judged first, in the order of handing in."""
     return _results(counted_entries(season), season)

@@ -45,24 +45,20 @@ def season(request: HttpRequest, slug: str) -> HttpResponse:
     chosen, now = queries.get_season(slug), timezone.now()
     rows = queries.standings(chosen)
     phase = chosen.phase(now)
+    titles = {problem.slug: problem.title for problem in registry.problems()}
     context = {
         "season": chosen,
         "phase": phase,
         "phases": Phase,
         "profile": profiles.get(chosen.profile),
-        "problems": [_problem(slug) for slug in chosen.problems],
+        # A problem that is gone keeps its slug.
+        "problems": [(slug, titles.get(slug, slug)) for slug in chosen.problems],
         "rows": rows,
         "counts": queries.counts(chosen),
         "figure": _figure(chosen, rows, now),
         **_own_part(request, chosen, phase),
     }
     return render(request, "seasons/season.html", context)
-
-
-def _problem(slug: str) -> tuple[str, str]:
-    """Slug and title; a problem that is gone keeps its slug."""
-    known = {problem.slug: problem.title for problem in registry.problems()}
-    return slug, known.get(slug, slug)
 
 
 def _own_part(request: HttpRequest, chosen: Season, phase: Phase) -> dict[str, Any]:

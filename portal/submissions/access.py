@@ -10,6 +10,7 @@ from evaluator.contract import SourceBundle
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
 from portal.core.errors import Forbidden, NotFound, Refusal
+from portal.core.requests import uuid_of
 from portal.submissions.models import Evaluation, Submission, Visibility
 from portal.submissions.queries import accepted
 
@@ -38,7 +39,6 @@ def _of_own_organisations(user: User) -> Q:
 
 
 def _is_of_own_organisation(user: User, submission: Submission) -> bool:
-    """Whether it is an attempt of a run of theirs."""
     if not submission.is_attempt:
         return False
     return Submission.objects.filter(_of_own_organisations(user), pk=submission.pk).exists()
@@ -85,7 +85,7 @@ def get_submission(viewer: Viewer, submission_id: uuid.UUID | str) -> Submission
     Raises:
         Refusal: there is none, or it is not theirs to see (404 in both cases, so that ids cannot be probed).
     """
-    found = Submission.objects.select_related("author", "source").filter(pk=_key(submission_id)).first()
+    found = Submission.objects.select_related("author", "source").filter(pk=uuid_of(submission_id)).first()
     if found is None or not _may_open(viewer, found):
         raise _not_found(submission_id)
     return found
@@ -94,7 +94,7 @@ def get_submission(viewer: Viewer, submission_id: uuid.UUID | str) -> Submission
 def get_evaluation(viewer: Viewer, evaluation_id: uuid.UUID | str) -> Evaluation:
     """The evaluation with this id, if `viewer` may see its submission; raises Refusal (404)."""
     evaluations = Evaluation.objects.select_related("submission", "node", "node_owner")
-    found = evaluations.filter(pk=_key(evaluation_id)).first()
+    found = evaluations.filter(pk=uuid_of(evaluation_id)).first()
     if found is None or not _may_open(viewer, found.submission):
         raise _not_found(evaluation_id)
     return found
@@ -109,13 +109,6 @@ def get_flaggable(viewer: User, submission_id: uuid.UUID) -> Submission:
     if accepted().filter(submission=submission_id).exists():
         return Submission.objects.select_related("author", "source").get(pk=submission_id)
     return get_submission(viewer, submission_id)
-
-
-def _key(text: uuid.UUID | str) -> uuid.UUID:
-    try:
-        return text if isinstance(text, uuid.UUID) else uuid.UUID(text)
-    except ValueError:
-        raise _not_found(text) from None
 
 
 def _not_found(key: uuid.UUID | str) -> Refusal:

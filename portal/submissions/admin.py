@@ -127,16 +127,6 @@ class SubmissionAdmin(ReadOnly, LargeList):
         return _decide(self, request, queryset, "Lift quarantines", actions.lift_quarantine)
 
 
-class OpenFilter(admin.SimpleListFilter):
-    title, parameter_name = "outcome", "settled"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ARG002 - Django's
-        return [("no", "Open"), ("yes", "Resolved")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Flag]) -> QuerySet[Flag]:  # noqa: ARG002 - Django's
-        return queryset.filter(settled_at__isnull=self.value() == "no") if self.value() else queryset
-
-
 @admin.register(Flag)
 class FlagAdmin(OfSubmission):
     list_display = (
@@ -149,7 +139,7 @@ class FlagAdmin(OfSubmission):
         "settled_by",
         "outcome",
     )
-    list_filter = (OpenFilter, SubmissionProblemFilter)
+    list_filter = (("settled_at", admin.EmptyFieldListFilter), SubmissionProblemFilter)
     list_select_related = ("submission__author", "by", "settled_by")
     actions = ("quarantine", "resolve")
 

@@ -4,7 +4,6 @@ A list of evaluations or submissions shows the newest `NEWEST` until the operato
 filter, and any of them together, reads a few thousand rows.
 """
 
-import uuid
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -21,6 +20,7 @@ from django.utils.safestring import SafeString, mark_safe
 from evaluator.hardware.profiles import profiles
 from portal.accounts.models import User
 from portal.core.pagination import BoundedPaginator
+from portal.core.requests import uuid_of
 from problems import registry
 
 NEWEST = 1000
@@ -150,11 +150,9 @@ class LargeList(admin.ModelAdmin):  # type: ignore[type-arg]
         return queryset, False
 
     def _named(self, word: str) -> Q:
-        try:
-            key = uuid.UUID(word)
-        except ValueError:
+        key, found = uuid_of(word), Q()
+        if key is None:
             return self._by_words(word)
-        found = Q()
         for column in self.ids:
             found |= Q(**{column: key})
         return found

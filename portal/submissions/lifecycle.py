@@ -1,6 +1,5 @@
 """Every state move of an evaluation. Each is a compare-and-set on its row: of two at once exactly one moves it."""
 
-import uuid
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,6 +9,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Case, F, QuerySet, Value, When
 
 from evaluator.contract import Progress
+from portal.core.requests import uuid_of
 from portal.nodes.leases import new_lease
 from portal.nodes.models import Node
 from portal.submissions.hooks import evaluation_ended
@@ -28,11 +28,7 @@ def lease_end(now: datetime) -> datetime:
 
 def under_lease(evaluation_id: str, lease: str) -> QuerySet[Evaluation]:
     """The evaluation, while `lease` is valid for it."""
-    try:
-        key = uuid.UUID(evaluation_id)
-    except ValueError:
-        return Evaluation.objects.none()
-    return Evaluation.objects.filter(pk=key, lease=lease, state__in=State.under_lease())
+    return Evaluation.objects.filter(pk=uuid_of(evaluation_id), lease=lease, state__in=State.under_lease())
 
 
 def _as_read(evaluation: Evaluation) -> QuerySet[Evaluation]:

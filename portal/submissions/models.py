@@ -7,6 +7,7 @@ Nothing here is overwritten once an evaluation has ended: a rejudge adds an eval
 import json
 import uuid
 from datetime import date
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -34,6 +35,12 @@ class Source(models.Model):
 
     def __str__(self) -> str:
         return self.digest[:12]
+
+    @staticmethod
+    def columns_of(bundle: SourceBundle) -> dict[str, Any]:
+        """What is stored of the files, beside their digest."""
+        size_bytes = sum(len(file.text.encode()) for file in bundle.files)
+        return {"bundle": json.loads(bundle.to_json()), "size_bytes": size_bytes}
 
     @property
     def files(self) -> SourceBundle:

@@ -77,7 +77,6 @@ def _in_slots(now: datetime) -> QuerySet[Evaluation]:
 
 
 def _judged(now: datetime) -> tuple[Mapping[_Place, float], Mapping[_Place, int]]:
-    """Seconds in slots within the hour, and verdicts, by node and profile."""
     seconds: defaultdict[_Place, float] = defaultdict(float)
     verdicts: Counter[_Place] = Counter()
     rows = _in_slots(now).values_list("node__name", "profile", "started_at", "finished_at", "state")
@@ -89,7 +88,6 @@ def _judged(now: datetime) -> tuple[Mapping[_Place, float], Mapping[_Place, int]
 
 
 def _ahead() -> dict[_Place, tuple[int, int]]:
-    """Evaluations being compiled and compiled ones that wait, by node and profile."""
     rows = (
         Evaluation.objects.filter(state__in=(State.BUILDING, State.BUILT), node__isnull=False)
         .values("node__name", "profile")

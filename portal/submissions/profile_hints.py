@@ -35,7 +35,10 @@ def note(capability: Capability) -> str:
     else:
         plural = "s" * (len(profile.sizes[Mode.RANKED]) > 1)
         times = "times are indicative" if profile.measures_time else "nothing is timed, as all ranks share one GPU"
-        measured = f"A practice board, judged at the size{plural} {sizes}. It lists correct entries in the order of submission; {times}."
+        measured = (
+            f"A practice board, judged at the size{plural} {sizes}: it lists correct entries in the order of submission; "
+            f"{times}."
+        )
     if capability.is_paused:
         paused = f"{measured} The operator has paused its queue: you can submit, and the submission waits."
         return f"{paused} Reason: {capability.pause_reason}" if capability.pause_reason else paused

@@ -107,16 +107,21 @@ def request_of(evaluation: Evaluation) -> EvaluationRequest:
 class LiveView:
     """All that a live page or the API shows of one evaluation at one moment.
 
-    `version` changes whenever anything shown may have changed: an entity tag. `poll_after_s` is None at the end.
+    `version` changes whenever anything shown may have changed: an entity tag.
     """
 
     evaluation: Evaluation
     place: QueuePosition | None
     report: EvaluationReport | None
     version: str
-    poll_after_s: int | None
-    can_cancel: bool
     earlier: tuple[EarlierTry, ...] = ()
+
+    @property
+    def poll_after_s(self) -> int | None:
+        """Seconds after which to look again; None at the end."""
+        if self.evaluation.has_ended:
+            return None
+        return 5 if self.evaluation.state == State.QUEUED else 2
 
     @property
     def since(self) -> datetime:
@@ -141,8 +146,6 @@ def live_view(evaluation: Evaluation) -> LiveView:
         place=place,
         report=latest_report(evaluation) if evaluation.state == State.FINISHED else None,
         version="-".join(str(part) for part in parts),
-        poll_after_s=_poll_after_s(evaluation.state),
-        can_cancel=not evaluation.has_ended,
         earlier=earlier_tries(evaluation),
     )
 
@@ -195,12 +198,6 @@ def rejudged_pairs() -> QuerySet[Evaluation]:
         .select_related("submission")
         .order_by("-finished_at")
     )
-
-
-def _poll_after_s(state: str) -> int | None:
-    if state in State.ended():
-        return None
-    return 5 if state == State.QUEUED else 2
 
 
 def expected_stage_seconds(evaluation: Evaluation) -> dict[Stage, float]:

@@ -213,7 +213,7 @@ def capabilities() -> dict[str, Capability]:
     troubles: dict[str, str] = {}
     paused = paused_profiles()
     served = dict(ProfileState.objects.values_list("profile", "served_at"))
-    for slot in slots_of_online_nodes():
+    for slot in slots_of_online_nodes().filter(node__owner=None):
         if slot.state == SlotState.QUARANTINED:
             troubles[slot.profile] = slot.note
         if slot.state in (SlotState.QUARANTINED, SlotState.STOPPED):

@@ -83,7 +83,6 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _workbench_verdict(request: HttpRequest, submission: Submission) -> HttpResponse:
-    """The new submission's live part, which updates itself."""
     context = _live_parts(request, submission, _evaluation(request, submission)) | {"on_workbench": True}
     return render(request, "submissions/_workbench_verdict.html", context)
 
@@ -183,7 +182,6 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 
 def _flagging(request: HttpRequest, submission: Submission) -> dict[str, Any]:
-    """The reader's last flag on the submission, and whether they may flag it."""
     own = queries.last_flag(request.user, submission)
     is_open = own is not None and own.settled_at is None
     return {"own_flag": own, "may_flag": access.may_flag(request.user, submission) and not is_open}
@@ -244,7 +242,6 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 
 def _reports(before: Evaluation | None, newest: Evaluation | None) -> dict[str, EvaluationReport]:
-    """The reports of both by the titles of their timelines."""
     both = {"Before": before, "Now": newest} if before is not None else {"Submission": newest}
     reports = {title: queries.latest_report(one) for title, one in both.items() if one is not None}
     return {title: report for title, report in reports.items() if report is not None}
@@ -263,7 +260,6 @@ def _recorded(reports: Mapping[str, EvaluationReport]) -> dict[str, Any]:
 
 
 def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any]:
-    """What the parts of the page that change are rendered from."""
     live = queries.live_view(evaluation)
     return {
         **live_context(live),
@@ -416,7 +412,6 @@ def flag(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 @changing
 def evaluate(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
-    """Queue the submission once more, on the chosen profile."""
     submission = access.get_submission(request.user, submission_id)
     remedy = "Submit the source yourself to have it judged under your name."
     access.require_change(request.user, submission, remedy=remedy)

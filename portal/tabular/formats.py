@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
-from typing import IO, Any
+from typing import IO
 
 from portal.tabular.tables import Cell, Kind, Table
 
@@ -59,13 +59,9 @@ def _csv_cell(cell: Cell) -> str:
 
 def _json_lines(table: Table) -> Iterator[bytes]:
     names = [column.name for column in table.columns]
-    lines = (json.dumps(dict(zip(names, map(_json_cell, row), strict=True))) + "\n" for row in table.rows())
+    lines = (json.dumps(dict(zip(names, row, strict=True)), default=datetime.isoformat) + "\n" for row in table.rows())
     while batch := list(islice(lines, 500)):
         yield "".join(batch).encode()
-
-
-def _json_cell(cell: Cell) -> Any:
-    return cell.isoformat() if isinstance(cell, datetime) else cell
 
 
 def _parquet(table: Table) -> Iterator[bytes]:

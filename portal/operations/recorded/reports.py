@@ -3,7 +3,6 @@
 import json
 import lzma
 import uuid
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -44,10 +43,6 @@ def read_reports(path: Path) -> dict[str, EvaluationReport]:
         return {str(uuid.UUID(report.evaluation_id)): report for report in reports}
     except (ContractError, OSError, ValueError, lzma.LZMAError) as error:
         raise NotRecorded(f"{path} holds no reports: {error}") from error
-
-
-def write_reports(path: Path, reports: Iterable[EvaluationReport]) -> None:
-    path.write_bytes(lzma.compress("".join(f"{report.to_json()}\n" for report in reports).encode()))
 
 
 def read_source(path: Path) -> SourceBundle:

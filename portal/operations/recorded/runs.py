@@ -6,14 +6,11 @@ such a run says when and on what it was judged.
 """
 
 import json
-import re
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
-import msgspec
 from django.db import transaction
 from django.db.models import QuerySet
 
@@ -21,7 +18,6 @@ from evaluator.contract import Backend, ContractError, EvaluationReport, Message
 from evaluator.judging.recompute import recompute
 from portal.accounts.actions import own_author
 from portal.accounts.models import Organisation
-from portal.core.errors import Refusal
 from portal.operations.recorded.kernels import FOLDER as KERNELS
 from portal.operations.recorded.reports import (
     NotRecorded,
@@ -30,21 +26,15 @@ from portal.operations.recorded.reports import (
     hardware,
     read_reports,
     store,
-    write_reports,
 )
 from portal.runs.actions.creating import RunDeclaration, check_declaration, model_of
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, RunState, Verification
 from portal.submissions.models import Evaluation, Source, Submission, Visibility
-from portal.submissions.queries import latest_report
 
 FOLDER = KERNELS / "runs"
 ORGANISATION = "recorded"
-_DECLARED = ("mode", "k", "backend", "profile", "prompt_version")
-_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,78}")
-_QUOTE = "(a line of the source)"
-_LEAST_QUOTE = 12
-"""Shorter lines are not taken for quotations: a brace or a `return` stands in every program."""
-_NUMBERED = re.compile(r"^\s*\d*\s*\|")
+DECLARED = ("mode", "k", "backend", "profile", "prompt_version")
+"""What a run and its file have alike."""
 
 
 class RecordedProgram(Message, frozen=True, kw_only=True):
@@ -76,107 +66,6 @@ class RecordedRun(Message, frozen=True, kw_only=True):
     published_by: str
     created_at: str
     programs: tuple[RecordedProgram, ...]
-
-
-# ---- out of this site ----------------------------------------------------------------------------------------------
-
-
-def export(run: Run, *, name: str, published_by: str) -> tuple[int, int]:
-    """Write a run as a recorded run called `name`; returns how many reports, and of how many programs.
-
-    Raises:
-        Refusal: `name` is no file name, or nobody is named who published the programs.
-    """
-    _check_words(name, published_by)
-    attempts = list(run.attempts.select_related("evaluation__submission__source", "submission__source"))
-    reports = {attempt.pk: _reduced(attempt) for attempt in attempts if attempt.evaluation is not None}
-    recorded = RecordedRun(
-        id=str(run.pk),
-        model=run.model.name,
-        version=run.model.version,
-        provider=run.model.provider,
-        notes=run.notes,
-        published_by=published_by,
-        **{name: getattr(run, name) for name in _DECLARED},
-        created_at=run.created_at.isoformat(timespec="seconds"),
-        programs=tuple(_program(attempt, reports.get(attempt.pk)) for attempt in attempts),
-    )
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    judged = [report for report in reports.values() if report is not None]
-    write_reports(FOLDER / f"{name}.reports.xz", judged)
-    (FOLDER / f"{name}.json").write_bytes(msgspec.json.format(recorded.to_json().encode(), indent=1) + b"\n")
-    return len(judged), len(attempts)
-
-
-def _check_words(name: str, published_by: str) -> None:
-    if not _NAME.fullmatch(name):
-        remedy = "Use lower-case letters, digits, dots and hyphens, such as gpt-5.5-cuda."
-        raise Refusal("name", name, "This is no name of a recorded run.", remedy)
-    if not published_by.strip():
-        remedy = "Say who published them, where, when and under which licence."
-        raise Refusal("published_by", "", "Nobody is named who published the programs.", remedy)
-
-
-def _program(attempt: Attempt, report: EvaluationReport | None) -> RecordedProgram:
-    is_by_text = attempt.state == AttemptState.ENDED and report is None
-    return RecordedProgram(
-        problem=attempt.problem,
-        digest=attempt.source_digest,
-        backend=Backend(attempt.backend),
-        sample=attempt.sample,
-        step=attempt.step,
-        verdict=Verdict(attempt.verdict) if is_by_text and attempt.verdict else None,
-        message=attempt.message if is_by_text else "",
-        evaluation=report.evaluation_id if report is not None else "",
-    )
-
-
-def _reduced(attempt: Attempt) -> EvaluationReport | None:
-    """The report that an attempt shows, without fingerprints and without lines of its source; None before there is one.
-
-    The fingerprints of outputs are random to a compressor and would be half of what ships. Nothing is computed from
-    them but whether they arrived, which each call says otherwise.
-    """
-    assert attempt.evaluation is not None
-    report = latest_report(attempt.evaluation) if attempt.evaluation.has_ended else None
-    if report is None:
-        return None
-    bundle = attempt.evaluation.submission.source.files
-    quoted = _without_quotes(json.loads(report.to_json()), source="\n".join(file.text for file in bundle.files))
-    cleaned = EvaluationReport.from_json(json.dumps(quoted))
-    return msgspec.structs.replace(cleaned, record=_without_marks(cleaned))
-
-
-def _without_marks(report: EvaluationReport) -> Any:
-    """The record of calls with empty fingerprints."""
-    if report.record is None:
-        return None
-    sizes = tuple(
-        msgspec.structs.replace(
-            size, calls=tuple(msgspec.structs.replace(call, marks=("",) * len(call.marks)) for call in size.calls)
-        )
-        for size in report.record.sizes
-    )
-    return msgspec.structs.replace(report.record, sizes=sizes)
-
-
-def _without_quotes(value: Any, *, source: str) -> Any:
-    """`value`, as JSON has it, where no text of several lines holds one of `source`: logs and tracebacks quote them."""
-    if isinstance(value, str) and "\n" in value:
-        return "\n".join(_QUOTE if _is_quote(line, source) else line for line in value.split("\n"))
-    if isinstance(value, list):
-        return [_without_quotes(each, source=source) for each in value]
-    if isinstance(value, dict):
-        return {name: _without_quotes(each, source=source) for name, each in value.items()}
-    return value
-
-
-def _is_quote(line: str, source: str) -> bool:
-    text = _NUMBERED.sub("", line).strip()
-    return len(text) >= _LEAST_QUOTE and text in source
-
-
-# ---- into a site --------------------------------------------------------------------------------------------------
 
 
 def shipped() -> Iterator[tuple[str, RecordedRun, dict[str, EvaluationReport]]]:
@@ -264,7 +153,7 @@ def _fault(recorded: RecordedRun, program: RecordedProgram, report: EvaluationRe
 
 
 def _run(recorded: RecordedRun, *, ended: datetime | None) -> Run:
-    declared = {name: getattr(recorded, name) for name in _DECLARED}
+    declared = {name: getattr(recorded, name) for name in DECLARED}
     declaration = RunDeclaration(model=recorded.model, version=recorded.version, provider=recorded.provider, **declared)
     check_declaration(declaration)
     organisation, _ = Organisation.objects.get_or_create(slug=ORGANISATION, defaults={"name": "Recorded runs"})

@@ -52,7 +52,6 @@ def add() -> Outcome:
 
 
 def _definition() -> tuple[Definition, dict[str, Any]]:
-    """The season that the file defines, and what else it says."""
     values = yaml.safe_load((FOLDER / "season.yaml").read_text(encoding="utf-8"))
     more = {name: values.pop(name) for name in ("example", "rejudge_at", "final_at", "teams")}
     return made(values), more

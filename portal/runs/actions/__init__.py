@@ -4,19 +4,3 @@ from portal.runs.actions.attempt_intake import BulkResult, LineResult, add_attem
 from portal.runs.actions.creating import RunDeclaration, create_run, publish_run
 from portal.runs.actions.importing import ImportPreview, ImportResult, TreeChoices, import_tree, read_tree
 from portal.runs.actions.moderate import decide
-
-__all__ = [
-    "BulkResult",
-    "ImportPreview",
-    "ImportResult",
-    "LineResult",
-    "RunDeclaration",
-    "TreeChoices",
-    "add_attempt",
-    "add_lines",
-    "create_run",
-    "decide",
-    "import_tree",
-    "publish_run",
-    "read_tree",
-]

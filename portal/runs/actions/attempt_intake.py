@@ -1,7 +1,7 @@
 """Adding attempts to a run: one, or as many as an upload brings, stored in batches."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -30,6 +30,7 @@ from portal.submissions.actions.bulk import AttemptSource
 from portal.submissions.models import Evaluation
 from portal.submissions.queue import BULK_PRIORITY
 from portal.submissions.quotas import Limit, Payer
+from problems import registry
 
 BATCH = 50
 """Attempts stored in one transaction: an interrupted upload leaves a whole number of these batches."""
@@ -90,7 +91,8 @@ def add_lines(run: Run, lines: Iterable[Line], *, by: User, priority: int = BULK
     """
     queries.require_change(by, run)
     results: list[LineResult] = []
-    for batch in _batches(lines):
+    remaining = iter(lines)
+    while batch := list(islice(remaining, BATCH)):
         results += _add_batch(run, batch, by=by, priority=priority)
     over = [result for result in results if result.status == "over_quota" and result.refusal is not None]
     if over and len(over) == len(results):
@@ -100,19 +102,15 @@ def add_lines(run: Run, lines: Iterable[Line], *, by: User, priority: int = BULK
     return BulkResult(results=tuple(results), retry_after_s=waits[0] if waits else None)
 
 
-def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    iterator = iter(lines)
-    while batch := list(islice(iterator, BATCH)):
-        yield batch
-
-
 def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> list[LineResult]:
     # What the text decides is found before the lock is taken, and only for what is new: parsing is what takes the time.
-    held = _existing(run, batch)
+    keys = [line.attempt.key for line in batch if line.attempt is not None]
+    known = {problem.slug for problem in registry.problems()}
+    held = set(run.attempts.filter(key__in=keys).values_list("key", "source_digest"))
     faults = {
         line.number: _fault(run, line.attempt)
         for line in batch
-        if line.attempt and (line.attempt.key, line.attempt.source_digest) not in held and _is_known(line.attempt)
+        if line.attempt and (line.attempt.key, line.attempt.source_digest) not in held and line.attempt.problem in known
     }
     closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
     with transaction.atomic():
@@ -136,20 +134,6 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
         result or LineResult(line=line.number, key=line.key, status="created", attempt=stored[line.number])
         for line, result in zip(batch, decided, strict=True)
     ]
-
-
-def _existing(run: Run, batch: Sequence[Line]) -> set[tuple[str, str]]:
-    """Key and digest of the attempts that the run has already under the keys of a batch."""
-    keys = [line.attempt.key for line in batch if line.attempt is not None]
-    return set(run.attempts.filter(key__in=keys).values_list("key", "source_digest"))
-
-
-def _is_known(attempt: NewAttempt) -> bool:
-    try:
-        catalog.get_problem(attempt.problem)
-    except Refusal:
-        return False
-    return True
 
 
 def _fault(run: Run, attempt: NewAttempt) -> _Fault | None:
@@ -261,7 +245,9 @@ def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer:
         for row, new in zip(stored, fresh, strict=True)
         if new.attempt.trajectory
     )
-    record(run, [_ended(run, row) for row in stored if row.state == AttemptState.ENDED])
+    ended = [row for row in stored if row.state == AttemptState.ENDED]
+    told = ({"attempt": row, "verdict": row.verdict, "message": row.message} for row in ended)
+    record(run, [RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, **columns) for columns in told])
     return {new.number: row for new, row in zip(fresh, stored, strict=True)}
 
 
@@ -305,7 +291,3 @@ def _outcome(fault: _Fault | None, *, now: datetime) -> dict[str, Any]:
         return {"state": AttemptState.PENDING}
     verdict, message = fault
     return {"state": AttemptState.ENDED, "verdict": verdict.value, "message": message, "ended_at": now}
-
-
-def _ended(run: Run, row: Attempt) -> RunEvent:
-    return RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, attempt=row, verdict=row.verdict, message=row.message)

@@ -18,26 +18,3 @@ from portal.submissions.actions.submit import (
     queue_evaluation,
     set_visibility,
 )
-
-__all__ = [
-    "Submitted",
-    "cancel_evaluation",
-    "confirm_here",
-    "create_submission",
-    "flag",
-    "lift_quarantine",
-    "open_sources",
-    "outcome_of",
-    "publish_sources",
-    "quarantine",
-    "queue_evaluation",
-    "receive_delivery",
-    "receive_progress",
-    "record_delivery",
-    "rejudge",
-    "rejudge_and_refund",
-    "resolve_flags",
-    "set_visibility",
-    "store_sources",
-    "submit_attempts",
-]

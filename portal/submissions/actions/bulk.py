@@ -1,6 +1,5 @@
 """Submissions that belong to a model's run: stored and queued many at a time, judged once, published together."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -30,14 +29,7 @@ def store_sources(bundles: Iterable[SourceBundle]) -> dict[str, Source]:
     """Store every bundle once per content; the rows by digest."""
     wanted = {bundle.digest: bundle for bundle in bundles}
     Source.objects.bulk_create(
-        (
-            Source(
-                digest=digest,
-                bundle=json.loads(bundle.to_json()),
-                size_bytes=sum(len(file.text.encode()) for file in bundle.files),
-            )
-            for digest, bundle in wanted.items()
-        ),
+        (Source(digest=digest, **Source.columns_of(bundle)) for digest, bundle in wanted.items()),
         # A recorded run may have left the row without its files.
         update_conflicts=True,
         unique_fields=["digest"],

@@ -101,7 +101,6 @@ def record_delivery(delivery: Delivery, now: datetime) -> bool:
 
 
 def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
-    """What `record_delivery` does once the lease is known to be good."""
     report = delivery.report
     if delivery.is_returned and report.verdict is Verdict.JUDGE_FAILURE:
         # The node was asked to stop before it was done: no report on a try, and none of the tries is used up.

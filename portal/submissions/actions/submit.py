@@ -1,6 +1,5 @@
 """What authors do: submit, queue again, cancel, publish."""
 
-import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -180,8 +179,7 @@ def _take_turn(evaluation: Evaluation, payer: Payer) -> None:
 
 def _source_for(evaluation: Evaluation, files: SourceBundle) -> Source:
     """The stored source; raises Refusal where the same one is in quarantine or waits already."""
-    size_bytes = sum(len(file.text.encode()) for file in files.files)
-    values = {"bundle": json.loads(files.to_json()), "size_bytes": size_bytes}
+    values = Source.columns_of(files)
     source, is_new = Source.objects.defer("bundle").get_or_create(digest=files.digest, defaults=values)
     if is_new:
         return source

@@ -33,19 +33,12 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorMapView:
-    """One map with where it belongs."""
+    """The map of a finding with what its picture needs: its cells, and how many elements it stands for."""
 
-    rank: int | None
-    output: str | None
-    size: str | None
+    finding: Finding
     pattern: str
-    sentence: str
-    shape: tuple[int, ...]
     elements: int
     wrong: int
-    largest_at: tuple[int, ...]
-    shard_dimension: int | None
-    shards: tuple[int, ...]
     height: int
     width: int
     cells: tuple[Cell, ...]
@@ -59,17 +52,10 @@ def error_maps(report: EvaluationReport) -> tuple[ErrorMapView, ...]:
 
 def _view(finding: Finding, drawn: ErrorMap) -> ErrorMapView:
     return ErrorMapView(
-        rank=finding.rank,
-        output=finding.output,
-        size=finding.size,
+        finding=finding,
         pattern=PATTERN_TITLES[drawn.pattern],
-        sentence=drawn.sentence,
-        shape=drawn.shape,
         elements=prod(drawn.shape),
         wrong=sum(map(sum, drawn.counts)),
-        largest_at=drawn.largest_at,
-        shard_dimension=drawn.shard_dimension,
-        shards=drawn.shards,
         height=len(drawn.counts),
         width=max(map(len, drawn.counts), default=0),
         cells=tuple(_cells(drawn)),

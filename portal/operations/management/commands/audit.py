@@ -8,7 +8,6 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from portal.operations.audit.auditing import audit
-from portal.operations.audit.invariants import Invariant
 
 
 class Command(BaseCommand):
@@ -28,13 +27,10 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps({each.name: rows for each, rows in found.items()}))
         else:
             for each, rows in found.items():
-                self._print(each, rows, shown=options["shown"])
+                mark = f"BROKEN by {len(rows)}: " if rows else "holds "
+                self.stdout.write(f"{each.name:24} {mark} {each.sentence}")
+                for row in rows[: options["shown"]]:
+                    self.stdout.write(f"{'':24}   {row}")
         broken = [each.name for each, rows in found.items() if rows]
         if broken:
             raise CommandError(f"{len(broken)} of {len(found)} invariants are broken: {', '.join(broken)}")
-
-    def _print(self, checked: Invariant, broken: tuple[str, ...], *, shown: int) -> None:
-        mark = f"BROKEN by {len(broken)}: " if broken else "holds "
-        self.stdout.write(f"{checked.name:24} {mark} {checked.sentence}")
-        for row in broken[:shown]:
-            self.stdout.write(f"{'':24}   {row}")
