@@ -80,6 +80,13 @@ def test_cause_is_distinguished_from_consequence(
     assert (finding.verdict, finding.rank) == (verdict, rank)
 
 
+def test_a_rank_that_works_is_named_before_one_whose_threads_may_act_while_it_waits():
+    found = findings_of(failure([OVERDUE], Standing.BESIDE_THREADS, Standing.WORKING), size=None)
+    assert [(each.verdict, each.rank) for each in found] == [(Verdict.TIMEOUT, 1)]
+    alone = findings_of(failure([OVERDUE], Standing.BESIDE_THREADS, Standing.IN_COLLECTIVE), size=None)
+    assert [(each.verdict, each.rank) for each in alone] == [(Verdict.TIMEOUT, 0)]
+
+
 def test_a_shims_failure_while_loading_is_no_failure_of_ours_once_a_submission_shares_its_process() -> None:
     observations = (seen(0, ALIVE), seen(1, Standing.ENDED))
     incidents = (exited(1, SHIM_FAILED << 8, 1.0),)

@@ -178,9 +178,7 @@ def test_where_one_raises_and_one_waits_the_line_that_raised_is_marked(judged: J
 
 
 def test_where_one_loops_and_one_waits_the_loop_is_marked(judge: Judge) -> None:
-    # In one of 27 judgements one line alone was marked, and why is not known yet: three tries keep that from every run.
-    judgements = (marks(judge.evaluate(request_for("infinite_loop"))) for _ in range(3))
-    failing, waiting = next(found for found in judgements if len(found) > 1)
+    failing, waiting = marks(judge.evaluate(request_for("infinite_loop")))
     assert failing in (("solution.py", 6, False), ("solution.py", 7, False))
     assert waiting == ("solution.py", 8, True)
 

@@ -79,7 +79,7 @@ def rank_states(observations: Sequence[Observation]) -> tuple[RankState, ...]:
             collectives=seen.collectives,
             file=seen.place.file if seen.place is not None else None,
             line=seen.place.line if seen.place is not None else None,
-            is_waiting=seen.standing is Standing.IN_COLLECTIVE,
+            is_waiting=seen.is_waiting,
         )
         for seen in observations
     )
@@ -171,7 +171,9 @@ def _shim_failed(cause: Incident, failure: WorkerGroupFailure, size: str | None)
 def _overdue(failure: WorkerGroupFailure, size: str | None) -> Finding:
     """Deadlock where every late rank waits for another one; timeout where a rank still works."""
     late = [seen for seen in failure.observations if seen.standing is not Standing.FINISHED]
+    # A rank that works itself explains the others sooner than one whose threads may act while it waits.
     working = [seen for seen in late if seen.standing in (Standing.WORKING, Standing.SLEEPING)]
+    working += [seen for seen in late if seen.standing is Standing.BESIDE_THREADS]
     all_on_device = all(seen.standing is Standing.ON_DEVICE for seen in failure.observations)
     is_slow = working or (all_on_device and not _are_apart(failure.observations))
     verdict = Verdict.TIMEOUT if is_slow else Verdict.DEADLOCK

@@ -41,6 +41,7 @@ class Standing(Enum):
     WORKING = "works"
     SLEEPING = "sleeps"
     IN_COLLECTIVE = "waits in a collective, or for the others to line up"
+    BESIDE_THREADS = "waits in a collective, beside threads of its own that may still act"
     ON_DEVICE = "waits for its GPU"
     ENDED = "has ended"
     FAILED = "has failed"
@@ -63,6 +64,11 @@ class Observation:
     log: str = ""
     collectives: tuple[Collective, ...] = ()
     place: Frame | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its main thread waits for other ranks."""
+        return self.standing in (Standing.IN_COLLECTIVE, Standing.BESIDE_THREADS)
 
 
 class WorkerGroupFailure(Exception):

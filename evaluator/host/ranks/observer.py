@@ -69,7 +69,11 @@ class Observer:
         # The wait has a minimum too, over which the ranks' use of the processor is measured.
         while (now := time.monotonic()) < start + WATCH_S or (
             now < start + _STACK_S
-            and not (all(worker.stack for worker in workers) and all(worker.has_noted_collectives for worker in asked))
+            and not (
+                # A busy machine shows half a dump: its other threads, and not yet the one that runs the submission.
+                all(stacks.main_thread(worker.stack) for worker in workers)
+                and all(worker.has_noted_collectives for worker in asked)
+            )
         ):
             time.sleep(0.02)
 

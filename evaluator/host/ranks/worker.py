@@ -127,7 +127,7 @@ class Worker:
         if own is not None and waiting is not None:
             where = f"waits in {waiting} called at {stacks.words(own)}"
             if is_busy and stacks.has_threads_that_may_act(self.stack):
-                return Standing.WORKING, f"{where}, beside threads that may still act"
+                return Standing.BESIDE_THREADS, f"{where}, beside threads that may still act"
             return Standing.IN_COLLECTIVE, where
         if phase is Phase.SYNCHRONIZING:
             return Standing.ON_DEVICE, f"waits for work that call {call} left on its GPU"
