@@ -36,6 +36,10 @@ class Column:
     figures: RunFigures
 
     @property
+    def name(self) -> str:
+        return f"{self.run.model}{'' if self.figures.is_complete else ' (incomplete)'}"
+
+    @property
     def is_ranked_by_speed(self) -> bool:
         return profiles()[self.run.profile].is_ranked_by_speed
 
@@ -176,14 +180,14 @@ def sentences(columns: Sequence[Column], found: Sequence[Group]) -> list[tuple[s
 def _first(columns: Sequence[Column], total: Group) -> str:
     order = sorted(range(len(columns)), key=lambda place: -total.shares[place].solved)
     first, share = columns[order[0]], total.shares[order[0]]
-    said = f"{first.run.model} solves {share.solved} of {share.problems} problems"
+    said = f"{first.name} solves {share.solved} of {share.problems} problems"
     if len(order) == 1:
         return f"{said}. No other run is shown."
     second = columns[order[1]]
     test = paired(first.figures.samples, second.figures.samples, able=first.figures.able & second.figures.able)
     behind = total.shares[order[1]]
     return (
-        f"{said}, {second.run.model} {behind.solved} of {behind.problems}. Over the {test.problems} that both were "
+        f"{said}, {second.name} {behind.solved} of {behind.problems}. Over the {test.problems} that both were "
         f"measured on they are {'' if test.is_distinguishable else 'not '}distinguishable (exact McNemar test, "
         f"p = {test.p_value:.2g})."
     )

@@ -28,6 +28,7 @@ class Vendor:
         """Address by name of the picture: what anybody may see."""
         both = f"a={self.agent.split('/')[-2]}&b={self.single.split('/')[-2]}"
         return {
+            "models-and-problems": "/leaderboards/models/?rows=category",
             "models": "/leaderboards/models/board/?profile=cpux2",
             "model": f"/models/{self.model}/",
             "run-agent": self.agent,

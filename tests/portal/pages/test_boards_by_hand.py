@@ -71,8 +71,8 @@ def test_records_and_what_is_open(client):
     assert any("alice" in row and "1.300" in row and "1.200 to 1.400" in row for row in rows)
     assert any("alice" in row and "1.050" in row and "0.950 to 1.150" in row for row in rows)
     opened = text_of(read(client, "/leaderboards/open/"))
-    assert f"{PROBLEMS - 2} / {PROBLEMS} solved by nobody here" in opened
-    assert f"1 / {PROBLEMS} solved, but not faster than the reference" in opened
+    assert f"{PROBLEMS - 2} / {PROBLEMS} solved by no person here" in opened
+    assert f"1 / {PROBLEMS} solved by people, but not faster than the reference" in opened
 
 
 def test_the_problems_and_what_is_solved(client):
@@ -83,7 +83,7 @@ def test_the_problems_and_what_is_solved(client):
     # Two problems are solved; of allgather's interval a part lies below 1.
     assert f"solved here by people or models 2 of {PROBLEMS} faster than the reference 1 " in home
     listed = text_of(read(client, "/problems/"))
-    assert f"2 of {PROBLEMS} solved, 1 significantly faster than the reference" in listed
+    assert f"2 of {PROBLEMS} solved by people, 1 significantly faster than the reference" in listed
 
 
 def test_the_export():
