@@ -6,19 +6,26 @@ from django.db import IntegrityError, transaction
 
 from portal.accounts.models import Membership, Organisation, User
 from portal.accounts.organisations import require_owner
-from portal.core.errors import Conflict, NotFound
-from portal.seasons.models import Entry, Phase, Season, Team, TeamMember
-from portal.seasons.queries import may_enter
+from portal.core.errors import Conflict, Forbidden, NotFound
+from portal.seasons.models import Access, Entry, OpenedSources, Phase, Season, Team, TeamMember
+from portal.seasons.queries import may_enter, said
+from portal.submissions.actions import open_sources
 from portal.submissions.models import Evaluation
 
 
-def enter(season: Season, user: User, *, organisation: Organisation | None, now: datetime) -> TeamMember:
+def enter(
+    season: Season, user: User, *, organisation: Organisation | None, now: datetime, code: str = ""
+) -> TeamMember:
     """Take part: alone, or with the organisation's team, which its first owner to enter makes.
 
+    `code` is the season's, which is needed unless everybody may enter.
+
     Raises:
-        Refusal: the season is closed for new teams (409), or the team is full (409). The user is in a team already
-            (409), does not belong to the organisation (404), or is the first of it and no owner (403).
+        Refusal: the code is not the season's (403), it is closed for new teams or the team is full (409). The user is
+            in a team already (409), does not belong to the organisation (404), or enters first and is no owner (403).
     """
+    if season.access != Access.EVERYBODY and code.strip() != season.code:
+        raise Forbidden("code", "", "This is not the code of the season.", "Ask whoever runs it for the code.")
     _require_takes_part(season, now)
     with transaction.atomic():
         # The row of the season is locked: two concurrent requests may not both fill a team's last seat.
@@ -76,7 +83,9 @@ def leave(season: Season, user: User, *, now: datetime) -> None:
 
 def _require_takes_part(season: Season, now: datetime) -> None:
     if season.phase(now) not in (Phase.UPCOMING, Phase.OPEN):
-        message = f"{season.title} closed at {_said(season.closes_at)}."
+        message = f"{season.title} closed at {said(season.closes_at)}."
+        if season.phase(now) is Phase.DRAFT:
+            message = f"{season.title} is a draft."
         raise Conflict("season", season.slug, message, "Teams cannot change any more. The ordinary boards are open.")
 
 
@@ -95,7 +104,7 @@ def note_entry(evaluation: Evaluation) -> None:
         season__opens_at__lte=evaluation.queued_at,
         season__final_at=None,
     ).select_related("season", "team__organisation")
-    Entry.objects.bulk_create(
+    entries = [
         Entry(
             season=part.season,
             team=part.team,
@@ -106,7 +115,11 @@ def note_entry(evaluation: Evaluation) -> None:
         )
         for part in parts
         if submission.problem in part.season.problems
-    )
+    ]
+    Entry.objects.bulk_create(entries)
+    for entry in entries:
+        if entry.season.opened_sources == OpenedSources.AT_ONCE and not entry.refused:
+            open_sources([submission.pk], opened_by=f"the season {entry.season.title}")
 
 
 def _reason_against(part: TeamMember, evaluation: Evaluation) -> str:
@@ -115,11 +128,7 @@ def _reason_against(part: TeamMember, evaluation: Evaluation) -> str:
     if evaluation.queued_at >= season.closes_at:
         late_s = (evaluation.queued_at - season.closes_at).total_seconds()
         late = f"{late_s:.1f} s" if late_s < 120 else f"{late_s / 60:.0f} min"
-        return f"{season.title} closed at {_said(season.closes_at)}; this came {late} too late."
+        return f"{season.title} closed at {said(season.closes_at)}; this came {late} too late."
     if team.organisation is not None and not team.organisation.memberships.filter(user=part.user_id).exists():
         return f"You no longer belong to {team.organisation.name}, whose team you were in."
     return ""
-
-
-def _said(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
