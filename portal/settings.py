@@ -371,6 +371,8 @@ NEW_ACCOUNT_GPU_SECONDS_PER_DAY = env.float("PKB_NEW_ACCOUNT_GPU_SECONDS_PER_DAY
 NEW_ACCOUNT_MAX_QUEUED = env.int("PKB_NEW_ACCOUNT_MAX_QUEUED", default=5)
 # Work for a profile that no node has served for so long ends unjudged.
 UNSERVED_HOURS = env.float("PKB_UNSERVED_HOURS", default=24.0)
+# How many seasons that are not final an organisation may have; 0 leaves seasons to operators.
+SEASONS_PER_ORGANISATION = env.int("PKB_SEASONS_PER_ORGANISATION", default=3)
 # What the runs of one organisation may use in any 30 days; an operator gives single organisations another figure.
 GPU_SECONDS_PER_30_DAYS = env.float("PKB_GPU_SECONDS_PER_30_DAYS", default=500_000.0)
 # What one waiting evaluation reserves of it until it is charged: seconds on every GPU of its profile.

@@ -770,6 +770,12 @@ class Season(SeasonBrief, frozen=True, kw_only=True):
     rejudged_per_problem: int
     largest_team: int
     opened_sources: str
+    sources_read_by: str
+    organisation: str | None
+    access: str
+    counts: str
+    hides_board: bool
+    code: str | None
     final_at: datetime | None
     entries: int
     entries_pending: int

@@ -1,4 +1,4 @@
-"""Seasons: which there are, and one with its standings."""
+"""Seasons: which there are, one with its standings and people, making and running one, and joining it."""
 
 from functools import cached_property
 from typing import Any
@@ -8,10 +8,14 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from portal.api.base import Resource, operation
+from portal.accounts.models import TokenScope
+from portal.accounts.organisations import get_organisation
+from portal.api.base import Resource, caller, operation, viewer
 from portal.api.fields import AddressField, CopiedFields, PageField, shows
-from portal.seasons import queries
-from portal.seasons.models import OpenedSources, Phase, Season
+from portal.api.inputs import Choice, ProfileName, Query, Strict, Text, Whole
+from portal.seasons import actions, entering, queries
+from portal.seasons.definition import made
+from portal.seasons.models import Access, Counted, OpenedSources, Phase, Season
 from portal.seasons.queries import StandingRow
 from portal.seasons.scoring import Result
 
@@ -84,6 +88,14 @@ class SeasonDetail(SeasonBrief):
     rejudged_per_problem = serializers.IntegerField()
     largest_team = serializers.IntegerField()
     opened_sources = serializers.ChoiceField(choices=OpenedSources.values)
+    sources_read_by = serializers.SerializerMethodField(help_text="Who reads participants' sources, and when.")
+    organisation = serializers.CharField(
+        source="organisation.slug", default=None, allow_null=True, help_text="Whose owners run it; null for operators."
+    )
+    access = serializers.ChoiceField(choices=Access.values)
+    counts = serializers.ChoiceField(choices=Counted.values)
+    hides_board = serializers.BooleanField(help_text="Whether others' results are shown only after the end.")
+    code = serializers.SerializerMethodField(help_text="What participants need to join; null unless you run it.")
     final_at = serializers.DateTimeField(allow_null=True)
     entries = serializers.SerializerMethodField(help_text="How many count.")
     entries_pending = serializers.SerializerMethodField(help_text="Not judged yet.")
@@ -100,25 +112,122 @@ class SeasonDetail(SeasonBrief):
     def get_entries_pending(self, _season: Season) -> int:
         return self.counted.pending + self.counted.rejudge_pending
 
+    def get_sources_read_by(self, season: Season) -> str:
+        return queries.READERS[OpenedSources(season.opened_sources)]
+
+    def get_code(self, season: Season) -> str | None:
+        return season.code if queries.runs(season, viewer(self.context["request"])) else None
+
     @extend_schema_field(SeasonTeamOutput(many=True))
     def get_standings(self, season: Season) -> Any:
-        """Best first."""
-        rows: Any = queries.standings(season)
+        """Best first; empty as long as the board is not shown."""
+        shown = queries.shows_board(season, viewer(self.context["request"]), timezone.now())
+        rows: Any = queries.standings(season) if shown else ()
         return SeasonTeamOutput(rows, many=True).data
+
+
+class SeasonInput(Strict):
+    """A season. Whoever runs it changes it by sending it again."""
+
+    slug = Text(max_length=60, help_text="Its address is /seasons/SLUG/.")
+    title = Text(max_length=120)
+    organisation = Text(max_length=60, required=False, help_text="Whose owners run it. Operators may leave it out.")
+    profile = ProfileName()
+    problems = serializers.ListField(child=Text(max_length=100), max_length=200, help_text="Slugs in your order.")
+    opens_at = Text(max_length=40, help_text="With its offset, such as 2027-03-01T09:00:00+01:00.")
+    closes_at = Text(max_length=40)
+    rules = Text(max_length=20_000, required=False, allow_blank=True, help_text="Markdown.")
+    rejudged_per_problem = Whole(min_value=1, max_value=1000, required=False)
+    largest_team = Whole(min_value=1, max_value=1000, required=False)
+    opened_sources = Choice(choices=OpenedSources.values, required=False)
+    access = Choice(choices=Access.values, required=False)
+    counts = Choice(choices=Counted.values, required=False)
+    hides_board = serializers.BooleanField(required=False)
+
+
+class SeasonStepInput(Strict):
+    """What to do with a season as it is; a new one is a draft until it is published or opened."""
+
+    step = Choice(choices=tuple(actions.STEPS))
+
+
+class SeasonJoinInput(Strict):
+    """How to take part."""
+
+    code = Text(max_length=20, default="", allow_blank=True, help_text="The season's, unless everybody may join.")
+    organisation = Text(max_length=60, required=False, help_text="For the team of this organisation; else alone.")
+
+
+class SeasonQuery(Query):
+    """With which code."""
+
+    code = Text(max_length=20, default="", help_text="The season's, unless everybody sees it.")
+
+
+class SeasonPersonOutput(serializers.Serializer[Any]):
+    """What a person has reached on a problem."""
+
+    person = serializers.CharField()
+    team = serializers.CharField()
+    problem = serializers.CharField()
+    outcome = serializers.CharField(help_text="PASSED, the last entry's verdict, or its state while it is not judged.")
+    score = serializers.FloatField(allow_null=True)
+    score_low = serializers.FloatField(allow_null=True)
+    score_high = serializers.FloatField(allow_null=True)
+    attempts = serializers.IntegerField(help_text="Entries.")
+    entered_at = serializers.DateTimeField(help_text="When the best, or else the last, entry was handed in.")
 
 
 class Seasons(Resource):
     tag = "Seasons"
+    write_scope = TokenScope.RUNS_WRITE
 
     @operation("listSeasons", "List the seasons", SeasonBrief, many=True)
-    def list(self, _request: Request) -> Any:
-        """Every season, the one that closes last first."""
-        return Season.objects.all()
+    def list(self, request: Request) -> Any:
+        """Those for everybody, and those that the caller runs or takes part in; the one that closes last first."""
+        return queries.visible(viewer(request))
 
-    @operation("readSeason", "Read a season", SeasonDetail)
-    def retrieve(self, _request: Request, slug: str) -> Season:
+    @operation("defineSeason", "Define or change a season", SeasonDetail, body=SeasonInput, refuses=(403, 404, 409))
+    def create(self, request: Request) -> Season:
+        """A draft of a season, or the change of one that the caller runs."""
+        now = timezone.now()
+        return actions.define(made(self.body()), by=caller(request), now=now, is_draft=True)
+
+    @operation("readSeason", "Read a season", SeasonDetail, query=SeasonQuery)
+    def retrieve(self, request: Request, slug: str) -> Season:
         """One season with its rules and standings as they are now."""
-        return queries.get_season(slug)
+        return queries.get_season(slug, viewer(request), code=self.query["code"])
+
+    @operation(
+        "takeSeasonStep", "Publish, open, end or finish a season", status=204, body=SeasonStepInput, refuses=(403, 409)
+    )
+    def step(self, request: Request, slug: str) -> None:
+        """Take the next step of a season that the caller runs; `delete` is for drafts."""
+        season = queries.get_season(slug, caller(request))
+        queries.require_runs(season, caller(request))
+        actions.take(season, self.body()["step"], by=caller(request), now=timezone.now())
+
+    @operation("listSeasonPeople", "List people by problems", SeasonPersonOutput, many=True, refuses=(403,))
+    def people(self, request: Request, slug: str) -> Any:
+        """What everybody has reached on each problem that they have tried."""
+        season = queries.get_season(slug, viewer(request))
+        queries.require_board(season, viewer(request), timezone.now())
+        return [cell for cells in queries.people(season).values() for cell in cells.values()]
+
+
+class SeasonParts(Resource):
+    """Taking part in seasons."""
+
+    tag = "Seasons"
+    write_scope = TokenScope.SUBMIT
+
+    @operation("joinSeason", "Join a season", status=204, body=SeasonJoinInput, refuses=(403, 409))
+    def create(self, request: Request, slug: str) -> None:
+        """Take part, alone or for an organisation; `sources_read_by` of the season says who then reads sources."""
+        body, user = self.body(), caller(request)
+        season = queries.get_season(slug, user, code=body["code"])
+        organisation = get_organisation(user, body["organisation"]) if body.get("organisation") else None
+        entering.enter(season, user, organisation=organisation, now=timezone.now(), code=body["code"])
 
 
 class SeasonEntryOutput(serializers.Serializer[Any]):

@@ -9,7 +9,7 @@ from portal.api.export_views import EvaluationBundle, PublicData, RunExport
 from portal.api.node_views import NodeMessages
 from portal.api.organisation_views import Invitations, Organisations, SentInvitations, Webhooks
 from portal.api.run_views import Attempts, BulkAttempts, ModelBoard, Models, Prompts, Runs, Trees
-from portal.api.season_views import Seasons
+from portal.api.season_views import SeasonParts, Seasons
 from portal.api.submission_views import Evaluations, SingleSubmission, Submissions
 
 app_name = "api"
@@ -98,8 +98,11 @@ urlpatterns = [
     path(
         "invitations/<int:invitation_id>/decline/", Invitations.as_view({"post": "decline"}), name="decline-invitation"
     ),
-    path("seasons/", Seasons.as_view(_LIST), name="seasons"),
+    path("seasons/", Seasons.as_view(_LIST_AND_CREATE), name="seasons"),
     path("seasons/<slug:slug>/", Seasons.as_view(_RETRIEVE), name="season"),
+    path("seasons/<slug:slug>/steps/", Seasons.as_view({"post": "step"}), name="season-steps"),
+    path("seasons/<slug:slug>/people/", Seasons.as_view({"get": "people"}), name="season-people"),
+    path("seasons/<slug:slug>/join/", SeasonParts.as_view(_CREATE), name="season-join"),
     path("exports/dataset/", PublicData.as_view({"get": "dataset"}), name="dataset"),
     path("exports/<slug:table>/", PublicData.as_view({"get": "table"}), name="export"),
     re_path(r"^", reference.nowhere, name="nowhere"),

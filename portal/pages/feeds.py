@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
+from django.contrib.auth.models import AnonymousUser
 from django.contrib.syndication.views import Feed
 from django.http import HttpRequest
 from django.urls import reverse
@@ -128,8 +129,10 @@ class SeasonFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stu
     feed_type = Atom1Feed
 
     def get_object(self, _request: HttpRequest, slug: str) -> Season:
-        """The season; raises Refusal (404)."""
-        return seasons.get_season(slug)
+        """A season that everybody sees, with its board; raises Refusal (404)."""
+        season = seasons.get_season(slug, AnonymousUser())
+        seasons.require_board(season, AnonymousUser(), timezone.now())
+        return season
 
     def title(self, season: Season) -> str:
         return f"ParallelKernelBench: {season.title}"

@@ -142,3 +142,4 @@ def _forget_person(user: User, *, entries: Entries) -> None:
     user.left_at = timezone.now()
     user.is_active = entries is not Entries.REMOVE
     user.save()
+    user.own_season_teams.update(name=user.username)

@@ -1,52 +1,103 @@
-"""What operators do with seasons: define, judge the leaders again, finish."""
+"""What owners and operators do with seasons: define, publish, extend, end, judge the leaders again, finish."""
 
-from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from portal.core.errors import Conflict
+from evaluator.hardware import profiles
+from portal.accounts.models import Organisation, User
+from portal.accounts.organisations import get_organisation, require_owner
+from portal.core.errors import Conflict, Forbidden, check_choice
 from portal.seasons import queries, scoring
 from portal.seasons.definition import Definition
 from portal.seasons.models import Entry, OpenedSources, Phase, Season
 from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation
+from problems import registry
 
-_FIXED = ("profile", "problems", "opens_at", "rejudged_per_problem", "largest_team", "opened_sources")
+_FIXED = (
+    "profile",
+    "problems",
+    "opens_at",
+    "rejudged_per_problem",
+    "largest_team",
+    "opened_sources",
+    "access",
+    "counts",
+    "hides_board",
+)
 """Fields that cannot change once a season is open: people have entered under them."""
 
 
-def define(definition: Definition, *, now: datetime) -> Season:
-    """Store a season, or change what may still be changed of it.
+def define(definition: Definition, *, now: datetime, by: User | None = None, is_draft: bool = False) -> Season:
+    """Store a season, or change what may still be changed of it; `by` is None at the command line.
 
     Before it opens everything may be; while it is open its title, its rules, and its end to a later moment; after its
-    end title and rules.
+    end title and rules. A season of an organisation stays its own.
 
     Raises:
-        Refusal: something would change that may not any more (409).
+        Refusal: `by` may not (403), the organisation has used up what the operator allows (409), or something would
+            change that may not any more (409).
     """
     with transaction.atomic():
         season = Season.objects.select_for_update().filter(slug=definition.slug).first()
+        organisation = _organisation(definition, by)
+        if season is not None:
+            queries.require_runs(season, by)
+            if season.organisation != organisation:
+                message = "A season stays with whoever made it."
+                raise Conflict("organisation", definition.organisation, message, "Create another one under a new name.")
+            check_change(season, definition, now)
+        if organisation is not None and (by is None or not by.is_staff):
+            _check_allowance(organisation, definition)
+        values: dict[str, Any] = {name: _stored(definition, name) for name in definition.__struct_fields__}
+        values["organisation"] = organisation
+        if season is None or season.phase(now) in (Phase.DRAFT, Phase.UPCOMING):
+            values |= {"announced_closes_at": definition.closes_at, "revisions": _revisions(definition.problems)}
         if season is None:
-            return _created(definition)
-        check_change(season, definition, now)
-        has_begun = season.phase(now) is not Phase.UPCOMING
-        for name in definition.__struct_fields__:
-            setattr(season, name, _stored(definition, name))
-        if not has_begun:
-            season.announced_closes_at = definition.closes_at
+            return _created(values | {"published_at": None if is_draft else now})
+        for name, value in values.items():
+            setattr(season, name, value)
         season.save()
     return season
 
 
-def _created(definition: Definition) -> Season:
-    values = {name: _stored(definition, name) for name in definition.__struct_fields__}
+def _organisation(definition: Definition, by: User | None) -> Organisation | None:
+    if by is None or not definition.organisation:
+        if by is not None and not by.is_staff:
+            message = "Only an organisation or an operator opens a season."
+            raise Forbidden("organisation", "", message, "Name an organisation that you own.")
+        return Organisation.objects.filter(slug=definition.organisation).first()
+    organisation = get_organisation(by, definition.organisation)
+    require_owner(by, organisation)
+    return organisation
+
+
+def _check_allowance(organisation: Organisation, definition: Definition) -> None:
+    """Refuse (409) more than the operator allows: so many seasons at a time, and GPUs only where time is granted."""
+    most = settings.SEASONS_PER_ORGANISATION
+    others = organisation.seasons.filter(final_at=None).exclude(slug=definition.slug).count()
+    if others >= most:
+        message = f"{organisation.name} has {others} seasons that are not final; this site allows {most} at a time."
+        raise Conflict("organisation", organisation.slug, message, "Finish one first, or ask the operator.")
+    if profiles.get(definition.profile).is_ranked_by_speed and organisation.gpu_seconds is None:
+        message = f"{organisation.name} has no GPU time of its own for a season on {definition.profile}."
+        raise Conflict("profile", definition.profile, message, "Choose a practice profile, or ask the operator.")
+
+
+def _revisions(problems: tuple[str, ...]) -> dict[str, str]:
+    return {slug: registry.revision(slug) for slug in problems}
+
+
+def _created(values: dict[str, Any]) -> Season:
     try:
         with transaction.atomic():
-            return Season.objects.create(**values, announced_closes_at=definition.closes_at)
+            return Season.objects.create(**values)
     except IntegrityError as error:
         message = "Somebody else has just created a season of this name."
-        raise Conflict("season", definition.slug, message, "Look at that season first.") from error
+        raise Conflict("slug", values["slug"], message, "Look at that season first.") from error
 
 
 def _stored(definition: Definition, name: str) -> object:
@@ -54,10 +105,69 @@ def _stored(definition: Definition, name: str) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
+STEPS = {
+    "publish": "It is published.",
+    "open": "It is open.",
+    "end": "It has ended.",
+    "delete": "The draft is gone.",
+    "retry": "Entries that a failure of ours ended are judged again.",
+    "rejudge": "The leaders are judged again on fresh inputs.",
+    "finish": "The standings are final.",
+}
+"""What its owners do with a season as it is, and what they then read."""
+
+
+def take(season: Season, step: str, *, by: User, now: datetime) -> str:
+    """Take one of STEPS; returns what has happened, as a sentence.
+
+    Raises:
+        Refusal: there is no such step (422), `by` does not run the season (403), or it is not its time (409).
+    """
+    queries.require_runs(season, by)
+    check_choice("step", step, STEPS)
+    if step == "retry":
+        judge_failed_again(season, now=now)
+    elif step == "rejudge":
+        rejudge_leaders(season, now=now)
+    elif step == "finish":
+        finish(season, now=now)
+    else:
+        _change_phase(season, step, now)
+    return STEPS[step]
+
+
+def _change_phase(season: Season, step: str, now: datetime) -> None:
+    fitting = {
+        "publish": (Phase.DRAFT,),
+        "open": (Phase.DRAFT, Phase.UPCOMING),
+        "end": (Phase.OPEN,),
+        "delete": (Phase.DRAFT,),
+    }
+    with transaction.atomic():
+        season = Season.objects.select_for_update().get(pk=season.pk)
+        phase = season.phase(now)
+        if phase not in fitting[step]:
+            message = f"The season is {phase.label.partition(':')[0].lower()}: this step does not fit."
+            raise Conflict("step", step, message, "Its page offers the steps that do.")
+        if step == "delete":
+            season.delete()
+            return
+        if step == "end":
+            season.closes_at = now
+        else:
+            season.published_at = season.published_at or now
+            season.opens_at = now if step == "open" else max(now, season.opens_at)
+            season.revisions = _revisions(season.problems)
+            if season.closes_at <= now:
+                message = f"Its end, {queries.said(season.closes_at)}, has passed."
+                raise Conflict("closes_at", season.slug, message, "Set a later end first.")
+        season.save()
+
+
 def check_change(season: Season, definition: Definition, now: datetime) -> None:
     """Refuse (409) a change that comes too late."""
     phase = season.phase(now)
-    if phase is Phase.UPCOMING:
+    if phase in (Phase.DRAFT, Phase.UPCOMING):
         return
     for name in _FIXED:
         if _stored(definition, name) != getattr(season, name):
@@ -117,7 +227,7 @@ def judge_failed_again(season: Season, *, now: datetime) -> list[Evaluation]:
         season = Season.objects.select_for_update().get(pk=season.pk)
         if season.phase(now) in (Phase.REJUDGING, Phase.FINAL):
             raise Conflict(
-                "season", season.slug, "The leaders are being judged again already.", "Run the rejudge command again."
+                "season", season.slug, "The leaders are being judged again already.", "Judge the leaders again instead."
             )
         failed = [entry for entry in queries.counted_entries(season) if queries.has_failed(entry.evaluation)]
         queued = submissions.rejudge(entry.evaluation for entry in failed)
@@ -143,11 +253,11 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
         _require_closed(season, now)
         if season.rejudge_at is None:
             raise Conflict(
-                "season", season.slug, "Its leaders were not judged again.", f"manage.py season rejudge {season.slug}"
+                "season", season.slug, "Its leaders were not judged again.", "Judge the leaders again first."
             )
         if not despite_failures and _to_judge_again(season):
             message = "Some of the leaders' entries were not judged again, or a failure of ours ended their rejudge."
-            remedy = f"manage.py season rejudge {season.slug}; after several tries: season finish --despite-failures"
+            remedy = "Judge the leaders again. After several tries: manage.py season finish --despite-failures."
             raise Conflict("season", season.slug, message, remedy)
         waiting = queries.counts(season).rejudge_pending
         if waiting:
@@ -159,17 +269,20 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
 
 
 def open_final_sources(season: Season) -> None:
-    opened: Iterable[object] = ()
-    if season.opened_sources == OpenedSources.ALL:
-        opened = queries.counted_entries(season).values_list("evaluation__submission", flat=True)
+    submissions.open_sources(_opened(season), opened_by=f"the season {season.title}")
+
+
+def _opened(season: Season) -> list[object]:
+    if season.opened_sources in (OpenedSources.ALL, OpenedSources.AT_ONCE):
+        return list(queries.counted_entries(season).values_list("evaluation__submission", flat=True))
     if season.opened_sources == OpenedSources.STANDINGS:
-        opened = [result.submission_id for result in queries.standing_results(season).values()]
-    submissions.open_sources(opened, opened_by=f"the season {season.title}")
+        return [result.submission_id for result in queries.standing_results(season).values()]
+    return []
 
 
 def _require_closed(season: Season, now: datetime) -> None:
     phase = season.phase(now)
-    if phase in (Phase.UPCOMING, Phase.OPEN):
+    if phase in (Phase.DRAFT, Phase.UPCOMING, Phase.OPEN):
         raise Conflict(
             "season", season.slug, f"The season closes at {season.closes_at:%Y-%m-%d %H:%M} UTC.", "Wait until then."
         )
@@ -183,4 +296,4 @@ def _require_judged(season: Season) -> None:
         raise Conflict("season", season.slug, f"{counted.pending} entries are not judged yet.", "Wait for them.")
     if counted.failed:
         message = f"A failure of ours ended the judging of {counted.failed} entries."
-        raise Conflict("season", season.slug, message, f"manage.py season retry {season.slug}")
+        raise Conflict("season", season.slug, message, "Have these judged again first.")

@@ -1,4 +1,4 @@
-"""A season as data: a YAML or JSON file, checked field by field."""
+"""A season as data, from a form, a YAML or a JSON file, checked field by field."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -10,9 +10,11 @@ from evaluator.contract import Mode
 from evaluator.hardware.profiles import Profile
 from portal.catalog.queries import get_profile
 from portal.core.errors import Refusal, check_choice
-from portal.seasons.models import OpenedSources
+from portal.seasons.models import Access, Counted, OpenedSources
 from problems import registry
 
+TAKEN = ("new", "join")
+"""Words that stand where the addresses of seasons have their names."""
 _MOST = 32767
 _Slug = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?$")]
 _Title = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
@@ -21,7 +23,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An operator's definition of a season; `portal.seasons.models.Season` explains the fields."""
+    """What an owner or operator says of a season; `portal.seasons.models.Season` explains the fields."""
 
     slug: _Slug
     title: _Title
@@ -33,6 +35,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     rejudged_per_problem: _Count = 5
     largest_team: _Count = 5
     opened_sources: str = OpenedSources.STANDINGS.value
+    organisation: str = ""
+    access: str = Access.EVERYBODY.value
+    counts: str = Counted.SCORE.value
+    hides_board: bool = False
 
 
 def read(text: str) -> Definition:
@@ -60,10 +66,13 @@ def made(values: Any) -> Definition:
 
 def check(definition: Definition) -> None:
     """Refuse a season that could not take place."""
+    if definition.slug in TAKEN:
+        raise Refusal("slug", definition.slug, "This address is the site's own.", "Choose another short name.")
     _check_problems(definition, get_profile(definition.profile))
     if definition.closes_at <= definition.opens_at:
         raise Refusal("closes_at", str(definition.closes_at), "It closes before it opens.", "Choose a later moment.")
-    check_choice("opened_sources", definition.opened_sources, OpenedSources.values, noun="choice")
+    for field, known in (("opened_sources", OpenedSources), ("access", Access), ("counts", Counted)):
+        check_choice(field, getattr(definition, field), known.values, noun="choice")
 
 
 def _check_problems(definition: Definition, profile: Profile) -> None:

@@ -6,17 +6,24 @@ from django.db import IntegrityError, transaction
 
 from portal.accounts.models import Membership, Organisation, User
 from portal.accounts.organisations import require_owner
-from portal.core.errors import Conflict, NotFound
-from portal.seasons.models import Entry, Phase, Season, Team, TeamMember
+from portal.core.errors import Conflict, Forbidden, NotFound
+from portal.seasons.models import Access, Entry, Phase, Season, Team, TeamMember
+from portal.seasons.queries import said
 
 
-def enter(season: Season, user: User, *, organisation: Organisation | None, now: datetime) -> TeamMember:
+def enter(
+    season: Season, user: User, *, organisation: Organisation | None, now: datetime, code: str = ""
+) -> TeamMember:
     """Take part: alone, or with the organisation's team, which its first owner to enter makes.
 
+    `code` is the season's, which is needed unless everybody may enter.
+
     Raises:
-        Refusal: the season is closed for new teams (409), or the team is full (409). The user is in a team already
-            (409), does not belong to the organisation (404), or is the first of it and no owner (403).
+        Refusal: the code is not the season's (403), it is closed for new teams or the team is full (409). The user is
+            in a team already (409), does not belong to the organisation (404), or enters first and is no owner (403).
     """
+    if season.access != Access.EVERYBODY and code.strip() != season.code:
+        raise Forbidden("code", "", "This is not the code of the season.", "Ask whoever runs it for the code.")
     _require_takes_part(season, now)
     with transaction.atomic():
         # The row of the season is locked: two concurrent requests may not both fill a team's last seat.
@@ -73,5 +80,7 @@ def leave(season: Season, user: User, *, now: datetime) -> None:
 
 def _require_takes_part(season: Season, now: datetime) -> None:
     if season.phase(now) not in (Phase.UPCOMING, Phase.OPEN):
-        message = f"{season.title} closed at {season.closes_at:%Y-%m-%d %H:%M:%S} UTC."
+        message = f"{season.title} closed at {said(season.closes_at)}."
+        if season.phase(now) is Phase.DRAFT:
+            message = f"{season.title} is a draft."
         raise Conflict("season", season.slug, message, "Teams cannot change any more. The ordinary boards are open.")

@@ -1,5 +1,6 @@
 """Seasons, the teams in them, and what their members have submitted."""
 
+import secrets
 from datetime import datetime
 
 from django.conf import settings
@@ -19,9 +20,24 @@ class OpenedSources(models.TextChoices):
     NONE = "none", "None: each author decides"
     STANDINGS = "standings", "Those that the final standings rest on"
     ALL = "all", "Every entry's"
+    AT_ONCE = "at_once", "Every entry's, from the moment it is handed in"
+
+
+class Access(models.TextChoices):
+    """Who finds a season and takes part; its owners and participants always see it."""
+
+    EVERYBODY = "everybody", "Everybody"
+    LINK = "link", "Whoever has its link: reads it and joins"
+    CODE = "code", "Whoever has its code: joins, and reads it then"
+
+
+class Counted(models.TextChoices):
+    SCORE = "score", "The score: speed, where the profile measures it"
+    CORRECT = "correct", "The number of problems solved, then time"
 
 
 class Phase(models.TextChoices):
+    DRAFT = "draft", "Draft: only its owners see it"
     UPCOMING = "upcoming", "Not open yet"
     OPEN = "open", "Open"
     CLOSED = "closed", "Closed: the last entries are judged"
@@ -29,13 +45,23 @@ class Phase(models.TextChoices):
     FINAL = "final", "Final"
 
 
+def new_code() -> str:
+    """A code that nobody guesses."""
+    return secrets.token_urlsafe(9)
+
+
 class Season(models.Model):
     """Problems on one profile between two moments. What its rules say is fixed when it opens.
 
-    `closes_at` may be moved to a later time while it is open; `announced_closes_at` is the end first announced.
-    `example` is a sentence that marks a season without competitors.
+    `organisation` is whose owners run it, None where operators do. `closes_at` may be moved to a later time while it is
+    open; `announced_closes_at` is the end first announced. `published_at` is None for a draft. `revisions` are those of
+    the problems when it was last defined. `code` lets people in where not everybody is. `example` is a sentence that
+    marks a season without competitors.
     """
 
+    organisation = models.ForeignKey(
+        Organisation, null=True, blank=True, on_delete=models.PROTECT, related_name="seasons"
+    )
     slug = models.SlugField(max_length=60, unique=True)
     title = models.CharField(max_length=120)
     profile = models.CharField(max_length=40)
@@ -51,6 +77,12 @@ class Season(models.Model):
     )
     largest_team = models.PositiveSmallIntegerField(default=5)
     opened_sources = models.CharField(max_length=10, choices=OpenedSources.choices, default=OpenedSources.STANDINGS)
+    access = models.CharField(max_length=10, choices=Access.choices, default=Access.EVERYBODY)
+    counts = models.CharField(max_length=10, choices=Counted.choices, default=Counted.SCORE)
+    hides_board = models.BooleanField(default=False)
+    code = models.CharField(max_length=20, unique=True, default=new_code, editable=False)
+    revisions = models.JSONField(default=dict, editable=False)
+    published_at = models.DateTimeField(null=True, editable=False)
     score_rule = models.PositiveSmallIntegerField(default=SCORE_RULE, editable=False)
     example = models.CharField(max_length=300, blank=True, editable=False)
     rejudge_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -68,10 +100,12 @@ class Season(models.Model):
 
     @property
     def is_ranked_by_speed(self) -> bool:
-        """Whether its profile orders by speed; elsewhere only what was solved counts."""
-        return profiles.get(self.profile).is_ranked_by_speed
+        """Whether it orders by speed, which its profile has to measure; elsewhere only what was solved counts."""
+        return self.counts == Counted.SCORE and profiles.get(self.profile).is_ranked_by_speed
 
     def phase(self, now: datetime) -> Phase:
+        if self.published_at is None:
+            return Phase.DRAFT
         if self.final_at is not None:
             return Phase.FINAL
         if self.rejudge_at is not None:

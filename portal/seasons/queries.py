@@ -4,26 +4,112 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from evaluator.contract import Mode, Verdict
-from portal.accounts.models import User
+from portal.accounts.models import Role, User
+from portal.accounts.organisations import role_in
 from portal.accounts.queries import Viewer
+from portal.core.errors import Forbidden
 from portal.core.requests import by_id
 from portal.seasons import scoring
-from portal.seasons.models import Entry, Season, Team, TeamMember
+from portal.seasons.models import Access, Entry, OpenedSources, Phase, Season, Team, TeamMember
 from portal.seasons.scoring import Result, TeamScore
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.queries import quarantined
+from portal.submissions.queue import QueuePosition, position_in_queue
+from portal.tabular.tables import Table, integer, moment, number, text
+from problems import registry
 
 OURS = (Verdict.JUDGE_FAILURE.value, Verdict.JUDGE_ERROR.value, Verdict.BASELINE_UNSTABLE.value)
 """Verdicts that are no fault of the entry: it is to be judged once more."""
 
 
-def get_season(slug: str) -> Season:
-    """The season of that name; raises Refusal (404)."""
-    remedy = "/seasons/ lists the seasons."
-    return by_id(Season.objects.all(), "season", slug, "There is no such season.", remedy, column="slug")
+def visible(viewer: Viewer) -> QuerySet[Season]:
+    """The seasons that `viewer` finds: those for everybody, and those that they run or take part in."""
+    seasons, found = (
+        Season.objects.select_related("organisation"),
+        Q(access=Access.EVERYBODY, published_at__isnull=False),
+    )
+    if not isinstance(viewer, User):
+        return seasons.filter(found)
+    if viewer.is_staff:
+        return seasons
+    owned = viewer.memberships.filter(role=Role.OWNER).values("organisation")
+    return seasons.filter(found | Q(organisation__in=owned) | Q(pk__in=viewer.season_memberships.values("season")))
+
+
+def get_season(slug: str, viewer: Viewer | None = None, *, code: str = "") -> Season:
+    """The season of that name, if `viewer` finds it or has its code; None is the command line, which finds all.
+
+    Raises:
+        Refusal: there is none (404).
+    """
+    found = Season.objects.all()
+    if viewer is not None:
+        found = found.filter(Q(pk__in=visible(viewer).values("pk")) | Q(code=code, published_at__isnull=False))
+    message = "There is no such season, or you need its code."
+    return by_id(
+        found, "season", slug, message, "/seasons/ lists the seasons, /seasons/join/ takes a code.", column="slug"
+    )
+
+
+def get_season_by_code(code: str) -> Season:
+    """The published season that this code lets people into; raises Refusal (404)."""
+    found = Season.objects.filter(published_at__isnull=False)
+    message = "No season has this code."
+    return by_id(
+        found, "code", code.strip(), message, "Check it for missing characters, or ask who gave it.", column="code"
+    )
+
+
+def runs(season: Season, viewer: Viewer) -> bool:
+    """Whether `viewer` runs the season: an owner of its organisation, or an operator."""
+    if not isinstance(viewer, User):
+        return False
+    owner = season.organisation is not None and role_in(viewer, season.organisation) == Role.OWNER
+    return viewer.is_staff or owner
+
+
+def require_runs(season: Season, user: User | None) -> None:
+    """Refuse (403) whoever does not run the season; None is the command line."""
+    if user is not None and not runs(season, user):
+        remedy = "Ask an owner of its organisation, or an operator."
+        raise Forbidden("season", season.slug, "Only who runs the season can do this.", remedy)
+
+
+def shows_board(season: Season, viewer: Viewer, now: datetime) -> bool:
+    """Whether `viewer` sees what others have reached by now."""
+    is_over = season.phase(now) in (Phase.CLOSED, Phase.REJUDGING, Phase.FINAL)
+    return not season.hides_board or is_over or runs(season, viewer)
+
+
+def require_board(season: Season, viewer: Viewer, now: datetime) -> None:
+    """Refuse (403) whoever does not see yet what others have reached, or needs the code to."""
+    if not shows_board(season, viewer, now):
+        raise Forbidden("season", season.slug, "Its results are shown after its end.", "Come back then.")
+
+
+READERS = {
+    OpenedSources.NONE: "Nobody but you and the site's operators reads your sources, unless you publish them.",
+    OpenedSources.STANDINGS: "When the standings are final, everybody can read the sources that they rest on. "
+    "Until then only you and the site's operators read yours.",
+    OpenedSources.ALL: "When the standings are final, everybody can read the sources of all entries. "
+    "Until then only you and the site's operators read yours.",
+    OpenedSources.AT_ONCE: "Everybody can read the source of each entry from the moment it is handed in.",
+}
+"""Who reads a participant's sources, as they are told before they join."""
+
+
+def changed_problems(season: Season) -> list[str]:
+    """The problems that have another revision now than when people entered, or are gone."""
+    known = {problem.slug for problem in registry.problems()}
+    return [slug for slug, was in season.revisions.items() if slug not in known or registry.revision(slug) != was]
+
+
+def said(moment: datetime) -> str:
+    """A moment as sentences name it."""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def counted_entries(season: Season) -> QuerySet[Entry]:
@@ -191,9 +277,10 @@ def part_in(season: Season, viewer: Viewer) -> TeamMember | None:
     return TeamMember.objects.filter(season=season, user=viewer).select_related("team__organisation").first()
 
 
-def entries_of(team: Team, *, limit: int = 100) -> list[Entry]:
-    """What a team has handed in, the last one first: for its members alone, refused ones too."""
-    chosen = team.entries.select_related("evaluation__submission__author", "final").order_by("-entered_at", "-id")
+def entries_of(team: Team, *, author: User | None = None, limit: int = 100) -> list[Entry]:
+    """What a team, or `author` in it, has handed in, the last one first, refused ones too."""
+    mine = team.entries.filter(evaluation__submission__author=author) if author else team.entries
+    chosen = mine.select_related("evaluation__submission__author", "final").order_by("-entered_at", "-id")
     return list(chosen[:limit])
 
 
@@ -217,3 +304,82 @@ def seasons_for(user: User, *, problem: str, now: datetime) -> list[TeamMember]:
     parts = TeamMember.objects.filter(user=user, season__opens_at__lte=now, season__closes_at__gt=now)
     chosen = parts.filter(season__final_at=None).select_related("season", "team")
     return [part for part in chosen if problem in part.season.problems]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonCell:
+    """What a person has reached on a problem: the best accepted entry, else the last one.
+
+    `outcome` is a verdict, or the state of what is not judged yet. `attempts` counts entries.
+    """
+
+    person: str
+    team: str
+    problem: str
+    outcome: str
+    score: float | None
+    score_low: float | None
+    score_high: float | None
+    attempts: int
+    entered_at: datetime
+
+    @property
+    def is_solved(self) -> bool:
+        return self.outcome == Verdict.PASSED.value
+
+
+def people(season: Season) -> dict[str, dict[str, PersonCell]]:
+    """By person, in the order of joining, and by problem what they have reached; closed accounts are left out."""
+    members = season.members.filter(user__is_active=True).values_list("user__username", flat=True)
+    found: dict[str, dict[str, PersonCell]] = {name: {} for name in members}
+    best: dict[tuple[str, str], tuple[bool, float, PersonCell]] = {}
+    for entry in counted_entries(season).select_related("team"):
+        judged, author = entry.evaluation, entry.evaluation.submission.author.username
+        held = best.get((author, entry.problem))
+        cell = PersonCell(
+            person=author,
+            team=entry.team.name,
+            problem=entry.problem,
+            outcome=judged.verdict or judged.state,
+            score=judged.score,
+            score_low=judged.score_low,
+            score_high=judged.score_high,
+            attempts=1 + (held[2].attempts if held else 0),
+            entered_at=entry.entered_at,
+        )
+        result = _result(entry, judged, season)
+        rank = (result is not None, result.low if result else 0.0)
+        if held is not None and held[0] and rank <= held[:2]:
+            cell = replace(held[2], attempts=cell.attempts)
+            rank = held[:2]
+        best[author, entry.problem] = (*rank, cell)
+        found.setdefault(author, {})[entry.problem] = cell
+    return found
+
+
+def people_table(season: Season) -> Table:
+    """What people have reached, a row for each person and problem that they have tried."""
+    columns = (
+        text("person", "account"),
+        text("team", "team"),
+        text("problem", "its slug"),
+        text("outcome", "PASSED, the verdict of the last entry, or its state while it is not judged"),
+        number("score", "speedup of the best entry"),
+        number("score_low", "lower end of its interval"),
+        number("score_high", "upper end of its interval"),
+        integer("attempts", "entries"),
+        moment("entered_at", "when the best, or else the last, entry was handed in"),
+    )
+    return Table(
+        name="people",
+        meaning=f"People by problems of {season.slug}",
+        columns=columns,
+        entries=lambda: [cell for cells in people(season).values() for cell in cells.values()],
+    )
+
+
+def last_to_wait(season: Season) -> QueuePosition | None:
+    """Where the last of the season's entries that wait is in the queue; None where none waits."""
+    waiting = counted_entries(season).filter(evaluation__state__in=State.waiting())
+    last = waiting.order_by("-evaluation__turn", "-evaluation__queued_at").first()
+    return position_in_queue(last.evaluation) if last else None

@@ -1,7 +1,8 @@
 """Some queued evaluations are entries of a season."""
 
-from portal.seasons.models import Entry, TeamMember
-from portal.seasons.queries import may_enter
+from portal.seasons.models import Entry, OpenedSources, TeamMember
+from portal.seasons.queries import may_enter, said
+from portal.submissions.actions import open_sources
 from portal.submissions.hooks import evaluation_queued
 from portal.submissions.models import Evaluation
 
@@ -22,7 +23,7 @@ def note_entry(evaluation: Evaluation) -> None:
         season__opens_at__lte=evaluation.queued_at,
         season__final_at=None,
     ).select_related("season", "team__organisation")
-    Entry.objects.bulk_create(
+    entries = [
         Entry(
             season=part.season,
             team=part.team,
@@ -33,7 +34,11 @@ def note_entry(evaluation: Evaluation) -> None:
         )
         for part in parts
         if submission.problem in part.season.problems
-    )
+    ]
+    Entry.objects.bulk_create(entries)
+    for entry in entries:
+        if entry.season.opened_sources == OpenedSources.AT_ONCE and not entry.refused:
+            open_sources([submission.pk], opened_by=f"the season {entry.season.title}")
 
 
 def _reason_against(part: TeamMember, evaluation: Evaluation) -> str:
@@ -42,7 +47,7 @@ def _reason_against(part: TeamMember, evaluation: Evaluation) -> str:
     if evaluation.queued_at >= season.closes_at:
         late_s = (evaluation.queued_at - season.closes_at).total_seconds()
         late = f"{late_s:.1f} s" if late_s < 120 else f"{late_s / 60:.0f} min"
-        return f"{season.title} closed at {season.closes_at:%Y-%m-%d %H:%M:%S} UTC; this came {late} too late."
+        return f"{season.title} closed at {said(season.closes_at)}; this came {late} too late."
     if team.organisation is not None and not team.organisation.memberships.filter(user=part.user_id).exists():
         return f"You no longer belong to {team.organisation.name}, whose team you were in."
     return ""

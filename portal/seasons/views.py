@@ -1,7 +1,8 @@
-"""The pages of seasons: all of them, one with its standings, and what the reader's own team has entered."""
+"""The pages of seasons: all of them, one with its standings, how it is made and run, and what people have entered."""
 
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -9,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluator.hardware import profiles
 from portal.accounts.identity import changing, signed_in
@@ -18,9 +19,12 @@ from portal.accounts.organisations import get_organisation, own_organisations
 from portal.charts.chart import Chart
 from portal.charts.seasons import progress_chart
 from portal.core.errors import NotFound
-from portal.seasons import entering, queries
-from portal.seasons.models import Phase, Season
+from portal.core.requests import by_id, choice
+from portal.seasons import actions, entering, queries
+from portal.seasons.forms import SeasonForm
+from portal.seasons.models import Access, OpenedSources, Phase, Season
 from portal.seasons.queries import StandingRow
+from portal.tabular.formats import MEDIA_TYPES, written
 from problems import registry
 
 DRAWN = 8
@@ -31,34 +35,171 @@ DRAWN = 8
 def index(request: HttpRequest) -> HttpResponse:
     """Every season, those that are open first."""
     now = timezone.now()
-    rows = [(season, season.phase(now)) for season in Season.objects.all()]
+    rows = [(season, season.phase(now)) for season in queries.visible(request.user)]
     context = {
         "under_way": [row for row in rows if row[1] is not Phase.FINAL],
         "final": [row for row in rows if row[1] is Phase.FINAL],
-        "phases": Phase,
     }
     return render(request, "seasons/index.html", context)
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def new(request: HttpRequest) -> HttpResponse:
+    """A draft of a season, empty or a copy of an earlier one."""
+    user, copied = signed_in(request), request.GET.get("copy", "")
+    pattern = queries.get_season(copied, user) if copied else None
+    form = SeasonForm(request.POST or None, user=user, season=pattern, is_copy=True)
+    made = form.attempt(actions.define, by=user, now=timezone.now(), is_draft=True)
+    if made is not None:
+        messages.success(request, "The draft is stored. Look at it as participants will, then publish it.")
+        return redirect("seasons:season", made.slug)
+    return render(request, "seasons/form.html", {"form": form}, status=form.status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def edit(request: HttpRequest, slug: str) -> HttpResponse:
+    user = signed_in(request)
+    chosen = queries.get_season(slug, user)
+    queries.require_runs(chosen, user)
+    form = SeasonForm(request.POST or None, user=user, season=chosen)
+    if form.attempt(actions.define, by=user, now=timezone.now()) is not None:
+        messages.success(request, "The season is changed.")
+        return redirect("seasons:season", slug)
+    return render(request, "seasons/form.html", {"form": form, "season": chosen}, status=form.status)
+
+
+@changing
+def take_step(request: HttpRequest, slug: str) -> HttpResponse:
+    """Publish, open, end, delete, judge again or finish."""
+    user, step = signed_in(request), request.POST.get("step", "")
+    messages.success(request, actions.take(queries.get_season(slug, user), step, by=user, now=timezone.now()))
+    return redirect("seasons:index") if step == "delete" else redirect("seasons:season", slug)
+
+
+@require_safe
+def join(request: HttpRequest) -> HttpResponse:
+    """Where a code leads to its season; an empty one asks for it."""
+    code = request.GET.get("code", "")
+    if not code:
+        return render(request, "seasons/join.html")
+    found = queries.get_season_by_code(code)
+    return redirect(f"{found.get_absolute_url()}?{urlencode({'code': found.code})}")
+
+
 @require_safe
 def season(request: HttpRequest, slug: str) -> HttpResponse:
-    chosen, now = queries.get_season(slug), timezone.now()
+    """A season: rules, time left, standings; for a participant what is next; for who runs it what can be done."""
+    now, code = timezone.now(), request.GET.get("code", "")
+    chosen = queries.get_season(slug, request.user, code=code)
     rows = queries.standings(chosen)
     phase = chosen.phase(now)
-    titles = {problem.slug: problem.title for problem in registry.problems()}
+    own = _own_part(request, chosen, phase)
+    runs, part = queries.runs(chosen, request.user), own["part"]
+    is_inside = runs or part is not None or chosen.access != Access.CODE
+    shows_board = is_inside and queries.shows_board(chosen, request.user, now)
+    own_row = next((row for row in rows if part is not None and row.team.pk == part.team_id), None)
     context = {
+        "runs": runs,
+        "code": code,
+        "steps": _steps(phase),
+        "is_inside": is_inside,
+        "shows_board": shows_board,
+        "own_row": own_row,
+        "next_problem": _next_problem(chosen, own_row),
+        "readers": queries.READERS[OpenedSources(chosen.opened_sources)],
+        "changed": queries.changed_problems(chosen) if phase is Phase.OPEN else [],
+        "closed_accounts": chosen.members.filter(user__is_active=False).count(),
+        "waiting": queries.last_to_wait(chosen),
         "season": chosen,
         "phase": phase,
-        "phases": Phase,
         "profile": profiles.get(chosen.profile),
-        # A problem that is gone keeps its slug.
-        "problems": [(slug, titles.get(slug, slug)) for slug in chosen.problems],
+        "problems": [_problem(each) for each in chosen.problems],
         "rows": rows,
         "counts": queries.counts(chosen),
-        "figure": _figure(chosen, rows, now),
-        **_own_part(request, chosen, phase),
+        "figure": _figure(chosen, rows, now) if shows_board else None,
+        **own,
     }
     return render(request, "seasons/season.html", context)
+
+
+_STEPS = {
+    Phase.DRAFT: (("publish", "Publish: it opens at its time"), ("open", "Open now"), ("delete", "Delete the draft")),
+    Phase.UPCOMING: (("open", "Open now"),),
+    Phase.OPEN: (("end", "End now"),),
+    Phase.CLOSED: (("retry", "Judge failures again"), ("rejudge", "Judge the leaders again")),
+    Phase.REJUDGING: (("rejudge", "Judge failures again"), ("finish", "Make the standings final")),
+}
+
+
+def _steps(phase: Phase) -> tuple[tuple[str, str], ...]:
+    return _STEPS.get(phase, ())
+
+
+def _next_problem(chosen: Season, row: StandingRow | None) -> tuple[str, str] | None:
+    """The first problem in the season's order that the row's team has not solved."""
+    if row is None:
+        return None
+    open_ones = [slug for slug, result in zip(chosen.problems, row.line.results, strict=True) if result is None]
+    return _problem(open_ones[0]) if open_ones else None
+
+
+@require_safe
+@never_cache
+def people(request: HttpRequest, slug: str) -> HttpResponse:
+    """People by problems, as a page, as CSV or as JSON Lines."""
+    chosen = queries.get_season(slug, request.user)
+    queries.require_board(chosen, request.user, timezone.now())
+    wanted = choice(request.GET, "format", ("csv", "jsonl"))
+    if wanted:
+        name = {"Content-Disposition": f'attachment; filename="{slug}-people.{wanted}"'}
+        body = b"".join(written(queries.people_table(chosen), format=wanted))
+        return HttpResponse(body, content_type=MEDIA_TYPES[wanted], headers=name)
+    rows = [
+        (name, [(problem, cells.get(problem)) for problem in chosen.problems], sum(c.is_solved for c in cells.values()))
+        for name, cells in queries.people(chosen).items()
+    ]
+    context = {
+        "season": chosen,
+        "problems": [_problem(each) for each in chosen.problems],
+        "rows": sorted(rows, key=lambda row: -row[2]),
+        "runs": queries.runs(chosen, request.user),
+    }
+    return render(request, "seasons/people.html", context)
+
+
+@require_safe
+@never_cache
+@login_required
+def history(request: HttpRequest, slug: str, username: str) -> HttpResponse:
+    """All entries of one person, for themselves and for who runs the season."""
+    user = signed_in(request)
+    chosen = queries.get_season(slug, user)
+    if username != user.username:
+        queries.require_runs(chosen, user)
+    member = by_id(
+        chosen.members.filter(user__is_active=True).select_related("team", "user"),
+        "username",
+        username,
+        "Nobody of this name takes part.",
+        "The season's people are listed.",
+        column="user__username",
+    )
+    found = queries.entries_of(member.team, author=member.user)
+    context = {
+        "season": chosen,
+        "title": username,
+        "entries": [entry for entry in found if request.GET.get("problem", entry.problem) == entry.problem],
+        "titles": {problem.slug: problem.title for problem in registry.problems()},
+    }
+    return render(request, "seasons/team.html", context)
+
+
+def _problem(slug: str) -> tuple[str, str]:
+    """Slug and title; a problem that is gone keeps its slug."""
+    known = {problem.slug: problem.title for problem in registry.problems()}
+    return slug, known.get(slug, slug)
 
 
 def _own_part(request: HttpRequest, chosen: Season, phase: Phase) -> dict[str, Any]:
@@ -86,14 +227,14 @@ def _figure(chosen: Season, rows: tuple[StandingRow, ...], now: datetime) -> Cha
 @login_required
 def own_team(request: HttpRequest, slug: str) -> HttpResponse:
     """What the reader's team has handed in, refused entries with their reasons."""
-    chosen = queries.get_season(slug)
+    chosen = queries.get_season(slug, request.user)
     part = queries.part_in(chosen, request.user)
     if part is None:
         remedy = f"Enter it at {chosen.get_absolute_url()} while it is open."
         raise NotFound("season", slug, "You are in no team of this season.", remedy)
     context = {
         "season": chosen,
-        "part": part,
+        "title": part.team.name,
         "entries": queries.entries_of(part.team),
         "members": part.team.members.select_related("user"),
         "titles": {problem.slug: problem.title for problem in registry.problems()},
@@ -103,17 +244,18 @@ def own_team(request: HttpRequest, slug: str) -> HttpResponse:
 
 @changing
 def enter(request: HttpRequest, slug: str) -> HttpResponse:
-    chosen, user = queries.get_season(slug), signed_in(request)
+    user, code = signed_in(request), request.POST.get("code", "")
+    chosen = queries.get_season(slug, user, code=code)
     wanted = request.POST.get("organisation", "")
     organisation = get_organisation(user, wanted) if wanted else None
-    part = entering.enter(chosen, user, organisation=organisation, now=timezone.now())
+    part = entering.enter(chosen, user, organisation=organisation, now=timezone.now(), code=code)
     messages.success(request, f"You are now in {chosen.title}, in the team {part.team.name}.")
     return redirect("seasons:season", slug)
 
 
 @changing
 def leave(request: HttpRequest, slug: str) -> HttpResponse:
-    chosen = queries.get_season(slug)
+    chosen = queries.get_season(slug, signed_in(request))
     entering.leave(chosen, signed_in(request), now=timezone.now())
     messages.success(request, f"You have left {chosen.title}.")
     return redirect("seasons:season", slug)

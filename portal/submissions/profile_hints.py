@@ -36,8 +36,8 @@ def note(capability: Capability) -> str:
         plural = "s" * (len(profile.sizes[Mode.RANKED]) > 1)
         times = "times are indicative" if profile.measures_time else "nothing is timed, as all ranks share one GPU"
         measured = (
-            f"A practice board, judged at the size{plural} {sizes}: it lists correct entries in the order of submission; "
-            f"{times}."
+            f"A practice board, judged at the size{plural} {sizes}: "
+            f"it lists correct entries in the order of submission; {times}."
         )
     if capability.is_paused:
         paused = f"{measured} The operator has paused its queue: you can submit, and the submission waits."

@@ -14,7 +14,7 @@ from django.db.models import Q
 
 from evaluator.contract import EvaluationReport
 from portal.operations.recorded.reports import NotRecorded, Outcome, delete, enter, read_reports, read_source
-from portal.seasons.actions import open_final_sources
+from portal.seasons.actions import define, open_final_sources
 from portal.seasons.definition import Definition, made
 from portal.seasons.models import Entry, Season, Team
 from portal.submissions.models import Evaluation
@@ -35,16 +35,12 @@ def add() -> Outcome:
     if Season.objects.filter(slug=definition.slug).exists():
         return Outcome(added=0)
     reports = list(read_reports(FOLDER / REPORTS).values())
-    fields = {name: getattr(definition, name) for name in definition.__struct_fields__ if name != "problems"}
     with transaction.atomic():
-        season = Season.objects.create(
-            **fields,
-            problems=list(definition.problems),
-            announced_closes_at=definition.closes_at,
-            example=more["example"],
-            rejudge_at=msgspec.convert(more["rejudge_at"], datetime),
-            final_at=msgspec.convert(more["final_at"], datetime),
-        )
+        season = define(definition, now=definition.opens_at)
+        season.example = more["example"]
+        season.rejudge_at = msgspec.convert(more["rejudge_at"], datetime)
+        season.final_at = msgspec.convert(more["final_at"], datetime)
+        season.save()
         for name in more["teams"]:
             _add_team(season, name, reports)
         open_final_sources(season)

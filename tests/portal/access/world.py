@@ -102,10 +102,13 @@ def make_world() -> World:
 
 
 def _make_season(slug: str, member: User) -> None:
-    """An open season on a profile that nothing else here is judged on, with one member."""
+    """An open season of Acme on a profile that nothing else here is judged on, with one member."""
     now = timezone.now()
     moments = {"opens_at": now - timedelta(hours=1), "closes_at": now + timedelta(hours=1)}
-    definition = made({"slug": slug, "title": "A season", "profile": "cpux4", "problems": ["allreduce"]} | moments)
+    definition = made(
+        {"slug": slug, "title": "A season", "profile": "cpux4", "problems": ["allreduce"], "organisation": "acme"}
+        | moments
+    )
     enter(define(definition, now=now), member, organisation=None, now=now)
 
 

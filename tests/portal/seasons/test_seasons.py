@@ -495,35 +495,3 @@ def test_the_example_is_judged_for_real_and_marked(client):
     assert not Season.objects.exists()
     assert not Evaluation.objects.exists()
     assert not Submission.objects.exists()
-
-
-# The admin
-
-
-def test_the_admin_checks_as_a_file_does_and_acts(define, operator, client, close):
-    operator.is_superuser = True
-    operator.save()
-    client.force_login(operator)
-    values = {
-        "slug": "autumn",
-        "title": "Autumn",
-        "profile": "cpux2",
-        "problems": '["allreduce", "nonsense"]',
-        "opens_at_0": "2027-01-01",
-        "opens_at_1": "00:00",
-        "closes_at_0": "2027-02-01",
-        "closes_at_1": "00:00",
-        "rules": "",
-        "rejudged_per_problem": "5",
-        "largest_team": "5",
-        "opened_sources": "standings",
-    }
-    answer = client.post("/admin/seasons/season/add/", values)
-    assert "There is no problem &#x27;nonsense&#x27;." in answer.content.decode()
-    assert client.post("/admin/seasons/season/add/", values | {"problems": '["allreduce"]'}).status_code == 302
-    season = Season.objects.get(slug="autumn")
-    changed = values | {"problems": '["allreduce"]', "title": "Autumn term"}
-    assert client.post(f"/admin/seasons/season/{season.pk}/change/", changed).status_code == 302
-    assert Season.objects.get().title == "Autumn term"
-    act = {"action": "judge_leaders_again", "_selected_action": [season.pk]}
-    assert "closes at 2027" in client.post("/admin/seasons/season/", act, follow=True).content.decode()

@@ -1,0 +1,279 @@
+"""Seasons that owners of organisations open and run in the browser and over the API, and how people join them."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.utils import timezone
+
+from evaluator.contract import Verdict
+from portal.accounts import actions as accounts
+from portal.privacy.account_deletion import Entries, delete_account
+from portal.seasons import entering, queries
+from portal.seasons.models import Phase, Season
+from portal.submissions.models import Visibility
+from tests.portal.api.problem import assert_problem
+from tests.portal.factories import submit
+from tests.portal.seasons.test_seasons import hand_in, team_of
+
+pytestmark = pytest.mark.django_db
+SLUG = "/seasons/course/"
+
+
+def form(**changes) -> dict[str, str]:
+    """What an owner fills in: two problems in an order of their own, from the day after tomorrow on."""
+    begin = timezone.now().replace(second=0, microsecond=0) + timedelta(days=2)
+    values = {
+        "title": "A course",
+        "slug": "course",
+        "organisation": "acme",
+        "profile": "cpux2",
+        "opens_at": f"{begin:%Y-%m-%dT%H:%M}",
+        "closes_at": f"{begin + timedelta(days=1):%Y-%m-%dT%H:%M}",
+        "time_zone": "UTC",
+        "access": "code",
+        "counts": "correct",
+        "opened_sources": "none",
+        "rejudged_per_problem": "2",
+        "largest_team": "3",
+        "rules": "Bring **tea**.",
+        "place-allreduce": "2",
+        "place-allgather": "1",
+    }
+    return values | changes
+
+
+@pytest.fixture
+def acme(alice):
+    return team_of(alice)
+
+
+@pytest.fixture
+def course(acme, alice, client):
+    """An open season of Acme's with a code, made in the browser by its owner, who stays signed in."""
+    client.force_login(alice)
+    assert client.post("/seasons/new/", form()).status_code == 302
+    assert client.post(f"{SLUG}steps/", {"step": "open"}).status_code == 302
+    return Season.objects.get()
+
+
+def test_an_owner_sees_a_draft_that_nobody_else_sees_and_opens_it(acme, alice, bob, client):
+    client.force_login(alice)
+    assert client.post("/seasons/new/", form()).headers["Location"] == SLUG
+    assert "This is what participants will see" in client.get(SLUG).content.decode()
+    season = Season.objects.get()
+    assert (season.problems, season.phase(timezone.now())) == (["allgather", "allreduce"], Phase.DRAFT)
+    client.force_login(bob)
+    assert client.get(SLUG).status_code == 404
+    assert client.get("/seasons/join/", {"code": season.code}).status_code == 404
+    assert client.post(f"{SLUG}steps/", {"step": "open"}).status_code == 404
+    client.force_login(alice)
+    client.post(f"{SLUG}steps/", {"step": "open"})
+    season.refresh_from_db()
+    assert season.phase(timezone.now()) is Phase.OPEN
+    assert client.post(f"{SLUG}steps/", {"step": "delete"}).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"time_zone": "Mars/Olympus"}, "There is no time zone &#x27;Mars/Olympus&#x27;"),
+        (
+            {"time_zone": "Europe/Berlin", "opens_at": "2027-03-28T02:30", "closes_at": "2027-04-01T00:00"},
+            "may be ambiguous or it may not exist",
+        ),
+        ({"closes_at": "2026-01-01T00:00"}, "It closes before it opens."),
+        ({"place-allreduce": "", "place-allgather": ""}, "The list of problems is empty."),
+        ({"place-allreduce": "first"}, "The place of allreduce is &#x27;first&#x27;"),
+        ({"slug": "new"}, "This address is the site&#x27;s own."),
+        ({"profile": "h200x8-nomc"}, "has no GPU time of its own"),
+        ({"organisation": "others"}, "Select a valid choice"),
+    ],
+)
+def test_a_form_says_what_is_wrong_at_its_field(acme, alice, client, changes, words):
+    client.force_login(alice)
+    page = client.post("/seasons/new/", form(**changes))
+    assert page.status_code in (409, 422)
+    assert words in page.content.decode()
+    assert not Season.objects.exists()
+
+
+def test_moments_are_those_of_the_named_time_zone(acme, alice, client):
+    client.force_login(alice)
+    moments = {"opens_at": "2027-03-01T09:00", "closes_at": "2027-07-01T09:00"}
+    client.post("/seasons/new/", form(time_zone="Europe/Berlin", **moments))
+    season = Season.objects.get()
+    assert season.opens_at == datetime(2027, 3, 1, 8, tzinfo=UTC)
+    assert season.closes_at == datetime(2027, 7, 1, 7, tzinfo=UTC)
+
+
+def test_the_operator_sets_how_many_seasons_and_who_may_use_gpus(acme, alice, client, settings):
+    client.force_login(alice)
+    settings.SEASONS_PER_ORGANISATION = 1
+    acme.gpu_seconds = 1000.0
+    acme.save()
+    assert client.post("/seasons/new/", form(profile="h200x8-nomc")).status_code == 302
+    page = client.post("/seasons/new/", form(slug="second"))
+    assert "this site allows 1 at a time" in page.content.decode()
+
+
+def test_a_copy_keeps_the_problems_and_asks_for_name_and_time(course, client):
+    page = client.get("/seasons/new/?copy=course").content.decode()
+    assert 'name="place-allgather" value="1"' in page
+    assert 'name="title" value="A course"' in page
+    assert 'value="course"' not in page
+
+
+def test_an_owner_extends_a_season_and_ends_it(course, client):
+    later = course.closes_at + timedelta(days=3)
+    opens = f"{course.opens_at:%Y-%m-%dT%H:%M:%S}"
+    client.post(f"{SLUG}edit/", form(opens_at=opens, closes_at=f"{later:%Y-%m-%dT%H:%M}", title="Longer"))
+    moved = Season.objects.get()
+    assert moved.closes_at == course.closes_at
+    Season.objects.update(opens_at=course.opens_at.replace(microsecond=0))
+    client.post(f"{SLUG}edit/", form(opens_at=opens, closes_at=f"{later:%Y-%m-%dT%H:%M}", title="Longer"))
+    moved.refresh_from_db()
+    assert (moved.closes_at, moved.title, moved.announced_closes_at) == (later, "Longer", course.announced_closes_at)
+    client.post(f"{SLUG}steps/", {"step": "end"})
+    moved.refresh_from_db()
+    assert moved.phase(timezone.now()) is Phase.CLOSED
+
+
+def test_who_has_the_code_makes_an_account_without_an_address_and_joins(course, client):
+    client.logout()
+    assert client.get(SLUG).status_code == 404
+    page = client.get("/seasons/join/", {"code": course.code}, follow=True)
+    told = page.content.decode()
+    assert "Nobody but you and the site&#x27;s operators reads your sources" in told
+    assert "Standings" not in told
+    inside = page.redirect_chain[-1][0]
+    signed_up = client.post(
+        "/accounts/sign-up/",
+        {"username": "dora", "password": "correct horse battery", "repeated": "correct horse battery"}
+        | {"next": inside},
+    )
+    assert signed_up.headers["Location"] == inside
+    assert client.post(f"{SLUG}enter/").status_code == 404
+    assert client.post(f"{SLUG}enter/", {"code": "wrong"}).status_code == 404
+    assert client.post(f"{SLUG}enter/", {"code": course.code}).status_code == 302
+    home = client.get(SLUG).content.decode()
+    assert "Solved: <strong>0 of 2</strong>" in home
+    assert "All-gather" in home.partition("Next:")[2][:300]
+
+
+def test_a_season_by_link_is_listed_nowhere_and_read_with_its_link(course, bob, client):
+    Season.objects.update(access="link")
+    client.logout()
+    assert "A course" not in client.get("/seasons/").content.decode()
+    assert client.get("/api/v1/seasons/").json() == []
+    assert client.get("/feeds/seasons/course.atom").status_code == 404
+    assert "Standings" in client.get(SLUG, {"code": course.code}).content.decode()
+
+
+def test_people_by_problems_with_attempts_and_a_history_for_who_runs_it(  # noqa: PLR0917 - fixtures
+    course, alice, bob, node, client, close
+):
+    now = timezone.now()
+    entering.enter(course, bob, organisation=None, now=now, code=course.code)
+    hand_in(bob, node, now, verdict=Verdict.WRONG_RESULT)
+    hand_in(bob, node, now)
+    hand_in(bob, node, now, problem="allgather", verdict=Verdict.DEADLOCK)
+    page = client.get(f"{SLUG}people/").content.decode()
+    assert "2 entries" in page
+    rows = [json.loads(line) for line in client.get(f"{SLUG}people/?format=jsonl").content.splitlines()]
+    assert {row["problem"]: (row["outcome"], row["attempts"]) for row in rows} == {
+        "allreduce": ("PASSED", 2),
+        "allgather": ("DEADLOCK", 1),
+    }
+    assert client.get(f"{SLUG}people/?format=csv").content.decode().startswith("person,team,problem,outcome")
+    history = client.get(f"{SLUG}people/bob/?problem=allreduce").content.decode()
+    assert (history.count(">All-reduce"), history.count(">All-gather")) == (2, 0)
+    client.force_login(bob)
+    assert client.get(f"{SLUG}people/bob/").status_code == 200
+    assert client.get(f"{SLUG}people/alice/").status_code == 403
+    Season.objects.update(hides_board=True)
+    assert client.get(f"{SLUG}people/").status_code == 403
+    assert "is shown after the end" in client.get(SLUG).content.decode()
+    close(course)
+    assert client.get(f"{SLUG}people/").status_code == 200
+
+
+def test_sources_of_a_season_may_be_open_from_the_first_moment(course, alice, bob):
+    Season.objects.update(opened_sources="at_once")
+    entering.enter(course, bob, organisation=None, now=timezone.now(), code=course.code)
+    submission = submit(bob)
+    submission.refresh_from_db()
+    assert submission.visibility == Visibility.PUBLIC
+
+
+def test_a_problem_that_changes_while_a_season_runs_is_named(course, client):
+    assert "has changed since the season opened" not in client.get(SLUG).content.decode()
+    Season.objects.update(revisions={"allreduce": "an earlier one", "allgather": course.revisions["allgather"]})
+    page = client.get(SLUG).content.decode()
+    assert "allreduce has changed since the season opened." in page
+    assert "allgather has changed" not in page
+
+
+@pytest.mark.parametrize("entries", [Entries.ANONYMISE, Entries.REMOVE])
+def test_who_deletes_the_account_is_named_nowhere_in_the_season(course, bob, node, client, entries):
+    now = timezone.now()
+    entering.enter(course, bob, organisation=None, now=now, code=course.code)
+    hand_in(bob, node, now)
+    delete_account(bob, entries=entries)
+    page = client.get(SLUG).content.decode()
+    assert ">bob" not in page
+    gone = "1 participant&#x27;s account is closed" in page or "1 participant's account is closed" in page
+    assert gone == (entries is Entries.REMOVE)
+    assert "bob" not in client.get(f"{SLUG}people/?format=csv").content.decode()
+
+
+def test_a_program_opens_a_season_over_the_api_and_another_joins(acme, alice, bob, client):
+    def bearer(user, scope):
+        _, secret = accounts.create_token(user, name="s", scopes=[scope], lifetime_days=1)
+        return {"HTTP_AUTHORIZATION": f"Bearer {secret}", "content_type": "application/json"}
+
+    owner, solver = bearer(alice, "runs:write"), bearer(bob, "submit")
+    now = timezone.now()
+    wanted = {
+        "slug": "api",
+        "title": "By API",
+        "organisation": "acme",
+        "profile": "cpux2",
+        "problems": ["allreduce"],
+        "opens_at": now.isoformat(),
+        "closes_at": (now + timedelta(hours=1)).isoformat(),
+        "access": "code",
+    }
+    answer = client.post("/api/v1/seasons/", wanted, **owner)
+    assert (answer.status_code, answer.json()["phase"]) == (200, "draft")
+    code = answer.json()["code"]
+    naive = client.post("/api/v1/seasons/", wanted | {"opens_at": "2027-01-01T00:00:00"}, **owner)
+    assert_problem(naive, status=422, field="opens_at")
+    assert client.post("/api/v1/seasons/", wanted, **bearer(bob, "runs:write")).status_code == 404
+    assert client.post("/api/v1/seasons/api/steps/", {"step": "open"}, **owner).status_code == 204
+    assert client.post("/api/v1/seasons/api/join/", {"code": "no"}, **solver).status_code == 404
+    assert client.post("/api/v1/seasons/api/join/", {"code": code}, **solver).status_code == 204
+    told = client.get(f"/api/v1/seasons/api/?code={code}").json()
+    assert (told["code"], [team["team"] for team in told["standings"]]) == (None, ["bob"])
+    assert client.get("/api/v1/seasons/api/").status_code == 404
+
+
+def test_two_hundred_who_hand_in_at_the_end_all_count_and_take_turns(define, node, now, client):
+    """Everybody twice, some ten times: after two hundred turns everybody has had one, whatever others sent."""
+    from portal.accounts.models import User
+    from portal.submissions.queue import queue_order
+
+    season = define(problems=["allreduce"])
+    people = [User.objects.create_user(username=f"p{n}", password=None) for n in range(200)]
+    for n, person in enumerate(people):
+        entering.enter(season, person, organisation=None, now=now)
+        for _ in range(5 if n < 20 else 1):
+            submit(person)
+    order = list(queue_order("cpux2").values_list("submission__author", flat=True))
+    assert len(order) == 280
+    assert len(set(order[:200])) == 200
+    assert queries.counts(season).pending == 280
+    season.closes_at = timezone.now()
+    season.save()
+    assert queries.counts(season).entries == 280
+    assert "280 not judged yet" in client.get("/seasons/winter/").content.decode()
