@@ -1,5 +1,6 @@
 """Source code to HTML with Pygments' short class names; the colours are in static/css/code.css."""
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,11 +21,15 @@ MOST_CHARACTERS = 200_000
 """What is highlighted of a submission, all files together."""
 MOST_LINES = 10_000
 """What a page lists of a submission, all files together."""
+FIRST_LINES = 300
+"""What it lists where nothing is wrong with them, until a reader asks for all."""
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format and surrogate characters, and of separators of lines and paragraphs."""
 
 _LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".cpp": "cpp", ".h": "cpp"}
+_COLOURLESS = re.compile(r'<span class="(?:n|na|nl|nv|o|p|w)">([^<]*)</span>')
+"""Names, operators and blanks: half of what Pygments writes, and static/css/code.css gives them no colour."""
 _helper = Helper(seconds=1)
 
 
@@ -47,8 +52,9 @@ def highlight(text: str, *, language: str) -> SafeString:
 
     It is for texts of ours: made for it, a text keeps a process busy for minutes. `listings` is for those of strangers.
     """
-    html = pygments_highlight(visible(text), get_lexer_by_name(language, stripnl=False), HtmlFormatter(nowrap=True))
-    return SafeString(html)  # Pygments escapes the text
+    lexer = get_lexer_by_name(language, stripnl=False, filters=["tokenmerge"])
+    html = pygments_highlight(visible(text), lexer, HtmlFormatter(nowrap=True))
+    return SafeString(_COLOURLESS.sub(r"\1", html).replace("&quot;", '"'))  # Pygments escapes the text
 
 
 def highlight_lines(text: str, *, language: str) -> Iterator[tuple[int, SafeString]]:
@@ -75,9 +81,9 @@ class Listing:
     left_out: int
 
 
-def listings(bundle: SourceBundle) -> dict[str, Listing]:
-    """Every file of a submission by its path, `solution.py` first."""
-    room = MOST_LINES
+def listings(bundle: SourceBundle, *, most: int = MOST_LINES) -> dict[str, Listing]:
+    """Every file of a submission by its path, `solution.py` first, with `most` lines in all."""
+    room = most
     left_out: dict[str, int] = {}
     texts: dict[str, str] = {}
     for file in sorted(bundle.files, key=lambda file: (file.path != SourceBundle.ENTRY, file.path)):
@@ -113,5 +119,5 @@ def _highlighted(file: tuple[str, str]) -> str:
 def reference_rows(slug: str) -> SafeString:
     """Rows of a table with the reference of the problem `slug`: number and line, found on the page as R1, R2, ..."""
     lines = highlight_lines(registry.reference_source(slug), language="python")
-    form = '<tr id="R{}"><td class="no">{}</td><td class="code">{}</td></tr>'
+    form = '<tr id="R{}"><td>{}<td>{}'
     return format_html_join("", form, ((number, number, line) for number, line in lines))

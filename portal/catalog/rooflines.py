@@ -365,7 +365,10 @@ def _named_best(placed: Iterable[Point]) -> dict[int, str]:
     """The points of the entries with the largest speedups, with their labels."""
     with_speedup = [(item.speedup, item) for item in placed if item.speedup is not None and item.speedup > 1]
     best = sorted(with_speedup, key=lambda pair: pair[0], reverse=True)[:NAMED_BEST]
-    return {id(item): f"{item.work.problem.slug} {speedup:.2f}×" for speedup, item in best}  # noqa: RUF001 - the multiplication sign is meant
+    return {
+        id(item): f"{item.work.problem.slug} {speedup:.2f}× at {item.work.size}"  # noqa: RUF001 - the multiplication sign is meant
+        for speedup, item in best
+    }
 
 
 def _by_group(

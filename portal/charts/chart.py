@@ -53,7 +53,8 @@ class Point:
 class Points:
     """Marks of one kind; `symbol` (a name of `portal.charts.drawing`) distinguishes kinds without colour.
 
-    `legend` is what the legend says instead of the name; nothing where it is empty.
+    `legend` is what the legend says instead of the name; nothing where it is empty. A cloud is many pale dots that say
+    nothing each.
     """
 
     name: str
@@ -61,7 +62,7 @@ class Points:
     symbol: str
     points: tuple[Point, ...]
     size: float = 4.5
-    opacity: float = 1.0
+    is_cloud: bool = False
     legend: str | None = None
 
 

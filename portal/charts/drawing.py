@@ -1,25 +1,30 @@
 """Charts as SVG, drawn by the server: no script, no style attribute, so that they print, travel and obey the policy.
 
-A mark carries what it says as its title. `portal.charts.interactive` makes Plotly's figure of the same chart, which
-takes this picture's place once a reader touches it; the tables beside it hold the same numbers and links.
+A mark carries what it says as its title. Once a reader touches a chart, Plotly draws its marks in the same frame, from
+`portal.charts.figures`. All words stay those of this picture, so that their places are computed here and nowhere else.
 """
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import pairwise, product
 
 from portal.charts.chart import Axis, Band, Bar, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
 from portal.charts.ink import Ink
 from portal.charts.scales import Ruler, ends, ticks
 
+PHONE_PX = 380
+"""How wide the picture for narrow places is."""
 TEXT_PX = 12
 _CHARACTER_PX = 6.6
 """How wide a character of our text is on average; a little more than most, so that nothing is cut."""
 _DASHES = {"dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3", "longdash": "11 4"}
 _LEGEND_ROW_PX = 19
-_BESIDE_START = 0.3
-"""How far along a slope its label is: there are few points at its start."""
+_LABEL_PX = 6.1
+"""The same of the smaller letters beside marks."""
+_LINE_PX = 13
 _NAMES_FROM_PX = 700
 """The width from which a picture has labels next to its points."""
 _RIGHT_PX = 16
@@ -36,7 +41,7 @@ _PATTERNS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Page:
+class Page:
     """A chart laid out: its rulers and the size of the picture in pixels."""
 
     chart: Chart
@@ -47,24 +52,31 @@ class _Page:
     height: int
 
 
+def wide_px(chart: Chart) -> int:
+    """How wide a chart's picture for wide places is: that of a page, or of a column."""
+    return 1140 if chart.is_wide else 540
+
+
 def svg(chart: Chart, *, width: int, label: str = "", ink: Ink | None = None, ground: bool = False) -> str:
     """The chart `width` pixels wide, as one element with the accessible name `label`.
 
     With `ground` it gets the site's background colour: a picture has no page behind it.
     """
-    page = _laid_out(chart, width=width, ink=ink or Ink())
-    parts = [*_frame(page), *(part for layer in chart.layers for part in _layer(page, layer)), *_labels(page)]
-    parts += _legend(page)
+    page = laid_out(chart, width=width, ink=ink)
+    marks = (part for layer in chart.layers for part in _layer(page, layer))
+    parts = [*_frame(page), '<g class="plot-marks">', *marks, "</g>", *_labels(page), *_legend(page)]
     if ground:
         parts.insert(
             0, f'<rect width="{width}" height="{page.height}" fill="currentColor" {page.ink.tone("surface")}/>'
         )
     name = f' role="img" aria-label="{escape(label)}"' if label else ' aria-hidden="true"'
-    head = f'viewBox="0 0 {width} {page.height}" font-size="{TEXT_PX}"{_alone(page)}{name}'
+    frame = " ".join(f"{end:.1f}" for end in (page.x.start, page.y.end, page.x.end, page.y.start))
+    look = f'data-frame="{frame}" font-size="{TEXT_PX}" fill="currentColor"'
+    head = f'viewBox="0 0 {width} {page.height}" {look}{_alone(page)}{name}'
     return f"<svg {head}>{''.join(parts)}</svg>"
 
 
-def _alone(page: _Page) -> str:
+def _alone(page: Page) -> str:
     """What a picture outside a page says besides."""
     if not page.ink.is_standalone:
         return ""
@@ -72,17 +84,20 @@ def _alone(page: _Page) -> str:
     return f' xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans, sans-serif" {size}'
 
 
-def _laid_out(chart: Chart, *, width: int, ink: Ink) -> _Page:
+def laid_out(chart: Chart, *, width: int, ink: Ink | None = None) -> Page:
+    """The frame of the chart in a picture of that width, with the room that its legend, ticks and titles take."""
     rows = _legend_rows(chart, width)
     top = 14 + _LEGEND_ROW_PX * len(rows)
-    bottom = chart.height - (46 if chart.x.title else 28)
+    # A legend of many rows makes the picture higher, not its plot lower.
+    height = chart.height + _LEGEND_ROW_PX * max(0, len(rows) - 2)
+    bottom = height - (46 if chart.x.title else 28)
     low, high = ends(chart.y, _values(chart.layers, "y"))
     y = Ruler(axis=chart.y, low=low, high=high, start=bottom, end=top)
     margin = 12 + max((len(text) for _, text in ticks(y, most=_MOST_ALONG_Y)), default=0) * _CHARACTER_PX
     left = min(margin + (18 if chart.y.title else 0), width * 0.4)
     low, high = ends(chart.x, _values(chart.layers, "x"))
     x = Ruler(axis=chart.x, low=low, high=high, start=left, end=width - _RIGHT_PX)
-    return _Page(chart=chart, ink=ink, x=x, y=y, width=width, height=chart.height)
+    return Page(chart=chart, ink=ink or Ink(), x=x, y=y, width=width, height=height)
 
 
 def _values(layers: Iterable[Layer], name: str) -> Iterator[float]:
@@ -100,29 +115,35 @@ def _values(layers: Iterable[Layer], name: str) -> Iterator[float]:
 
 
 def _text(
-    page: _Page, text: str, x: float, y: float, *, tone: str = "text-muted", anchor: str = "middle", more: str = ""
+    page: Page, text: str, x: float, y: float, *, tone: str = "text-muted", anchor: str = "middle", more: str = ""
 ) -> str:
     place = f'x="{x:.1f}" y="{y:.1f}"{more} text-anchor="{anchor}"'
-    return f'<text {place} fill="currentColor" {page.ink.tone(tone)}>{escape(text)}</text>'
+    return f"<text {place} {page.ink.tone(tone)}>{escape(text)}</text>"
 
 
-def _stroke(page: _Page, path: str, tone: str) -> str:
+def _stroke(page: Page, path: str, tone: str) -> str:
     return f'<path d="{path}" fill="none" stroke="currentColor" {page.ink.tone(tone)}/>'
 
 
-def _frame(page: _Page) -> Iterator[str]:
+def _frame(page: Page) -> Iterator[str]:
     x, y = page.x, page.y
+    grid, words = "", []
     for value, text in _spaced(x, ticks(x)):
         at = x.at(value)
         if _has_grid(x.axis):
-            yield _stroke(page, f"M{at:.1f} {y.end:.1f}V{y.start:.1f}", "border")
-        half = len(text) * _CHARACTER_PX * 0.55
-        yield _text(page, text, min(at, page.width - half), y.start + 17)
+            grid += f"M{at:.1f} {y.end:.1f}V{y.start:.1f}"
+        half = len(text) * _CHARACTER_PX * 0.62
+        words.append(_text(page, text, min(at, page.width - half), y.start + 17))
     for value, text in ticks(y, most=_MOST_ALONG_Y):
         at = y.at(value)
         if _has_grid(y.axis):
-            yield _stroke(page, f"M{x.start:.1f} {at:.1f}H{x.end:.1f}", "border")
-        yield _text(page, text, x.start - 7, at + 4, anchor="end")
+            grid += f"M{x.start:.1f} {at:.1f}H{x.end:.1f}"
+        lines = textwrap.wrap(text, max(1, int((x.start - 12) / _CHARACTER_PX)), max_lines=2, placeholder=" …")
+        for number, line in enumerate(lines):
+            lift = _LINE_PX * (number - (len(lines) - 1) / 2)
+            words.append(_text(page, line, x.start - 7, at + 4 + lift, anchor="end"))
+    yield _stroke(page, grid, "border") if grid else ""
+    yield from words
     yield _stroke(page, f"M{x.start:.1f} {y.end:.1f}V{y.start:.1f}H{x.end:.1f}", "border-strong")
     yield from _titles(page)
 
@@ -141,7 +162,7 @@ def _spaced(ruler: Ruler, found: Sequence[tuple[float, str]]) -> Iterator[tuple[
             free = ruler.at(value) + half
 
 
-def _titles(page: _Page) -> Iterator[str]:
+def _titles(page: Page) -> Iterator[str]:
     x, y = page.x, page.y
     if x.axis.title:
         yield _text(page, x.axis.title, (x.start + x.end) / 2, y.start + 37)
@@ -150,28 +171,30 @@ def _titles(page: _Page) -> Iterator[str]:
         yield _text(page, y.axis.title, 0, 0, more=turn)
 
 
-def _layer(page: _Page, layer: Layer) -> Iterator[str]:
+def _layer(page: Page, layer: Layer) -> Iterator[str]:
     yield f"<g {page.ink.tone(layer.tone)}>"
     yield from _DRAWERS[type(layer)](page, layer)
     yield "</g>"
 
 
-def _points(page: _Page, layer: Points) -> Iterator[str]:
-    if layer.opacity < 1:
-        yield f'<g opacity="{layer.opacity:g}">'
+def _points(page: Page, layer: Points) -> Iterator[str]:
+    if layer.is_cloud:
+        dots = "".join(f"M{page.x.clamped(point.x):.0f} {page.y.clamped(point.y):.0f}h0" for point in layer.points)
+        look = f'stroke="currentColor" stroke-width="{2 * layer.size:g}" stroke-linecap="round" opacity="0.5"'
+        yield f'<path d="{dots}" fill="none" {look}/>'
+        return
     for point in layer.points:
         x, y = page.x.clamped(point.x), page.y.clamped(point.y)
         shape = _edge_symbol(page, point) or _SYMBOLS[layer.symbol]
-        yield f'<path d="{_symbol_path(shape, x, y, layer.size)}" {_paint(layer.symbol)}{_said(point.tip, "path")}'
-    if layer.opacity < 1:
-        yield "</g>"
+        said = _said(page, point.tip, "path")
+        yield f'<path d="{_symbol_path(shape, x, y, layer.size)}"{_paint(layer.symbol)}{said}'
 
 
 def _paint(symbol: str) -> str:
     # Ticks and dashes are lines, and a line that is only filled is not there.
     if symbol in ("ring", "diamond-ring", "tick", "dash"):
-        return 'fill="none" stroke="currentColor" stroke-width="1.5" pointer-events="all"'
-    return 'fill="currentColor"'
+        return ' fill="none" stroke="currentColor" stroke-width="1.5" pointer-events="all"'
+    return ""
 
 
 Shape = tuple[tuple[float, float], ...]
@@ -191,7 +214,7 @@ _SYMBOLS: dict[str, Shape | str] = {
 }
 
 
-def _edge_symbol(page: _Page, point: Point) -> Shape | None:
+def _edge_symbol(page: Page, point: Point) -> Shape | None:
     """A triangle that points to where a mark beyond the ends of an axis would be."""
     if not page.y.holds(point.y):
         up = -1.3 if point.y > page.y.high else 1.3
@@ -210,12 +233,12 @@ def _symbol_path(shape: Shape | str, x: float, y: float, size: float) -> str:
     return f"M{corners}" + ("z" if len(shape) > 2 else "")
 
 
-def _said(tip: str, tag: str) -> str:
-    """The rest of an element: what its title says, and its end."""
-    return f"><title>{escape(tip)}</title></{tag}>" if tip else "/>"
+def _said(page: Page, tip: str, tag: str) -> str:
+    """The rest of an element: what its title says, and its end. Phones, where nothing hovers, show no titles."""
+    return f"><title>{escape(tip)}</title></{tag}>" if tip and page.width > PHONE_PX else "/>"
 
 
-def _line(page: _Page, layer: Line) -> Iterator[str]:
+def _line(page: Page, layer: Line) -> Iterator[str]:
     places = _clipped(page, layer) if len(layer.points) == 2 else layer.points
     corners = [(page.x.clamped(point.x), page.y.clamped(point.y)) for point in places]
     if not corners:
@@ -228,11 +251,11 @@ def _line(page: _Page, layer: Line) -> Iterator[str]:
     yield f'<path d="{path}" {look}/>'
     for point, (x, y) in zip(places, corners, strict=True):
         if point.tip:
-            said = _said(point.tip, "path")
+            said = _said(page, point.tip, "path")
             yield f'<path d="{_symbol_path("circle", x, y, 6)}" fill="none" pointer-events="all"{said}'
 
 
-def _clipped(page: _Page, layer: Line) -> tuple[Point, ...]:
+def _clipped(page: Page, layer: Line) -> tuple[Point, ...]:
     """A straight line's part inside the frame, in the measure of the axes; nothing where it lies outside."""
     first, last = layer.points
     ax, ay, bx, by = page.x.at(first.x), page.y.at(first.y), page.x.at(last.x), page.y.at(last.y)
@@ -252,7 +275,7 @@ def _between(ruler: Ruler, first: float, last: float, part: float) -> float:
     return first + (last - first) * part
 
 
-def _inside(page: _Page, ax: float, ay: float, bx: float, by: float) -> tuple[float, float] | None:
+def _inside(page: Page, ax: float, ay: float, bx: float, by: float) -> tuple[float, float] | None:
     """Liang and Barsky's clipping: which part of the way from a to b lies inside the frame."""
     start, end = 0.0, 1.0
     for step, room in (
@@ -271,13 +294,13 @@ def _inside(page: _Page, ax: float, ay: float, bx: float, by: float) -> tuple[fl
     return (start, end) if start <= end else None
 
 
-def _band(page: _Page, layer: Band) -> Iterator[str]:
+def _band(page: Page, layer: Band) -> Iterator[str]:
     top, bottom = page.y.clamped(layer.high), page.y.clamped(layer.low)
     path = f"M{page.x.start:.1f} {top:.1f}H{page.x.end:.1f}V{max(top + 0.5, bottom):.1f}H{page.x.start:.1f}z"
-    yield f'<path d="{path}" fill="currentColor" opacity="0.16"/>'
+    yield f'<path d="{path}" opacity="0.16"/>'
 
 
-def _whisker(page: _Page, layer: Whisker) -> Iterator[str]:
+def _whisker(page: Page, layer: Whisker) -> Iterator[str]:
     x, y = page.x.clamped(layer.x), page.y.clamped(layer.y)
     if layer.is_vertical:
         low, high = page.y.clamped(layer.low), page.y.clamped(layer.high)
@@ -288,16 +311,16 @@ def _whisker(page: _Page, layer: Whisker) -> Iterator[str]:
     yield f'<path d="{path}" fill="none" stroke="currentColor" stroke-width="1.8"/>'
 
 
-def _bars(page: _Page, layer: Bars) -> Iterator[str]:
+def _bars(page: Page, layer: Bars) -> Iterator[str]:
     fill = "currentColor"
     if layer.pattern:
         fill, pattern = _pattern(page, layer)
         yield pattern
     for bar in layer.bars:
-        yield f'<rect {_box(page, layer, bar)} fill="{fill}" stroke="currentColor"{_said(bar.tip, "rect")}'
+        yield f'<rect {_box(page, layer, bar)} fill="{fill}" stroke="currentColor"{_said(page, bar.tip, "rect")}'
 
 
-def _pattern(page: _Page, layer: Bars) -> tuple[str, str]:
+def _pattern(page: Page, layer: Bars) -> tuple[str, str]:
     name = f"hatch-{layer.tone}-{ord(layer.pattern[0])}-{page.width}"
     path = f'<path d="{_PATTERNS[layer.pattern]}" stroke="currentColor" stroke-width="1.4"/>'
     ground = '<rect width="6" height="6" fill="currentColor" opacity="0.18"/>'
@@ -305,7 +328,7 @@ def _pattern(page: _Page, layer: Bars) -> tuple[str, str]:
     return f"url(#{name})", f"{head}{ground}{path}</pattern>"
 
 
-def _box(page: _Page, layer: Bars, bar: Bar) -> str:
+def _box(page: Page, layer: Bars, bar: Bar) -> str:
     along, across = (page.x, page.y) if layer.is_lying else (page.y, page.x)
     first, last = sorted((along.clamped(bar.start), along.clamped(bar.end)))
     near, far = sorted(across.at(bar.at + bar.offset + half * bar.width / 2) for half in (-1, 1))
@@ -322,68 +345,88 @@ _DRAWERS: dict[type, Callable[..., Iterator[str]]] = {
     Bars: _bars,
 }
 
-Taken = list[tuple[float, float, float, float]]
+Corner = tuple[float, float]
+Box = tuple[Corner, Corner, Corner, Corner]
 
 
-def _labels(page: _Page) -> Iterator[str]:
+def _labels(page: Page) -> Iterator[str]:
     """The names of lines and points, each where it runs into no other; on a narrow picture points stay without."""
-    taken: Taken = []
-    points = [layer for layer in page.chart.layers if isinstance(layer, Points) and layer.opacity == 1]
+    points = [layer for layer in page.chart.layers if isinstance(layer, Points) and not layer.is_cloud]
+    marks = [
+        _boxed(page.x.clamped(point.x), page.y.clamped(point.y), 2 * layer.size, 2 * layer.size)
+        for layer in points
+        for point in layer.points
+    ]
+    words: list[Box] = []
     for layer in page.chart.layers:
         if isinstance(layer, Line) and layer.label:
-            yield from _line_label(page, layer, taken)
-    if page.width < _NAMES_FROM_PX:
-        return
-    taken += [_around(page, layer, point) for layer in points for point in layer.points]
-    for layer in points:
-        for point in layer.points:
-            yield from _point_label(page, point, taken)
+            yield from _line_label(page, layer, words, marks)
+    for point in (point for layer in points for point in layer.points if point.label and page.width >= _NAMES_FROM_PX):
+        yield from _point_label(page, point, words, marks)
 
 
-def _around(page: _Page, layer: Points, point: Point) -> tuple[float, float, float, float]:
-    x, y = page.x.clamped(point.x), page.y.clamped(point.y)
-    return x - layer.size, y - layer.size, x + layer.size, y + layer.size
-
-
-def _line_label(page: _Page, layer: Line, taken: Taken) -> Iterator[str]:
+def _line_label(page: Page, layer: Line, words: list[Box], marks: Sequence[Box]) -> Iterator[str]:
+    """The label along a line, over it or under it, where it covers no mark, else where it runs into no other label."""
     places = _clipped(page, layer) if len(layer.points) == 2 else layer.points
     if not places:
         return
     (ax, ay), (bx, by) = ((page.x.clamped(point.x), page.y.clamped(point.y)) for point in (places[0], places[-1]))
-    length, text_px = math.hypot(bx - ax, by - ay), len(layer.label) * _CHARACTER_PX * 0.92
+    length, text_px = math.hypot(bx - ax, by - ay), len(layer.label) * _LABEL_PX
     if text_px > length + 8:
         return
-    angle = math.degrees(math.atan2(by - ay, bx - ax))
-    for lift in (-5, 13):
-        part = (1 - text_px / 2 / length - 0.01) if layer.at_end else _BESIDE_START
-        x, y = ax + (bx - ax) * part, ay + (by - ay) * part
-        box = (x - text_px / 2, y + lift - 10, x + text_px / 2, y + lift + 2)
-        if _claims(box, taken):
-            turn = f' transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})" font-size="11"'
-            yield _text(page, layer.label, 0, lift, tone=layer.tone, more=turn)
-            return
+    angle = math.atan2(by - ay, bx - ax)
+    at_end = 1 - text_px / 2 / length - 0.01
+    for avoided in (marks, ()):
+        for part, lift in product((at_end, 0.6, 0.4) if layer.at_end else (0.3, 0.45, at_end), (-5, 13)):
+            x, y = ax + (bx - ax) * part, ay + (by - ay) * part
+            up = lift - 4
+            box = _boxed(x - up * math.sin(angle), y + up * math.cos(angle), text_px, 12, angle=angle)
+            if _claims(page, box, words, avoided):
+                turn = f' transform="translate({x:.1f} {y:.1f}) rotate({math.degrees(angle):.1f})" font-size="11"'
+                yield _text(page, layer.label, 0, lift, tone=layer.tone, more=turn)
+                return
 
 
-def _point_label(page: _Page, point: Point, taken: Taken) -> Iterator[str]:
-    if not point.label:
-        return
+def _point_label(page: Page, point: Point, words: list[Box], marks: Sequence[Box]) -> Iterator[str]:
     x, y = page.x.clamped(point.x), page.y.clamped(point.y)
-    text_px = len(point.label) * _CHARACTER_PX * 0.9
+    text_px = len(point.label) * _LABEL_PX
     for dx, dy, anchor in ((9, 4, "start"), (-9, 4, "end"), (0, -10, "middle"), (0, 19, "middle")):
-        left = x + dx - (0 if anchor == "start" else text_px if anchor == "end" else text_px / 2)
-        box = (left, y + dy - 10, left + text_px, y + dy + 2)
-        if left > page.x.start and left + text_px < page.x.end and _claims(box, taken):
+        middle = x + dx + {"start": text_px / 2, "end": -text_px / 2, "middle": 0.0}[anchor]
+        if _claims(page, _boxed(middle, y + dy - 4, text_px, 12), words, marks):
             yield _text(page, point.label, x + dx, y + dy, tone="text", anchor=anchor, more=' font-size="11"')
             return
 
 
-def _claims(box: tuple[float, float, float, float], taken: Taken) -> bool:
-    """Whether `box` is free; marks it as occupied."""
-    left, top, right, bottom = box
-    if any(left < r and l < right and top < b and t < bottom for l, t, r, b in taken):  # noqa: E741 - corners
+def _boxed(x: float, y: float, width: float, height: float, *, angle: float = 0.0) -> Box:
+    """The corners of a rectangle around (x, y), turned by `angle` in radians."""
+    cos, sin = math.cos(angle), math.sin(angle)
+    halves = [(dx * width / 2, dy * height / 2) for dx, dy in ((-1, -1), (1, -1), (1, 1), (-1, 1))]
+    first, second, third, fourth = ((x + dx * cos - dy * sin, y + dx * sin + dy * cos) for dx, dy in halves)
+    return first, second, third, fourth
+
+
+def _claims(page: Page, box: Box, words: list[Box], avoided: Sequence[Box]) -> bool:
+    """Whether `box` lies in the frame and is free of both; if so, it is one of the `words` from now on."""
+    is_inside = all(page.x.start < x < page.x.end and page.y.end < y < page.y.start for x, y in box)
+    if not is_inside or not all(_are_apart(box, other) for other in (*words, *avoided)):
         return False
-    taken.append(box)
+    words.append(box)
     return True
+
+
+def _are_apart(one: Box, other: Box) -> bool:
+    """Whether a side of either rectangle separates them; quick for those far from each other."""
+    if math.dist(one[0], other[0]) > math.dist(one[0], one[2]) + math.dist(other[0], other[2]):
+        return True
+    for shape in (one, other):
+        for (ax, ay), (bx, by) in pairwise(shape[:3]):
+            (low, high), (least, most) = (
+                (min(spans), max(spans))
+                for spans in ([x * (bx - ax) + y * (by - ay) for x, y in each] for each in (one, other))
+            )
+            if high <= least or most <= low:
+                return True
+    return False
 
 
 Entry = Points | Line | Band | Bars
@@ -421,7 +464,7 @@ def _legend_rows(chart: Chart, width: int) -> list[list[tuple[float, str, Entry]
     return rows
 
 
-def _legend(page: _Page) -> Iterator[str]:
+def _legend(page: Page) -> Iterator[str]:
     for number, row in enumerate(_legend_rows(page.chart, page.width)):
         y = 12 + _LEGEND_ROW_PX * number
         for x, text, entry in row:
@@ -429,9 +472,9 @@ def _legend(page: _Page) -> Iterator[str]:
             yield _text(page, text, x + 27, y + 4, tone="text", anchor="start")
 
 
-def _swatch(page: _Page, entry: Entry, x: float, y: float) -> str:
+def _swatch(page: Page, entry: Entry, x: float, y: float) -> str:
     if isinstance(entry, Points):
-        return f'<path d="{_symbol_path(_SYMBOLS[entry.symbol], x, y, min(entry.size, 5))}" {_paint(entry.symbol)}/>'
+        return f'<path d="{_symbol_path(_SYMBOLS[entry.symbol], x, y, min(entry.size, 5))}"{_paint(entry.symbol)}/>'
     if isinstance(entry, Line):
         dash = f' stroke-dasharray="{_DASHES[entry.dash]}"' if entry.dash in _DASHES else ""
         return f'<path d="M{x - 10:.1f} {y}h20" stroke="currentColor" stroke-width="{entry.width:g}"{dash}/>'

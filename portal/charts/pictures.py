@@ -4,8 +4,8 @@ from pathlib import Path
 
 import resvg_py
 
-_FONTS = Path(__file__).resolve().parents[2] / "static" / "vendor"
-FONT_FILES = [str(_FONTS / name) for name in ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf")]
+VENDOR = Path(__file__).resolve().parents[2] / "static" / "vendor"
+FONT_FILES = [str(VENDOR / name) for name in ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf")]
 
 
 def png(svg: str, *, zoom: float = 2.0) -> bytes:

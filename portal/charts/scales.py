@@ -32,9 +32,13 @@ class Ruler:
     def holds(self, value: float) -> bool:
         return min(self.low, self.high) <= value <= max(self.low, self.high)
 
+    def nearest(self, value: float) -> float:
+        """`value`, or the nearer end if it is beyond."""
+        return min(max(value, min(self.low, self.high)), max(self.low, self.high))
+
     def clamped(self, value: float) -> float:
         """The position of `value`, or of the nearer end if it is beyond."""
-        return self.at(min(max(value, min(self.low, self.high)), max(self.low, self.high)))
+        return self.at(self.nearest(value))
 
     def _measure(self, value: float) -> float:
         return math.log10(value) if self.axis.scale is Scale.LOG else value

@@ -10,7 +10,7 @@ from evaluator.judging.timing import NetSeries
 from portal.charts.chart import Axis, Chart, Layer, Point, Points, Scale, Unit, Whisker
 from portal.charts.scales import number
 
-MOST_CALLS = 480
+MOST_CALLS = 160
 """The most points in a row; of a longer series every second, third, ... call is drawn."""
 _BAND = 0.56
 """How much of a row the calls take: its first call lies at the top, its last one at the bottom."""
@@ -81,7 +81,7 @@ def _points(row: _Row, *, tone: str) -> Iterator[Points]:
     name = f"{row.label}, one call"
     points = tuple(Point(x=time, y=at) for time, at in zip(row.calls, heights, strict=True))
     if points:
-        yield Points(name=name, tone=tone, symbol="dot", points=points, size=1.7, opacity=0.5, legend="")
+        yield Points(name=name, tone=tone, symbol="dot", points=points, size=1.7, is_cloud=True, legend="")
 
 
 def _heights(middle: float, count: int) -> list[float]:

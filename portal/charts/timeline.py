@@ -7,6 +7,7 @@ script zooms by choosing another part of it, without drawing anything again.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 
 from portal.charts.chart import Axis, Scale, Unit
 from portal.charts.ink import Ink
@@ -44,8 +45,25 @@ class Group:
     rows: Sequence[Row]
 
 
-def svg(groups: Sequence[Group], *, length_ns: int, width: int, label: str) -> str:
-    """The rows of `groups` on one scale from 0 to `length_ns`, as one element with the accessible name `label`."""
+WIDTHS_PX = (1040, 360)
+"""How wide the picture of a page and that of a phone are."""
+
+
+def pictures(groups: Sequence[Group], *, length_ns: int, label: str) -> tuple[str, str]:
+    """The rows of `groups` on one scale from 0 to `length_ns`, for wide places and for narrow ones.
+
+    Both have the accessible name `label`. The narrow one refers to the marks of the wide one, so that a page carries
+    them once.
+    """
+    marks = f'<g id="recording-marks" fill="currentColor">{"".join(_marks(groups, Ink()))}</g>'
+    wide, narrow = WIDTHS_PX
+    return (
+        _svg(groups, marks, length_ns=length_ns, width=wide, label=label),
+        _svg(groups, '<use href="#recording-marks"/>', length_ns=length_ns, width=narrow, label=label),
+    )
+
+
+def _svg(groups: Sequence[Group], marks: str, *, length_ns: int, width: int, label: str) -> str:
     left = _LEFT_PX if width > _NARROW_PX else 84
     height = _TOP_PX + sum(_group_px(group) for group in groups) + _BOTTOM_PX
     inner_px, plot_px = width - left - _RIGHT_PX, height - _TOP_PX - _BOTTOM_PX
@@ -57,9 +75,7 @@ def svg(groups: Sequence[Group], *, length_ns: int, width: int, label: str) -> s
         f'<svg viewBox="0 0 {width} {height}" font-size="12" role="img" aria-label="{escape(label)}">',
         *_grid(ruler, ink, bottom=height - _BOTTOM_PX, width=width),
         *_labels(groups, ink, left=left, is_narrow=width <= _NARROW_PX),
-        f'<svg class="recording-plot" {plot} preserveAspectRatio="none">',
-        *_marks(groups, ink),
-        "</svg></svg>",
+        f'<svg class="recording-plot" {plot} preserveAspectRatio="none">{marks}</svg></svg>',
     ]
     return "".join(parts)
 
@@ -105,13 +121,15 @@ def _labels(groups: Sequence[Group], ink: Ink, *, left: int, is_narrow: bool) ->
 
 
 def _marks(groups: Sequence[Group], ink: Ink) -> Iterator[str]:
-    for top, _, row in _row_offsets(groups):
-        for mark in row.marks if row is not None else ():
+    """The marks in their order, those of one tone that follow one another in one group: there are hundreds."""
+    placed = ((top, mark) for top, _, row in _row_offsets(groups) if row is not None for mark in row.marks)
+    for tone, marks in groupby(placed, key=lambda each: each[1].tone):
+        yield f"<g {ink.tone(tone)}>"
+        for top, mark in marks:
             inset, height = (5, _ROW_PX - 11) if mark.is_thin else (2, _ROW_PX - 4)
-            yield (
-                f'<rect x="{mark.start_ns}" y="{top + inset}" width="{mark.ns}" height="{height}" '
-                f'fill="currentColor" {ink.tone(mark.tone)}><title>{escape(mark.title)}</title></rect>'
-            )
+            path = f"M{mark.start_ns} {top + inset}h{mark.ns}v{height}h-{mark.ns}z"
+            yield f'<path d="{path}"><title>{escape(mark.title)}</title></path>'
+        yield "</g>"
 
 
 @dataclass(frozen=True, kw_only=True)

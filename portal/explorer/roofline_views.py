@@ -8,6 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
+from evaluator.judging.floors import Bound
 from portal.catalog import measurements, rooflines
 from portal.catalog.rooflines import Axis, Point
 from portal.charts.chart import Chart
@@ -68,7 +69,7 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "bins": [(name, [kind.counts[place] for kind in bars]) for place, name in enumerate(rooflines.BINS)],
         "distribution": distribution(bars, bins=rooflines.BINS) if bars else None,
         "below_half": _below_half(chosen),
-        "bounds": Counter(point.work.floor.bound for point in chosen).most_common(),
+        "bounds": _bounds(chosen),
         "baselines": measurements.baselines(view.profile),
         "reached": reached,
         "collectives": curves or None,
@@ -76,6 +77,12 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "query": view.query(),
     }
     return render(request, "roofline/explorer.html", context)
+
+
+def _bounds(chosen: list[Point]) -> list[tuple[Bound, int]]:
+    """How many rows each ceiling bounds, also where it is none."""
+    counts = Counter(point.work.floor.bound for point in chosen)
+    return [(bound, counts[bound]) for bound in (Bound.WIRE, Bound.ARITHMETIC, Bound.MEMORY, Bound.LATENCY)]
 
 
 def _below_half(chosen: list[Point]) -> tuple[int, int] | None:

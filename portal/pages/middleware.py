@@ -8,12 +8,15 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.cache import get_conditional_response
+from django.utils.http import quote_etag
 from django_htmx.middleware import HtmxDetails
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
+from portal.charts import figures
 from portal.core.database_outage import is_database_away
-from portal.core.errors import Refusal
+from portal.core.errors import NotFound, Refusal
 from portal.pages.errors import database_away_page, refusal_page, signed_out
 
 _log = logging.getLogger(__name__)
@@ -54,6 +57,44 @@ class PermissionsPolicyMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self._get_response(request)
         response["Permissions-Policy"] = self._POLICY
+        return response
+
+
+class FigureMiddleware:
+    """Answers `?figure=NAME` on any page with that chart of it as Plotly's figure, or as a file to keep (`as=html`).
+
+    With the figure's digest in the address, browsers keep it for good: another chart has another address.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self._get_response(request)
+        is_page = response.status_code == 200 and response.get("Content-Type", "").startswith("text/html")
+        if figures.ASK not in request.GET or not is_page or response.has_header("Content-Disposition"):
+            return response
+        remedy = f"Open {request.path} and touch one of its charts, or leave {figures.ASK} out."
+        text = request.GET[figures.ASK]
+        return refusal_page(request, NotFound(figures.ASK, text, f"This page has no chart {text[:60]!r}.", remedy))
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """The figure that a page's template came to."""
+        return self._figure(request, exception) if isinstance(exception, figures.FigureAsked) else None
+
+    @staticmethod
+    def _figure(request: HttpRequest, asked: figures.FigureAsked) -> HttpResponse:
+        name, is_file = figures.digest(asked.chart), request.GET.get("as") == "html"
+        etag = quote_etag(name)
+        response = get_conditional_response(request, etag=etag)
+        if response is None and is_file:
+            response = HttpResponse(figures.figure_file(asked.chart, asked.label))
+            response["Content-Disposition"] = f'attachment; filename="pkb-{name}.html"'
+        elif response is None:
+            response = HttpResponse(figures.figure_json(asked.chart), content_type="application/json")
+        response["ETag"] = etag
+        is_same = request.GET.get("digest") == name
+        response["Cache-Control"] = f"private, {'max-age=31536000, immutable' if is_same else 'no-cache'}"
         return response
 
 

@@ -14,10 +14,10 @@ from django.urls import reverse
 from django.utils.http import content_disposition_header, quote_etag
 from django.views.decorators.http import require_http_methods, require_safe
 
-from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
+from evaluator.contract import EvaluationReport, SourceBundle, SourceFile, Verdict
 from portal.accounts.identity import changing, signed_in
 from portal.catalog.costs import judging_profiles
-from portal.catalog.highlighting import reference_rows
+from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, reference_rows
 from portal.catalog.queries import get_problem, switch
 from portal.core.errors import NotFound
 from portal.core.pagination import BoundedPaginator
@@ -165,10 +165,14 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     problem = get_problem(submission.problem)
     bundle = access.readable_source(request.user, submission)
     parts = _live_parts(request, submission, evaluation)
+    is_whole = evaluation.verdict != Verdict.PASSED or request.GET.get("source") == "whole"
+    most = MOST_LINES if is_whole else FIRST_LINES
+    sources = list(source_views(bundle, marks=parts["marks"], most=most)) if bundle else []
     context = {
         **parts,
         "problem": problem,
-        "sources": list(source_views(bundle, marks=parts["marks"])) if bundle else [],
+        "sources": sources,
+        "has_more_lines": not is_whole and any(file.listing.left_out for file in sources),
         "previous": _previous(request, submission, evaluation),
         "quarantines": list(submission.quarantines.all()),
         **_flagging(request, submission),
@@ -256,7 +260,9 @@ def _recorded(reports: Mapping[str, EvaluationReport]) -> dict[str, Any]:
     if not calls:
         return {}
     links = link_rows(timelines.comparable(reports))
-    return {"recorded_calls": calls, "timeline_picture": timelines.picture(calls), "links": links}
+    last = list(reports.values())[-1]
+    picture = timelines.picture(calls, least=timelines.least_work(last))
+    return {"recorded_calls": calls, "timeline_picture": picture, "links": links}
 
 
 def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any]:

@@ -93,7 +93,7 @@
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy-lines]");
     if (!button) return;
-    const cells = document.querySelectorAll(`${button.dataset.copyLines} td.code`);
+    const cells = document.querySelectorAll(`${button.dataset.copyLines} tr[id] > td:last-child`);
     await navigator.clipboard.writeText(`${[...cells].map((cell) => cell.textContent).join("\n")}\n`);
     const label = button.querySelector("span");
     label.textContent = "Copied";
@@ -101,7 +101,7 @@
   });
   // A line's number makes the address lead to it.
   document.addEventListener("click", (event) => {
-    const row = event.target.closest(".source td.no")?.closest("tr[id]");
+    const row = event.target.closest(".source tr[id] > td:first-child")?.closest("tr[id]");
     if (row) location.hash = row.id;
   });
   // The lines that a verdict is about, in listings that were there before it.
@@ -111,7 +111,7 @@
       const row = path && document.getElementById(`${path}-L${line}`);
       if (!row) continue;
       row.classList.add(kind === "waits" ? "is-waiting" : "is-marked");
-      if (kind === "waits") row.querySelector(".code").dataset.note = why;
+      if (kind === "waits") row.lastElementChild.dataset.note = why;
     }
   };
   document.addEventListener("htmx:afterSettle", markLines);

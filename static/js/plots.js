@@ -1,6 +1,6 @@
-// Plots come drawn by the server. Once a reader points at one, touches it or reaches it by keyboard, Plotly takes its
-// place with the figure of the same chart, from the JSON in <script type="application/json" id="NAME">: it says what marks
-// are, zooms, and opens what a mark stands for. The library, which this script's data-library names, is loaded then.
+// Plots come drawn by the server. Once a reader points at one, touches it or reaches it by keyboard, Plotly draws its marks
+// anew in the same frame, with the figure from the address in data-plot: it says what marks are, zooms, and opens what a mark
+// stands for. Words, ticks and grid stay those of the picture. The library, which data-library names, is loaded then.
 (() => {
   const address = document.currentScript.dataset.library;
   const probe = document.createElement("span");
@@ -9,57 +9,41 @@
     probe.style.color = `var(--${name})`;
     return getComputedStyle(probe).color;
   };
+  const figures = new WeakMap();
 
   // A trace names its tone in `meta.tone`, so that one figure serves light and dark.
   const toned = (trace) => {
-    const tone = colour(trace.meta?.tone ?? "accent");
+    const tone = colour(trace.meta.tone);
     return {
       ...trace,
       marker: { ...trace.marker, color: tone, line: { ...trace.marker?.line, color: tone } },
       line: { ...trace.line, color: tone },
       ...(trace.fill ? { fillcolor: tone } : {}),
-      ...(trace.error_x ? { error_x: { ...trace.error_x, color: tone } } : {}),
-      ...(trace.error_y ? { error_y: { ...trace.error_y, color: tone } } : {}),
     };
   };
-  const axis = (given) => ({
-    ...given,
-    color: colour("text-muted"),
-    gridcolor: colour("border"),
-    linecolor: colour("border-strong"),
-    zerolinecolor: colour("border"),
-    automargin: true,
-    title: { ...given.title, font: { size: 13 } },
-  });
-  const layout = (given) => {
-    const result = {
-      ...given,
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: colour("text") },
-      hoverlabel: { bgcolor: colour("surface-2"), bordercolor: colour("border-strong"), font: { color: colour("text") } },
-    };
-    for (const key of Object.keys(given)) if (/^[xy]axis\d*$/.test(key)) result[key] = axis(given[key]);
-    for (const shape of result.shapes ?? []) shape.line = { ...shape.line, color: colour("text-faint") };
-    for (const note of result.annotations ?? []) note.font = { ...note.font, color: colour("text-muted") };
-    return result;
-  };
-
   // A finger that drags over a plot wants to scroll the page.
   const isTouch = matchMedia("(pointer: coarse)").matches;
-  const config = { displayModeBar: false, responsive: false, showTips: false };
-  const read = (id) => {
-    const figure = JSON.parse(document.getElementById(id).textContent);
-    const shown = layout(figure.layout);
-    shown.uirevision = id; // a change of colours keeps the zoom
-    if (isTouch) shown.dragmode = false;
-    return { data: figure.data.map(toned), layout: shown };
+  const config = { displayModeBar: false, responsive: false, showTips: false, doubleClick: "autosize" };
+  const picture = (box) => [...box.querySelectorAll(".plot-still svg")].find((svg) => svg.getBoundingClientRect().width);
+  const layout = (given, still) => {
+    const { width, height } = still.viewBox.baseVal;
+    const [left, top, right, bottom] = still.dataset.frame.split(" ").map(Number);
+    return {
+      ...structuredClone(given),
+      width,
+      height,
+      margin: { l: left, t: top, r: width - right, b: height - bottom, pad: 0 },
+      font: { family: getComputedStyle(document.body).fontFamily, size: 13 },
+      hoverlabel: { bgcolor: colour("surface-2"), bordercolor: colour("border-strong"), font: { color: colour("text") } },
+      ...(isTouch ? { dragmode: false } : {}),
+    };
   };
 
-  // The part of the plane that is shown belongs to the address, so that the link restores it.
-  const rememberWindow = (box) => {
-    const { xaxis, yaxis } = box.layout;
-    const shown = xaxis.autorange && yaxis.autorange ? "" : [...xaxis.range, ...yaxis.range].map((end) => end.toFixed(3)).join(",");
+  // The part of the plane that is shown belongs to the address, so that the link restores it. The page at that address has
+  // the picture of that part, with the ticks and labels that fit there.
+  const showWindow = async (box, { xaxis, yaxis }) => {
+    const isWhole = xaxis.autorange && yaxis.autorange;
+    const shown = isWhole ? "" : [...xaxis.range, ...yaxis.range].map((end) => end.toFixed(3)).join(",");
     const change = (address) => {
       const url = new URL(address, location.href);
       if (shown) url.searchParams.set("window", shown);
@@ -68,35 +52,40 @@
     };
     history.replaceState(history.state, "", change(location.href));
     for (const link of document.querySelectorAll("[data-view-link]")) link.href = change(link.href);
-  };
-  const wire = (box, stage) => {
-    if (box.dataset.wired) return;
-    box.dataset.wired = "yes";
-    stage.on("plotly_click", (event) => {
-      const address = event.points[0]?.customdata?.[0];
-      if (address) location.assign(address);
-    });
-    if ("plotWindow" in box.dataset) stage.on("plotly_relayout", () => rememberWindow(stage));
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(box.id);
+    if (!fresh) return;
+    box.replaceWith(fresh);
+    show(fresh);
   };
 
   const draw = (box, how = "react") => {
-    const { data, layout: shown } = read(box.dataset.plot);
+    const still = picture(box);
+    if (!still) return;
     let stage = box.querySelector(".plot-stage");
-    if (!stage) {
+    const isNew = !stage;
+    if (isNew) {
       stage = document.createElement("div");
       stage.className = "plot-stage";
       stage.setAttribute("role", "img");
       stage.setAttribute("aria-label", box.dataset.label);
       box.append(stage);
     }
-    shown.width = box.clientWidth - 2 * parseFloat(getComputedStyle(box).paddingLeft);
-    for (const name of ["xaxis", "yaxis"]) {
-      const held = stage.layout?.[name];
-      if (how === "newPlot" && held?.autorange === false) shown[name].range = held.range; // keeps the zoom
-    }
-    if (box.clientWidth < 520 && shown.showlegend) shown.height += 60; // the legend takes more lines there
-    window.Plotly[how](stage, data, shown, config).then(() => box.setAttribute("data-drawn", ""));
-    wire(box, stage);
+    const { data, layout: given } = figures.get(box);
+    const shown = layout(given, still);
+    const [outer, inner] = [box, still].map((element) => element.getBoundingClientRect());
+    stage.style.left = `${inner.left - outer.left - box.clientLeft}px`;
+    stage.style.top = `${inner.top - outer.top - box.clientTop}px`;
+    stage.style.width = `${shown.width}px`;
+    stage.style.height = `${shown.height}px`;
+    stage.style.transform = `scale(${inner.width / shown.width})`;
+    window.Plotly[how](stage, data.map(toned), shown, config).then(() => box.setAttribute("data-drawn", ""));
+    if (!isNew && how === "react") return; // a new plot forgets who listened to the old one
+    stage.on("plotly_click", (event) => {
+      const address = event.points[0]?.customdata?.[0];
+      if (address) location.assign(address);
+    });
+    if ("plotWindow" in box.dataset) stage.on("plotly_relayout", () => showWindow(box, stage.layout));
   };
   let loading = null;
   const library = () => {
@@ -109,35 +98,36 @@
     });
     return loading;
   };
-  const show = (box) =>
-    library().then(
-      () => {
-        draw(box);
-        sizes.observe(box);
-      },
-      () => box.setAttribute("data-failed", ""),
-    );
+  const figure = async (box) => {
+    const answer = await fetch(box.dataset.plot);
+    if (!answer.ok) throw new Error(`${answer.status} at ${box.dataset.plot}`);
+    figures.set(box, await answer.json());
+  };
+  // Where the library or the figure does not come, the picture stays.
+  const show = async (box) => {
+    box.dataset.wanted = "";
+    try {
+      await Promise.all([library(), figure(box)]);
+    } catch {
+      box.setAttribute("data-failed", "");
+      return;
+    }
+    draw(box);
+    sizes.observe(box);
+  };
   const wake = (event) => {
     const box = event.target.closest?.("[data-plot]");
-    if (box && !("wanted" in box.dataset)) {
-      box.dataset.wanted = "";
-      show(box);
-    }
+    if (box && !("wanted" in box.dataset)) show(box);
   };
-  // Only a new plot puts its legend right at another width. The library's own watch follows the height as well, which
-  // changes whenever a phone hides its address bar.
   const widths = new WeakMap();
   const sizes = new ResizeObserver((entries) => {
     for (const { target, contentRect } of entries) {
       const before = widths.get(target);
       widths.set(target, contentRect.width);
-      if (before === undefined || before === contentRect.width) continue;
-      delete target.dataset.wired; // a new plot forgets who listened to the old one
-      draw(target, "newPlot");
+      if (before !== undefined && before !== contentRect.width) draw(target, "newPlot");
     }
   });
-  const boxes = () => document.querySelectorAll("[data-plot][data-drawn]");
-  const redraw = () => boxes().forEach((box) => draw(box));
+  const redraw = () => document.querySelectorAll("[data-plot][data-drawn]").forEach((box) => draw(box));
   const start = () => document.body.append(probe);
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
   else start();

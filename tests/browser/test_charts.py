@@ -1,17 +1,23 @@
 """Rooflines and taxonomy in a real browser: fit and accessible, zoom that the address keeps, pictures, no scripts."""
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Page, expect
 
+from portal.charts.drawing import PHONE_PX, svg
+from portal.charts.history import times_over_ranks
+from portal.charts.ink import Ink
+from portal.charts.runs import agent_problems, agent_speedups
 from tests.browser.conftest import Visit
 from tests.browser.looks import LOOKS, LOOKS_FOR_AXE, problems_of
 
 PAGES = {"roofline": "/roofline/", "taxonomy": "/taxonomy/#edges"}
 # axe looks at every cell of every row: a few rows show it as much as all of them, in a tenth of the time.
 SHORT_PAGES = {"roofline-attention": "/roofline/?block=attention", "taxonomy": "/taxonomy/?layer=moe#edges"}
-PLOT = "[data-plot=roofline-figure]"
+PLOT = "#roofline-figure"
 POINTS = f"{PLOT} .scatterlayer .point"
-RANGE = "document.querySelector('[data-plot=roofline-figure] .plot-stage').layout.xaxis.range"
+RANGE = "document.querySelector('#roofline-figure .plot-stage').layout.xaxis.range"
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
@@ -30,7 +36,7 @@ def _touch_the_plot(page: Page) -> None:
     """Point at the picture, so that Plotly takes its place."""
     page.locator(f"{PLOT} .plot-wide svg").hover()
     expect(page.locator(PLOT)).to_have_attribute("data-drawn", "")
-    expect(page.locator(f"{PLOT} .plot-still")).to_be_hidden()
+    expect(page.locator(f"{PLOT} .plot-wide .plot-marks")).to_be_hidden()
     page.locator(POINTS).first.wait_for(state="attached")
 
 
@@ -51,7 +57,7 @@ def test_the_picture_is_there_before_any_script_and_in_print(visit: Visit) -> No
     touched.goto("/roofline/")
     _touch_the_plot(touched)
     touched.emulate_media(media="print")
-    expect(touched.locator(f"{PLOT} .plot-still")).to_be_visible()
+    expect(touched.locator(f"{PLOT} .plot-wide .plot-marks")).to_be_visible()
     expect(touched.locator(f"{PLOT} .plot-stage")).to_be_hidden()
 
 
@@ -87,6 +93,134 @@ def test_a_point_says_what_it_is_and_opens_its_problem(visit: Visit) -> None:
     page.mouse.down()
     page.mouse.up()
     page.wait_for_url("**/problems/**")
+
+
+WORDS = """
+(box) => {
+  const still = [...box.querySelectorAll("svg")].find((svg) => svg.getBoundingClientRect().width);
+  const edge = still.getBoundingClientRect();
+  const shown = [...box.querySelectorAll("svg text")].filter((text) => text.getBoundingClientRect().width);
+  const words = shown.map((text) => {
+    // The letters themselves: a line is higher than they are. A turned label has turned corners.
+    const { x, y, width, height } = text.getBBox();
+    const corners = [[x, 0.2], [x + width, 0.2], [x + width, 0.82], [x, 0.82]].map(([at, part]) =>
+      new DOMPoint(at, y + height * part).matrixTransform(text.getScreenCTM()));
+    return { text: text.textContent, corners };
+  });
+  const reach = (corners, nx, ny) => {
+    const places = corners.map(({ x, y }) => x * nx + y * ny);
+    return [Math.min(...places), Math.max(...places)];
+  };
+  const areApart = (one, other) => [one, other].some((corners) => [0, 1].some((side) => {
+    const [a, b] = [corners[side], corners[side + 1]];
+    const [[low, high], [least, most]] = [one, other].map((each) => reach(each, b.x - a.x, b.y - a.y));
+    return high <= least || most <= low;
+  }));
+  const problems = [];
+  words.forEach(({ text, corners }, place) => {
+    const isCut = corners.some(({ x, y }) => x < edge.left || x > edge.right || y < edge.top || y > edge.bottom);
+    if (isCut) problems.push(`cut: ${text}`);
+    for (const other of words.slice(place + 1))
+      if (!areApart(corners, other.corners)) problems.push(`overlap: ${text} | ${other.text}`);
+  });
+  if (words.length < 3) problems.push(`only ${words.length} words`);
+  return problems;
+}
+"""
+PAGES_WITH_CHARTS = (
+    "/",
+    *(
+        f"/roofline/?profile=h200x2-nomc&size={size}&axis={axis}"
+        for size in ("base", "all")
+        for axis in ("wire", "memory", "traffic")
+    ),
+    "/roofline/?profile=h200x8-nomc&window=0,4,9,14",
+    "/leaderboards/published/",
+    "/leaderboards/models/",
+    "/problems/gemm_allreduce/",
+    "/problems/alltoall/",
+    "/problems/gemm_allreduce/records/?profile=h200x2-nomc",
+    "/models/gemini-3-pro-preview/",
+    "/seasons/example-2026/",
+)
+"""With `make run`'s recorded entries; the submissions and runs among them are found on their boards."""
+
+
+def _addresses(page: Page, start: str, pattern: str) -> list[str]:
+    page.goto(start)
+    found = {link.get_attribute("href") for link in page.locator(f'main a[href^="{pattern}"]').all()}
+    return sorted(str(address) for address in found)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_words_of_charts_lie_apart_before_and_after_a_touch(visit: Visit, width: int) -> None:
+    page = visit(width=width).page
+    boards = [
+        board
+        for slug in ("gemm_allreduce", "ring_attention")
+        for board in [f"/problems/{slug}/leaderboard/?profile=h200x2-nomc"]
+    ]
+    entries = [address for board in boards for address in _addresses(page, board, "/submissions/")]
+    runs = _addresses(page, "/leaderboards/models/?profile=h200x2-nomc", "/runs/")[:2]
+    assert entries
+    assert runs
+    problems, charts = [], 0
+    for address in (*PAGES_WITH_CHARTS, *entries, *runs):
+        page.goto(address)
+        for box in page.locator("[data-plot]:visible").all():
+            charts += 1
+            found = box.evaluate(WORDS)
+            box.dispatch_event("pointerover")
+            expect(box).to_have_attribute("data-drawn", "")
+            found += box.evaluate(WORDS)
+            problems += [f"{address} {box.get_attribute('id')}: {each}" for each in found]
+    assert problems == []
+    assert charts > 30
+
+
+LINES = (("best", "solid", "accent", "base"), ("reference", "dot", "text-muted", "base"))
+SELDOM = {
+    "scaling": times_over_ranks(
+        [(f"{who} at {size}", dash, tone, ((2, 80.0), (4, 95.0), (8, 1310.0))) for who, dash, tone, size in LINES]
+    ),
+    "steps": agent_problems({"passing": [(0.0, 1.0), (3.0, 7.0)], "faster": [(0.0, 0.0), (3.0, 2.0)]}, x_title="Step"),
+    "score": agent_speedups({"solved problems": [(0.25, 0.9), (12.5, 1.7)]}, x_title="Cost so far (USD)"),
+}
+"""What the recorded entries show nowhere; pages draw them in the same way."""
+
+
+@pytest.mark.parametrize("name", SELDOM)
+@pytest.mark.parametrize("width", [540, PHONE_PX])
+def test_words_of_charts_that_need_more_entries_lie_apart(visit: Visit, name: str, width: int) -> None:
+    page = visit().page
+    page.set_content(f"<main>{svg(SELDOM[name], width=width, ink=Ink(is_standalone=True))}</main>")
+    assert page.locator("main").evaluate(WORDS) == []
+
+
+def test_a_figure_is_kept_by_its_digest_and_as_a_file_that_stands_alone(visit: Visit, tmp_path: Path) -> None:
+    page = visit().page
+    page.goto("/roofline/?profile=h200x8-nomc")
+    with page.expect_response("**figure=roofline-figure**") as answered:
+        _touch_the_plot(page)
+    answer = answered.value
+    assert answer.headers["cache-control"] == "private, max-age=31536000, immutable"
+    again = page.request.get(answer.url, headers={"If-None-Match": answer.headers["etag"]})
+    assert again.status == 304
+    page.goto("/roofline/?profile=h200x8-nomc")
+    with page.expect_download() as saving:
+        page.locator(f"{PLOT} .plot-file").click()
+    kept = tmp_path / "kept.html"
+    saving.value.save_as(kept)
+    alone = page.context.new_page()
+    alone.goto(kept.as_uri())
+    alone.locator(".scatterlayer .point").first.wait_for(state="attached")
+    assert alone.locator("figure").evaluate(WORDS) == []
+
+
+def test_a_chart_that_a_page_does_not_have_is_named(visit: Visit) -> None:
+    answer = visit().page.request.get("/roofline/?figure=nonsense")
+    assert answer.status == 404
+    assert "This page has no chart" in answer.text()
 
 
 def test_the_chart_can_be_saved_without_scripts(visit: Visit) -> None:

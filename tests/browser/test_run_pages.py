@@ -132,15 +132,16 @@ def test_a_stranger_reads_what_a_model_reached_without_scripts(visit: Visit, ven
 
 
 PLACE_OF_A_STEP = """() => {
-  const stage = document.querySelector("[data-plot=curve-figure] .plot-stage");
+  const stage = document.querySelector("#curve-figure .plot-stage");
   const { xaxis, yaxis } = stage._fullLayout;
   const isStep = ([address]) => address && !address.endsWith("p=0.0");
   const curve = stage.data.find((trace) => trace.customdata?.some(isStep));
-  const { left, top } = stage.querySelector(".main-svg").getBoundingClientRect();
+  const { left, top, width } = stage.querySelector(".main-svg").getBoundingClientRect();
+  const scale = width / stage.layout.width;
   const place = curve.customdata.findIndex(isStep);
   return {
-    x: left + xaxis._offset + xaxis.d2p(curve.x[place]),
-    y: top + yaxis._offset + yaxis.d2p(curve.y[place]),
+    x: left + scale * (xaxis._offset + xaxis.d2p(curve.x[place])),
+    y: top + scale * (yaxis._offset + yaxis.d2p(curve.y[place])),
     address: curve.customdata[place][0],
   };
 }"""
@@ -149,7 +150,7 @@ PLACE_OF_A_STEP = """() => {
 def test_a_click_on_a_curve_moves_p(visit: Visit, vendor: Vendor) -> None:
     page = visit(state=vendor.state).page
     page.goto("/leaderboards/models/board/?profile=cpux2")
-    plot = page.locator("[data-plot=curve-figure]")
+    plot = page.locator("#curve-figure")
     plot.locator(".plot-wide svg").hover()
     expect(plot).to_have_attribute("data-drawn", "")
     step = page.evaluate(PLACE_OF_A_STEP)

@@ -5,60 +5,69 @@ from functools import lru_cache
 from html import unescape
 
 from django import template
-from django.utils.html import format_html, json_script
+from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from portal.charts.chart import Chart
-from portal.charts.drawing import svg
-from portal.charts.interactive import figure_data
+from portal.charts.drawing import PHONE_PX, svg, wide_px
+from portal.charts.figures import ASK, FigureAsked, digest
 
 register = template.Library()
 
-PHONE_PX = 380
-COLUMN_PX = 540
-PAGE_PX = 1140
 DRAWN_KEPT = 128
-"""How many charts a process keeps as they were drawn, the last used ones; a large one takes about 200 KiB."""
+"""How many charts a process keeps as they were drawn, the last used ones; a large one takes about 100 KiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Drawn:
-    """A chart as HTML: the picture for wide places, the one for narrow places, and Plotly's figure as data."""
+    """A chart as HTML, for wide places and for narrow ones, and its digest."""
 
     wide: SafeString
     narrow: SafeString
-    figure: SafeString
+    digest: str
 
 
-@register.simple_block_tag
-def plot(content: str, chart: Chart, name: str) -> SafeString:
+@register.simple_block_tag(takes_context=True)
+def plot(context: template.Context, content: str, chart: Chart, name: str) -> SafeString:
     """`{% plot chart "name" %}what it shows{% endplot %}`: the chart for wide and narrow screens, of which one shows.
 
-    The same chart as Plotly's figure follows as data.
+    Its Plotly figure stands at an address of its own: the page's with the figure's name and digest. Who may read the
+    page may read it, and nobody else.
+
+    Raises:
+        FigureAsked: the request is for this figure, so that the rest of the page is not needed.
     """
     label = unescape(content).strip()
-    drawn = _drawn(chart, name, label)
+    request = context["request"]
+    if request.GET.get(ASK) == name:
+        raise FigureAsked(chart, label)
+    drawn = _drawn(chart, label)
+    query = request.GET.copy()
+    query[ASK], query["digest"] = name, drawn.digest
+    address = f"{request.path}?{query.urlencode()}"
     kind = "plot plot--wide" if chart.is_wide else "plot"
     return format_html(
-        '<figure class="{}" data-plot="{}" data-label="{}"{}><div class="plot-still"><div class="plot-wide">{}</div>'
-        '<div class="plot-narrow">{}</div></div></figure>{}',
+        '<figure class="{}" id="{}" data-plot="{}" data-label="{}"{}><div class="plot-still"><div class="plot-wide">{}'
+        '</div><div class="plot-narrow">{}</div></div><a class="plot-file" href="{}&amp;as=html">Keep as a file'
+        '<span class="visually-hidden">: {}</span></a></figure>',
         kind,
         name,
+        address,
         label,
         mark_safe(" data-plot-window") if chart.can_zoom else "",
         drawn.wide,
         drawn.narrow,
-        drawn.figure,
+        address,
+        label,
     )
 
 
 @lru_cache(maxsize=DRAWN_KEPT)
-def _drawn(chart: Chart, name: str, label: str) -> _Drawn:
-    """The chart's pictures and data: a chart is a value, so an equal one looks the same and is not drawn again."""
-    wide = svg(chart, width=PAGE_PX if chart.is_wide else COLUMN_PX, label=label)
-    narrow = svg(chart, width=PHONE_PX, label=label)
+def _drawn(chart: Chart, label: str) -> _Drawn:
+    """The chart's pictures: a chart is a value, so an equal one looks the same and is not drawn again."""
+    wide, narrow = (svg(chart, width=width, label=label) for width in (wide_px(chart), PHONE_PX))
     return _Drawn(
         wide=mark_safe(wide),  # noqa: S308 - escaped where it is drawn
         narrow=mark_safe(narrow),  # noqa: S308 - escaped where it is drawn
-        figure=json_script(figure_data(chart), name),
+        digest=digest(chart),
     )

@@ -29,7 +29,7 @@ from evaluator.hardware import profiles
 from evaluator.judging import driver_faults
 from evaluator.judging.verdicts import FACTS, Facts
 from portal.catalog import rooflines
-from portal.catalog.highlighting import Listing, listings
+from portal.catalog.highlighting import MOST_LINES, Listing, listings
 from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.spread import Series, timed_calls, times_spread
@@ -173,7 +173,8 @@ class SourceView:
     @property
     def rows(self) -> SafeString:
         """The lines as rows of a table: a template would take half a second for 10,000."""
-        form = '<tr id="{}-L{}"{}><td class="no">{}</td><td class="code"{}>{}</td></tr>'
+        # Cells and rows end by themselves, in HTML: a third of a long page would be their ends.
+        form = '<tr id="{}-L{}"{}><td>{}<td{}>{}'
         return format_html_join("", form, (self._cells(number, line) for number, line in self.listing.lines))
 
     def _cells(self, number: int, line: SafeString) -> tuple[str, int, SafeString, int, SafeString, SafeString]:
@@ -186,9 +187,11 @@ class SourceView:
         return self.path, number, kind, number, note, line
 
 
-def source_views(bundle: SourceBundle, *, marks: Sequence[FailingLine] = ()) -> Iterator[SourceView]:
-    """Every file of `bundle`, `solution.py` first, with the lines that a verdict is about."""
-    for path, listing in listings(bundle).items():
+def source_views(
+    bundle: SourceBundle, *, marks: Sequence[FailingLine] = (), most: int = MOST_LINES
+) -> Iterator[SourceView]:
+    """Every file of `bundle`, `solution.py` first, with the lines that a verdict is about; `most` lines in all."""
+    for path, listing in listings(bundle, most=most).items():
         here = {mark.line: mark for mark in marks if mark.path == path}
         yield SourceView(path=path, listing=listing, marks=here)
 
@@ -302,7 +305,7 @@ def _timeline(report: EvaluationReport) -> dict[str, Any]:
         return {"recorded_calls": [], **kernels}
     return {
         "recorded_calls": calls,
-        "timeline_picture": timelines.picture(calls),
+        "timeline_picture": timelines.picture(calls, least=timelines.least_work(report)),
         "kernel_rows": rows,
         "pairs": pair_traffic(report, calls[-1]),
         **kernels,

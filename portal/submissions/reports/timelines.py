@@ -18,11 +18,12 @@ from evaluator.contract import (
 )
 from evaluator.hardware import profiles
 from evaluator.judging import call_parts, occupancy, time_split
+from evaluator.judging.call_advice import short
 from evaluator.judging.call_parts import CollectiveWait, LowerBound, Part, RankSplit
 from evaluator.judging.floors import Bound, floor
 from evaluator.judging.time_split import Split
 from portal.catalog.costs import ELEMENT_BYTES
-from portal.charts.timeline import Group, Mark, Row, Share, bar, svg
+from portal.charts.timeline import Group, Mark, Row, Share, bar, pictures
 from problems import registry
 from problems.spec.schema import SizeName
 
@@ -238,9 +239,10 @@ def _rank_rows(recorded: Recorded, rank: RankTimeline, *, on_device: bool) -> It
 
 # ---- the picture ----------------------------------------------------------------------------------------------------
 
-PAGE_PX, PHONE_PX = 1040, 360
-_MOST_MARKS = 1000
+_MOST_MARKS = 150
 """The most marks of a picture, the longest ones; the trace has all."""
+_WHOLE_NAME = 60
+"""The most characters of a name that a mark says as it is; the table of kernels has it whole."""
 _TONES = {Part.COMPUTE: "accent", Part.WIRE: "warning", Part.MIXED: "code-keyword"}
 _HOST_TONES = {SpanKind.LAUNCH: "text-faint", SpanKind.WAIT: "danger"}
 
@@ -253,25 +255,45 @@ class Picture:
     narrow: str
     length_ns: int
     hidden: int
+    has_floor: bool
 
 
-def picture(calls: Sequence[Recorded]) -> Picture:
-    """The timelines of `calls` under each other, each beginning at zero."""
+def picture(calls: Sequence[Recorded], *, least: LowerBound | None) -> Picture:
+    """The timelines of `calls` under each other, each from zero, below the terms of the floor where one applies."""
     windows = [call_parts.window(recorded.call) for recorded in calls]
     # Spans may last no time at all, for strangers wrote them.
-    length_ns = max(1, *(end - start for start, end in windows))
+    floors = _floor_group(least) if least is not None else []
+    terms_ns = (mark.ns for group in floors for row in group.rows for mark in row.marks)
+    length_ns = max(1, *(end - start for start, end in windows), *terms_ns)
     spans = [span for recorded in calls for rank in recorded.call.ranks for span in rank.spans]
     least_ns = sorted((span.ns for span in spans), reverse=True)[:_MOST_MARKS][-1]
-    groups = [
+    groups = floors + [
         group
         for recorded, (start, _) in zip(calls, windows, strict=True)
         for group in _groups(recorded, start, least_ns=least_ns)
     ]
     names = " and ".join(recorded.title.lower() for recorded in calls)
     label = f"Timeline of every rank: {names}; the tables below have the sums"
-    wide, narrow = (svg(groups, length_ns=length_ns, width=width, label=label) for width in (PAGE_PX, PHONE_PX))
+    wide, narrow = pictures(groups, length_ns=length_ns, label=label)
     hidden = sum(span.ns < least_ns for span in spans)
-    return Picture(wide=wide, narrow=narrow, length_ns=length_ns, hidden=hidden)
+    return Picture(wide=wide, narrow=narrow, length_ns=length_ns, hidden=hidden, has_floor=bool(floors))
+
+
+def _floor_group(least: LowerBound) -> list[Group]:
+    """The least time for arithmetic, device memory and wire: a perfect call takes as long as the longest of them."""
+    terms = (
+        (Bound.ARITHMETIC, least.arithmetic_us, "accent"),
+        (Bound.MEMORY, least.memory_us, "code-type"),
+        (Bound.WIRE, least.wire_us, "warning"),
+    )
+    rows = [
+        Row(
+            label=bound,
+            marks=[Mark(start_ns=0, ns=round(us * 1000), tone=tone, title=f"{bound}: {us:,.2f} us at least")],
+        )
+        for bound, us, tone in terms
+    ]
+    return [Group(heading="Floor", rows=rows)]
 
 
 def _groups(recorded: Recorded, start_ns: int, *, least_ns: int) -> Iterator[Group]:
@@ -308,11 +330,13 @@ def _mark(recorded: Recorded, span: Span, start_ns: int) -> Mark:
     size = f", {span.bytes:,} bytes" if span.bytes else ""
     begin_ns = max(0, span.start_ns - start_ns)
     is_operator = span.kind is SpanKind.OPERATOR and recorded.call.is_on_device
+    name = work.name if len(work.name) <= _WHOLE_NAME else short(work.name)
+    lasts = f"{span.ns / 1000:,.2f} us from {begin_ns / 1000:,.2f} us"
     return Mark(
         start_ns=begin_ns,
         ns=max(1, span.end_ns - start_ns - begin_ns),
         tone="border-strong" if is_operator else _TONES[part] if part else _HOST_TONES[span.kind],
-        title=f"{work.name}: {span.ns / 1000:,.2f} us from {begin_ns / 1000:,.2f} us{size} ({part or span.kind})",
+        title=f"{name}: {lasts}{size} ({part or span.kind})",
         is_thin=span.kind in _HOST_TONES,
     )
 

@@ -1,16 +1,16 @@
 """Charts as the server draws them: well-formed, obedient to the policy, and true to the numbers."""
 
+import json
 import re
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
-import plotly.graph_objects as go
 import pytest
 
 from portal.charts.chart import Axis, Band, Bar, Bars, Chart, Line, Point, Points, Scale, Unit, Whisker
 from portal.charts.drawing import svg
+from portal.charts.figures import _MAKERS, _SYMBOLS, figure, figure_file, figure_json
 from portal.charts.ink import Ink
-from portal.charts.interactive import _MAKERS, _SYMBOLS, figure_data
 from portal.charts.pictures import png
 from portal.charts.runs import agent_problems
 from portal.charts.scales import Ruler, ticks
@@ -93,7 +93,7 @@ def test_a_line_outside_of_the_frame_is_cut_at_it():
 def test_a_legend_names_what_is_not_named_in_the_picture():
     texts = [each.text for each in ET.fromstring(drawn(*EVERYTHING)).iter("text")]
     assert [name for name in ("band", "line", "bars", "marks") if name in texts] == ["band", "bars", "marks"]
-    assert "marks" not in drawn(points((1, 1)))
+    assert ">marks<" not in drawn(points((1, 1)))
 
 
 @pytest.mark.parametrize(
@@ -113,35 +113,42 @@ def test_ticks_are_numbers_that_people_read(axis, low, high, written):
     assert [text for _, text in ticks(ruler)][: len(written)] == written
 
 
-def test_plotlys_figure_is_made_of_the_same_chart():
-    chart = Chart(x=PLAIN, y=PLAIN, layers=EVERYTHING, can_zoom=True)
-    made = figure_data(chart)
-    (marks,) = [trace for trace in made["data"] if trace["name"] == "marks"]
-    assert (marks["x"], marks["y"]) == ([1, 2], [1, 2])
-    assert [text for _, text in marks["customdata"]] == ["1|1", "2|2"]
-    assert [trace["name"] for trace in made["data"] if trace["showlegend"]] == ["band", "bars", "marks"]
-    assert (made["layout"]["xaxis"]["range"], made["layout"]["xaxis"]["fixedrange"]) == ([0.0, 10.0], False)
-    logarithmic = figure_data(Chart(x=Axis(scale=Scale.LOG, low=1.0, high=100.0), y=PLAIN, layers=()))
-    assert logarithmic["layout"]["xaxis"]["range"] == [0.0, 2.0]
+def test_plotlys_figure_has_the_frame_of_the_picture_and_its_marks():
+    chart = Chart(x=PLAIN, y=PLAIN, layers=(*EVERYTHING, points((50, 5), name="far")), can_zoom=True)
+    made = json.loads(figure_json(chart))
+    traces = {trace["name"]: trace for trace in made["data"]}
+    assert (traces["marks"]["x"], traces["marks"]["y"]) == ([1, 2], [1, 2])
+    assert [text for _, text in traces["marks"]["customdata"]] == ["1|1", "2|2"]
+    assert (traces["far"]["x"], traces["far"]["marker"]["symbol"]) == ([10.0], ["triangle-right"])
+    margin, layout = made["layout"]["margin"], made["layout"]
+    frame = [margin["l"], margin["t"], layout["width"] - margin["r"], layout["height"] - margin["b"]]
+    drawn_in = re.search(r'data-frame="([^"]*)"', svg(chart, width=layout["width"]))[1]
+    assert frame == pytest.approx([float(end) for end in drawn_in.split()], abs=0.05)
+    assert (layout["xaxis"]["range"], layout["xaxis"]["fixedrange"]) == ([0.0, 10.0], False)
+    logarithmic = figure(Chart(x=Axis(scale=Scale.LOG, low=1.0, high=100.0), y=PLAIN, layers=()))
+    assert logarithmic.layout.xaxis.range == (0.0, 2.0)
 
 
 @pytest.mark.parametrize("scale", list(Scale))
-@pytest.mark.parametrize("unit", list(Unit))
-def test_plotly_accepts_figures_of_every_layer_axis_and_mark(scale, unit):
-    """Its Python package knows every property of plotly.js and the values that it takes; requests do not ask it."""
-    axis = Axis(title="x", scale=scale, unit=unit, low=1.0, high=10.0, names=((1.0, "one"),))
-    marks = [points((2, 2), symbol=symbol) for symbol in _SYMBOLS]
+def test_plotly_accepts_figures_of_every_layer_axis_and_mark(scale):
+    axis = Axis(title="x", scale=scale, low=1.0, high=10.0, names=((1.0, "one"),))
+    marks = [points((2, 2), (20, 2), symbol=symbol) for symbol in _SYMBOLS]
     chart = Chart(x=axis, y=replace(axis, names=()), layers=(*EVERYTHING, *marks), can_zoom=True)
-    made = figure_data(chart)
     assert {type(layer) for layer in EVERYTHING} == set(_MAKERS)
-    assert go.Figure(made).to_plotly_json()["data"] == made["data"]
-    with pytest.raises(ValueError, match="nonsense"):
-        go.Figure(made | {"layout": {"nonsense": 1}})
+    assert len(figure(chart).data) == len(chart.layers)
+
+
+def test_a_figure_to_keep_needs_no_other_file():
+    kept = figure_file(Chart(x=PLAIN, y=PLAIN, layers=EVERYTHING), "a chart & its words")
+    assert "<title>a chart &amp; its words</title>" in kept
+    assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=", kept)
+    assert "Plotly.newPlot(" in kept
+    assert "class=" not in kept.split("<svg")[1].split("</svg>")[0].replace('class="plot-marks"', "")
 
 
 def test_a_picture_that_stands_alone_has_its_own_colours_and_letters():
     picture = svg(Chart(x=PLAIN, y=PLAIN, layers=EVERYTHING), width=600, ink=Ink(is_standalone=True), ground=True)
-    assert "class=" not in picture
+    assert "class=" not in picture.replace('class="plot-marks"', "")
     assert 'color="#0a5cb8"' in picture
     with_text, without = (
         png(picture, zoom=1.0),

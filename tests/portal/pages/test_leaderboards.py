@@ -255,7 +255,7 @@ def test_records_are_shown_over_time_and_fed_to_readers(client, local):
     for name, low in (("first", 1.0), ("better", 1.2)):
         stand(scenes.person(name), local, low=low, high=low + 0.1)
     text = page(client, "/problems/allreduce/records/", profile="h200x8")
-    assert 'data-plot="records-figure"' in text
+    assert 'id="records-figure"' in text
     assert text.index(">better<") < text.index(">first<")
     feed = client.get("/feeds/records.atom")
     assert feed["Content-Type"].startswith("application/atom+xml")
@@ -271,7 +271,7 @@ def test_scaling_shows_the_leaders_of_one_machine_side_by_side(client, local):
     rebuild_standings()
     text = page(client, "/problems/allreduce/scaling/")
     assert text.index("H200") < text.index(">two<") < text.index(">eight<") < text.index(">other<")
-    assert 'data-plot="scaling-h200x2"' in text
+    assert 'id="scaling-h200x2"' in text
 
 
 def test_what_is_open_distinguishes_unsolved_from_unbeaten(client, local):

@@ -19,6 +19,7 @@ from problems.spec.schema import SizeName
 from tests.portal.pages import scenes
 
 GPU = "h200x8-nomc"
+BOUNDS = ("wire", "arithmetic", "memory", "latency")
 pytestmark = pytest.mark.django_db
 
 
@@ -111,6 +112,9 @@ def test_the_page_says_how_many_references_reach_less_than_half_of_their_rooflin
     rows = [row for row in _rows(client, profile="h200x2-nomc", size="base") if row["reference_us"]]
     below = sum(float(row["floor_us"]) < 0.5 * float(row["reference_us"]) for row in rows)
     page = client.get("/roofline/", {"profile": "h200x2-nomc", "size": "base"}).content.decode()
+    every = _rows(client, profile="h200x2-nomc", size="base")
+    counts = [f"{bound} {sum(row['bound'] == bound for row in every)}" for bound in BOUNDS]
+    assert f"What bounds the {len(every)} rows: {', '.join(counts)}." in page
     assert f"{below} of {len(rows)} references reach less than half of their roofline." in page
     assert "50 to 100 %" in page
 
@@ -130,7 +134,7 @@ def test_a_best_entry_stands_beside_the_reference_of_its_own_evaluation(client, 
     (reference,), (best,) = _points(figure, "our reference"), _points(figure, "best entry")
     joined = figure.layer("reference to best").points
     assert [(point.x, point.y) for point in joined] == [(reference.x, reference.y), (best.x, best.y)]
-    assert best.label == "gemm_allreduce 1.25×"  # noqa: RUF001 - the multiplication sign is meant
+    assert best.label == "gemm_allreduce 1.25× at base"  # noqa: RUF001 - the multiplication sign is meant
     assert best.href == "/problems/gemm_allreduce/"
 
 

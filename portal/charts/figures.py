@@ -1,0 +1,211 @@
+"""The same charts as Plotly's figures: a page fetches one when a reader touches its picture; readers may keep it.
+
+A figure has the marks, and what they say and open. It lies over the server's picture, in whose frame it fits, so that
+words have their places from there. A trace names its colour by role in `meta["tone"]`, for light and dark.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from html import escape
+from typing import Any
+
+from portal.charts.chart import Band, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
+from portal.charts.drawing import Page, laid_out, svg, wide_px
+from portal.charts.ink import Ink, light_colours
+from portal.charts.pictures import VENDOR
+from portal.charts.scales import Ruler
+
+ASK = "figure"
+"""The parameter of a page's address that asks for one of its charts as Plotly's figure, by name."""
+_SYMBOLS = {
+    "dot": "circle",
+    "ring": "circle-open",
+    "diamond": "diamond",
+    "diamond-ring": "diamond-open",
+    "square": "square",
+    "star": "star",
+    "tick": "line-ns-open",
+    "dash": "line-ew-open",
+}
+Trace = dict[str, Any]
+
+
+class FigureAsked(Exception):
+    """A request asks for `chart` alone, described by `label`, and not for the page that shows it."""
+
+    def __init__(self, chart: Chart, label: str) -> None:
+        super().__init__(label)
+        self.chart = chart
+        self.label = label
+
+
+def digest(chart: Chart) -> str:
+    """What names this chart as it is: another number or word makes another digest."""
+    return hashlib.sha256(repr(chart).encode()).hexdigest()[:16]
+
+
+def figure(chart: Chart) -> Any:
+    """The chart's marks as `plotly.graph_objects.Figure`, in the frame of the wide picture.
+
+    Raises:
+        ValueError: Plotly knows no such property or value: a layer is wrong.
+    """
+    # Plotly's package takes 24 MiB: who never touches a chart does not pay for it.
+    from plotly import graph_objects  # noqa: PLC0415
+
+    page = laid_out(chart, width=wide_px(chart))
+    layout = {
+        "template": "none",
+        "width": page.width,
+        "height": page.height,
+        "margin": {
+            "l": page.x.start,
+            "t": page.y.end,
+            "r": page.width - page.x.end,
+            "b": page.height - page.y.start,
+            "pad": 0,
+        },
+        "xaxis": _axis(page.x, can_zoom=chart.can_zoom),
+        "yaxis": _axis(page.y, can_zoom=chart.can_zoom),
+        "showlegend": False,
+        "hovermode": "closest",
+        "barmode": "overlay",
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+    }
+    traces = [trace for layer in chart.layers for trace in _MAKERS[type(layer)](page, layer)]
+    return graph_objects.Figure({"data": traces, "layout": layout})
+
+
+@lru_cache(maxsize=128)
+def figure_json(chart: Chart) -> str:
+    """The figure as plotly.js reads it; a chart is a value, so that an equal one is not made again."""
+    return str(figure(chart).to_json())
+
+
+def figure_file(chart: Chart, label: str) -> str:
+    """A page that needs no other file: the server's picture and Plotly's marks over it, in the light colours."""
+    made, colours = figure(chart), light_colours()
+    for trace in made.data:
+        tone = colours[trace.meta["tone"]]
+        trace.update({part: {"color": tone} for part in ("marker", "line") if part in trace})
+        if trace.type == "scatter" and trace.fill:
+            trace.fillcolor = tone
+    marks = made.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False})
+    still = svg(chart, width=wide_px(chart), label=label, ink=Ink(is_standalone=True), ground=True)
+    look = "figure{position:relative;width:fit-content;margin:1rem auto}figure>div{position:absolute;inset:0}"
+    library = (VENDOR / "plotly.js").read_text(encoding="utf-8")
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(label)}</title>'
+        f"<style>{look}.plot-marks{{display:none}}</style>"
+        f"<script>{library}</script><figure>{still}{marks}</figure></html>"
+    )
+
+
+def _axis(ruler: Ruler, *, can_zoom: bool) -> Trace:
+    return {
+        "type": {Scale.LOG: "log", Scale.TIME: "date"}.get(ruler.axis.scale, "linear"),
+        "range": [_log10(ruler, end) for end in (ruler.low, ruler.high)],
+        "fixedrange": not can_zoom,
+        "showgrid": False,
+        "showticklabels": False,
+        "zeroline": False,
+    }
+
+
+def _log10(ruler: Ruler, value: float) -> float | str:
+    """The end of an axis as Plotly wants it: of a logarithmic one the power of ten."""
+    return math.log10(value) if ruler.axis.scale is Scale.LOG else _value(ruler, value)
+
+
+def _value(ruler: Ruler, value: float) -> float | str:
+    return datetime.fromtimestamp(value, UTC).isoformat() if ruler.axis.scale is Scale.TIME else value
+
+
+def _scatter(page: Page, layer: Layer, points: tuple[Point, ...], **properties: Any) -> Trace:
+    """A trace through `points`, those beyond an end of an axis at the edge, with what they say and open."""
+    said: Trace = {"hoverinfo": "skip"}
+    if any(point.tip for point in points):
+        said = {
+            "customdata": [[point.href, point.tip.replace("\n", "<br>")] for point in points],
+            "hovertemplate": "%{customdata[1]}<extra></extra>",
+        }
+    return {
+        "type": "scatter",
+        "name": getattr(layer, "name", ""),
+        "meta": {"tone": layer.tone},
+        "x": [_value(page.x, point.x) for point in points],
+        "y": [_value(page.y, point.y) for point in points],
+        **said,
+        **properties,
+    }
+
+
+def _points(page: Page, layer: Points) -> Iterator[Trace]:
+    symbol = _SYMBOLS[layer.symbol]
+    marker = {
+        "size": 2 * layer.size,
+        "symbol": [_edge_symbol(page, point, symbol) or symbol for point in layer.points],
+        "opacity": 0.5 if layer.is_cloud else 1,
+        "line": {"width": 0 if layer.is_cloud else 1.5},
+    }
+    places = tuple(replace(point, x=page.x.nearest(point.x), y=page.y.nearest(point.y)) for point in layer.points)
+    yield _scatter(page, layer, places, mode="markers", marker=marker, cliponaxis=False)
+
+
+def _edge_symbol(page: Page, point: Point, symbol: str) -> str:
+    """A triangle that points to where a mark beyond the ends of an axis would be; empty for all others."""
+    open_ = "-open" if symbol.endswith("-open") else ""
+    if not page.y.holds(point.y):
+        return f"triangle-{'up' if point.y > page.y.high else 'down'}{open_}"
+    if not page.x.holds(point.x):
+        return f"triangle-{'right' if point.x > page.x.high else 'left'}{open_}"
+    return ""
+
+
+def _line(page: Page, layer: Line) -> Iterator[Trace]:
+    line = {"dash": layer.dash, "width": layer.width, "shape": "hv" if layer.is_step else "linear"}
+    yield _scatter(page, layer, layer.points, mode="lines", line=line)
+
+
+def _band(page: Page, layer: Band) -> Iterator[Trace]:
+    ends, levels = (page.x.low, page.x.high), (layer.low, layer.high)
+    corners = tuple(Point(x=ends[x], y=levels[y]) for x, y in ((0, 0), (1, 0), (1, 1), (0, 1)))
+    yield _scatter(page, layer, corners, mode="none", fill="toself", opacity=0.16)
+
+
+def _whisker(page: Page, layer: Whisker) -> Iterator[Trace]:
+    both = (layer.low, layer.high)
+    ends = tuple(Point(x=layer.x, y=end) if layer.is_vertical else Point(x=end, y=layer.y) for end in both)
+    caps = {"symbol": "line-ew-open" if layer.is_vertical else "line-ns-open", "size": 8, "line": {"width": 1.8}}
+    yield _scatter(page, layer, ends, mode="lines+markers", line={"width": 1.8}, marker=caps)
+
+
+def _bars(_page: Page, layer: Bars) -> Iterator[Trace]:
+    along, across = ("x", "y") if layer.is_lying else ("y", "x")
+    yield {
+        "type": "bar",
+        "name": layer.name,
+        "meta": {"tone": layer.tone},
+        along: [bar.end - bar.start for bar in layer.bars],
+        across: [bar.at + bar.offset for bar in layer.bars],
+        "base": [bar.start for bar in layer.bars],
+        "width": [bar.width for bar in layer.bars],
+        "orientation": "h" if layer.is_lying else "v",
+        "marker": {"pattern": {"shape": layer.pattern, "fillmode": "replace"}, "line": {"width": 1}},
+        "customdata": [["", bar.tip] for bar in layer.bars],
+        "hovertemplate": "%{customdata[1]}<extra></extra>",
+    }
+
+
+_MAKERS: dict[type, Callable[..., Iterator[Trace]]] = {
+    Points: _points,
+    Line: _line,
+    Band: _band,
+    Whisker: _whisker,
+    Bars: _bars,
+}
