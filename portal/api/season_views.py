@@ -8,9 +8,10 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
+from portal.accounts.identity import signed_in
 from portal.accounts.models import TokenScope
 from portal.accounts.organisations import get_organisation
-from portal.api.base import Resource, caller, operation, viewer
+from portal.api.base import Resource, operation
 from portal.api.fields import AddressField, CopiedFields, PageField, shows
 from portal.api.inputs import Choice, ProfileName, Query, Strict, Text, Whole
 from portal.seasons import actions, entering, queries
@@ -116,12 +117,12 @@ class SeasonDetail(SeasonBrief):
         return queries.READERS[OpenedSources(season.opened_sources)]
 
     def get_code(self, season: Season) -> str | None:
-        return season.code if queries.runs(season, viewer(self.context["request"])) else None
+        return season.code if queries.runs(season, self.context["request"].user) else None
 
     @extend_schema_field(SeasonTeamOutput(many=True))
     def get_standings(self, season: Season) -> Any:
         """Best first; empty as long as the board is not shown."""
-        shown = queries.shows_board(season, viewer(self.context["request"]), timezone.now())
+        shown = queries.shows_board(season, self.context["request"].user, timezone.now())
         rows: Any = queries.standings(season) if shown else ()
         return SeasonTeamOutput(rows, many=True).data
 
@@ -185,33 +186,33 @@ class Seasons(Resource):
     @operation("listSeasons", "List the seasons", SeasonBrief, many=True)
     def list(self, request: Request) -> Any:
         """Those for everybody, and those that the caller runs or takes part in; the one that closes last first."""
-        return queries.visible(viewer(request))
+        return queries.visible(request.user)
 
     @operation("defineSeason", "Define or change a season", SeasonDetail, body=SeasonInput, refuses=(403, 404, 409))
     def create(self, request: Request) -> Season:
         """A draft of a season, or the change of one that the caller runs."""
         now = timezone.now()
-        return actions.define(made(self.body()), by=caller(request), now=now, is_draft=True)
+        return actions.define(made(self.body()), by=signed_in(request), now=now, is_draft=True)
 
     @operation("readSeason", "Read a season", SeasonDetail, query=SeasonQuery)
     def retrieve(self, request: Request, slug: str) -> Season:
         """One season with its rules and standings as they are now."""
-        return queries.get_season(slug, viewer(request), code=self.query["code"])
+        return queries.get_season(slug, request.user, code=self.query["code"])
 
     @operation(
         "takeSeasonStep", "Publish, open, end or finish a season", status=204, body=SeasonStepInput, refuses=(403, 409)
     )
     def step(self, request: Request, slug: str) -> None:
         """Take the next step of a season that the caller runs; `delete` is for drafts."""
-        season = queries.get_season(slug, caller(request))
-        queries.require_runs(season, caller(request))
-        actions.take(season, self.body()["step"], by=caller(request), now=timezone.now())
+        season = queries.get_season(slug, signed_in(request))
+        queries.require_runs(season, signed_in(request))
+        actions.take(season, self.body()["step"], by=signed_in(request), now=timezone.now())
 
     @operation("listSeasonPeople", "List people by problems", SeasonPersonOutput, many=True, refuses=(403,))
     def people(self, request: Request, slug: str) -> Any:
         """What everybody has reached on each problem that they have tried."""
-        season = queries.get_season(slug, viewer(request))
-        queries.require_board(season, viewer(request), timezone.now())
+        season = queries.get_season(slug, request.user)
+        queries.require_board(season, request.user, timezone.now())
         return [cell for cells in queries.people(season).values() for cell in cells.values()]
 
 
@@ -224,7 +225,7 @@ class SeasonParts(Resource):
     @operation("joinSeason", "Join a season", status=204, body=SeasonJoinInput, refuses=(403, 409))
     def create(self, request: Request, slug: str) -> None:
         """Take part, alone or for an organisation; `sources_read_by` of the season says who then reads sources."""
-        body, user = self.body(), caller(request)
+        body, user = self.body(), signed_in(request)
         season = queries.get_season(slug, user, code=body["code"])
         organisation = get_organisation(user, body["organisation"]) if body.get("organisation") else None
         entering.enter(season, user, organisation=organisation, now=timezone.now(), code=body["code"])

@@ -3,7 +3,7 @@
 import csv
 from collections import Counter
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, datetime
 
 import pytest
 
@@ -90,7 +90,7 @@ def test_a_new_problem_has_a_category_and_a_kind_of_code_base():
 def test_looks_for_public_implementations_are_of_problems_and_say_when_and_where():
     for slug, look in LOOKS.items():
         assert registry.get(slug).slug == slug
-        assert look.date <= f"{date.today()}"
+        assert look.date <= f"{datetime.now(UTC):%Y-%m-%d}"
     with pytest.raises(ValueError, match="needs a date"):
         Look(date="", where="a search")
     with pytest.raises(ValueError, match="an address"):
