@@ -1,7 +1,7 @@
 """The boards: of problems, of people, records, scaling, what is open, and what others published."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypedDict
 
@@ -28,9 +28,7 @@ from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
 from portal.tabular.formats import MEDIA_TYPES, written
 from problems import registry
-from problems.spec.categories import Category, SourceFamily, category, source_family
 from problems.spec.schema import Problem
-from problems.spec.taxonomy import Labelled
 
 PAGE_ROWS = 50
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -263,7 +261,7 @@ def published_board(request: HttpRequest) -> HttpResponse:
     figures = published.figures()
     k = "3" if request.GET.get("k") == "3" else "1"
     results, problems = figures["results"], figures["categories"]
-    categories = _counted_here(Category, category)
+    categories = _counted_here("category")
     rows = [
         (
             group,
@@ -295,7 +293,7 @@ def published_board(request: HttpRequest) -> HttpResponse:
         ],
         "coverage": [
             (figures["parallelisms"], {}),
-            (figures["code_bases"], _counted_here(SourceFamily, source_family)),
+            (figures["code_bases"], _counted_here("source")),
         ],
         "headlines": [(group, figures["headlines"].of("", group)) for group in figures["headlines"].groups],
         "call": published_charts.one_call(figures["traced_call"]),
@@ -303,10 +301,10 @@ def published_board(request: HttpRequest) -> HttpResponse:
     return render(request, "ranking/published.html", context)
 
 
-def _counted_here(kind: type[Labelled], of: Callable[[Problem], Labelled]) -> dict[str, tuple[Labelled, int]]:
-    """By the paper's name of a group: ours, and how many problems our rule puts there."""
-    counts = Counter(of(problem) for problem in registry.problems())
-    return {member.label: (member, counts[member]) for member in kind}
+def _counted_here(name: str) -> dict[str, tuple[str, int]]:
+    """By the paper's name of a group: the value of our facet, and how many problems our rule puts there."""
+    groups = grouped(registry.problems(), _GROUPINGS[name])
+    return {label: (value, len(members)) for value, label, members in groups}
 
 
 def _correct_and_faster(counts: Mapping[str, float], k: str) -> tuple[float, float]:

@@ -212,16 +212,11 @@ _LEAST_PROBLEMS = 3
 
 
 def _failures(columns: Sequence[Column]) -> str:
-    endings = Counter(
-        sample.ending
-        for each in columns
-        for found in each.figures.samples.values()
-        for sample in found
-        if sample.ending
-    )
-    failed = {name: count for name, count in endings.most_common() if name not in (CORRECT, NOT_MEASURED)}
-    most = ", ".join(f"{count} as {name[0].lower()}{name[1:]}" for name, count in list(failed.items())[:_NAMED])
-    return f"{sum(failed.values())} programs failed: {most}." if failed else "No program failed."
+    every = (found for each in columns for found in each.figures.samples.values())
+    endings = Counter(sample.ending for found in every for sample in found)
+    failed = [(name, count) for name, count in endings.most_common() if name not in ("", CORRECT, NOT_MEASURED)]
+    most = ", ".join(f"{count} as {name[0].lower()}{name[1:]}" for name, count in failed[:_NAMED])
+    return f"{sum(count for _, count in failed)} programs failed: {most}." if failed else "No program failed."
 
 
 def _unsolved(columns: Sequence[Column], parts: Sequence[Group]) -> str:

@@ -47,6 +47,9 @@ REFUSED_SHOWN = 20
 _choice = partial(choice, message="There is no such {field}.")
 
 
+_FOLDED = (("1", "Shares alone"),)
+
+
 @require_safe
 def models(request: HttpRequest) -> HttpResponse:
     """Models against problems: the verdict of one run of each model on every problem, by block, category or pattern."""
@@ -62,7 +65,8 @@ def models(request: HttpRequest) -> HttpResponse:
         "groupings": [(name, facet.label) for name, facet in matrix.GROUPINGS.items()],
         "sentences": matrix.sentences(columns, groups),
         "most": matrix.MOST_COLUMNS,
-        "is_folded": "folded" in request.GET,
+        "folded": _choice(request.GET, "folded", dict(_FOLDED)),
+        "foldings": _FOLDED,
         "source": published.figures()["results"],
     }
     return render(request, "runs/models.html", context)
