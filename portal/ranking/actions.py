@@ -129,9 +129,10 @@ def _renew_board(standing: Standing, *, is_new: bool) -> Record | None:
 
 
 def _is_record(low: float, *, previous: float | None, profile: str) -> bool:
+    chosen = profiles.get(profile)
     if previous is None:
-        return True
-    return profiles.get(profile).is_ranked_by_speed and low > previous
+        return chosen.measures_time
+    return chosen.is_ranked_by_speed and low > previous
 
 
 def renew_person(author_id: int, *, profile: str) -> None:
