@@ -60,7 +60,11 @@ def made(values: Any) -> Definition:
 
 def check(definition: Definition) -> None:
     """Refuse a season that could not take place."""
-    _check_problems(definition, get_profile(definition.profile))
+    profile = get_profile(definition.profile)
+    if not profile.measures_time:
+        message = f"{profile.name} times nothing, because its ranks share a GPU, and a season counts scores."
+        raise Refusal("profile", profile.name, message, "Choose a profile whose ranks have a GPU each, or CPU ranks.")
+    _check_problems(definition, profile)
     if definition.closes_at <= definition.opens_at:
         raise Refusal("closes_at", str(definition.closes_at), "It closes before it opens.", "Choose a later moment.")
     check_choice("opened_sources", definition.opened_sources, OpenedSources.values, noun="choice")

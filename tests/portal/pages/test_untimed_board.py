@@ -7,6 +7,9 @@ import pytest
 from django.utils import timezone
 
 from evaluator.contract import Delivery
+from portal.operations.audit.auditing import audit
+from portal.ranking.actions import rebuild_standings
+from portal.ranking.queries import board
 from portal.submissions import actions
 from tests.portal.pages import scenes
 
@@ -62,6 +65,13 @@ def test_the_api_has_null_for_what_was_not_timed(client, entries):
         ("alice", None, None, None),
         ("bob", None, None, None),
     ]
+
+
+def test_a_rebuild_and_the_audit_agree_with_the_board(entries):
+    assert rebuild_standings() == 2
+    assert board("allreduce", profile="gpu1r2")[0].author == "alice"
+    boards = {"standings-were-judged", "accepted-stands", "boards-are-counted", "people-stand"}
+    assert [found for found in audit(timezone.now()) if found.name in boards and not found.holds] == []
 
 
 @pytest.mark.parametrize("profile", ["gpu1r2", "cpux2"])
