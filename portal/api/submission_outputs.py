@@ -32,8 +32,10 @@ class EvaluationBrief(CopiedFields):
     state = serializers.ChoiceField(choices=values_of(State))
     verdict = VerdictField(help_text="Null until it has ended.")
     message = serializers.CharField(allow_blank=True, help_text="The verdict in one sentence.")
-    score = serializers.FloatField(allow_null=True, help_text="Speedup over the reference.")
-    score_low = serializers.FloatField(allow_null=True)
+    score = serializers.FloatField(
+        allow_null=True, help_text="Speedup over the reference; null where ranks share a GPU and nothing is timed."
+    )
+    score_low = serializers.FloatField(allow_null=True, help_text="Of its interval; 0 where nothing is timed.")
     score_high = serializers.FloatField(allow_null=True)
     score_rule = serializers.IntegerField(allow_null=True, help_text=SCORE_RULE_HELP)
     recorded_on = serializers.DateField(
