@@ -152,6 +152,7 @@ def prepare(data_dir: Path) -> None:
     (data_dir / "log").mkdir(parents=True, exist_ok=True)
     write_secret(data_dir / "env")
     sys.path.insert(0, str(ROOT))
+    check_machines()
     import django  # reads the settings, which need the secret
     from django.core.management import CommandError, call_command
     from django.db import DatabaseError
@@ -166,6 +167,21 @@ def prepare(data_dir: Path) -> None:
     except (CommandError, DatabaseError) as error:
         raise StartFailure(f"the site's data cannot be prepared in {data_dir}: {error}") from error
     check_node()
+
+
+def check_machines() -> None:
+    """Read the machine files of the installation.
+
+    Raises:
+        StartFailure: one is wrong.
+    """
+    from evaluator.hardware import profiles
+    from evaluator.hardware.machines import MachineFileError
+
+    try:
+        profiles.profiles()
+    except MachineFileError as error:
+        raise StartFailure(str(error)) from error
 
 
 def check_node() -> None:

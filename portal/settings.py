@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from evaluator import logs
 from evaluator.contract import Backend, Mode, SlotState
+from evaluator.hardware import machines, profiles
 from problems.spec.schema import SizeName
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -238,6 +239,11 @@ try:
     LOGGING = logs.configuration(LOG_FORMAT)
 except ValueError as _error:
     raise ImproperlyConfigured(f"PKB_LOG_FORMAT: {_error}") from _error
+# Machine files, those of PKB_MACHINES too: a wrong one stops the site here.
+try:
+    profiles.profiles()
+except machines.MachineFileError as _error:
+    raise ImproperlyConfigured(str(_error)) from _error
 # Where this process serves its metrics to Prometheus, as host:port; nowhere if empty.
 METRICS_LISTEN = env.str("PKB_METRICS_LISTEN", default="")
 _port = METRICS_LISTEN.rpartition(":")[2]

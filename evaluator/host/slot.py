@@ -81,7 +81,7 @@ class Slot:
                 lambda: TrustedRanks(self.profile, settings, spawner=self.spawner, work_dir=self.work_dir, clock=clock)
             )
             parts.callback(self.trusted.close)
-            most = gpus.spare_groups(self.profile)
+            most = gpus.spare_groups(self.profile) if settings.warm else 0
             self._starts_ahead = most if settings.starts_ahead is None else min(most, settings.starts_ahead)
             wanted = 2 if self.resources.second_group_share else max(1, self._starts_ahead)
             self.waiting = WaitingGroups(self.start_group, wanted=wanted, age_s=settings.group_age_s)

@@ -31,7 +31,8 @@ class EvaluationBrief(CopiedFields):
     Attributes:
         size: The one size that mode profile was asked for; empty for the mode's sizes.
         message: The verdict in one sentence.
-        score: Speedup over the reference.
+        score: Speedup over the reference; null where ranks share a GPU and nothing is timed.
+        score_low: Of its interval; 0 where nothing is timed.
         score_rule: The timing rule of the score. Scores of different rules are not comparable.
         recorded_on: The date, if it was judged elsewhere; null if this site judged it.
         recorded_where: The hardware, if it was judged elsewhere.

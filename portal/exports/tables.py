@@ -92,7 +92,7 @@ def _runs() -> Iterator[_RunEntry]:
 
 def _leaderboards() -> QuerySet[Standing]:
     is_public = Q(evaluation__submission__visibility=Visibility.PUBLIC)
-    chosen = Standing.objects.filter(author__is_active=True)
+    chosen = Standing.objects.filter(author__is_active=True, score_low__gt=0)  # without what was not timed
     chosen = chosen.annotate(is_source_public=ExpressionWrapper(is_public, output_field=BooleanField()))
     return chosen.order_by("problem", "profile", "backend", "-score_rule", "-score_low", "submitted_at", "id")
 

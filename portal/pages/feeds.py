@@ -109,9 +109,12 @@ class PersonFeed(_EvaluationsFeed):
         return people.entries_page(person, rows=ENTRIES).rows
 
     def item_title(self, item: Standing) -> str:
-        return f"{registry.get(item.problem).title}: {item.score:.3f} times the reference on {item.profile}"
+        told = f"{item.score:.3f} times the reference" if item.score_low else "correct"
+        return f"{registry.get(item.problem).title}: {told} on {item.profile}"
 
     def item_description(self, item: Standing) -> str:
+        if not item.score_low:
+            return f"Not timed, in {item.backend}."
         return f"Interval {item.score_low:.3f} to {item.score_high:.3f}, in {item.backend}."
 
     def item_link(self, item: Standing) -> str:

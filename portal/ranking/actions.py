@@ -21,8 +21,8 @@ from portal.submissions import queries as submissions
 from portal.submissions.models import Evaluation, State, Submission
 from problems import registry
 
-UNTIMED = (1.0, 0.0, 0.0)
-"""Score and interval of an entry on a board where nothing is timed. By its interval pages and answers leave it out."""
+UNTIMED_SCORE = 1.0
+"""Of an entry on a board where nothing is timed. By its interval, 0 to 0, pages and answers leave it out."""
 
 
 def raise_standing(evaluation: Evaluation) -> StandingRaised | None:
@@ -34,7 +34,8 @@ def raise_standing(evaluation: Evaluation) -> StandingRaised | None:
     if evaluation.state != State.FINISHED or evaluation.verdict != "PASSED" or evaluation.mode != "ranked":
         return None
     is_timed = profiles.get(evaluation.profile).measures_time
-    if is_timed and None in (evaluation.score, evaluation.score_low, evaluation.score_high, evaluation.score_rule):
+    scores = (evaluation.score, evaluation.score_high) if is_timed else ()
+    if None in (*scores, evaluation.score_low, evaluation.score_rule):
         return None
     if evaluation.submission.is_attempt or evaluation.node_owner_id is not None:
         # It belongs to a model's run, or a guest's machine judged it: never on a person's board of the site.
@@ -59,14 +60,14 @@ def _renewed(evaluation: Evaluation) -> tuple[Standing | None, float | None]:
         "problem_revision": evaluation.problem_revision,
         "profile": evaluation.profile,
         "backend": submission.backend,
-        "score_rule": SCORE_RULE if evaluation.score_rule is None else evaluation.score_rule,
+        "score_rule": evaluation.score_rule,
     }
-    low = UNTIMED[1] if evaluation.score_low is None else evaluation.score_low
+    low: float = evaluation.score_low  # type: ignore[assignment]  # the caller has looked
     values = {
         "evaluation": evaluation,
-        "score": UNTIMED[0] if evaluation.score is None else evaluation.score,
+        "score": UNTIMED_SCORE if evaluation.score is None else evaluation.score,
         "score_low": low,
-        "score_high": UNTIMED[2] if evaluation.score_high is None else evaluation.score_high,
+        "score_high": low if evaluation.score_high is None else evaluation.score_high,
         "submitted_at": submission.created_at,
         **_sizes(submissions.latest_report(evaluation)),
         "primitives": evaluation.primitives,
@@ -129,9 +130,10 @@ def _renew_board(standing: Standing, *, is_new: bool) -> Record | None:
 
 
 def _is_record(low: float, *, previous: float | None, profile: str) -> bool:
+    chosen = profiles.get(profile)
     if previous is None:
-        return True
-    return profiles.get(profile).is_ranked_by_speed and low > previous
+        return chosen.measures_time
+    return chosen.is_ranked_by_speed and low > previous
 
 
 def renew_person(author_id: int, *, profile: str) -> None:

@@ -83,7 +83,7 @@ def _accepted(owner: Organisation) -> QuerySet[Evaluation]:
             verdict="PASSED",
             mode="ranked",
             score_rule=SCORE_RULE,
-            score_low__isnull=False,
+            score__isnull=False,
             problem_revision__in=current,
             submission__is_attempt=False,
             submission__author__is_active=True,

@@ -42,16 +42,13 @@ class Family:
         return tuple(point for point in self.points if point.is_measured)
 
 
-_PRACTICE = {False: "CPU ranks (practice)", True: "Ranks on one GPU (practice)"}
-
-
 def families(problem: Problem) -> tuple[Family, ...]:
     """Every kind of machine with an entry or a measured reference, the kinds with most numbers of ranks first."""
     found = leaders(problem=problem.slug)
     grouped: dict[tuple[str, bool], list[Profile]] = {}
     for profile in profiles().values():
-        if problem.refuses_world_size(profile.world_size) is None:
-            grouped.setdefault((profile.gpu or profile.device, profile.multicast), []).append(profile)
+        if profile.measures_time and problem.refuses_world_size(profile.world_size) is None:
+            grouped.setdefault((profile.gpu or "CPU", profile.multicast), []).append(profile)
     made = [_family(gpu, group, found, problem) for (gpu, _), group in grouped.items()]
     return tuple(sorted((family for family in made if family.measured), key=lambda family: -len(family.measured)))
 
@@ -60,7 +57,7 @@ def _family(gpu: str, group: list[Profile], found: dict[tuple[str, str], Leader]
     ordered = sorted(group, key=lambda profile: profile.world_size)
     suffix = "" if ordered[0].multicast or ordered[0].gpu is None else ", multicast off"
     return Family(
-        title=f"{gpu}{suffix}" if ordered[0].gpu else _PRACTICE[ordered[0].is_on_gpus],
+        title=f"{gpu}{suffix}" if ordered[0].gpu else "CPU ranks (practice)",
         is_ranked_by_speed=ordered[0].is_ranked_by_speed,
         points=tuple(_point(problem, profile, found.get((problem.slug, profile.name))) for profile in ordered),
     )

@@ -100,6 +100,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "site_url": settings.SITE_URL,
         "primitive_notes": Counter(primitive for row in page.rows for primitive in row.primitives),
         "has_floors": profile.peaks is not None,
+        "is_untimed": not profile.measures_time,
         "own_name": request.user.get_username(),
         "quarantined": queries.quarantined_entries(key),
         "reference": _reference(problem, key) if profile.measures_time else None,
@@ -149,8 +150,8 @@ def _narrowings(profile: Profile) -> dict[str, Sequence[str]]:
     """By what a board may be narrowed: each only where there is more than one to choose."""
     sizes = profile.sizes[Mode.RANKED]
     return {
-        "sizes": sizes if len(sizes) > 1 else (),
-        "primitives": list(Primitive) if profile.peaks is not None else (),
+        "sizes": sizes if len(sizes) > 1 and profile.measures_time else (),
+        "primitives": list(Primitive) if profile.is_on_gpus else (),
         "backends": profile.backends if len(profile.backends) > 1 else (),
     }
 

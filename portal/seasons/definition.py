@@ -68,7 +68,11 @@ def check(definition: Definition) -> None:
     """Refuse a season that could not take place."""
     if definition.slug in TAKEN:
         raise Refusal("slug", definition.slug, "This address is the site's own.", "Choose another short name.")
-    _check_problems(definition, get_profile(definition.profile))
+    profile = get_profile(definition.profile)
+    if not profile.measures_time:
+        message = f"{profile.name} times nothing, because its ranks share a GPU, and a season counts scores."
+        raise Refusal("profile", profile.name, message, "Choose a profile whose ranks have a GPU each, or CPU ranks.")
+    _check_problems(definition, profile)
     if definition.closes_at <= definition.opens_at:
         raise Refusal("closes_at", str(definition.closes_at), "It closes before it opens.", "Choose a later moment.")
     for field, known in (("opened_sources", OpenedSources), ("access", Access), ("counts", Counted)):

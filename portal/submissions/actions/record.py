@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import transaction
 
 from evaluator import logs
-from evaluator.contract import Delivery, EvaluationReport, Progress, Verdict
+from evaluator.contract import SCORE_RULE, Delivery, EvaluationReport, Mode, Progress, Verdict
 from evaluator.judging import primitives
 from evaluator.judging.verdicts import FACTS, Fault
 from portal.core import metrics
@@ -129,12 +129,14 @@ def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
 def outcome_of(report: EvaluationReport) -> dict[str, Any]:
     """The columns in which an evaluation has the outcome that `report` tells."""
     timing = report.timing
+    # An entry that nothing times has its rule, and an interval that begins at 0.
+    is_untimed = report.is_untimed and report.verdict is Verdict.PASSED and report.mode is Mode.RANKED
     return {
         "verdict": report.verdict.value,
         "message": report.message,
         "score": timing.score if timing else None,
-        "score_low": timing.low if timing else None,
+        "score_low": timing.low if timing else 0.0 if is_untimed else None,
         "score_high": timing.high if timing else None,
-        "score_rule": timing.rule if timing else None,
+        "score_rule": timing.rule if timing else SCORE_RULE if is_untimed else None,
         "primitives": [found.value for found in primitives.names(report.primitives)],
     }

@@ -86,6 +86,9 @@ _ADVICE_CHECKED = "Submit it in ranked mode: then it is timed side by side with 
 _ADVICE_PROFILED = (
     "Read below where the time of one call went. Submit it in ranked mode to have it timed and to enter the board."
 )
+_ADVICE_UNTIMED = (
+    "Ranked mode enters the board here. To know how fast it is, choose a profile whose ranks have a GPU each."
+)
 _ADVICE_WITHOUT_FLOOR = "Compare your times with the reference's, size by size."
 
 
@@ -96,6 +99,8 @@ def verdict_facts(evaluation: Evaluation, report: EvaluationReport | None = None
     facts = FACTS[Verdict(evaluation.verdict)]
     if evaluation.verdict != Verdict.PASSED:
         return facts
+    if not profiles.get(evaluation.profile).measures_time:
+        return replace(facts, advice=_ADVICE_UNTIMED)
     if evaluation.mode == Mode.CHECK:
         return replace(facts, advice=_ADVICE_CHECKED)
     if evaluation.mode == Mode.PROFILE:
