@@ -20,16 +20,18 @@ DATA = Path(__file__).parent / "data"
 _FOLDER = re.compile(r"p(?P<number>\d{3})_(?P<slug>[A-Za-z0-9_]+)")
 _JUDGED_FILES = ("inputs.py", "reference.py", "oracle.py")
 # How outputs are compared is part of every problem, whether or not its oracle has a `compare`.
-_ALWAYS_SHARED = "problems.outputs.comparison"
+_ALWAYS_SHARED = "problems.outputs.checking"
 # A spec counts by the data that it comes to, so the modules that it is made from do not.
 _COUNTED_AS_DATA = "problems.spec."
 
 _REGIMES = """
-Timed calls are drawn as described above. Some checked calls, at secret indices, are drawn in a regime instead. A ranked
-evaluation has at least one call of each regime below. A program has to be correct in them too.
+Timed calls are drawn as described above. Some checked calls, at secret indices, are drawn in regimes instead: at least
+one in each of those below, and others in several at once. Numbers are drawn from their ranges for every call. A program
+has to be correct in all of them.
 
 {regimes}
-`python -m evaluator run {slug} solution.py --regime NAME` judges calls of one regime alone.
+`python -m evaluator run {slug} solution.py --regime NAME` judges calls of one regime alone, and `--regime ONE+OTHER`
+calls in both.
 """
 
 

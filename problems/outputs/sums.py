@@ -1,8 +1,9 @@
 """The bound on sums over ranks: nothing but the rounding of partial sums may be between an output and the oracle's.
 
-Usual calls show with it what travels in fewer bits, so there is no call that a program would have to recognise. With u
-the half of a unit in the last place of 1 in the output's dtype, N ranks, r further roundings of each addend, and Q the
-sum of the squares of an element's addends, an error is measured in u * sqrt(ref^2 + (c + r) * Q). Adding in any order
+Usual calls show with it what travels in fewer bits, so there is no call that a program would have to recognise. Let u
+be the half of a unit in the last place of 1 in the output's dtype, and N the ranks. Let r be the further roundings of
+an addend, and Q the sum of the squares of an element's addends. Then an error is measured in
+u * sqrt(ref^2 + (c + r) * Q). Adding in any order
 rounds N - 1 times, and rounding errs by 0.41 u to 0.43 u of a sum (rms). Partial sums of k addends with independent
 signs have a mean square of the largest k ranks' share of Q at the most; c adds these shares for k from 2 to N - 1. So
 honest sums have an rms of at most 0.43 in this measure, on any number of ranks. No element errs by more than

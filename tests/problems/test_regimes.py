@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -18,6 +19,8 @@ from tests.problems.test_catalog import _equal, a_world_size, make_call
 
 WORLD_SIZES = (2, 4)
 CALLS = 3
+CALLED_IN_RANGES = 12
+"""A number of a range may be one for which the program is right, or the usual one."""
 
 REGIMES = [
     pytest.param(problem, regime, id=f"{problem.slug}-{regime.name}")
@@ -41,11 +44,11 @@ def _honest(problem: Problem) -> list[tuple[str, Regime]]:
     return [(program, regime) for regime in problem.regimes for program in programs]
 
 
-def _outcomes(ranks: Ranks, slug: str, program: str, regime: str) -> list[list[Outcome]]:
+def _outcomes(ranks: Ranks, slug: str, program: str, regime: str, *, calls: int = CALLS) -> Iterator[list[Outcome]]:
     """The outcomes by rank of several calls, each under a key of its own that a failure can be repeated with."""
-    keys = [hashlib.sha256(f"{slug}/{regime}/{call}".encode()).digest() for call in range(CALLS)]
-    trials = [Trial(slug=slug, program=program, key=key, index=index, regime=regime) for index, key in enumerate(keys)]
-    return [ranks.run(attempt, trial) for trial in trials]
+    for index in range(calls):
+        key = hashlib.sha256(f"{slug}/{regime}/{index}".encode()).digest()
+        yield ranks.run(attempt, Trial(slug=slug, program=program, key=key, index=index, regime=regime))
 
 
 @pytest.mark.parametrize(("problem", "regime", "program", "world_size"), _cases(_honest))
@@ -64,11 +67,11 @@ def test_program_that_is_right_but_for_the_regime_fails_in_it_alone(
     for outcomes in _outcomes(ranks, problem.slug, program, ""):
         assert [outcome for outcome in outcomes if not outcome.passed] == [], "it is no narrow program: it fails anyway"
     with contextlib.suppress(RankFailure):  # to raise on every rank is to fail
-        failed = [
+        calls = CALLED_IN_RANGES if regime.ranges else CALLS
+        failed = (
             not all(outcome.passed for outcome in outcomes)
-            for outcomes in _outcomes(ranks, problem.slug, program, regime.name)
-        ]
-        # A drawn number may be the usual one.
+            for outcomes in _outcomes(ranks, problem.slug, program, regime.name, calls=calls)
+        )
         assert any(failed) if regime.ranges else all(failed)
 
 

@@ -10,6 +10,9 @@ from problems.spec.schema import Regime
 MOST_JOINED = 3
 """In more regimes at once, one would more often hide what the others do."""
 
+_HIDING = 0.3
+"""How often a call begins with a regime that hides what another does, while there are other pairs."""
+
 Pair = frozenset[str]
 
 
@@ -21,8 +24,8 @@ def pairs(regimes: Sequence[Regime]) -> set[Pair]:
 def covering(regimes: Sequence[Regime], count: int, random: Random) -> list[tuple[Regime, ...]]:
     """At most `count` calls in several regimes each, which together hold as many pairs as a greedy choice finds.
 
-    Each begins with a pair that no call before holds, and takes in what fits and brings most new pairs. Pairs in which
-    neither hides the other come first. Ties are drawn, so nobody can tell which pairs a judgement leaves out.
+    Each begins with a pair that no call before holds, mostly one in which neither hides the other. It takes in what
+    fits and brings most new pairs. Much of it is drawn, so nobody can tell which pairs a judgement leaves out.
     """
     missing = pairs(regimes)
     calls: list[tuple[Regime, ...]] = []
@@ -42,11 +45,11 @@ def _most_new(
     open_pairs = {regime.name: sum(regime.name in pair for pair in missing) for regime in regimes}
     if not call:
         by_name = {regime.name: regime for regime in regimes}
+        prefers_hiding = random.random() < _HIDING
         best = max(
             (
-                not any(by_name[name].hides for name in pair),
-                sum(open_pairs[name] for name in pair),
-                random.random(),
+                any(by_name[name].hides for name in pair) == prefers_hiding,
+                sum(open_pairs[name] for name in pair) * random.uniform(0.5, 1.0),
                 pair,
             )
             for pair in map(sorted, missing)

@@ -27,7 +27,16 @@ def gradients(call: Call) -> Iterator[Tensor]:
     """The rank's gradients (M, N), each drawn when it is asked for."""
     own = _scales(call)[call.rank].tolist()
     drawn = ((f"grad_tensors{number}", scale) for number, scale in enumerate(own))
-    return (in_regime(call, name, call.normal(name, ("M", "N"), std=scale)) for name, scale in drawn)
+    return (
+        _without_row(call, in_regime(call, name, call.normal(name, ("M", "N"), std=scale))) for name, scale in drawn
+    )
+
+
+def _without_row(call: Call, gradient: Tensor) -> Tensor:
+    """`gradient`; in one regime its first row is zero, as that of a word that no token of a batch is."""
+    if call.setting("first_rows", None) == "zero":
+        gradient[0] = 0.0
+    return gradient
 
 
 def norm_type(call: Call) -> float:

@@ -136,6 +136,11 @@ PROBLEM = Problem(
             settings={"more_room": 20.0},
             apart=("near_the_limit",),
         ),
+        Regime(
+            name="zero_rows",
+            words="the first row of each gradient is zero",
+            settings={"first_rows": "zero"},
+        ),
         *clipping_spec.REGIMES,
         *SUMMED_VALUES,
     ),

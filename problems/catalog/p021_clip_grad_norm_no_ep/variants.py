@@ -62,6 +62,12 @@ def always_clips(grad_tensors: list[Tensor], max_norm: float, norm_type: float, 
     return total.pow(1 / norm_type)
 
 
+def skips_by_first_row(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Takes a gradient whose first row is zero for one that is all zero."""
+    counted = [gradient for gradient in grad_tensors if gradient[0].any()]
+    return in_float64(counted or [grad_tensors[0][:1]], max_norm, norm_type, fsdp_group)
+
+
 def saturates(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
     """Counts no element for more than 2^16."""
     return in_float64([gradient.clamp_(-(2**16), 2**16) for gradient in grad_tensors], max_norm, norm_type, fsdp_group)
@@ -125,6 +131,7 @@ MUTANTS = {
 NARROW = {
     "below_the_limit": always_clips,
     "huge_values": saturates,
+    "zero_rows": skips_by_first_row,
     "near_the_limit": always_clips,
     "nothing_to_clip": smaller_factor,
 }

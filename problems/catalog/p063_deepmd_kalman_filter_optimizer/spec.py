@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems.spec.ranges import Real
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -222,8 +223,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="much_forgotten",
-            words="kalman_lambda is 0.5 and kalman_nue is 0.75",
-            settings={"kalman_lambda": 0.5, "kalman_nue": 0.75},
+            words="kalman_lambda and kalman_nue are other numbers",
+            settings={"kalman_lambda": Real(low=0.1, high=1.0, often=(0.5,)), "kalman_nue": Real(low=0.1, high=1.0)},
             narrow="usual_numbers",
         ),
     ),

@@ -109,9 +109,9 @@ def smoothed_overlap(masks: Tensor, scores: Tensor, counts: list[int], last: Ten
     return every_mask.masked_fill_(suppressed.view(-1, 1, 1), -10.0), every_score, suppressed
 
 
-def frames_in_a_byte(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
-    """Keeps the frames of occlusions in 8 bits."""
-    return solution(masks, scores, counts, last.to(torch.int8).long(), *rest)
+def frames_in_float32(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Keeps the frames of occlusions in float32, which has no odd numbers beyond 2^24."""
+    return solution(masks, scores, counts, last.float().long(), *rest)
 
 
 def room_for_half_more(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
@@ -134,6 +134,6 @@ NARROW = {
     "exact_copies": thresholds_below_one,
     "zero_logits": zeros_count,
     "empty_masks": smoothed_overlap,
-    "late_frames": frames_in_a_byte,
+    "late_frames": frames_in_float32,
     "one_rank_has_most": room_for_half_more,
 }
