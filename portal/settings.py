@@ -16,6 +16,8 @@ from evaluator.contract import Backend, Mode, SlotState
 from problems.spec.schema import SizeName
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+VERSION = "0.3.0"
+"""Of site, judge and client."""
 
 env = environ.Env()
 DATA_DIR = Path(env.str("PKB_DATA_DIR", default=str(BASE_DIR / "var")))
