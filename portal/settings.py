@@ -17,6 +17,8 @@ from evaluator.hardware import machines, profiles
 from problems.spec.schema import SizeName
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+VERSION = "0.3.0"
+"""Of site, judge and client."""
 
 env = environ.Env()
 DATA_DIR = Path(env.str("PKB_DATA_DIR", default=str(BASE_DIR / "var")))

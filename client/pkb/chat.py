@@ -11,7 +11,7 @@ import msgspec
 from .errors import Refused, Unreachable, UsageError
 from .transport import USER_AGENT, patiently, retry_after_s
 
-_RETRIED = frozenset({408, 500, 502, 503, 504, 529})
+RETRIED_STATUSES = frozenset({408, 500, 502, 503, 504, 529})
 # A fenced block; one that was cut off reaches to the end of the answer.
 _FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _SOLUTION = re.compile(r"^(async\s+)?def\s+solution\s*\(|^solution\s*=", re.MULTILINE)
@@ -168,7 +168,7 @@ class ChatModel:
             return self._http.post(self._url, content=content, headers={"Content-Type": "application/json"})
 
         response = patiently(
-            once, _refusal, who=self._url, retried=_RETRIED, patience_s=self._patience_s, say=self._say
+            once, _refusal, who=self._url, retried=RETRIED_STATUSES, patience_s=self._patience_s, say=self._say
         )
         return response, time.monotonic() - started
 

@@ -47,6 +47,7 @@ class Transport:
         self.site = site_address(site)
         self._patience_s = patience_s
         self._say = say
+        self._has_compared = False
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -91,7 +92,7 @@ class Transport:
             sent["Content-Type"] = "application/json"
 
         def once() -> httpx.Response:
-            return self._http.request(
+            response = self._http.request(
                 method,
                 path,
                 params=params,
@@ -101,9 +102,21 @@ class Transport:
                 files={"file": file} if file else None,
                 timeout=self._http.timeout if timeout_s is None else timeout_s,
             )
+            self._compare(response.headers.get("X-PKB-Version", ""))
+            return response
 
         retried = frozenset({502, 503, 504}) if is_repeatable else frozenset()
         return patiently(once, refusal_of, who=self.site, retried=retried, patience_s=self._patience_s, say=self._say)
+
+    def _compare(self, theirs: str) -> None:
+        """Say once where the site has another version; numbers after the second promise to go together."""
+        differs = theirs.split(".")[:2] != VERSION.split(".")[:2]
+        if theirs and differs and not self._has_compared:
+            self._say(
+                f"{self.site} has version {theirs} and this is pkb {VERSION}: calls may fail. "
+                "Install the client of the site's version."
+            )
+        self._has_compared = True
 
     @contextlib.contextmanager
     def download(self, path: str, *, params: Mapping[str, str | int] | None = None) -> Iterator[Iterator[bytes]]:

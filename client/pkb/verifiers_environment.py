@@ -4,6 +4,7 @@ Rewards are those of the last program. Nothing that a model writes runs in a run
 there: programs go from this process to the judge, and run in its sandbox.
 """
 
+import asyncio
 from collections.abc import Iterable
 from functools import cache, partial
 from logging import getLogger
@@ -14,13 +15,17 @@ import httpx
 import verifiers.v1 as vf
 
 from .agent import FASTER, REVISE
+from .chat import RETRIED_STATUSES
 from .errors import UsageError
 from .grading import Graded, Judge, graded_answer, in_thread, judge_of
 from .prompt_sets import EVERY, chosen, rows_of
+from .transport import backoff_s
 
 _logger = getLogger(__name__)
 _GRADED = "pkb"
 """Where the verdicts of a rollout stand in its trace's info."""
+_MOST_TRIES = 30
+"""Of one question to the model: a quarter of an hour, for the pauses grow to 30 s."""
 
 
 class KernelTaskConfig(vf.TaskConfig):
@@ -169,16 +174,19 @@ class Chat(vf.Harness[vf.HarnessConfig]):
         mcp_urls: dict[str, str],  # noqa: ARG002
         data: vf.TaskData,
     ) -> vf.ProgramResult:
-        """Ask once; verifiers' own server between here and the model records the answer and tries again."""
+        """Ask, and again after a rate limit or while the endpoint is away: nothing between here and there does."""
         system, prompt = self.resolve_prompt(data)
         asked = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else []
         asked = asked or [message.model_dump(mode="json", exclude_none=True) for message in prompt or []]
         messages = [*([{"role": "system", "content": system}] if system else []), *asked]
-        headers = {"Authorization": f"Bearer {secret}"}
+        headers, body = {"Authorization": f"Bearer {secret}"}, {"model": ctx.model, "messages": messages}
         async with httpx.AsyncClient(timeout=None) as http:  # noqa: S113 - the rollout has its own deadline
-            answer = await http.post(
-                f"{endpoint}/chat/completions", json={"model": ctx.model, "messages": messages}, headers=headers
-            )
+            for tries in range(1, _MOST_TRIES + 1):
+                answer = await http.post(f"{endpoint}/chat/completions", json=body, headers=headers)
+                if answer.status_code not in {*RETRIED_STATUSES, 429} or tries == _MOST_TRIES:
+                    break
+                _logger.warning("the model's endpoint answered %d; trying again", answer.status_code)
+                await asyncio.sleep(backoff_s(tries))
         return vf.ProgramResult(
             exit_code=int(answer.is_error), stdout="", stderr=answer.text if answer.is_error else ""
         )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -48,6 +49,11 @@ class Resource(GenericViewSet[Any]):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         require_length(request)
+
+    def finalize_response(self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any) -> Any:
+        """Name the site's version, so that a client of another one can say so."""
+        response["X-PKB-Version"] = settings.VERSION
+        return super().finalize_response(request, response, *args, **kwargs)
 
     def check_permissions(self, request: Request) -> None:
         """Refuse a method that the address does not take before its caller is asked who they are."""

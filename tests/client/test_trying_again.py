@@ -8,6 +8,7 @@ import pytest
 
 from pkb.errors import Refused
 from pkb.transport import Transport
+from pkb.version import VERSION
 
 
 @pytest.fixture
@@ -20,6 +21,7 @@ def away_once() -> Iterator[HTTPServer]:
             self.server.asked.append(self.command)
             self.send_response(503 if len(self.server.asked) == 1 else 200)
             self.send_header("Retry-After", "0")
+            self.send_header("X-PKB-Version", self.server.version)
             self.send_header("Content-Length", "2")
             self.end_headers()
             self.wfile.write(b"{}")
@@ -30,7 +32,7 @@ def away_once() -> Iterator[HTTPServer]:
             """Say nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Listener)
-    server.asked = []
+    server.asked, server.version = [], VERSION
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
@@ -54,3 +56,12 @@ def test_a_write_without_a_key_is_not_repeated_after_503(site, away_once):
         site.request("POST", "submissions/", json={})
     assert (refused.value.status, refused.value.retry_after_s) == (503, 0)
     assert away_once.asked == ["POST"]
+
+
+@pytest.mark.parametrize(("version", "times"), [("99.0.1", 1), (f"{VERSION}1", 0)])
+def test_a_site_of_another_version_is_named_once(away_once, version, times):
+    away_once.version, said = version, []
+    site = Transport(f"http://127.0.0.1:{away_once.server_port}", patience_s=30, say=said.append)
+    site.request("GET", "problems/")
+    site.request("GET", "problems/")
+    assert sum(f"has version 99.0.1 and this is pkb {VERSION}" in sentence for sentence in said) == times

@@ -49,7 +49,7 @@ def traces(folder):
 
 
 def test_a_model_reads_the_diagnosis_and_each_stage_is_rewarded(call, tmp_path):
-    with ModelServer() as server, call(server, "--env.turns", "4") as process:
+    with ModelServer(refuse_first=1) as server, call(server, "--env.turns", "4") as process:
         said = process.communicate()[0]
     assert process.returncode == 0, said
     [trace] = traces(tmp_path)
@@ -60,6 +60,7 @@ def test_a_model_reads_the_diagnosis_and_each_stage_is_rewarded(call, tmp_path):
         "correct": 0.7,
     }
     assert (len(server.asked), trace["metrics"]["reward_hack"]) == (3, 0)
+    assert (server.refused, "the model's endpoint answered 429; trying again" in said) == (1, True)
     assert trace["metrics"]["judge_s"] > 0
 
 

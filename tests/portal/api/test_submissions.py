@@ -9,6 +9,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
+from pkb.version import VERSION
 from portal.catalog.models import ProblemSwitch
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Source, State, Submission
@@ -118,8 +119,9 @@ def test_bad_input_is_refused_by_field_and_stores_nothing(alices, changes, statu
 
 
 def test_a_source_that_needs_no_judge_is_refused_with_its_verdict(alices):
-    body = assert_problem(create(alices, source="def solution(:\n"), status=422, field="source")
-    assert body["errors"][0]["verdict"] == "IMPORT_ERROR"
+    answer = create(alices, source="def solution(:\n")
+    assert assert_problem(answer, status=422, field="source")["errors"][0]["verdict"] == "IMPORT_ERROR"
+    assert answer["X-PKB-Version"] == VERSION
 
 
 def test_a_missing_field_is_named_with_its_remedy(alices):
