@@ -25,7 +25,7 @@ OFF = 0.25
 _LIKE, _FEW, _FEW_LIKE = 0.1, 64, 1e-3
 """The rms that a hypothesis leaves, as a share of the rms error; of few elements also as a share of its own rms."""
 
-_MOST_ELEMENTS, _MOST_PAIRS, _LIMIT_S = 1 << 25, 1 << 24, 3.0
+_MOST_ELEMENTS, _MOST_PAIRS, _LIMIT_S = 40_000_000, 1 << 24, 3.0
 
 _ROUNDED, _EVEN = 0.06, 0.15
 """The most that rounding changes, of the rms of what is right, and the least median of the changes, of their rms."""
