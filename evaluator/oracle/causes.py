@@ -25,7 +25,7 @@ OFF = 0.25
 _LIKE, _FEW, _FEW_LIKE = 0.1, 64, 1e-3
 """The rms that a hypothesis leaves, as a share of the rms error; of few elements also as a share of its own rms."""
 
-_MOST_ELEMENTS, _MOST_PAIRS, _LIMIT_S = 1 << 25, 1 << 24, 3.0
+_MOST_ELEMENTS, _MOST_PAIRS, _LIMIT_S = 40_000_000, 1 << 24, 3.0
 
 _ROUNDED, _EVEN = 0.06, 0.15
 """The most that rounding changes, of the rms of what is right, and the least median of the changes, of their rms."""
@@ -171,20 +171,16 @@ class Suspect:
             else:
                 words = f"adds the ranks' shares with the weights {_listed([f'{weight:.2g}' for weight in weights])}"
             yield words, weighed
-            for what, other in (
-                ("maximum", stacked.amax(0)),
-                ("minimum", stacked.amin(0)),
-                ("product", stacked.prod(0)),
-            ):
-                yield f"is the {what} over ranks where their sum is wanted", other
+            for what, reduced in (("maximum", torch.amax), ("minimum", torch.amin), ("product", torch.prod)):
+                yield f"is the {what} over ranks where their sum is wanted", reduced(stacked, 0)
         like_own = altered(stand_ins=[own] * len(everyone))
         yield f"is right if all ranks held what this rank holds: {nothing_else}", like_own
         yield f"is right if all other ranks held zeros: {nothing_else}", altered(kept=[own])
         for rank in everyone:
             without = [other_rank for other_rank in everyone if other_rank != rank]
             yield f"is right without the share of rank {rank}", altered(kept=without)
-        orders = [[(rank + step) % len(everyone) for rank in everyone] for step in everyone[1:]] + [everyone[::-1]]
-        for order in orders:
+        rotated = [[(rank + step) % len(everyone) for rank in everyone] for step in everyone[1:]]
+        for order in (*rotated, everyone[::-1]):
             yield f"takes the ranks' shares in the order {_listed(order)}", altered(stand_ins=order)
 
 

@@ -109,20 +109,22 @@
   };
   const take = async (found) => {
     const archive = found.find(({ path }) => /\.zip$/i.test(path));
-    if (archive) {
+    const bytes = found.reduce((sum, each) => sum + each.file.size, 0);
+    const whole = archive ?? (found.length === 1 && bytes > data.maxBytes ? found[0] : null);
+    if (whole) {
       const one = new DataTransfer();
-      one.items.add(archive.file);
+      one.items.add(whole.file);
       file.files = one.files;
-      const members = await membersOf(archive.file);
+      const members = archive ? await membersOf(archive.file) : [];
+      const holds = members?.length ? " It holds:" : "";
       list(
-        members ? `${archive.path} will be submitted instead of the editor's text. It holds:` : `${archive.path} cannot be read as an archive. The site will refuse it.`,
-        [...(members ?? []).map(({ path, bytes }) => [path, bytes]), [archive.path, archive.file.size, dropArchive]],
+        members ? `${whole.path} will be submitted instead of the editor's text.${holds}` : `${whole.path} cannot be read as an archive. The site will refuse it.`,
+        [...(members ?? []).map(({ path, bytes: size }) => [path, size]), [whole.path, whole.file.size, dropArchive]],
       );
       return;
     }
     file.value = "";
     const { entry, others, refused } = rooted(found);
-    const bytes = found.reduce((sum, each) => sum + each.file.size, 0);
     if (bytes > data.maxBytes) { showBeside(`These files have ${Math.ceil(bytes / 1024)} KB. At most ${data.maxBytes / 1024} KB in all are accepted.`); return; }
     if (entry) replace(await entry.file.text());
     for (const { path, file: each } of others) beside[path] = await each.text();
