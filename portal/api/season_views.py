@@ -165,20 +165,6 @@ class SeasonQuery(Query):
     code = Text(max_length=20, default="", help_text="The season's, unless everybody sees it.")
 
 
-class SeasonPersonOutput(serializers.Serializer[Any]):
-    """What a person has reached on a problem."""
-
-    person = serializers.CharField()
-    team = serializers.CharField()
-    problem = serializers.CharField()
-    outcome = serializers.CharField(help_text="PASSED, the last entry's verdict, or its state while it is not judged.")
-    score = serializers.FloatField(allow_null=True)
-    score_low = serializers.FloatField(allow_null=True)
-    score_high = serializers.FloatField(allow_null=True)
-    attempts = serializers.IntegerField(help_text="Entries.")
-    entered_at = serializers.DateTimeField(help_text="When the best, or else the last, entry was handed in.")
-
-
 class Seasons(Resource):
     tag = "Seasons"
     write_scope = TokenScope.RUNS_WRITE
@@ -207,13 +193,6 @@ class Seasons(Resource):
         season = queries.get_season(slug, signed_in(request))
         queries.require_runs(season, signed_in(request))
         actions.take(season, self.body()["step"], by=signed_in(request), now=timezone.now())
-
-    @operation("listSeasonPeople", "List people by problems", SeasonPersonOutput, many=True, refuses=(403,))
-    def people(self, request: Request, slug: str) -> Any:
-        """What everybody has reached on each problem that they have tried."""
-        season = queries.get_season(slug, request.user)
-        queries.require_board(season, request.user, timezone.now())
-        return [cell for cells in queries.people(season).values() for cell in cells.values()]
 
 
 class SeasonParts(Resource):

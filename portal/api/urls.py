@@ -101,7 +101,6 @@ urlpatterns = [
     path("seasons/", Seasons.as_view(_LIST_AND_CREATE), name="seasons"),
     path("seasons/<slug:slug>/", Seasons.as_view(_RETRIEVE), name="season"),
     path("seasons/<slug:slug>/steps/", Seasons.as_view({"post": "step"}), name="season-steps"),
-    path("seasons/<slug:slug>/people/", Seasons.as_view({"get": "people"}), name="season-people"),
     path("seasons/<slug:slug>/join/", SeasonParts.as_view(_CREATE), name="season-join"),
     path("exports/dataset/", PublicData.as_view({"get": "dataset"}), name="dataset"),
     path("exports/<slug:table>/", PublicData.as_view({"get": "table"}), name="export"),

@@ -1,5 +1,6 @@
 """What owners and operators do with seasons: define, publish, extend, end, judge the leaders again, finish."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -105,16 +106,26 @@ def _stored(definition: Definition, name: str) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
+@dataclass(frozen=True)
+class Step:
+    """Something to do with a season as it is: its button, what is then said, and in which phases it fits."""
+
+    label: str
+    done: str
+    phases: tuple[Phase, ...]
+
+
 STEPS = {
-    "publish": "It is published.",
-    "open": "It is open.",
-    "end": "It has ended.",
-    "delete": "The draft is gone.",
-    "retry": "Entries that a failure of ours ended are judged again.",
-    "rejudge": "The leaders are judged again on fresh inputs.",
-    "finish": "The standings are final.",
+    "publish": Step("Publish: it opens at its time", "It is published.", (Phase.DRAFT,)),
+    "open": Step("Open now", "It is open.", (Phase.DRAFT, Phase.UPCOMING)),
+    "delete": Step("Delete the draft", "The draft is gone.", (Phase.DRAFT,)),
+    "end": Step("End now", "It has ended.", (Phase.OPEN,)),
+    "retry": Step("Judge failures again", "What a failure of ours ended is judged again.", (Phase.CLOSED,)),
+    "rejudge": Step(
+        "Judge the leaders again", "They are judged again on fresh inputs.", (Phase.CLOSED, Phase.REJUDGING)
+    ),
+    "finish": Step("Make the standings final", "The standings are final.", (Phase.REJUDGING,)),
 }
-"""What its owners do with a season as it is, and what they then read."""
 
 
 def take(season: Season, step: str, *, by: User, now: datetime) -> str:
@@ -133,20 +144,14 @@ def take(season: Season, step: str, *, by: User, now: datetime) -> str:
         finish(season, now=now)
     else:
         _change_phase(season, step, now)
-    return STEPS[step]
+    return STEPS[step].done
 
 
 def _change_phase(season: Season, step: str, now: datetime) -> None:
-    fitting = {
-        "publish": (Phase.DRAFT,),
-        "open": (Phase.DRAFT, Phase.UPCOMING),
-        "end": (Phase.OPEN,),
-        "delete": (Phase.DRAFT,),
-    }
     with transaction.atomic():
         season = Season.objects.select_for_update().get(pk=season.pk)
         phase = season.phase(now)
-        if phase not in fitting[step]:
+        if phase not in STEPS[step].phases:
             message = f"The season is {phase.label.partition(':')[0].lower()}: this step does not fit."
             raise Conflict("step", step, message, "Its page offers the steps that do.")
         if step == "delete":

@@ -68,6 +68,7 @@ class SeasonForm(ActionForm):
         if season is not None and season.organisation is not None and not is_copy:
             choices = [(season.organisation.slug, season.organisation.name)]
         self._choose("organisation", [("", "The operators of this site"), *choices] if user.is_staff else choices)
+        self.fields["organisation"].required = not user.is_staff
         self._choose("profile", [(each.name, f"{each.name}: {each.title}") for each in profiles().values()])
         if season is not None and not is_copy:
             self.fields["slug"].disabled = self.fields["organisation"].disabled = True

@@ -306,76 +306,49 @@ def seasons_for(user: User, *, problem: str, now: datetime) -> list[TeamMember]:
     return [part for part in chosen if problem in part.season.problems]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PersonCell:
-    """What a person has reached on a problem: the best accepted entry, else the last one.
+    """What a person has reached on a problem: the best accepted entry, else the last one, and how many entries."""
 
-    `outcome` is a verdict, or the state of what is not judged yet. `attempts` counts entries.
-    """
-
-    person: str
-    team: str
-    problem: str
-    outcome: str
-    score: float | None
-    score_low: float | None
-    score_high: float | None
+    entry: Entry
+    result: Result | None
     attempts: int
-    entered_at: datetime
 
     @property
-    def is_solved(self) -> bool:
-        return self.outcome == Verdict.PASSED.value
+    def outcome(self) -> str:
+        """The verdict, or the state of what is not judged yet."""
+        return self.entry.evaluation.verdict or self.entry.evaluation.state
 
 
 def people(season: Season) -> dict[str, dict[str, PersonCell]]:
     """By person, in the order of joining, and by problem what they have reached; closed accounts are left out."""
     members = season.members.filter(user__is_active=True).values_list("user__username", flat=True)
     found: dict[str, dict[str, PersonCell]] = {name: {} for name in members}
-    best: dict[tuple[str, str], tuple[bool, float, PersonCell]] = {}
     for entry in counted_entries(season).select_related("team"):
-        judged, author = entry.evaluation, entry.evaluation.submission.author.username
-        held = best.get((author, entry.problem))
-        cell = PersonCell(
-            person=author,
-            team=entry.team.name,
-            problem=entry.problem,
-            outcome=judged.verdict or judged.state,
-            score=judged.score,
-            score_low=judged.score_low,
-            score_high=judged.score_high,
-            attempts=1 + (held[2].attempts if held else 0),
-            entered_at=entry.entered_at,
-        )
-        result = _result(entry, judged, season)
-        rank = (result is not None, result.low if result else 0.0)
-        if held is not None and held[0] and rank <= held[:2]:
-            cell = replace(held[2], attempts=cell.attempts)
-            rank = held[:2]
-        best[author, entry.problem] = (*rank, cell)
-        found.setdefault(author, {})[entry.problem] = cell
+        cells = found.setdefault(entry.evaluation.submission.author.username, {})
+        held, result = cells.get(entry.problem), _result(entry, entry.evaluation, season)
+        attempts = held.attempts + 1 if held else 1
+        if held and held.result and (result is None or not scoring.is_ahead(result, held.result)):
+            entry, result = held.entry, held.result  # noqa: PLW2901 - what stays the best
+        cells[entry.problem] = PersonCell(entry, result, attempts)
     return found
 
 
 def people_table(season: Season) -> Table:
     """What people have reached, a row for each person and problem that they have tried."""
     columns = (
-        text("person", "account"),
-        text("team", "team"),
-        text("problem", "its slug"),
+        text("person", "account", "entry.evaluation.submission.author.username"),
+        text("team", "team", "entry.team.name"),
+        text("problem", "its slug", "entry.problem"),
         text("outcome", "PASSED, the verdict of the last entry, or its state while it is not judged"),
-        number("score", "speedup of the best entry"),
-        number("score_low", "lower end of its interval"),
-        number("score_high", "upper end of its interval"),
+        number("score", "speedup of the best entry", "result.score"),
+        number("score_low", "lower end of its interval", "result.low"),
+        number("score_high", "upper end of its interval", "result.high"),
         integer("attempts", "entries"),
-        moment("entered_at", "when the best, or else the last, entry was handed in"),
+        moment("entered_at", "when the best, or else the last, entry was handed in", "entry.entered_at"),
     )
-    return Table(
-        name="people",
-        meaning=f"People by problems of {season.slug}",
-        columns=columns,
-        entries=lambda: [cell for cells in people(season).values() for cell in cells.values()],
-    )
+    cells = [cell for by_problem in people(season).values() for cell in by_problem.values()]
+    return Table(name="people", meaning="People by problems", columns=columns, entries=lambda: cells)
 
 
 def last_to_wait(season: Season) -> QueuePosition | None:

@@ -102,8 +102,8 @@ def season(request: HttpRequest, slug: str) -> HttpResponse:
     own_row = next((row for row in rows if part is not None and row.team.pk == part.team_id), None)
     context = {
         "runs": runs,
-        "code": code,
-        "steps": _steps(phase),
+        "code": chosen.code if runs else code,
+        "steps": [(name, step.label) for name, step in actions.STEPS.items() if phase in step.phases],
         "is_inside": is_inside,
         "shows_board": shows_board,
         "own_row": own_row,
@@ -122,19 +122,6 @@ def season(request: HttpRequest, slug: str) -> HttpResponse:
         **own,
     }
     return render(request, "seasons/season.html", context)
-
-
-_STEPS = {
-    Phase.DRAFT: (("publish", "Publish: it opens at its time"), ("open", "Open now"), ("delete", "Delete the draft")),
-    Phase.UPCOMING: (("open", "Open now"),),
-    Phase.OPEN: (("end", "End now"),),
-    Phase.CLOSED: (("retry", "Judge failures again"), ("rejudge", "Judge the leaders again")),
-    Phase.REJUDGING: (("rejudge", "Judge failures again"), ("finish", "Make the standings final")),
-}
-
-
-def _steps(phase: Phase) -> tuple[tuple[str, str], ...]:
-    return _STEPS.get(phase, ())
 
 
 def _next_problem(chosen: Season, row: StandingRow | None) -> tuple[str, str] | None:
@@ -157,7 +144,11 @@ def people(request: HttpRequest, slug: str) -> HttpResponse:
         body = b"".join(written(queries.people_table(chosen), format=wanted))
         return HttpResponse(body, content_type=MEDIA_TYPES[wanted], headers=name)
     rows = [
-        (name, [(problem, cells.get(problem)) for problem in chosen.problems], sum(c.is_solved for c in cells.values()))
+        (
+            name,
+            [(problem, cells.get(problem)) for problem in chosen.problems],
+            sum(cell.result is not None for cell in cells.values()),
+        )
         for name, cells in queries.people(chosen).items()
     ]
     context = {

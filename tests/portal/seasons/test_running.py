@@ -1,6 +1,7 @@
 """Seasons that owners of organisations open and run in the browser and over the API, and how people join them."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,16 +9,22 @@ from django.utils import timezone
 
 from evaluator.contract import Verdict
 from portal.accounts import actions as accounts
+from portal.accounts.models import User
+from portal.dispatcher.assign import dispatch_once
+from portal.nodes.models import Node, Slot
 from portal.privacy.account_deletion import Entries, delete_account
 from portal.seasons import entering, queries
 from portal.seasons.models import Phase, Season
-from portal.submissions.models import Visibility
+from portal.submissions.actions import record_delivery
+from portal.submissions.models import Evaluation, State, Visibility
 from tests.portal.api.problem import assert_problem
-from tests.portal.factories import submit
+from tests.portal.conftest import keep
+from tests.portal.factories import delivery_of, submit
 from tests.portal.seasons.test_seasons import hand_in, team_of
 
 pytestmark = pytest.mark.django_db
 SLUG = "/seasons/course/"
+LIKE = ("sandbox", "backends", "revisions", "environment", "seen_at")
 
 
 def form(**changes) -> dict[str, str]:
@@ -258,22 +265,37 @@ def test_a_program_opens_a_season_over_the_api_and_another_joins(acme, alice, bo
     assert client.get("/api/v1/seasons/api/").status_code == 404
 
 
-def test_two_hundred_who_hand_in_at_the_end_all_count_and_take_turns(define, node, now, client):
-    """Everybody twice, some ten times: after two hundred turns everybody has had one, whatever others sent."""
-    from portal.accounts.models import User
-    from portal.submissions.queue import queue_order
-
+def test_two_hundred_who_hand_in_in_the_last_ten_minutes_all_count_and_take_turns(define, node, now, client, close):
+    """Two nodes judge them, ten seconds each; three people send ten programs each, all others one."""
+    beta = Node.objects.create(name="beta", key_digest="1" * 64, **{name: getattr(node, name) for name in LIKE})
+    Slot.objects.create(node=beta, index=0, profile="cpux2", state="free")
     season = define(problems=["allreduce"])
     people = [User.objects.create_user(username=f"p{n}", password=None) for n in range(200)]
     for n, person in enumerate(people):
         entering.enter(season, person, organisation=None, now=now)
-        for _ in range(5 if n < 20 else 1):
+        for _ in range(10 if n < 3 else 1):
             submit(person)
-    order = list(queue_order("cpux2").values_list("submission__author", flat=True))
-    assert len(order) == 280
-    assert len(set(order[:200])) == 200
-    assert queries.counts(season).pending == 280
-    season.closes_at = timezone.now()
-    season.save()
-    assert queries.counts(season).entries == 280
-    assert "280 not judged yet" in client.get("/seasons/winter/").content.decode()
+    at = timezone.now()
+    close(season, seconds=(now - at).total_seconds())
+    late = submit(people[7])
+    finished = []
+    while True:
+        Node.objects.update(seen_at=at)
+        if not dispatch_once(at, send=keep):
+            break
+        at += timedelta(seconds=10)
+        for evaluation in Evaluation.objects.filter(state=State.LEASED).select_related("submission__author", "node"):
+            Evaluation.objects.filter(pk=evaluation.pk).update(started_at=at - timedelta(seconds=10))
+            evaluation.refresh_from_db()
+            assert record_delivery(delivery_of(evaluation, node=evaluation.node.name), at)
+            finished.append(evaluation.submission.author.username)
+        Slot.objects.update(state="free")
+        if len(finished) == 30:
+            page = client.get("/seasons/winter/").content.decode()
+            assert re.search(r"197 not judged yet: about 1\d min until the last begins", page), page[2000:4000]
+    assert len(finished) == 228
+    assert len(set(finished[:200])) == 200
+    found = queries.counts(season)
+    assert (found.entries, found.pending, found.failed) == (227, 0, 0)
+    assert "closed at" in queries.entries_from(late)[0].refused
+    assert len([row for row in queries.standings(season) if row.line.solved]) == 200

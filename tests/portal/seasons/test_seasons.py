@@ -350,14 +350,13 @@ def test_entries_that_we_lost_are_judged_again_and_count(define, alice, node, no
     assert teams(season) == [("alice", 1)]
 
 
-def test_commands_carry_a_season_to_its_end(ended, node, now):
-    said = io.StringIO()
-    call_command("season", "rejudge", "winter", stdout=said)
+def test_who_runs_a_season_carries_it_to_its_end(ended, node, now, operator, client):
+    client.force_login(operator)
+    assert client.post("/seasons/winter/steps/", {"step": "rejudge"}).status_code == 302
     judge(Evaluation.objects.get(priority=-2), node, now)
-    call_command("season", "status", "winter", stdout=said)
-    call_command("season", "finish", "winter", stdout=said)
-    assert "1 evaluations queued" in said.getvalue()
-    assert "winter is final" in said.getvalue()
+    page = client.post("/seasons/winter/steps/", {"step": "finish"}, follow=True).content.decode()
+    assert "The standings are final." in page
+    assert client.post("/seasons/winter/steps/", {"step": "finish"}).status_code == 409
     with pytest.raises(CommandError, match="is final"):
         call_command("season", "finish", "winter")
 
