@@ -136,11 +136,11 @@ class FlagAdmin(OfSubmission):
         "submission__problem",
         "by",
         "reason",
-        "settled_by",
+        "resolved_by",
         "outcome",
     )
-    list_filter = (("settled_at", admin.EmptyFieldListFilter), SubmissionProblemFilter)
-    list_select_related = ("submission__author", "by", "settled_by")
+    list_filter = (("resolved_at", admin.EmptyFieldListFilter), SubmissionProblemFilter)
+    list_select_related = ("submission__author", "by", "resolved_by")
     actions = ("quarantine", "resolve")
 
     @admin.display(description="entry")
