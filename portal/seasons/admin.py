@@ -28,15 +28,12 @@ class SeasonForm(forms.ModelForm):  # type: ignore[type-arg]
             # Also what changes: the action that stores it refuses the same, too late for a form.
             self.definition = made({name: values[name] for name in Definition.__struct_fields__})
             if self.instance.pk:
-                actions.check_change(self.instance_as_stored(), self.definition, timezone.now())
+                # As the database has it: Django has put the form's values into its own copy.
+                actions.check_change(Season.objects.get(pk=self.instance.pk), self.definition, timezone.now())
         except Refusal as refusal:
             known = refusal.field if refusal.field in self.fields else None
             self.add_error(known, refusal.sentences)
         return values
-
-    def instance_as_stored(self) -> Season:
-        """The season as the database has it: Django has put the form's values into its own copy."""
-        return Season.objects.get(pk=self.instance.pk)
 
 
 @admin.register(Season)
