@@ -87,7 +87,7 @@ class SeasonAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             try:
                 queued = act(season)
             except Refusal as refusal:
-                messages.error(request, f"{season}: {refusal.message} {refusal.remedy}")
+                messages.error(request, f"{season}: {refusal.sentences}")
                 continue
             messages.success(request, f"{season}: {'done' if queued is None else f'{queued} evaluations queued'}.")
 

@@ -38,7 +38,7 @@ class Command(BaseCommand):
                     raise CommandError(f"there is no organisation {options['owner']!r}; create it on the site first")
                 key = actions.register_node(options["name"], owner=owner, allowed_profiles=options["profile"])
         except Refusal as refusal:
-            raise CommandError(f"{options['name']}: {refusal.message} {refusal.remedy}") from refusal
+            raise CommandError(f"{options['name']}: {refusal.sentences}") from refusal
         self.stdout.write(f"PKB_SITE_URL={settings.SITE_URL}")
         self.stdout.write(f"PKB_NODE_NAME={options['name']}")
         self.stdout.write(f"PKB_NODE_KEY={key}")
