@@ -107,7 +107,7 @@ class Handler(ASGIHandler):
         except CredentialRefused:
             return None
         except Refusal as refusal:
-            raise BodyRefused(refusal.status, f"{refusal.message} {refusal.remedy}") from refusal
+            raise BodyRefused(refusal.status, f"{refusal.sentences}") from refusal
         except Exception as error:
             if is_database_away(error):
                 raise BodyRefused(503, "The site's database does not respond. Send this again in a moment.") from error

@@ -14,7 +14,7 @@ from django.utils import timezone
 _ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "3": "e", "5": "s"})
 
 
-def look_of(username: str) -> str:
+def confusable_key(username: str) -> str:
     """A name reduced to its look: readers would confuse names with the same look."""
     folded = unicodedata.normalize("NFKC", username).casefold().translate(_ALIKE)
     return re.sub(r"[@.+_-]", "", folded).replace("rn", "m").replace("vv", "w")
@@ -27,7 +27,7 @@ class User(AbstractUser):
     such an object leaves as they are in the database.
     """
 
-    look = models.CharField(max_length=150, unique=True, editable=False)
+    confusable_key = models.CharField(max_length=150, unique=True, editable=False)
     left_at = models.DateTimeField(
         null=True,
         blank=True,
@@ -52,15 +52,15 @@ class User(AbstractUser):
     def clean(self) -> None:
         """Refuse, in the admin's form, a name that looks like another's."""
         super().clean()
-        if User.objects.filter(look=look_of(self.username)).exclude(pk=self.pk).exists():
+        if User.objects.filter(confusable_key=confusable_key(self.username)).exclude(pk=self.pk).exists():
             raise ValidationError("This name looks like that of another account. Choose another.")
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Keep `look` with the name, and the stored rights of who is not proven."""
-        self.look = look_of(self.username)
+        """Keep `confusable_key` with the name, and the stored rights of who is not proven."""
+        self.confusable_key = confusable_key(self.username)
         wanted = kwargs.get("update_fields")
         if wanted is not None and "username" in wanted:
-            kwargs["update_fields"] = {*wanted, "look"}
+            kwargs["update_fields"] = {*wanted, "confusable_key"}
         if self.is_unproven:
             names = {field.name for field in self._meta.concrete_fields if not field.primary_key}
             kwargs["update_fields"] = (names if wanted is None else set(wanted)) - {"is_staff", "is_superuser"}

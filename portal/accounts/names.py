@@ -2,7 +2,7 @@
 
 import re
 
-from portal.accounts.models import User, look_of
+from portal.accounts.models import User, confusable_key
 from portal.core.errors import Conflict, Refusal
 
 OWN_AUTHOR = "pkb"
@@ -14,7 +14,7 @@ _RESERVED = frozenset(
     settings site staff static support system team terms undefined user webmaster well-known you""".split()
 )
 """Reserved names: readers would think that they belong to the site or to nobody."""
-_RESERVED_LOOKS = frozenset(look_of(name) for name in _RESERVED)
+_RESERVED_LOOKS = frozenset(confusable_key(name) for name in _RESERVED)
 _SIGNS = re.compile(r"[@.+_-]{2}")
 
 
@@ -30,7 +30,7 @@ def check_name(username: str) -> None:
         raise Refusal("username", username, message, remedy)
     if User.objects.filter(username__iexact=username).exists():
         raise name_taken(username)
-    if User.objects.filter(look=look_of(username)).exists():
+    if User.objects.filter(confusable_key=confusable_key(username)).exists():
         message = "This name looks like that of another account."
         raise Conflict("username", username, message, "Choose a name that cannot be confused with another.")
 
@@ -53,6 +53,6 @@ def _fault(username: str) -> tuple[str, str] | None:
             "The name ends with a punctuation mark, or has two in a row.",
             "Put a letter or a digit between and after them.",
         )
-    if username.lower() in _RESERVED or look_of(username) in _RESERVED_LOOKS:
+    if username.lower() in _RESERVED or confusable_key(username) in _RESERVED_LOOKS:
         return "This name is reserved for the site.", "Choose another one."
     return None

@@ -69,7 +69,7 @@ def create_organisation(owner: User, *, slug: str, name: str) -> Organisation:
     return organisation
 
 
-def homes_of(user: User) -> QuerySet[Organisation]:
+def default_organisations(user: User) -> QuerySet[Organisation]:
     """The organisations that `user` founded or has made a run in.
 
     A run goes into an organisation whose invitation the user merely accepted only if it is named: its members read it.
@@ -81,7 +81,7 @@ def homes_of(user: User) -> QuerySet[Organisation]:
     return own_organisations(user).annotate(founder=Subquery(founder)).filter(chosen).distinct()
 
 
-def home_of(user: User, slug: str | None) -> Organisation:
+def default_organisation(user: User, slug: str | None) -> Organisation:
     """The organisation in which `user` makes a run: the named one, their only home, or a new one of their own.
 
     Raises:
@@ -89,7 +89,7 @@ def home_of(user: User, slug: str | None) -> Organisation:
     """
     if slug:
         return get_organisation(user, slug)
-    own = list(homes_of(user)[:2])
+    own = list(default_organisations(user)[:2])
     if len(own) > 1:
         raise Conflict(
             "organisation", "", "You belong to several organisations.", "Name the one that the run belongs to."

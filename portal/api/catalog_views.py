@@ -67,12 +67,8 @@ class Leaderboard(Resource):
             backend=wanted.get("backend"),
             primitive=wanted.get("primitive"),
         )
-        page = board_page(
-            key,
-            after=wanted.get("after", ""),
-            before=wanted.get("before", ""),
-            rows=wanted.get("page_size", BOARD_PAGE_ROWS),
-        )
+        cursors = {name: wanted[name] for name in ("after", "before") if name in wanted}
+        page = board_page(key, rows=wanted.get("page_size", BOARD_PAGE_ROWS), **cursors)
         return {
             "problem": problem.slug,
             "revision": key.revision,

@@ -355,15 +355,16 @@ class InvitationOutput(CopiedFields):
 class QuotaOutput(serializers.Serializer[Any]):
     """GPU-seconds in the last 30 days of the allowance that an organisation draws on."""
 
-    organisation = serializers.CharField()
+    organisation = serializers.CharField(source="payer.organisation")
     sponsor = serializers.CharField(
+        source="payer.account",
         allow_null=True,
         help_text=(
             "The account whose allowance it is, shared by all organisations that it sponsors; null: the "
             "organisation's own."
         ),
     )
-    window_days = serializers.IntegerField()
+    window_days = serializers.IntegerField(source="window.days")
     limit_gpu_s = serializers.FloatField()
     used_gpu_s = serializers.FloatField()
     reserved_gpu_s = serializers.FloatField()

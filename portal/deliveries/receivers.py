@@ -141,7 +141,4 @@ def _note(user_id: int, kind: NoticeKind, *, text: str, path: str, about: str = 
 
 
 def _title(slug: str) -> str:
-    try:
-        return registry.get(slug).title
-    except registry.UnknownProblem:
-        return slug
+    return next((problem.title for problem in registry.problems() if problem.slug == slug), slug)

@@ -18,7 +18,8 @@ def bundle(evaluation: Evaluation) -> bytes:
     """One evaluation with all that judges it again: source, request, problem, report, environment, the command."""
     submission = evaluation.submission
     report = latest_report(evaluation)
-    is_present = _revision(submission.problem) == evaluation.problem_revision
+    current = {problem.slug: registry.revision(problem.slug) for problem in registry.problems()}
+    is_present = current.get(submission.problem) == evaluation.problem_revision
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in submission.source.files.files:
@@ -42,10 +43,3 @@ def bundle(evaluation: Evaluation) -> bytes:
         }
         archive.writestr("README.md", render_to_string("exports/bundle.md.txt", context))
     return buffer.getvalue()
-
-
-def _revision(slug: str) -> str | None:
-    try:
-        return registry.revision(slug)
-    except registry.UnknownProblem:
-        return None

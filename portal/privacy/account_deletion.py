@@ -60,21 +60,16 @@ def delete_account(user: User, *, entries: Entries) -> None:
 
 def _check_may_delete(user: User) -> None:
     if user.is_staff or user.is_superuser:
-        raise _not_yet(
-            user, "An operator's account cannot be deleted.", "Ask another operator to remove its operator's rights."
-        )
+        remedy = "Ask another operator to remove its operator's rights."
+        raise Conflict("", user.username, "An operator's account cannot be deleted.", remedy)
     other_owners = Membership.objects.filter(
         organisation=OuterRef("organisation"), role=Role.OWNER, user__is_active=True
     ).exclude(user=user)
     others = Membership.objects.filter(organisation=OuterRef("organisation")).exclude(user=user)
     stuck = user.memberships.filter(Exists(others), ~Exists(other_owners), role=Role.OWNER).first()
     if stuck is not None:
-        name = stuck.organisation.slug
-        raise _not_yet(user, f"Nobody else owns the organisation {name}.", "Make another member its owner first.")
-
-
-def _not_yet(user: User, message: str, remedy: str) -> Refusal:
-    return Conflict("", user.username, message, remedy)
+        message = f"Nobody else owns the organisation {stuck.organisation.slug}."
+        raise Conflict("", user.username, message, "Make another member its owner first.")
 
 
 def _own(user: User) -> QuerySet[Submission]:

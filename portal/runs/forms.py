@@ -6,7 +6,7 @@ from django import forms
 
 from evaluator.hardware.profiles import profiles
 from portal.accounts.models import User
-from portal.accounts.organisations import homes_of, own_organisations
+from portal.accounts.organisations import default_organisations, own_organisations
 from portal.core.forms import ActionForm
 from portal.runs import actions, uploads
 from portal.runs.models import RunMode
@@ -22,7 +22,7 @@ class _OrganisationForm(ActionForm):
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        homes = list(homes_of(user).values_list("slug", flat=True))
+        homes = list(default_organisations(user).values_list("slug", flat=True))
         slugs = [*homes, *own_organisations(user).exclude(slug__in=homes).values_list("slug", flat=True)]
         # What is chosen at first is never an organisation to which others have merely added the reader.
         fresh = [] if homes else [("", f"A new one of your own ({user.username})")]

@@ -169,7 +169,7 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
         raise Refusal("path", member.filename, message, "Pack it again without a password.") from error
 
 
-def judged_by_text(files: Mapping[str, str]) -> tuple[SourceBundle | None, str, tuple[Verdict, str] | None]:
+def static_verdict(files: Mapping[str, str]) -> tuple[SourceBundle | None, str, tuple[Verdict, str] | None]:
     """The bundle of an attempt's files, the digest of what came, and the verdict where there is no bundle.
 
     Raises:
@@ -196,11 +196,11 @@ def _source(data: Mapping[str, Any]) -> tuple[SourceBundle | None, str, tuple[Ve
     if ("source" in data) == ("files" in data):
         raise Refusal("source", "", "Send either source or files.", "Add the text of solution.py as source.")
     if "source" in data:
-        return judged_by_text({SourceBundle.ENTRY: _text(data, "source", max_length=None)})
+        return static_verdict({SourceBundle.ENTRY: _text(data, "source", max_length=None)})
     files = data["files"]
     if not isinstance(files, Mapping) or not all(isinstance(text, str) for text in files.values()) or not files:
         raise Refusal("files", files, "This is not an object of texts by path.", 'Send {"solution.py": "..."}.')
-    return judged_by_text(files)
+    return static_verdict(files)
 
 
 def _text(data: Mapping[str, Any], name: str, *, max_length: int | None) -> str:
@@ -305,7 +305,7 @@ def _archived(
     key = f"{problem}/{sample}/{step}"
     try:
         files = _unpacked(archive, members)
-        bundle, digest, fault = judged_by_text(files)
+        bundle, digest, fault = static_verdict(files)
     except Refusal as refusal:
         return Line(number=number, key=key, refusal=refusal)
     attempt = NewAttempt(

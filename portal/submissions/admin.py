@@ -50,6 +50,14 @@ class OfSubmission(ReadOnly, LargeList):
     ids: tuple[str, ...] = ("submission",)
     author_column, problem_column = "submission__author", "submission__problem"
 
+    @admin.display(ordering="submission__author__username")
+    def author(self, row: Any) -> str:
+        return str(row.submission.author.username)
+
+    @admin.display(ordering="submission__problem")
+    def problem(self, row: Any) -> str:
+        return str(row.submission.problem)
+
 
 def _decide(
     model_admin: admin.ModelAdmin,  # type: ignore[type-arg]
@@ -129,18 +137,9 @@ class SubmissionAdmin(ReadOnly, LargeList):
 
 @admin.register(Flag)
 class FlagAdmin(OfSubmission):
-    list_display = (
-        "at",
-        "entry",
-        "submission__author__username",
-        "submission__problem",
-        "by",
-        "reason",
-        "settled_by",
-        "outcome",
-    )
-    list_filter = (("settled_at", admin.EmptyFieldListFilter), SubmissionProblemFilter)
-    list_select_related = ("submission__author", "by", "settled_by")
+    list_display = ("at", "entry", "author", "problem", "by", "reason", "resolved_by", "outcome")
+    list_filter = (("resolved_at", admin.EmptyFieldListFilter), SubmissionProblemFilter)
+    list_select_related = ("submission__author", "by", "resolved_by")
     actions = ("quarantine", "resolve")
 
     @admin.display(description="entry")
@@ -159,17 +158,7 @@ class FlagAdmin(OfSubmission):
 
 @admin.register(Quarantine)
 class QuarantineAdmin(OfSubmission):
-    list_display = (
-        "at",
-        "submission",
-        "submission__author__username",
-        "submission__problem",
-        "reason",
-        "by",
-        "lifted_at",
-        "lifted_by",
-        "lift_reason",
-    )
+    list_display = ("at", "submission", "author", "problem", "reason", "by", "lifted_at", "lifted_by", "lift_reason")
     list_filter = (SubmissionProblemFilter,)
     list_select_related = ("submission__author", "by", "lifted_by")
 
@@ -183,8 +172,8 @@ class EvaluationAdmin(OfSubmission):
 
     list_display = (
         "short",
-        "submission__author__username",
-        "submission__problem",
+        "author",
+        "problem",
         "profile",
         "mode",
         "state",
@@ -343,8 +332,8 @@ class ReportAdmin(ReadOnly, LargeList):
     list_display = (
         "id",
         "evaluation",
-        "evaluation__submission__author__username",
-        "evaluation__submission__problem",
+        "author",
+        "problem",
         "evaluation__verdict",
         "attempt",
         "node_name",
@@ -360,3 +349,11 @@ class ReportAdmin(ReadOnly, LargeList):
         """Without the reports themselves, which are hundreds of kilobytes each."""
         found: QuerySet[Report] = super().get_queryset(request)
         return found.defer("content", "error_log")
+
+    @admin.display
+    def author(self, report: Report) -> str:
+        return report.evaluation.submission.author.username
+
+    @admin.display
+    def problem(self, report: Report) -> str:
+        return report.evaluation.submission.problem

@@ -58,8 +58,8 @@ class Visibility(models.TextChoices):
 class Submission(models.Model):
     """One source for one problem by one author.
 
-    `asked_visibility` is what its request said: a repeated request is compared with it, whatever the author has made of
-    `visibility` since. It is empty for attempts of runs and for what is older than the field.
+    `requested_visibility` is what its request said: a repeated request is compared with it, whatever `visibility` has
+    become since. It is empty for attempts of runs.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -70,7 +70,7 @@ class Submission(models.Model):
     source = models.ForeignKey(Source, on_delete=models.PROTECT, related_name="submissions")
     backend = models.CharField(max_length=20, choices=[(backend.value, backend.value) for backend in Backend])
     visibility = models.CharField(max_length=10, choices=Visibility.choices, default=Visibility.PRIVATE)
-    asked_visibility = models.CharField(max_length=10, blank=True, default="", editable=False)
+    requested_visibility = models.CharField(max_length=10, blank=True, default="", editable=False)
     note = models.CharField(max_length=200, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)
     is_attempt = models.BooleanField(
@@ -465,14 +465,9 @@ class Flag(models.Model):
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="flags")
     reason = models.TextField()
     at = models.DateTimeField(default=timezone.now)
-    settled_at = models.DateTimeField("resolved at", null=True, blank=True)
-    settled_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL,
-        null=True,
-        blank=True,
-        on_delete=models.SET_NULL,
-        related_name="+",
-        verbose_name="resolved by",
+    resolved_at = models.DateTimeField(null=True, blank=True)
+    resolved_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     outcome = models.CharField(
         max_length=500, blank=True, help_text="What operators decided. Shown to the person who flagged the entry."
@@ -483,7 +478,7 @@ class Flag(models.Model):
         indexes = (models.Index(fields=("by", "-at"), name="flags_of_a_reader"),)
         constraints = (
             models.UniqueConstraint(
-                fields=("submission", "by"), condition=models.Q(settled_at=None), name="one_open_flag_per_reader"
+                fields=("submission", "by"), condition=models.Q(resolved_at=None), name="one_open_flag_per_reader"
             ),
         )
 

@@ -132,19 +132,6 @@ class Limit(_Rule):
     queued: int
 
     @property
-    def organisation(self) -> Organisation | None:
-        return self.payer.organisation
-
-    @property
-    def sponsor(self) -> User | None:
-        """Whose quota it is, shared by all organisations that they sponsor; None where it is its own."""
-        return self.payer.account
-
-    @property
-    def window_days(self) -> int:
-        return self.window.days
-
-    @property
     def remaining_gpu_s(self) -> float | None:
         """What may still be used; never negative, None where nothing limits it."""
         if self.limit_gpu_s is None:
@@ -404,7 +391,7 @@ def _quota_used_up(limit: Limit, profile: str, *, retry_after_s: int) -> Refusal
         "quota",
         f"{limit.remaining_gpu_s:.0f} GPU-seconds left",
         f"The quota of {limit.payer.words} is used up: one more judgement on {profile} takes about "
-        f"{reservation_gpu_s(profile):.0f} of its {limit.limit_gpu_s:.0f} GPU-seconds in {limit.window_days} days.",
+        f"{reservation_gpu_s(profile):.0f} of its {limit.limit_gpu_s:.0f} GPU-seconds in {limit.window.days} days.",
         "Wait until earlier use is 30 days old or pending evaluations have ended, or ask the operator for more.",
         retry_after_s=retry_after_s,
     )

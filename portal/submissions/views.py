@@ -187,7 +187,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 def _flagging(request: HttpRequest, submission: Submission) -> dict[str, Any]:
     own = queries.last_flag(request.user, submission)
-    is_open = own is not None and own.settled_at is None
+    is_open = own is not None and own.resolved_at is None
     return {"own_flag": own, "may_flag": access.may_flag(request.user, submission) and not is_open}
 
 

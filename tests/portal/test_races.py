@@ -188,7 +188,7 @@ def test_nothing_that_was_asked_for_at_once_outlives_a_deleted_account(alice, ro
 def test_of_sign_ups_at_once_under_one_look_one_makes_an_account():
     names = ["racer", "RACER", "rac3r", "ra.cer"]
     at_once(*[lambda name=name: accounts.sign_up(username=name, password="a long pass phrase") for name in names])
-    assert User.objects.filter(look="racer").count() == 1
+    assert User.objects.filter(confusable_key="racer").count() == 1
 
 
 def test_the_last_organisation_that_somebody_may_own_is_made_once(alice):

@@ -23,7 +23,7 @@ from tests.portal.pages.conftest import alice, local  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.django_db
 
-SITES_OWN = "id author created_at is_attempt opened_by published_by asked_visibility"
+SITES_OWN = "id author created_at is_attempt opened_by published_by requested_visibility"
 QUEUE = (
     "priority payer turn unable_since lease slot_index lease_expires_at deadline_at "
     "stage stage_detail stage_fraction stage_since"
@@ -45,25 +45,27 @@ REASONS = {
         "as `source_digest`": "source",
         "the caller's own, from the header": "idempotency_key",
         "attempts are answered by their run": "is_attempt",
-        "of no use to a caller: `visibility` is what holds": "asked_visibility opened_by published_by",
+        "of no use to a caller: `visibility` is what holds": "requested_visibility opened_by published_by",
     },
     (Submission, "export"): {
         "as `submission`": "id",
         "as `source_digest`": "source",
         "as `run`": "is_attempt",
-        "every row is of a public submission or a published run": "visibility asked_visibility opened_by published_by",
+        "every row is of a public submission or a published run": (
+            "visibility requested_visibility opened_by published_by"
+        ),
         "the author's alone": "note idempotency_key",
         "as `queued_at` of the evaluation": "created_at",
     },
     (Submission, "own data"): {
         "the archive is one author's": "author",
         "the folder `sources`": "source",
-        "of no use to a person: `visibility` is what holds": "asked_visibility opened_by published_by",
+        "of no use to a person: `visibility` is what holds": "requested_visibility opened_by published_by",
         "the caller's own name for a request, or a digest of a form": "idempotency_key",
     },
     (Submission, "deletion"): {
         "nothing that a person wrote: the row records the GPU time": "id author problem backend is_attempt created_at",
-        "private submissions alone are emptied": "visibility asked_visibility",
+        "private submissions alone are emptied": "visibility requested_visibility",
         "who published the source elsewhere, which stays published": "opened_by published_by",
     },
     (Evaluation, "form"): {

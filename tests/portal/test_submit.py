@@ -148,7 +148,7 @@ def test_an_idempotency_key_gives_the_same_submission_whatever_was_done_with_it_
 
 def test_a_submission_older_than_what_is_kept_of_its_visibility_is_still_given(alice):
     first = submit(alice, files=bundle(SOLUTION), idempotency_key="k1")
-    Submission.objects.update(asked_visibility="")
+    Submission.objects.update(requested_visibility="")
     assert submit(alice, files=bundle(SOLUTION), idempotency_key="k1", visibility="public").pk == first.pk
 
 

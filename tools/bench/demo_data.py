@@ -34,7 +34,7 @@ if __name__ == "__main__":  # the models below need the site's settings
 
 from evaluator.contract import SCORE_RULE, Backend, Mode, SourceBundle, SourceFile, Verdict, is_faster
 from evaluator.hardware.profiles import Profile
-from portal.accounts.models import User, look_of
+from portal.accounts.models import User, confusable_key
 from portal.catalog.costs import judging_profiles
 from portal.catalog.size_times import SizeTime
 from portal.operations.audit.outcomes import NOTE
@@ -192,7 +192,13 @@ def _authors(count: int, *, now: datetime) -> list[int]:
     _write(
         User,
         (
-            {"id": first + index, "username": name, "look": look_of(name), "password": "!", "date_joined": joined}
+            {
+                "id": first + index,
+                "username": name,
+                "confusable_key": confusable_key(name),
+                "password": "!",
+                "date_joined": joined,
+            }
             for index, name in enumerate(names)
         ),
     )

@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
                 ('is_staff', models.BooleanField(default=False, help_text='Designates whether the user can log into this admin site.', verbose_name='staff status')),
                 ('is_active', models.BooleanField(default=True, help_text='Designates whether this user should be treated as active. Unselect this instead of deleting accounts.', verbose_name='active')),
                 ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
-                ('look', models.CharField(editable=False, max_length=150, unique=True)),
+                ('confusable_key', models.CharField(editable=False, max_length=150, unique=True)),
                 ('left_at', models.DateTimeField(blank=True, editable=False, help_text='When its owner deleted the account. It cannot be signed in to any more.', null=True)),
                 ('closed_because', models.CharField(blank=True, editable=False, help_text='Reason why operators closed the account. Its owner reads it.', max_length=1000)),
                 ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),

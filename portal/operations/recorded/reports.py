@@ -83,7 +83,7 @@ def enter(report: EvaluationReport, source: SourceBundle) -> Evaluation:
             "source": Source.objects.get(digest=source.digest),
             "backend": report.backend.value,
             "visibility": Visibility.PUBLIC,
-            "asked_visibility": Visibility.PUBLIC,
+            "requested_visibility": Visibility.PUBLIC,
             "note": "written by hand by this site's authors",
             "created_at": datetime.fromisoformat(report.finished_at),
         },

@@ -15,7 +15,7 @@ from evaluator.contract import Backend
 from evaluator.hardware.profiles import Profile
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
-from portal.accounts.organisations import home_of
+from portal.accounts.organisations import default_organisation
 from portal.catalog.queries import check_backend, get_profile
 from portal.core.errors import Conflict, Refusal, check_choice
 from portal.core.idempotency import check_same_request
@@ -79,7 +79,7 @@ def create_run(user: User, declaration: RunDeclaration, *, idempotency_key: str 
             if earlier is not None:
                 return earlier
             return Run.objects.create(
-                model=model_of(home_of(user, declaration.organisation), declaration),
+                model=model_of(default_organisation(user, declaration.organisation), declaration),
                 created_by=user,
                 notes=declaration.notes,
                 idempotency_key=idempotency_key,

@@ -174,7 +174,7 @@ def _programs(
 ) -> Iterator[Program]:
     given = _backend("program_backend", chosen.program_backend) if chosen.program_backend else None
     texts = (uploads.read_member(archive, member).decode("utf-8", "surrogateescape") for _, member in matched)
-    read = [uploads.judged_by_text({SourceBundle.ENTRY: text}) for text in texts]
+    read = [uploads.static_verdict({SourceBundle.ENTRY: text}) for text in texts]
     bundles = [bundle for bundle, _, _ in read if bundle is not None]
     shown = iter(() if given else _shown(bundles))
     for (match, _), (bundle, digest, fault) in zip(matched, read, strict=True):

@@ -68,7 +68,7 @@ def flag(submission: Submission, *, reason: str, by: User) -> Flag:
     with transaction.atomic():
         # The reader's row is locked: of two requests at once one is counted before the other.
         User.objects.select_for_update().only("pk").get(pk=by.pk)
-        if Flag.objects.filter(submission=submission, by=by, settled_at=None).exists():
+        if Flag.objects.filter(submission=submission, by=by, resolved_at=None).exists():
             raise _conflict(
                 submission, "You have flagged this entry already.", "Wait until an operator has reviewed it."
             )
@@ -82,8 +82,8 @@ def resolve_flags(submission: Submission, *, outcome: str, by: User) -> int:
     """Resolve every open flag on an entry with an answer; returns their number. Raises Refusal."""
     _require_operator(by)
     text = _reason(outcome, most=500)
-    return Flag.objects.filter(submission=submission, settled_at=None).update(
-        settled_at=timezone.now(), settled_by=by, outcome=text
+    return Flag.objects.filter(submission=submission, resolved_at=None).update(
+        resolved_at=timezone.now(), resolved_by=by, outcome=text
     )
 
 

@@ -75,7 +75,7 @@ def create_submission(
         problem=problem,
         backend=backend,
         visibility=visibility,
-        asked_visibility=visibility,
+        requested_visibility=visibility,
         note=note.strip()[:200],
         idempotency_key=idempotency_key or None,
     )
@@ -286,8 +286,8 @@ def _submitted_with_key(evaluation: Evaluation, files: SourceBundle) -> Submitte
         return None
     evaluations = queries.evaluations_of(earlier)
     # Further evaluations may be of another profile or mode; the first is what the request asked for.
-    came = _said(evaluation, files.digest, asked.asked_visibility)
-    held = _said(evaluations[-1], earlier.source.digest, earlier.asked_visibility or asked.asked_visibility)
+    came = _said(evaluation, files.digest, asked.requested_visibility)
+    held = _said(evaluations[-1], earlier.source.digest, earlier.requested_visibility or asked.requested_visibility)
     check_same_request(field="idempotency_key", key=key, what="submission", pk=earlier.pk, came=came, held=held)
     return Submitted(submission=earlier, evaluations=evaluations, is_new=False)
 

@@ -49,7 +49,7 @@ class Migration(migrations.Migration):
                 ('problem', models.SlugField(db_index=False, max_length=100)),
                 ('backend', models.CharField(choices=[('pytorch', 'pytorch'), ('cuda', 'cuda'), ('triton', 'triton'), ('parallelkittens', 'parallelkittens'), ('nvshmem', 'nvshmem'), ('nccl_device', 'nccl_device')], max_length=20)),
                 ('visibility', models.CharField(choices=[('private', 'Only me'), ('public', 'Everyone')], default='private', max_length=10)),
-                ('asked_visibility', models.CharField(blank=True, default='', editable=False, max_length=10)),
+                ('requested_visibility', models.CharField(blank=True, default='', editable=False, max_length=10)),
                 ('note', models.CharField(blank=True, max_length=200)),
                 ('idempotency_key', models.CharField(blank=True, max_length=100, null=True)),
                 ('is_attempt', models.BooleanField(default=False, help_text="True for an attempt of a model's run. Attempts are on no personal board or list.")),
@@ -85,10 +85,10 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('reason', models.TextField()),
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('settled_at', models.DateTimeField(blank=True, null=True, verbose_name='resolved at')),
+                ('resolved_at', models.DateTimeField(blank=True, null=True)),
                 ('outcome', models.CharField(blank=True, help_text='What operators decided. Shown to the person who flagged the entry.', max_length=500)),
                 ('by', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='flags', to=settings.AUTH_USER_MODEL)),
-                ('settled_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL, verbose_name='resolved by')),
+                ('resolved_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('submission', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='flags', to='submissions.submission')),
             ],
             options={
@@ -211,7 +211,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='flag',
-            constraint=models.UniqueConstraint(condition=models.Q(('settled_at', None)), fields=('submission', 'by'), name='one_open_flag_per_reader'),
+            constraint=models.UniqueConstraint(condition=models.Q(('resolved_at', None)), fields=('submission', 'by'), name='one_open_flag_per_reader'),
         ),
         migrations.AddIndex(
             model_name='evaluation',

@@ -197,7 +197,7 @@ def test_a_reader_flags_an_entry_and_the_operators_see_it(cheat, bob, operator, 
     )
     assert answer.status_code == 302
     assert names() == [(1, "carol"), (2, "bob")]
-    assert Flag.objects.get().settled_by == operator
+    assert Flag.objects.get().resolved_by == operator
 
 
 def test_an_entry_whose_source_is_private_is_flagged_from_its_board(cheat, alice, bob, client):

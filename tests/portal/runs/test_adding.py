@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from evaluator.contract import Verdict
 from portal.accounts.models import Organisation
-from portal.accounts.organisations import create_organisation, home_of
+from portal.accounts.organisations import create_organisation, default_organisation
 from portal.core.errors import Refusal
 from portal.ranking.models import Standing
 from portal.runs import actions, queries, uploads
@@ -305,7 +305,7 @@ def test_cancelling_what_runs_costs_what_it_took(alice):
 
 
 def test_a_used_up_quota_takes_what_fits_and_says_when_to_come_back(alice):
-    organisation = home_of(alice, None)
+    organisation = default_organisation(alice, None)
     organisation.gpu_seconds = 500.0
     organisation.save()
     run = make_run(alice, profile="h200x8-nomc", organisation=organisation.slug)

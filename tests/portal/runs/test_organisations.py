@@ -4,7 +4,7 @@ import pytest
 
 from portal.accounts import memberships
 from portal.accounts.models import Invitation, User
-from portal.accounts.organisations import create_organisation, homes_of
+from portal.accounts.organisations import create_organisation, default_organisations
 from portal.core.errors import Refusal
 from portal.submissions.actions import cancel_evaluation
 from tests.portal.api.problem import assert_problem
@@ -155,7 +155,7 @@ def test_an_organisation_whose_founder_left_is_no_home_of_those_who_were_invited
     join(acme, bob, by=alice)
     join(acme, carol, role="owner", by=alice)
     memberships.remove_member(acme, username="alice", by=alice)
-    assert list(homes_of(bob)) == []
+    assert list(default_organisations(bob)) == []
     assert make_run(bob).model.organisation != acme
 
 

@@ -42,8 +42,8 @@ def test_the_same_lines_from_two_connections_are_stored_once(alice):
     run = make_run(alice, profile="h200x8-nomc")
     wanted = [line(sample=number) for number in range(60)]
     one, two = together(lambda: add(run, *wanted), lambda: add(run, *wanted))
-    assert one.count("created") + two.count("created") == 60
-    assert one.count("repeated") + two.count("repeated") == 60
+    assert one.counts["created"] + two.counts["created"] == 60
+    assert one.counts["repeated"] + two.counts["repeated"] == 60
     assert Attempt.objects.count() == Submission.objects.count() == GpuUse.objects.count() == 60
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 from django.utils import timezone
 
-from portal.accounts.organisations import create_organisation, home_of
+from portal.accounts.organisations import create_organisation, default_organisation
 from portal.exports import files
 from portal.runs.models import Attempt, Run
 from portal.runs.prompts import AS_PUBLISHED, VERSION, VERSIONS, ZERO_SHOT, prompt_for
@@ -347,7 +347,7 @@ def test_a_token_reaches_runs_only_with_their_scopes(alice, client_of, node):
 
 
 def test_the_quota_can_be_read_and_its_end_says_when_to_come_back(alice, alices):
-    organisation = home_of(alice, None)
+    organisation = default_organisation(alice, None)
     organisation.gpu_seconds = 100.0
     organisation.save()
     run = create(alices, profile="h200x8-nomc", organisation=organisation.slug)

@@ -20,7 +20,7 @@ class Command(BaseCommand):
         try:
             held = revoke(options["name"], now=timezone.now())
         except Refusal as refusal:
-            raise CommandError(f"{options['name']}: {refusal.message} {refusal.remedy}") from refusal
+            raise CommandError(f"{options['name']}: {refusal.sentences}") from refusal
         self.stdout.write(f"{options['name']} is revoked; {held} of its evaluations are queued again.")
         self.stdout.write(
             f"Take its user from the broker: python deploy/broker_credentials.py remove {options['name']}"

@@ -33,17 +33,12 @@ class Command(BaseCommand):
             if options["new_key"]:
                 key = actions.replace_key(options["name"], at_once=options["at_once"])
             else:
-                key = self._registered(options)
+                owner = Organisation.objects.filter(slug=options["owner"]).first()
+                if options["owner"] and owner is None:
+                    raise CommandError(f"there is no organisation {options['owner']!r}; create it on the site first")
+                key = actions.register_node(options["name"], owner=owner, allowed_profiles=options["profile"])
         except Refusal as refusal:
-            raise CommandError(f"{options['name']}: {refusal.message} {refusal.remedy}") from refusal
+            raise CommandError(f"{options['name']}: {refusal.sentences}") from refusal
         self.stdout.write(f"PKB_SITE_URL={settings.SITE_URL}")
         self.stdout.write(f"PKB_NODE_NAME={options['name']}")
         self.stdout.write(f"PKB_NODE_KEY={key}")
-
-    def _registered(self, options: dict[str, Any]) -> str:
-        owner = None
-        if options["owner"]:
-            owner = Organisation.objects.filter(slug=options["owner"]).first()
-            if owner is None:
-                raise CommandError(f"there is no organisation {options['owner']!r}; create it on the site first")
-        return actions.register_node(options["name"], owner=owner, allowed_profiles=options["profile"])

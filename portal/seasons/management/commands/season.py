@@ -31,7 +31,7 @@ class Command(BaseCommand):
         try:
             self.stdout.write(getattr(self, f"_{options['todo']}")(options))
         except Refusal as refusal:
-            raise CommandError(f"{refusal.field} {refusal.value}: {refusal.message} {refusal.remedy}") from refusal
+            raise CommandError(f"{refusal.field} {refusal.value}: {refusal.sentences}") from refusal
 
     def _load(self, options: dict[str, Any]) -> str:
         try:
