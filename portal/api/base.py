@@ -50,7 +50,7 @@ class Resource(GenericViewSet[Any]):
         super().initial(request, *args, **kwargs)
         require_length(request)
 
-    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+    def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
         """Name the site's version, so that a client of another one can say so."""
         response["X-PKB-Version"] = settings.VERSION
         return super().finalize_response(request, response, *args, **kwargs)

@@ -16,7 +16,7 @@ from inspect_ai.log import read_eval_log
 
 import tests.client.inspect_model  # noqa: F401 - registers the provider
 from pkb.estimates import estimate
-from pkb.inspect_tasks import parallel_kernel_bench, revise, verdict
+from pkb.inspect_tasks import parallel_kernel_bench, revise, use_judge, verdict
 from pkb.prompt_sets import PromptRow
 from portal.runs import figures
 from tests.client.model_server import ModelServer, fenced
@@ -125,6 +125,14 @@ def test_a_solver_shows_the_diagnosis_until_a_program_passes(folder, monkeypatch
     log, asked = ran(monkeypatch, task, fenced(NO_COMMUNICATION), fenced(RIGHT), solver=solver)
     assert "WRONG_RESULT" in asked[1]["messages"][-1]["content"]
     assert (len(asked), log.samples[0].scores["verdict"].value["correct"]) == (2, 1.0)
+
+
+def test_a_solver_gives_the_model_a_tool_that_judges(folder, monkeypatch):
+    task = parallel_kernel_bench(dataset="prompts.jsonl", judge=str(ROOT), mode="check")
+    answers = [[("check", {"source": RIGHT})], fenced(RIGHT)]
+    log, asked = ran(monkeypatch, task, *answers, solver=use_judge(judge=str(ROOT)))
+    assert asked[1]["messages"][-1]["content"].startswith("PASSED")
+    assert log.samples[0].scores["verdict"].value["correct"] == 1.0
 
 
 @pytest.mark.parametrize(
