@@ -11,6 +11,7 @@ from evaluator.hardware import profiles
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import get_organisation, require_owner
 from portal.core.errors import Conflict, Forbidden, check_choice
+from portal.core.requests import by_id
 from portal.seasons import queries, scoring
 from portal.seasons.definition import Definition
 from portal.seasons.models import Entry, OpenedSources, Phase, Season
@@ -18,7 +19,7 @@ from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation
 from problems import registry
 
-_FIXED = (
+FIXED = (
     "profile",
     "problems",
     "opens_at",
@@ -66,14 +67,17 @@ def define(definition: Definition, *, now: datetime, by: User | None = None, is_
 
 
 def _organisation(definition: Definition, by: User | None) -> Organisation | None:
-    if by is None or not definition.organisation:
+    """Whose owners run it, locked, so that two seasons at once do not exceed the allowance; None for operators."""
+    if not definition.organisation:
         if by is not None and not by.is_staff:
             message = "Only an organisation or an operator opens a season."
             raise Forbidden("organisation", "", message, "Name an organisation that you own.")
-        return Organisation.objects.filter(slug=definition.organisation).first()
-    organisation = get_organisation(by, definition.organisation)
-    require_owner(by, organisation)
-    return organisation
+        return None
+    if by is not None:
+        require_owner(by, get_organisation(by, definition.organisation))
+    every = Organisation.objects.select_for_update()
+    message = "There is no such organisation."
+    return by_id(every, "organisation", definition.organisation, message, "Check its short name.", column="slug")
 
 
 def _check_allowance(organisation: Organisation, definition: Definition) -> None:
@@ -158,10 +162,11 @@ def _change_phase(season: Season, step: str, now: datetime) -> None:
             season.delete()
             return
         if step == "end":
-            season.closes_at = now
+            season.closes_at = now.replace(microsecond=0)
         else:
             season.published_at = season.published_at or now
-            season.opens_at = now if step == "open" else max(now, season.opens_at)
+            season.opens_at = max(now, season.opens_at) if step == "publish" else now
+            season.opens_at = season.opens_at.replace(microsecond=0)  # forms show no more
             season.revisions = _revisions(season.problems)
             if season.closes_at <= now:
                 message = f"Its end, {queries.said(season.closes_at)}, has passed."
@@ -174,7 +179,7 @@ def check_change(season: Season, definition: Definition, now: datetime) -> None:
     phase = season.phase(now)
     if phase in (Phase.DRAFT, Phase.UPCOMING):
         return
-    for name in _FIXED:
+    for name in FIXED:
         if _stored(definition, name) != getattr(season, name):
             raise Conflict(
                 name, season.slug, f"The season has begun: {name} cannot be changed any more.", "Create another season."

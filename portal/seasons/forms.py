@@ -11,8 +11,9 @@ from evaluator.hardware.profiles import profiles
 from portal.accounts.models import Role, User
 from portal.core.errors import Refusal
 from portal.core.forms import ActionForm
+from portal.seasons.actions import FIXED
 from portal.seasons.definition import made
-from portal.seasons.models import Access, Counted, OpenedSources, Season
+from portal.seasons.models import Access, Counted, OpenedSources, Phase, Season
 from problems import registry
 from problems.spec.schema import Problem
 from problems.spec.taxonomy import BLOCK_GROUPS
@@ -70,8 +71,16 @@ class SeasonForm(ActionForm):
         self._choose("organisation", [("", "The operators of this site"), *choices] if user.is_staff else choices)
         self.fields["organisation"].required = not user.is_staff
         self._choose("profile", [(each.name, f"{each.name}: {each.title}") for each in profiles().values()])
-        if season is not None and not is_copy:
-            self.fields["slug"].disabled = self.fields["organisation"].disabled = True
+        self.keeps_problems = False
+        if season is None or is_copy:
+            return
+        phase, kept = season.phase(timezone.now()), ["slug", "organisation"]
+        if phase not in (Phase.DRAFT, Phase.UPCOMING):
+            self.keeps_problems = True
+            kept += FIXED if phase is Phase.OPEN else (*FIXED, "closes_at")
+        for name in kept:
+            if name in self.fields:
+                self.fields[name].disabled = True
 
     def _choose(self, name: str, choices: list[tuple[str, str]]) -> None:
         field = self.fields[name]
@@ -96,7 +105,9 @@ class SeasonForm(ActionForm):
         return {"definition": made(given | {"problems": self._chosen()})}
 
     def _chosen(self) -> list[str]:
-        """The chosen problems in the order of their numbers."""
+        """The chosen problems in the order of their numbers, or those that it has to keep."""
+        if self.keeps_problems:
+            return list(self.initial["problems"])
         places = {}
         for problem in registry.problems():
             said = str(self.data.get(_PLACE + problem.slug, "")).strip()

@@ -133,17 +133,17 @@ def test_a_copy_keeps_the_problems_and_asks_for_name_and_time(course, client):
 
 def test_an_owner_extends_a_season_and_ends_it(course, client):
     later = course.closes_at + timedelta(days=3)
-    opens = f"{course.opens_at:%Y-%m-%dT%H:%M:%S}"
-    client.post(f"{SLUG}edit/", form(opens_at=opens, closes_at=f"{later:%Y-%m-%dT%H:%M}", title="Longer"))
+    shown = client.get(f"{SLUG}edit/").content.decode()
+    assert "place-allreduce" not in shown
+    client.post(f"{SLUG}edit/", form(closes_at=f"{later:%Y-%m-%dT%H:%M}", title="Longer", profile="cpux4"))
     moved = Season.objects.get()
-    assert moved.closes_at == course.closes_at
-    Season.objects.update(opens_at=course.opens_at.replace(microsecond=0))
-    client.post(f"{SLUG}edit/", form(opens_at=opens, closes_at=f"{later:%Y-%m-%dT%H:%M}", title="Longer"))
-    moved.refresh_from_db()
+    assert (moved.opens_at, moved.profile) == (course.opens_at, "cpux2")
     assert (moved.closes_at, moved.title, moved.announced_closes_at) == (later, "Longer", course.announced_closes_at)
     client.post(f"{SLUG}steps/", {"step": "end"})
     moved.refresh_from_db()
     assert moved.phase(timezone.now()) is Phase.CLOSED
+    client.post(f"{SLUG}edit/", form(title="Ended"))
+    assert Season.objects.get().title == "Ended"
 
 
 def test_who_has_the_code_makes_an_account_without_an_address_and_joins(course, client):
