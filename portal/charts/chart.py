@@ -3,8 +3,10 @@
 A tone is a name of `static/css/tokens.css`, so that one figure serves light and dark.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Scale(StrEnum):
@@ -151,3 +153,12 @@ class Chart:
     def layer(self, name: str) -> Layer | None:
         """The first layer of that name; None where there is none."""
         return next((layer for layer in self.layers if getattr(layer, "name", None) == name), None)
+
+
+def marked_line(
+    name: str, points: Sequence[Point], *, tone: str, symbol: str = "dot", size: float = 4.5, **line: Any
+) -> tuple[Line, Points]:
+    """A line through marks that say what they are; `line` is how it is drawn."""
+    bare = tuple(Point(x=point.x, y=point.y) for point in points)
+    marks = Points(name=name, tone=tone, symbol=symbol, points=tuple(points), size=size, legend="")
+    return Line(name=name, tone=tone, points=bare, **line), marks

@@ -1,9 +1,9 @@
 """How fast a machine's collectives are over message sizes, under what its links can do."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale
+from portal.charts.chart import Axis, Chart, Layer, Line, Point, Scale, marked_line
 from portal.charts.scales import number
 
 _LOOKS = (("accent", "dot", "solid"), ("success", "square", "dash"), ("warning", "diamond", "dot"))
@@ -38,19 +38,14 @@ def bus_bandwidths(curves: Sequence[Curve], levels: Sequence[tuple[str, float]])
         )
         for place, (name, rate) in enumerate(levels)
     ]
-    lines = [layer for curve, look in zip(curves, _LOOKS, strict=False) for layer in _curve(curve, *look)]
+    lines: list[Layer] = []
+    for curve, (tone, symbol, dash) in zip(curves, _LOOKS, strict=False):
+        said = [
+            Point(x=size, y=rate, tip=f"{curve.name}, {number(size)}B\n{number(rate)}B/s, {number(us)} µs")
+            for size, rate, us in curve.points
+        ]
+        line, marks = marked_line(curve.name, said, tone=tone, symbol=symbol, dash=dash, legend="")
+        lines += line, replace(marks, legend=None)
     x = Axis(title="Bytes of a message", scale=Scale.LOG)
     y = Axis(title="Bus bandwidth, bytes/s per GPU", scale=Scale.LOG)
     return Chart(x=x, y=y, layers=(*bounds, *lines), height=360)
-
-
-def _curve(curve: Curve, tone: str, symbol: str, dash: str) -> tuple[Layer, Layer]:
-    points = tuple(
-        Point(x=size, y=rate, tip=f"{curve.name}, {number(size)}B\n{number(rate)}B/s, {number(us)} µs")
-        for size, rate, us in curve.points
-    )
-    bare = tuple(Point(x=size, y=rate) for size, rate, _ in curve.points)
-    return (
-        Line(name=curve.name, tone=tone, points=bare, dash=dash, legend=""),
-        Points(name=curve.name, tone=tone, symbol=symbol, points=points),
-    )

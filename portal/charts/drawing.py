@@ -7,11 +7,11 @@ A mark carries what it says as its title. Once a reader touches a chart, Plotly 
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise, product
 
-from portal.charts.chart import Axis, Band, Bar, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
+from portal.charts.chart import Band, Bar, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
 from portal.charts.ink import Ink
 from portal.charts.scales import Ruler, ends, ticks
 
@@ -25,6 +25,10 @@ _LEGEND_ROW_PX = 19
 _LABEL_PX = 6.1
 """The same of the smaller letters beside marks."""
 _LINE_PX = 13
+_PARALLEL, _STRIP_PX = 0.1, 8
+"""Up to which angle in radians lines are parallel, and how near to one a label is not that of another."""
+_ABOVE_PX = 9
+"""How far a label may reach above the frame: the legend leaves so much."""
 _NAMES_FROM_PX = 700
 """The width from which a picture has labels next to its points."""
 _RIGHT_PX = 16
@@ -38,6 +42,10 @@ _PATTERNS = {
     "+": "M0 3L6 3M3 0L3 6",
     ".": "M2.5 3L3.5 3",
 }
+
+
+Corner = tuple[float, float]
+Box = tuple[Corner, Corner, Corner, Corner]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +71,10 @@ def svg(chart: Chart, *, width: int, label: str = "", ink: Ink | None = None, gr
     With `ground` it gets the site's background colour: a picture has no page behind it.
     """
     page = laid_out(chart, width=width, ink=ink)
-    marks = (part for layer in chart.layers for part in _layer(page, layer))
-    parts = [*_frame(page), '<g class="plot-marks">', *marks, "</g>", *_labels(page), *_legend(page)]
+    marks = "".join(
+        f"<g {page.ink.tone(layer.tone)}>{''.join(_DRAWERS[type(layer)](page, layer))}</g>" for layer in chart.layers
+    )
+    parts = [*_frame(page), f'<g class="plot-marks">{marks}</g>', *_labels(page), *_legend(page)]
     if ground:
         parts.insert(
             0, f'<rect width="{width}" height="{page.height}" fill="currentColor" {page.ink.tone("surface")}/>'
@@ -72,16 +82,11 @@ def svg(chart: Chart, *, width: int, label: str = "", ink: Ink | None = None, gr
     name = f' role="img" aria-label="{escape(label)}"' if label else ' aria-hidden="true"'
     frame = " ".join(f"{end:.1f}" for end in (page.x.start, page.y.end, page.x.end, page.y.start))
     look = f'data-frame="{frame}" font-size="{TEXT_PX}" fill="currentColor"'
-    head = f'viewBox="0 0 {width} {page.height}" {look}{_alone(page)}{name}'
+    if page.ink.is_standalone:
+        look += f' xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans, sans-serif" width="{width}"'
+        look += f' height="{page.height}"'
+    head = f'viewBox="0 0 {width} {page.height}" {look}{name}'
     return f"<svg {head}>{''.join(parts)}</svg>"
-
-
-def _alone(page: Page) -> str:
-    """What a picture outside a page says besides."""
-    if not page.ink.is_standalone:
-        return ""
-    size = f'width="{page.width}" height="{page.height}"'
-    return f' xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans, sans-serif" {size}'
 
 
 def laid_out(chart: Chart, *, width: int, ink: Ink | None = None) -> Page:
@@ -130,13 +135,13 @@ def _frame(page: Page) -> Iterator[str]:
     grid, words = "", []
     for value, text in _spaced(x, ticks(x)):
         at = x.at(value)
-        if _has_grid(x.axis):
+        if x.axis.has_grid and x.axis.scale is not Scale.CATEGORY:
             grid += f"M{at:.1f} {y.end:.1f}V{y.start:.1f}"
         half = len(text) * _CHARACTER_PX * 0.62
         words.append(_text(page, text, min(at, page.width - half), y.start + 17))
     for value, text in ticks(y, most=_MOST_ALONG_Y):
         at = y.at(value)
-        if _has_grid(y.axis):
+        if y.axis.has_grid and y.axis.scale is not Scale.CATEGORY:
             grid += f"M{x.start:.1f} {at:.1f}H{x.end:.1f}"
         lines = textwrap.wrap(text, max(1, int((x.start - 12) / _CHARACTER_PX)), max_lines=2, placeholder=" …")
         for number, line in enumerate(lines):
@@ -145,11 +150,11 @@ def _frame(page: Page) -> Iterator[str]:
     yield _stroke(page, grid, "border") if grid else ""
     yield from words
     yield _stroke(page, f"M{x.start:.1f} {y.end:.1f}V{y.start:.1f}H{x.end:.1f}", "border-strong")
-    yield from _titles(page)
-
-
-def _has_grid(axis: Axis) -> bool:
-    return axis.has_grid and axis.scale is not Scale.CATEGORY
+    if x.axis.title:
+        yield _text(page, x.axis.title, (x.start + x.end) / 2, y.start + 37)
+    if y.axis.title:
+        turn = f' transform="translate(13 {(y.start + y.end) / 2:.1f}) rotate(-90)"'
+        yield _text(page, y.axis.title, 0, 0, more=turn)
 
 
 def _spaced(ruler: Ruler, found: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
@@ -162,21 +167,6 @@ def _spaced(ruler: Ruler, found: Sequence[tuple[float, str]]) -> Iterator[tuple[
             free = ruler.at(value) + half
 
 
-def _titles(page: Page) -> Iterator[str]:
-    x, y = page.x, page.y
-    if x.axis.title:
-        yield _text(page, x.axis.title, (x.start + x.end) / 2, y.start + 37)
-    if y.axis.title:
-        turn = f' transform="translate(13 {(y.start + y.end) / 2:.1f}) rotate(-90)"'
-        yield _text(page, y.axis.title, 0, 0, more=turn)
-
-
-def _layer(page: Page, layer: Layer) -> Iterator[str]:
-    yield f"<g {page.ink.tone(layer.tone)}>"
-    yield from _DRAWERS[type(layer)](page, layer)
-    yield "</g>"
-
-
 def _points(page: Page, layer: Points) -> Iterator[str]:
     if layer.is_cloud:
         dots = "".join(f"M{page.x.clamped(point.x):.0f} {page.y.clamped(point.y):.0f}h0" for point in layer.points)
@@ -185,7 +175,7 @@ def _points(page: Page, layer: Points) -> Iterator[str]:
         return
     for point in layer.points:
         x, y = page.x.clamped(point.x), page.y.clamped(point.y)
-        shape = _edge_symbol(page, point) or _SYMBOLS[layer.symbol]
+        shape = _EDGES.get(edge_of(page, point), _SYMBOLS[layer.symbol])
         said = _said(page, point.tip, "path")
         yield f'<path d="{_symbol_path(shape, x, y, layer.size)}"{_paint(layer.symbol)}{said}'
 
@@ -214,15 +204,22 @@ _SYMBOLS: dict[str, Shape | str] = {
 }
 
 
-def _edge_symbol(page: Page, point: Point) -> Shape | None:
-    """A triangle that points to where a mark beyond the ends of an axis would be."""
+_EDGES: dict[str, Shape] = {
+    "up": ((-1.1, 1.3), (1.1, 1.3), (0, -1.3)),
+    "down": ((-1.1, -1.3), (1.1, -1.3), (0, 1.3)),
+    "right": ((-1.3, -1.1), (-1.3, 1.1), (1.3, 0)),
+    "left": ((1.3, -1.1), (1.3, 1.1), (-1.3, 0)),
+}
+"""Triangles that point to where a mark beyond the ends of an axis would be."""
+
+
+def edge_of(page: Page, point: Point) -> str:
+    """The edge beyond which a mark would be, a key of `_EDGES`; empty for one inside the frame."""
     if not page.y.holds(point.y):
-        up = -1.3 if point.y > page.y.high else 1.3
-        return ((-1.1, -up), (1.1, -up), (0, up))
+        return "up" if point.y > page.y.high else "down"
     if not page.x.holds(point.x):
-        right = 1.3 if point.x > page.x.high else -1.3
-        return ((-right, -1.1), (-right, 1.1), (right, 0))
-    return None
+        return "right" if point.x > page.x.high else "left"
+    return ""
 
 
 def _symbol_path(shape: Shape | str, x: float, y: float, size: float) -> str:
@@ -239,8 +236,7 @@ def _said(page: Page, tip: str, tag: str) -> str:
 
 
 def _line(page: Page, layer: Line) -> Iterator[str]:
-    places = _clipped(page, layer) if len(layer.points) == 2 else layer.points
-    corners = [(page.x.clamped(point.x), page.y.clamped(point.y)) for point in places]
+    corners = _corners(page, layer)
     if not corners:
         return
     path = f"M{corners[0][0]:.1f} {corners[0][1]:.1f}"
@@ -249,49 +245,26 @@ def _line(page: Page, layer: Line) -> Iterator[str]:
     dash = f' stroke-dasharray="{_DASHES[layer.dash]}"' if layer.dash in _DASHES else ""
     look = f'fill="none" stroke="currentColor" stroke-width="{layer.width:g}" stroke-linejoin="round"{dash}'
     yield f'<path d="{path}" {look}/>'
-    for point, (x, y) in zip(places, corners, strict=True):
-        if point.tip:
-            said = _said(page, point.tip, "path")
-            yield f'<path d="{_symbol_path("circle", x, y, 6)}" fill="none" pointer-events="all"{said}'
+    for point in (point for point in layer.points if point.tip and page.width > PHONE_PX):
+        spot = _symbol_path("circle", page.x.clamped(point.x), page.y.clamped(point.y), 6)
+        yield f'<path d="{spot}" fill="none" pointer-events="all"{_said(page, point.tip, "path")}'
 
 
-def _clipped(page: Page, layer: Line) -> tuple[Point, ...]:
-    """A straight line's part inside the frame, in the measure of the axes; nothing where it lies outside."""
-    first, last = layer.points
-    ax, ay, bx, by = page.x.at(first.x), page.y.at(first.y), page.x.at(last.x), page.y.at(last.y)
-    inside = _inside(page, ax, ay, bx, by)
-    if inside is None:
-        return ()
-    start, end = inside
-    return tuple(
-        replace(point, x=_between(page.x, first.x, last.x, part), y=_between(page.y, first.y, last.y, part))
-        for point, part in ((first, start), (last, end))
-    )
-
-
-def _between(ruler: Ruler, first: float, last: float, part: float) -> float:
-    if ruler.axis.scale is Scale.LOG:
-        return first * math.pow(last / first, part)
-    return first + (last - first) * part
-
-
-def _inside(page: Page, ax: float, ay: float, bx: float, by: float) -> tuple[float, float] | None:
-    """Liang and Barsky's clipping: which part of the way from a to b lies inside the frame."""
-    start, end = 0.0, 1.0
-    for step, room in (
-        (ax - bx, ax - page.x.start),
-        (bx - ax, page.x.end - ax),
-        (ay - by, ay - page.y.end),
-        (by - ay, page.y.start - ay),
-    ):
-        if step == 0:
-            if room < 0:
-                return None
-        elif step < 0:
-            start = max(start, room / step)
-        else:
-            end = min(end, room / step)
-    return (start, end) if start <= end else None
+def _corners(page: Page, layer: Line) -> list[Corner]:
+    """Where a line turns, in pixels: of a straight one the part inside the frame, nothing where it lies outside."""
+    if len(layer.points) != 2:
+        return [(page.x.clamped(point.x), page.y.clamped(point.y)) for point in layer.points]
+    (ax, ay), (bx, by) = ((page.x.at(point.x), page.y.at(point.y)) for point in layer.points)
+    cuts = [(edge - ax) / (bx - ax) for edge in (page.x.start, page.x.end) if ax != bx]
+    cuts += [(edge - ay) / (by - ay) for edge in (page.y.start, page.y.end) if ay != by]
+    corners = [(ax + part * (bx - ax), ay + part * (by - ay)) for part in sorted((0.0, *cuts, 1.0)) if 0 <= part <= 1]
+    room = 0.01
+    inside = [
+        (x, y)
+        for x, y in corners
+        if page.x.start - room <= x <= page.x.end + room and page.y.end - room <= y <= page.y.start + room
+    ]
+    return [inside[0], inside[-1]] if inside else []
 
 
 def _band(page: Page, layer: Band) -> Iterator[str]:
@@ -337,16 +310,8 @@ def _box(page: Page, layer: Bars, bar: Bar) -> str:
     return f'x="{near:.1f}" y="{first:.1f}" width="{far - near:.1f}" height="{last - first:.1f}"'
 
 
-_DRAWERS: dict[type, Callable[..., Iterator[str]]] = {
-    Points: _points,
-    Line: _line,
-    Band: _band,
-    Whisker: _whisker,
-    Bars: _bars,
-}
-
-Corner = tuple[float, float]
-Box = tuple[Corner, Corner, Corner, Corner]
+_Drawers = dict[type, Callable[..., Iterator[str]]]
+_DRAWERS: _Drawers = {Points: _points, Line: _line, Band: _band, Whisker: _whisker, Bars: _bars}
 
 
 def _labels(page: Page) -> Iterator[str]:
@@ -358,26 +323,38 @@ def _labels(page: Page) -> Iterator[str]:
         for point in layer.points
     ]
     words: list[Box] = []
-    for layer in page.chart.layers:
-        if isinstance(layer, Line) and layer.label:
-            yield from _line_label(page, layer, words, marks)
+    lines = [layer for layer in page.chart.layers if isinstance(layer, Line) and layer.label]
+    for layer, corners in [(layer, corners) for layer in lines if (corners := _corners(page, layer))]:
+        strips = [_strip(_corners(page, each)) for each in lines if each is not layer and _corners(page, each)]
+        angle = _strip(corners)[1]
+        others = [box for box, turn in strips if abs(turn - angle) < _PARALLEL]
+        yield from _line_label(page, layer, corners, words, ((*marks, *others), others, ()))
     for point in (point for layer in points for point in layer.points if point.label and page.width >= _NAMES_FROM_PX):
         yield from _point_label(page, point, words, marks)
 
 
-def _line_label(page: Page, layer: Line, words: list[Box], marks: Sequence[Box]) -> Iterator[str]:
-    """The label along a line, over it or under it, where it covers no mark, else where it runs into no other label."""
-    places = _clipped(page, layer) if len(layer.points) == 2 else layer.points
-    if not places:
-        return
-    (ax, ay), (bx, by) = ((page.x.clamped(point.x), page.y.clamped(point.y)) for point in (places[0], places[-1]))
+def _strip(corners: Sequence[Corner]) -> tuple[Box, float]:
+    """The way from the first corner to the last as a narrow box, and its angle in radians."""
+    (ax, ay), (bx, by) = corners[0], corners[-1]
+    angle = math.atan2(by - ay, bx - ax)
+    return _boxed((ax + bx) / 2, (ay + by) / 2, math.hypot(bx - ax, by - ay), _STRIP_PX, angle=angle), angle
+
+
+def _line_label(
+    page: Page, layer: Line, corners: list[Corner], words: list[Box], tries: Sequence[Sequence[Box]]
+) -> Iterator[str]:
+    """The label along a line, over it or under it, where it covers nothing of the first of `tries`, else of the next.
+
+    Of two lines close to each other the upper one has its label above and the lower one below.
+    """
+    (ax, ay), (bx, by) = corners[0], corners[-1]
     length, text_px = math.hypot(bx - ax, by - ay), len(layer.label) * _LABEL_PX
     if text_px > length + 8:
         return
     angle = math.atan2(by - ay, bx - ax)
     at_end = 1 - text_px / 2 / length - 0.01
-    for avoided in (marks, ()):
-        for part, lift in product((at_end, 0.6, 0.4) if layer.at_end else (0.3, 0.45, at_end), (-5, 13)):
+    for avoided in tries:
+        for part, lift in product((at_end, 0.6, 0.4) if layer.at_end else (0.3, 0.4, 0.5, at_end), (-5, 13)):
             x, y = ax + (bx - ax) * part, ay + (by - ay) * part
             up = lift - 4
             box = _boxed(x - up * math.sin(angle), y + up * math.cos(angle), text_px, 12, angle=angle)
@@ -407,7 +384,7 @@ def _boxed(x: float, y: float, width: float, height: float, *, angle: float = 0.
 
 def _claims(page: Page, box: Box, words: list[Box], avoided: Sequence[Box]) -> bool:
     """Whether `box` lies in the frame and is free of both; if so, it is one of the `words` from now on."""
-    is_inside = all(page.x.start < x < page.x.end and page.y.end < y < page.y.start for x, y in box)
+    is_inside = all(page.x.start < x < page.x.end and page.y.end - _ABOVE_PX < y < page.y.start for x, y in box)
     if not is_inside or not all(_are_apart(box, other) for other in (*words, *avoided)):
         return False
     words.append(box)
@@ -433,21 +410,15 @@ Entry = Points | Line | Band | Bars
 
 
 def _legend_entries(chart: Chart) -> dict[str, Entry]:
-    """The legend's text for each layer; a single one needs no legend."""
+    """The legend's text for each layer that the picture does not name; a single one needs no legend."""
     found: dict[str, Entry] = {}
     for layer in chart.layers:
-        text = legend_text(layer)
-        if text and not isinstance(layer, Whisker):
+        if isinstance(layer, Whisker) or (isinstance(layer, Line) and layer.label):
+            continue
+        said = getattr(layer, "legend", None)
+        if text := layer.name if said is None else said:
             found.setdefault(text, layer)
     return found if len(found) > 1 else {}
-
-
-def legend_text(layer: Layer) -> str:
-    """The legend's text for a layer; empty if it is labelled in the picture, or not at all."""
-    if isinstance(layer, Whisker) or (isinstance(layer, Line) and layer.label):
-        return ""
-    said = getattr(layer, "legend", None)
-    return layer.name if said is None else said
 
 
 def _legend_rows(chart: Chart, width: int) -> list[list[tuple[float, str, Entry]]]:

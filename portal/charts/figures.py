@@ -6,15 +6,14 @@ words have their places from there. A trace names its colour by role in `meta["t
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from html import escape
 from typing import Any
 
 from portal.charts.chart import Band, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
-from portal.charts.drawing import Page, laid_out, svg, wide_px
+from portal.charts.drawing import Page, edge_of, laid_out, svg, wide_px
 from portal.charts.ink import Ink, light_colours
 from portal.charts.pictures import VENDOR
 from portal.charts.scales import Ruler
@@ -34,13 +33,12 @@ _SYMBOLS = {
 Trace = dict[str, Any]
 
 
+@dataclass
 class FigureAsked(Exception):
     """A request asks for `chart` alone, described by `label`, and not for the page that shows it."""
 
-    def __init__(self, chart: Chart, label: str) -> None:
-        super().__init__(label)
-        self.chart = chart
-        self.label = label
+    chart: Chart
+    label: str
 
 
 def digest(chart: Chart) -> str:
@@ -58,17 +56,12 @@ def figure(chart: Chart) -> Any:
     from plotly import graph_objects  # noqa: PLC0415
 
     page = laid_out(chart, width=wide_px(chart))
+    frame = {"l": page.x.start, "t": page.y.end, "r": page.width - page.x.end, "b": page.height - page.y.start}
     layout = {
         "template": "none",
         "width": page.width,
         "height": page.height,
-        "margin": {
-            "l": page.x.start,
-            "t": page.y.end,
-            "r": page.width - page.x.end,
-            "b": page.height - page.y.start,
-            "pad": 0,
-        },
+        "margin": {**frame, "pad": 0},
         "xaxis": _axis(page.x, can_zoom=chart.can_zoom),
         "yaxis": _axis(page.y, can_zoom=chart.can_zoom),
         "showlegend": False,
@@ -77,7 +70,7 @@ def figure(chart: Chart) -> Any:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
     }
-    traces = [trace for layer in chart.layers for trace in _MAKERS[type(layer)](page, layer)]
+    traces = [_MAKERS[type(layer)](page, layer) for layer in chart.layers]
     return graph_objects.Figure({"data": traces, "layout": layout})
 
 
@@ -107,26 +100,14 @@ def figure_file(chart: Chart, label: str) -> str:
 
 
 def _axis(ruler: Ruler, *, can_zoom: bool) -> Trace:
-    return {
-        "type": {Scale.LOG: "log", Scale.TIME: "date"}.get(ruler.axis.scale, "linear"),
-        "range": [_log10(ruler, end) for end in (ruler.low, ruler.high)],
-        "fixedrange": not can_zoom,
-        "showgrid": False,
-        "showticklabels": False,
-        "zeroline": False,
-    }
+    """An axis without words; times stay seconds, for nothing says them."""
+    is_log = ruler.axis.scale is Scale.LOG
+    ends = [math.log10(end) if is_log else end for end in (ruler.low, ruler.high)]
+    bare = {"showgrid": False, "showticklabels": False, "zeroline": False}
+    return {"type": "log" if is_log else "linear", "range": ends, "fixedrange": not can_zoom, **bare}
 
 
-def _log10(ruler: Ruler, value: float) -> float | str:
-    """The end of an axis as Plotly wants it: of a logarithmic one the power of ten."""
-    return math.log10(value) if ruler.axis.scale is Scale.LOG else _value(ruler, value)
-
-
-def _value(ruler: Ruler, value: float) -> float | str:
-    return datetime.fromtimestamp(value, UTC).isoformat() if ruler.axis.scale is Scale.TIME else value
-
-
-def _scatter(page: Page, layer: Layer, points: tuple[Point, ...], **properties: Any) -> Trace:
+def _scatter(layer: Layer, points: tuple[Point, ...], **properties: Any) -> Trace:
     """A trace through `points`, those beyond an end of an axis at the edge, with what they say and open."""
     said: Trace = {"hoverinfo": "skip"}
     if any(point.tip for point in points):
@@ -138,56 +119,48 @@ def _scatter(page: Page, layer: Layer, points: tuple[Point, ...], **properties: 
         "type": "scatter",
         "name": getattr(layer, "name", ""),
         "meta": {"tone": layer.tone},
-        "x": [_value(page.x, point.x) for point in points],
-        "y": [_value(page.y, point.y) for point in points],
+        "x": [point.x for point in points],
+        "y": [point.y for point in points],
         **said,
         **properties,
     }
 
 
-def _points(page: Page, layer: Points) -> Iterator[Trace]:
+def _points(page: Page, layer: Points) -> Trace:
     symbol = _SYMBOLS[layer.symbol]
+    edges = [edge_of(page, point) for point in layer.points]
+    outside = "triangle-{}-open" if symbol.endswith("-open") else "triangle-{}"
     marker = {
         "size": 2 * layer.size,
-        "symbol": [_edge_symbol(page, point, symbol) or symbol for point in layer.points],
+        "symbol": [outside.format(edge) if edge else symbol for edge in edges],
         "opacity": 0.5 if layer.is_cloud else 1,
         "line": {"width": 0 if layer.is_cloud else 1.5},
     }
     places = tuple(replace(point, x=page.x.nearest(point.x), y=page.y.nearest(point.y)) for point in layer.points)
-    yield _scatter(page, layer, places, mode="markers", marker=marker, cliponaxis=False)
+    return _scatter(layer, places, mode="markers", marker=marker, cliponaxis=False)
 
 
-def _edge_symbol(page: Page, point: Point, symbol: str) -> str:
-    """A triangle that points to where a mark beyond the ends of an axis would be; empty for all others."""
-    open_ = "-open" if symbol.endswith("-open") else ""
-    if not page.y.holds(point.y):
-        return f"triangle-{'up' if point.y > page.y.high else 'down'}{open_}"
-    if not page.x.holds(point.x):
-        return f"triangle-{'right' if point.x > page.x.high else 'left'}{open_}"
-    return ""
-
-
-def _line(page: Page, layer: Line) -> Iterator[Trace]:
+def _line(_page: Page, layer: Line) -> Trace:
     line = {"dash": layer.dash, "width": layer.width, "shape": "hv" if layer.is_step else "linear"}
-    yield _scatter(page, layer, layer.points, mode="lines", line=line)
+    return _scatter(layer, layer.points, mode="lines", line=line)
 
 
-def _band(page: Page, layer: Band) -> Iterator[Trace]:
+def _band(page: Page, layer: Band) -> Trace:
     ends, levels = (page.x.low, page.x.high), (layer.low, layer.high)
     corners = tuple(Point(x=ends[x], y=levels[y]) for x, y in ((0, 0), (1, 0), (1, 1), (0, 1)))
-    yield _scatter(page, layer, corners, mode="none", fill="toself", opacity=0.16)
+    return _scatter(layer, corners, mode="none", fill="toself", opacity=0.16)
 
 
-def _whisker(page: Page, layer: Whisker) -> Iterator[Trace]:
+def _whisker(_page: Page, layer: Whisker) -> Trace:
     both = (layer.low, layer.high)
     ends = tuple(Point(x=layer.x, y=end) if layer.is_vertical else Point(x=end, y=layer.y) for end in both)
     caps = {"symbol": "line-ew-open" if layer.is_vertical else "line-ns-open", "size": 8, "line": {"width": 1.8}}
-    yield _scatter(page, layer, ends, mode="lines+markers", line={"width": 1.8}, marker=caps)
+    return _scatter(layer, ends, mode="lines+markers", line={"width": 1.8}, marker=caps)
 
 
-def _bars(_page: Page, layer: Bars) -> Iterator[Trace]:
+def _bars(_page: Page, layer: Bars) -> Trace:
     along, across = ("x", "y") if layer.is_lying else ("y", "x")
-    yield {
+    return {
         "type": "bar",
         "name": layer.name,
         "meta": {"tone": layer.tone},
@@ -202,10 +175,5 @@ def _bars(_page: Page, layer: Bars) -> Iterator[Trace]:
     }
 
 
-_MAKERS: dict[type, Callable[..., Iterator[Trace]]] = {
-    Points: _points,
-    Line: _line,
-    Band: _band,
-    Whisker: _whisker,
-    Bars: _bars,
-}
+_Makers = dict[type, Callable[..., Trace]]
+_MAKERS: _Makers = {Points: _points, Line: _line, Band: _band, Whisker: _whisker, Bars: _bars}

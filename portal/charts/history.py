@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale, Unit, Whisker
+from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale, Unit, Whisker, marked_line
 from portal.charts.scales import number
 
 
@@ -45,17 +45,10 @@ def times_over_ranks(series: Sequence[Curve]) -> Chart:
     Args:
         series: the lines, best and reference at every size.
     """
-    layers = tuple(layer for curve in series for layer in _curve(*curve))
+    layers: list[Layer] = []
+    for name, dash, tone, times in series:
+        said = [Point(x=ranks, y=us, tip=f"{name}, {ranks} ranks: {number(us)} µs") for ranks, us in times]
+        layers += marked_line(name, said, tone=tone, symbol="dot" if tone == "accent" else "ring", dash=dash)
     x = Axis(title="Ranks", scale=Scale.LOG, low=1.8, high=8.9, names=((2, "2"), (4, "4"), (8, "8")))
     y = Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS)
-    return Chart(x=x, y=y, layers=layers, is_wide=True)
-
-
-def _curve(name: str, dash: str, tone: str, points: tuple[tuple[int, float], ...]) -> tuple[Layer, Layer]:
-    bare = tuple(Point(x=ranks, y=us) for ranks, us in points)
-    said = tuple(Point(x=ranks, y=us, tip=f"{name}, {ranks} ranks: {number(us)} µs") for ranks, us in points)
-    symbol = "dot" if tone == "accent" else "ring"
-    return (
-        Line(name=name, tone=tone, points=bare, dash=dash),
-        Points(name=name, tone=tone, symbol=symbol, points=said, legend=""),
-    )
+    return Chart(x=x, y=y, layers=tuple(layers), is_wide=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.contract import Verdict
-from portal.charts.chart import Axis, Bar, Bars, Chart, Layer, Line, Point, Points, Scale, Unit
+from portal.charts.chart import Axis, Bar, Bars, Chart, Layer, Line, Point, Scale, Unit, marked_line
 
 _LINES = (
     ("accent", "solid"),
@@ -211,10 +211,8 @@ def curves(lines: Mapping[str, Curve], *, x: Axis, y: Axis, is_step: bool = Fals
     """Lines through marked points, each of its own tone and dash; a step keeps its value until the next point."""
     layers: list[Layer] = []
     for (name, points), (tone, dash) in zip(lines.items(), _LINES, strict=False):
-        bare = tuple(Point(x=at, y=value) for at, value in points)
-        said = tuple(Point(x=at, y=value, tip=f"{name}\n{at:g}: {value:.4g}") for at, value in points)
-        layers.append(Line(name=name, tone=tone, dash=dash, points=bare, is_step=is_step))
-        layers.append(Points(name=name, tone=tone, symbol="dot", points=said, size=3, legend=""))
+        said = [Point(x=at, y=value, tip=f"{name}\n{at:g}: {value:.4g}") for at, value in points]
+        layers += marked_line(name, said, tone=tone, size=3, dash=dash, is_step=is_step)
     return Chart(x=x, y=y, layers=tuple(layers), is_wide=is_wide)
 
 

@@ -1,9 +1,10 @@
 """How the teams of a season grew."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
-from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale, Unit
+from portal.charts.chart import Axis, Chart, Layer, Point, Scale, Unit, marked_line
 
 _LOOKS = (
     ("accent", "solid"),
@@ -31,35 +32,19 @@ def progress_chart(
     """
     layers: list[Layer] = []
     for (name, steps), (tone, dash) in zip(lines, _LOOKS, strict=False):
-        layers += _line(name, steps, tone=tone, dash=dash, begin=begin, end=end, is_speed=is_speed)
+        said = [
+            Point(
+                x=at.timestamp(),
+                y=value,
+                tip=f"{name}: {f'score {value:.3f}' if is_speed else f'{value:.0f} solved'}\n{at:%Y-%m-%d %H:%M}",
+            )
+            for at, value in steps
+        ]
+        start = Point(x=begin.timestamp(), y=1.0 if is_speed else 0.0)
+        last = said[-1] if said else start
+        line, marks = marked_line(name, said, tone=tone, dash=dash, is_step=True)
+        ends = Point(x=max(end.timestamp(), last.x), y=last.y)
+        layers += replace(line, points=(start, *line.points, ends)), marks
     title, unit = ("Score", Unit.SPEEDUP) if is_speed else ("Problems solved", Unit.NUMBER)
     x = Axis(title="Time of submission (UTC)", scale=Scale.TIME, has_grid=False)
     return Chart(x=x, y=Axis(title=title, unit=unit), layers=tuple(layers), is_wide=True)
-
-
-def _line(
-    name: str,
-    steps: Sequence[tuple[datetime, float]],
-    *,
-    tone: str,
-    dash: str,
-    begin: datetime,
-    end: datetime,
-    is_speed: bool,
-) -> list[Layer]:
-    start = Point(x=begin.timestamp(), y=1.0 if is_speed else 0.0)
-    reached = [Point(x=at.timestamp(), y=value) for at, value in steps]
-    last = Point(x=max(end.timestamp(), reached[-1].x if reached else 0.0), y=reached[-1].y if reached else start.y)
-    said = f"{'score ' if is_speed else ''}%s{'' if is_speed else ' solved'}"
-    tips = tuple(
-        Point(
-            x=at.timestamp(),
-            y=value,
-            tip=f"{name}: {said % (f'{value:.3f}' if is_speed else int(value))}\n{at:%Y-%m-%d %H:%M}",
-        )
-        for at, value in steps
-    )
-    return [
-        Line(name=name, tone=tone, dash=dash, points=(start, *reached, last), is_step=True),
-        Points(name=name, tone=tone, symbol="dot", points=tips, legend=""),
-    ]

@@ -45,10 +45,6 @@ class Group:
     rows: Sequence[Row]
 
 
-WIDTHS_PX = (1040, 360)
-"""How wide the picture of a page and that of a phone are."""
-
-
 def pictures(groups: Sequence[Group], *, length_ns: int, label: str) -> tuple[str, str]:
     """The rows of `groups` on one scale from 0 to `length_ns`, for wide places and for narrow ones.
 
@@ -56,10 +52,9 @@ def pictures(groups: Sequence[Group], *, length_ns: int, label: str) -> tuple[st
     them once.
     """
     marks = f'<g id="recording-marks" fill="currentColor">{"".join(_marks(groups, Ink()))}</g>'
-    wide, narrow = WIDTHS_PX
     return (
-        _svg(groups, marks, length_ns=length_ns, width=wide, label=label),
-        _svg(groups, '<use href="#recording-marks"/>', length_ns=length_ns, width=narrow, label=label),
+        _svg(groups, marks, length_ns=length_ns, width=1040, label=label),
+        _svg(groups, '<use href="#recording-marks"/>', length_ns=length_ns, width=360, label=label),
     )
 
 
@@ -132,26 +127,15 @@ def _marks(groups: Sequence[Group], ink: Ink) -> Iterator[str]:
         yield "</g>"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    value: float
-    tone: str
-    title: str
-
-
-def bar(shares: Sequence[Share]) -> str:
-    """The shares side by side over the full width; figures next to it say the same to screen readers."""
-    total = sum(share.value for share in shares)
+def bar(shares: Sequence[tuple[float, str, str]]) -> str:
+    """Shares (value, tone, title) side by side over the full width; figures beside say the same to screen readers."""
+    total = sum(value for value, _, _ in shares)
     at, parts = 0.0, []
-    for share in shares:
-        width = 1000 * share.value / total if total else 0.0
+    for value, tone, title in shares:
+        width = 1000 * value / total if total else 0.0
         if width:
-            parts.append(
-                f'<rect x="{at:.1f}" y="0" width="{width:.1f}" height="10" fill="currentColor" class="t-{share.tone}">'
-                f"<title>{escape(share.title)}</title></rect>"
-            )
+            place = f'x="{at:.1f}" y="0" width="{width:.1f}" height="10"'
+            parts.append(f'<rect {place} fill="currentColor" class="t-{tone}"><title>{escape(title)}</title></rect>')
         at += width
-    return (
-        '<svg class="split-bar" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">'
-        f"{''.join(parts)}</svg>"
-    )
+    look = 'class="split-bar" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true"'
+    return f"<svg {look}>{''.join(parts)}</svg>"

@@ -80,21 +80,18 @@ class FigureMiddleware:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """The figure that a page's template came to."""
-        return self._figure(request, exception) if isinstance(exception, figures.FigureAsked) else None
-
-    @staticmethod
-    def _figure(request: HttpRequest, asked: figures.FigureAsked) -> HttpResponse:
-        name, is_file = figures.digest(asked.chart), request.GET.get("as") == "html"
+        if not isinstance(exception, figures.FigureAsked):
+            return None
+        name = figures.digest(exception.chart)
         etag = quote_etag(name)
         response = get_conditional_response(request, etag=etag)
-        if response is None and is_file:
-            response = HttpResponse(figures.figure_file(asked.chart, asked.label))
+        if response is None and request.GET.get("as") == "html":
+            response = HttpResponse(figures.figure_file(exception.chart, exception.label))
             response["Content-Disposition"] = f'attachment; filename="pkb-{name}.html"'
         elif response is None:
-            response = HttpResponse(figures.figure_json(asked.chart), content_type="application/json")
-        response["ETag"] = etag
-        is_same = request.GET.get("digest") == name
-        response["Cache-Control"] = f"private, {'max-age=31536000, immutable' if is_same else 'no-cache'}"
+            response = HttpResponse(figures.figure_json(exception.chart), content_type="application/json")
+        lasts = "max-age=31536000, immutable" if request.GET.get("digest") == name else "no-cache"
+        response["ETag"], response["Cache-Control"] = etag, f"private, {lasts}"
         return response
 
 

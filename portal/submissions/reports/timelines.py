@@ -23,7 +23,7 @@ from evaluator.judging.call_parts import CollectiveWait, LowerBound, Part, RankS
 from evaluator.judging.floors import Bound, floor
 from evaluator.judging.time_split import Split
 from portal.catalog.costs import ELEMENT_BYTES
-from portal.charts.timeline import Group, Mark, Row, Share, bar, pictures
+from portal.charts.timeline import Group, Mark, Row, bar, pictures
 from problems import registry
 from problems.spec.schema import SizeName
 
@@ -362,7 +362,7 @@ def split_bar(rank: RankSplit) -> str:
         ("own kernels", rank.mixed_us, "code-keyword"),
         ("neither", rank.idle_us, "border"),
     )
-    return bar([Share(value=us, tone=tone, title=f"{name}: {us:,.2f} us") for name, us, tone in parts])
+    return bar([(us, tone, f"{name}: {us:,.2f} us") for name, us, tone in parts])
 
 
 # ---- data of the API ------------------------------------------------------------------------------------------------
