@@ -38,7 +38,7 @@ from tools.bench.faults import OPERATORS
 RESULTS = Path(__file__).with_name("wrong_programs.json")
 USUAL_CALLS = 3
 EVEN_CALLS = 40
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
