@@ -164,7 +164,7 @@ def _what_varies(problem: Problem) -> str:
     if not problem.regimes and not problem.invariants:
         return ""
     others = f"\nA check can also be asked for in {' or '.join(problem.dtypes[1:])} (`--dtype`).\n"
-    regimes = "".join(f"- `{regime.name}`: {regime.words}.\n" for regime in problem.regimes)
+    regimes = "".join(f"- `{regime.name}`: {regime.described}.\n" for regime in problem.regimes)
     fixed = "".join(f"- {sentence}\n" for sentence in problem.invariants)
     return (
         "\n### What varies, and what does not\n"

@@ -26,8 +26,9 @@ class RankFailure(RuntimeError):
 class Ranks:
     """`world_size` processes with a gloo process group, started once and closed by the context manager."""
 
-    def __init__(self, world_size: int) -> None:
+    def __init__(self, world_size: int, *, deadline_s: float = _TASK_DEADLINE_S) -> None:
         self.world_size = world_size
+        self._deadline_s = deadline_s
         self._folder = TemporaryDirectory(prefix="pkb-ranks-")
         context = multiprocessing.get_context("forkserver")
         # The server imports torch once; every rank is then a fork of it.
@@ -55,7 +56,7 @@ class Ranks:
         """`task(*arguments)` on every rank at once; the results by rank. `task` must be importable by name.
 
         Raises:
-            RankFailure: a rank raised or did not answer within two minutes.
+            RankFailure: a rank raised or did not answer within `deadline_s`, two minutes by default.
         """
         for pipe in self._pipes:
             pipe.send((task, arguments))
@@ -68,8 +69,8 @@ class Ranks:
     def _answer(self, rank: int) -> tuple[bool, Any]:
         pipe = self._pipes[rank]
         try:
-            if not pipe.poll(_TASK_DEADLINE_S):
-                raise RankFailure(f"rank {rank} did not answer within {_TASK_DEADLINE_S:.0f} s")
+            if not pipe.poll(self._deadline_s):
+                raise RankFailure(f"rank {rank} did not answer within {self._deadline_s:.0f} s")
             answer: tuple[bool, Any] = pipe.recv()
         except (EOFError, ConnectionError) as error:
             raise RankFailure(f"rank {rank} died") from error

@@ -4,6 +4,7 @@ The judge's oracle ranks and the problems' own tests use it. In a rank, evaluato
 It may import nothing of ours, so a test holds it and `collected` alike.
 """
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -133,8 +134,12 @@ def within_rounding_of(
     roundings: int,
 ) -> Comparison:
     """`found` by the bound on sums too (`problems.outputs.sums`); `addends` yields what each rank adds."""
-    if call.world_size + roundings > 2 and expected.numel() > MOST_ELEMENTS:
-        return found
+    if (spare := expected.numel() - MOST_ELEMENTS) > 0:
+        if call.world_size + roundings > 2:
+            return found
+        # A secret part of it: the whole in float64 may be more than a device has room for.
+        part = slice(start := secrets.randbelow(spare), start + MOST_ELEMENTS)
+        actual, expected = actual.reshape(-1)[part], expected.reshape(-1)[part]
     return within_rounding(
         found, actual, expected, addends=addends(call), world_size=call.world_size, roundings=roundings
     )

@@ -3,11 +3,10 @@
 Usual calls show with it what travels in fewer bits, so there is no call that a program would have to recognise. Let u
 be the half of a unit in the last place of 1 in the output's dtype, and N the ranks. Let r be the further roundings of
 an addend, and Q the sum of the squares of an element's addends. Then an error is measured in
-u * sqrt(ref^2 + (c + r) * Q). Adding in any order
-rounds N - 1 times, and rounding errs by 0.41 u to 0.43 u of a sum (rms). Partial sums of k addends with independent
-signs have a mean square of the largest k ranks' share of Q at the most; c adds these shares for k from 2 to N - 1. So
-honest sums have an rms of at most 0.43 in this measure, on any number of ranks. No element errs by more than
-u * (|ref| + (N - 2 + r) * sqrt(N Q)).
+u * sqrt(ref^2 + (c + r) * Q). Adding in any order rounds N - 1 times, and rounding errs by 0.41 u to 0.43 u of a sum
+(rms). Partial sums of k addends with independent signs have a mean square of the largest k ranks' share of Q at the
+most; c adds these shares for k from 2 to N - 1. So honest sums have an rms of at most 0.43 in this measure, on any
+number of ranks. No element errs by more than u * (|ref| + (N - 2 + r) * sqrt(N Q)).
 """
 
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ _NOISE = 2.0**-18
 """Of products in float32, as a multiple of the root mean square of all addends."""
 
 MOST_ELEMENTS = 1 << 23
-"""The largest output whose addends are drawn once more; beyond it only sums of two addends are bounded."""
+"""The largest output whose addends are drawn once more; beyond it sums of two addends are bounded, in a secret part."""
 
 
 def within_rounding(
@@ -74,7 +73,7 @@ def within_rounding(
         return found
     name = str(actual.dtype).removeprefix("torch.")
     remark = (
-        f"errors beyond the rounding of sums in {name}: {wrong} of {found.elements} elements err by more than adding "
+        f"errors beyond the rounding of sums in {name}: {wrong} of {actual.numel()} elements err by more than adding "
         f"in any order can, and the rms is {rms:.3g} of a rounding where {MOST_RMS} is allowed. Is something sent in "
         "fewer bits?"
     )

@@ -304,6 +304,12 @@ class Regime:
         """The factors whose levels are drawn for every call."""
         return {name: level for name, level in self.factors.items() if isinstance(level, Range)}
 
+    @property
+    def described(self) -> str:
+        """Its words, with the ranges of its numbers."""
+        ranges = "; ".join(f"{name} {level}" for name, level in self.ranges.items())
+        return f"{self.words} ({ranges})" if ranges else self.words
+
     def set_dims(self) -> Dims:
         """Its dimensions; raises ValueError where one is still a range."""
         if ranges := [name for name, level in self.dims.items() if not isinstance(level, int)]:

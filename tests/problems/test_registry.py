@@ -93,7 +93,7 @@ for problem in registry.problems():
         del sys.modules[name]
     for name in ("inputs", "reference", "oracle"):
         importlib.import_module(f"{registry.package(problem.slug)}.{name}")
-    importlib.import_module("problems.outputs.comparison")
+    importlib.import_module("problems.outputs.checking")
     modules = [Path(module.__file__) for name, module in sys.modules.items() if name.startswith("problems.")]
     found[problem.slug] = [path.relative_to(registry.CATALOG.parent).as_posix() for path in modules]
 print(json.dumps(found))
