@@ -158,7 +158,7 @@ def place_of(evaluation: Evaluation) -> BoardPlace | None:
         for found, at in (
             (held, number - 1),
             (_read(ahead, key, columns=before, limit=1), number - 2),
-            (_read(entries, key, columns=key.order, limit=1) if number > 1 else [], 0),
+            (_read(entries, key, columns=key.order, limit=1), 0),
         )
     )
     assert row is not None
@@ -175,7 +175,7 @@ def place_of(evaluation: Evaluation) -> BoardPlace | None:
         number=number,
         entries=entries.count(),
         above=above,
-        leader=leader,
+        leader=leader if number > 1 else None,
         last=earlier.order_by("-submission__created_at").first(),
     )
 

@@ -95,7 +95,9 @@ class SubmissionForm(EvaluateForm, ActionForm):
 
     def _chosen(self) -> dict[str, str]:
         """All that was chosen of the submission, beside its files."""
-        return {name: value for name, value in self.cleaned_data.items() if name not in ("source", "file", "key")}
+        return {
+            name: value for name, value in self.cleaned_data.items() if name not in ("source", "beside", "file", "key")
+        }
 
     def refuse(self, refusal: Refusal) -> None:
         """Show it at the field it is about; what is wrong with a file, at the editor where none was uploaded."""

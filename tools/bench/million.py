@@ -207,6 +207,7 @@ def anybody(data: Data) -> Sequence[str]:
 _ANY = ""
 _STATES = ("queued", "building", "built", "leased", "running", "finished", "cancelled")
 _PROFILES = tuple(profiles.profiles())
+_WITH_ROOFLINE = tuple(name for name, profile in profiles.profiles().items() if profile.peaks)
 _SLUGS = tuple(problem.slug for problem in registry.problems())
 _BACKENDS = tuple(backend.value for backend in Backend)
 _PRIMITIVES = tuple(primitive.value for primitive in Primitive)
@@ -271,7 +272,7 @@ KINDS = (
     Kind(name="still open", addresses=every("/leaderboards/open/?profile={p}", p=(_ANY, *_PROFILES))),
     Kind(name="published", addresses=always("/leaderboards/published/")),
     Kind(name="models", addresses=always("/leaderboards/models/")),
-    Kind(name="roofline, every profile", addresses=every("/roofline/?profile={p}", p=_PROFILES[2:])),
+    Kind(name="roofline, every profile", addresses=every("/roofline/?profile={p}", p=_WITH_ROOFLINE)),
     Kind(name="taxonomy", addresses=always("/taxonomy/")),
     Kind(name="nodes", addresses=always("/nodes/")),
     Kind(name="documentation", addresses=always("/docs/", "/api/v1/")),

@@ -1,5 +1,6 @@
 """What pages say when something is closed, paused, offline or too much."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -49,7 +50,7 @@ def test_a_closed_problem_says_so_on_its_pages_and_offers_no_form(as_alice, db):
         assert "Closed for submissions" in text_of(as_alice, address)
     page = text_of(as_alice, SUBMIT)
     assert "A new revision comes." in page
-    assert 'type="submit" disabled' in page
+    assert re.search(r'<button [^>]*id="desk-submit"[^>]* disabled>', page)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_the_order_at_one_size_is_that_of_its_own_speedup(invented):
 def test_a_board_shows_its_entries_time_utilisation_and_the_next_page(client, invented, monkeypatch):
     monkeypatch.setattr(views, "PAGE_ROWS", 3)
     text = page(client, BOARD, profile="h200x8")
-    assert "Share of floor" in text
+    assert "Share of the roofline" in text
     assert "base</span>" in text
     assert 'rel="next"' in text
 
