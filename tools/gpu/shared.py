@@ -149,7 +149,7 @@ def cheats(profile):
     """Cheats and twins; where nothing is timed, one that only gains time may pass."""
     found = []
     for name, each in cheat_corpus.programs().items():
-        if profile.world_size > 2 or not each.runs_on(profile):
+        if profile.world_size > 2 or "GPUs" not in each.needs or not each.runs_on(profile):
             continue
         accepted = set(each.accepted) | (set() if each.is_twin or not each.mode.is_timed else {Verdict.PASSED})
         made = partial(cheat, of=each)
