@@ -174,8 +174,8 @@ def _shared(world_size: int) -> Profile:
         gpus=1,
         world_size=world_size,
         process_group="nccl",
-        # NCCL's device API reaches peers of one host, and ranks on one GPU are different hosts to NCCL. NVSHMEM ended both
-        # ranks of one H100 with exit code 255 (26 November 2026, torch 2.11.0).
+        # NCCL's device API reaches peers of one host, and ranks on one GPU are different hosts to NCCL. NVSHMEM ended
+        # both ranks on one H100 with exit code 255 (26 November 2026, torch 2.11.0).
         backends=tuple(each for each in Backend if each not in (Backend.NCCL_DEVICE, Backend.NVSHMEM)),
         sizes=dict.fromkeys(Mode, ("tiny", "base")),
         is_ranked_by_speed=False,
