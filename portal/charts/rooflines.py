@@ -73,7 +73,6 @@ def roofline(
         layers=tuple(layers),
         height=height,
         is_wide=True,
-        can_zoom=True,
     )
 
 

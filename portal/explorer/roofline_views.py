@@ -1,6 +1,7 @@
 """The roofline explorer and its data."""
 
 from collections import Counter
+from dataclasses import replace
 from urllib.parse import parse_qsl
 
 from django.http import HttpRequest, HttpResponse
@@ -37,7 +38,9 @@ def _points(view: View) -> list[Point]:
 
 def _figure(view: View, chosen: list[Point]) -> Chart:
     window = roofline_table.parse_window(view.window)
-    return rooflines.explorer_figure(chosen, profile=profiles.get(view.profile), axis=Axis(view.axis), window=window)
+    figure = rooflines.explorer_figure(chosen, profile=profiles.get(view.profile), axis=Axis(view.axis), window=window)
+    # This page alone answers for a part of the plane.
+    return replace(figure, can_zoom=True)
 
 
 @require_safe

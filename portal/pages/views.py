@@ -84,7 +84,7 @@ def _small_roofline(profile: Profile, best: Mapping[str, Leader]) -> dict[str, A
     figure = rooflines.explorer_figure(points, profile=shown, axis=Axis.WIRE, window=None)
     table = baselines(name)
     return {
-        "figure": replace(figure, is_wide=False, can_zoom=False, height=340),
+        "figure": replace(figure, is_wide=False, height=340),
         "has_places": bool(has_places),
         "roofline_profile": shown,
         "measured_at": table.measured_at if table else "",
