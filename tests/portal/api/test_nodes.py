@@ -128,6 +128,7 @@ def test_a_heartbeat_without_news_costs_six_statements(node, now):
 def test_a_body_may_come_as_it_is(leased):
     text = delivery_of(leased).to_json().encode()
     receipt_of(post("report", text, key=NODE_KEY, node="alpha", **{"Content-Encoding": "identity"}))
+    assert Report.objects.get().evaluation == leased
 
 
 def test_a_report_with_nul_in_what_a_program_printed_is_stored(leased):
