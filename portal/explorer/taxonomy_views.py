@@ -17,8 +17,7 @@ from portal.explorer import layers, taxonomy
 from portal.explorer.layers import Edge, Layer
 from portal.explorer.taxonomy import Quantity
 from portal.ranking.leaders import Leader, best_leaders, board_counts, leaders, profiles_by_speed
-from portal.runs.models import LanguageModel
-from portal.runs.queries import models_that_solve
+from portal.runs.solved import ModelResult, solved_by_models
 from problems import registry
 from problems.spec.schema import Problem
 from problems.spec.taxonomy import Communication
@@ -61,7 +60,7 @@ def browser(request: HttpRequest) -> HttpResponse:
         "layer": layer,
         "layers": layers.LABELS.items(),
         "drawing": _drawing(layer),
-        "edges": _edges(layer, leading, models_that_solve(profile=profile or None)),
+        "edges": _edges(layer, leading, solved_by_models(profile=profile or None)),
         "others": layers.other_blocks(every),
         "patterns": _patterns(),
     }
@@ -83,8 +82,8 @@ def _drawing(layer: Layer) -> SafeString:
 
 
 def _edges(
-    layer: Layer, leading: Mapping[str, Sequence[Leader]], solving: Mapping[str, Sequence[LanguageModel]]
-) -> list[tuple[str, Edge, list[tuple[Problem, Leader | None, Sequence[LanguageModel]]]]]:
+    layer: Layer, leading: Mapping[str, Sequence[Leader]], solving: Mapping[str, ModelResult]
+) -> list[tuple[str, Edge, list[tuple[Problem, Leader | None, ModelResult | None]]]]:
     """Every edge of the drawing with its problems, who leads each of them, and which models solve it."""
     every = registry.problems()
     return [
@@ -92,7 +91,7 @@ def _edges(
             name,
             edge,
             [
-                (each, next(iter(leading.get(each.slug, ())), None), solving.get(each.slug, ()))
+                (each, next(iter(leading.get(each.slug, ())), None), solving.get(each.slug))
                 for each in edge.problems(every)
             ],
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db.models import Count, Max, Prefetch, Q, QuerySet, Sum
 
-from evaluator.contract import SCORE_RULE, Mode, Verdict
+from evaluator.contract import SCORE_RULE, Mode
 from evaluator.hardware import profiles
 from portal.accounts.models import Organisation, User
 from portal.accounts.queries import Viewer
@@ -371,21 +371,6 @@ def board_profiles() -> dict[str, int]:
     chosen = [profile for name, profile in profiles.profiles().items() if name in used]
     ordered = sorted(chosen, key=lambda profile: not profile.is_ranked_by_speed)
     return {profile.name: used[profile.name] for profile in ordered}
-
-
-def models_that_solve(*, profile: str | None = None) -> dict[str, list[LanguageModel]]:
-    """By problem the models with a ranked attempt that passed in a published run, on one profile or anywhere."""
-    passed = Attempt.objects.filter(
-        verdict=Verdict.PASSED, mode=Mode.RANKED, run__state=RunState.PUBLISHED, run__is_quarantined=False
-    )
-    if profile is not None:
-        passed = passed.filter(run__profile=profile)
-    names = ("slug", "name", "version")
-    rows = passed.order_by("problem", "run__model__slug").values_list("problem", *(f"run__model__{n}" for n in names))
-    found: dict[str, list[LanguageModel]] = {}
-    for problem, *values in rows.distinct():
-        found.setdefault(problem, []).append(LanguageModel(**dict(zip(names, values, strict=True))))
-    return found
 
 
 def with_counts(runs: QuerySet[Run]) -> QuerySet[Run]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from evaluator.contract import is_faster
 from evaluator.hardware.profiles import profiles
 from portal.ranking.leaders import reached
-from portal.runs.models import Run
+from portal.runs.models import LanguageModel, Run
 from portal.runs.queries import board_runs, figures_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelResult:
-    """The best that models made of one problem, the program whose interval begins highest; and how many solved it.
+    """The best that models made of one problem, the program whose interval begins highest; and who solved it.
 
     `score` and `low` are None where the run's profile does not rank by speed, or the score is by an older rule.
     """
@@ -21,7 +21,7 @@ class ModelResult:
     run: Run
     score: float | None
     low: float | None
-    models: int
+    models: tuple[LanguageModel, ...]
 
     @property
     def is_faster(self) -> bool:
@@ -29,22 +29,23 @@ class ModelResult:
         return is_faster(self.low)
 
 
-def solved_by_models() -> Mapping[str, ModelResult]:
-    """The best result of each problem that some model has solved in a run that boards show, on any profile."""
-    runs = list(board_runs().order_by("published_at", "id"))
+def solved_by_models(*, profile: str | None = None) -> Mapping[str, ModelResult]:
+    """The best result of each problem that some model has solved in a run that boards show, on one profile or any."""
+    shown = board_runs() if profile is None else board_runs().filter(profile=profile)
+    runs = list(shown.order_by("published_at", "id"))
     best: dict[str, tuple[float, Run, float | None, float | None]] = {}
-    solvers: dict[str, set[int]] = {}
+    solvers: dict[str, dict[int, LanguageModel]] = {}
     found = figures_of(runs)
     for run in runs:
         by_speed = profiles()[run.profile].is_ranked_by_speed
         for slug, samples in found[run.pk].samples.items():
             for sample in (sample for sample in samples if sample.is_correct):
-                solvers.setdefault(slug, set()).add(run.model_id)
+                solvers.setdefault(slug, {})[run.model_id] = run.model
                 score, low = (sample.score, sample.low) if by_speed else (None, None)
                 if slug not in best or (low or 0.0) > best[slug][0]:
                     best[slug] = (low or 0.0, run, score, low)
     return {
-        slug: ModelResult(problem=slug, run=run, score=score, low=low, models=len(solvers[slug]))
+        slug: ModelResult(problem=slug, run=run, score=score, low=low, models=tuple(solvers[slug].values()))
         for slug, (_, run, score, low) in best.items()
     }
 
