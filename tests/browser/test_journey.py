@@ -36,7 +36,7 @@ def submit(page: Page, source: str, *, mode: str = "ranked", problem: str = "all
     page.get_by_label("Mode", exact=True).select_option(mode)
     write(page, source)
     page.get_by_role("main").get_by_role("button", name="Submit", exact=True).click()
-    page.locator("#verdict").get_by_role("link", name="Submission").click()
+    page.locator("#verdict").get_by_role("link", name=re.compile("^Submission")).click()
     page.wait_for_url("**/submissions/*-*/")
 
 
