@@ -19,17 +19,8 @@ from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation
 from problems import registry
 
-FIXED = (
-    "profile",
-    "problems",
-    "opens_at",
-    "rejudged_per_problem",
-    "largest_team",
-    "opened_sources",
-    "access",
-    "counts",
-    "hides_board",
-)
+_CHANGEABLE = {"slug", "title", "closes_at", "rules", "organisation"}
+FIXED = tuple(name for name in Definition.__struct_fields__ if name not in _CHANGEABLE)
 """Fields that cannot change once a season is open: people have entered under them."""
 
 
@@ -54,8 +45,7 @@ def define(definition: Definition, *, now: datetime, by: User | None = None, is_
             check_change(season, definition, now)
         if organisation is not None and (by is None or not by.is_staff):
             _check_allowance(organisation, definition)
-        values: dict[str, Any] = {name: _stored(definition, name) for name in definition.__struct_fields__}
-        values["organisation"] = organisation
+        values = definition.columns | {"organisation": organisation}
         if season is None or season.phase(now) in (Phase.DRAFT, Phase.UPCOMING):
             values |= {"announced_closes_at": definition.closes_at, "revisions": _revisions(definition.problems)}
         if season is None:
@@ -103,11 +93,6 @@ def _created(values: dict[str, Any]) -> Season:
     except IntegrityError as error:
         message = "Somebody else has just created a season of this name."
         raise Conflict("slug", values["slug"], message, "Look at that season first.") from error
-
-
-def _stored(definition: Definition, name: str) -> object:
-    value = getattr(definition, name)
-    return list(value) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)
@@ -180,7 +165,7 @@ def check_change(season: Season, definition: Definition, now: datetime) -> None:
     if phase in (Phase.DRAFT, Phase.UPCOMING):
         return
     for name in FIXED:
-        if _stored(definition, name) != getattr(season, name):
+        if definition.columns[name] != getattr(season, name):
             raise Conflict(
                 name, season.slug, f"The season has begun: {name} cannot be changed any more.", "Create another season."
             )

@@ -40,6 +40,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     counts: str = Counted.SCORE.value
     hides_board: bool = False
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What a season's row has of it."""
+        return msgspec.structs.asdict(self) | {"problems": list(self.problems)}
+
 
 def read(text: str) -> Definition:
     """The definition in a YAML or JSON text; raises Refusal."""

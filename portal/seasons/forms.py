@@ -12,7 +12,7 @@ from portal.accounts.models import Role, User
 from portal.core.errors import Refusal
 from portal.core.forms import ActionForm
 from portal.seasons.actions import FIXED
-from portal.seasons.definition import made
+from portal.seasons.definition import Definition, made
 from portal.seasons.models import Access, Counted, OpenedSources, Phase, Season
 from problems import registry
 from problems.spec.schema import Problem
@@ -135,21 +135,7 @@ class SeasonForm(ActionForm):
 
 
 def _values(season: Season, *, is_copy: bool) -> dict[str, Any]:
-    names: tuple[str, ...] = (
-        "title",
-        "slug",
-        "profile",
-        "problems",
-        "opens_at",
-        "closes_at",
-        "access",
-        "counts",
-        "hides_board",
-    )
-    names = (*names, "opened_sources", "rejudged_per_problem", "largest_team", "rules")
-    held = {name: getattr(season, name) for name in names}
-    held["organisation"] = season.organisation.slug if season.organisation else ""
-    if is_copy:
-        for name in ("slug", "opens_at", "closes_at"):
-            del held[name]
-    return held
+    values = {name: getattr(season, name) for name in Definition.__struct_fields__}
+    values["organisation"] = season.organisation.slug if season.organisation else ""
+    new = ("slug", "opens_at", "closes_at") if is_copy else ()
+    return {name: value for name, value in values.items() if name not in new}

@@ -202,12 +202,11 @@ def standings(season: Season) -> tuple[StandingRow, ...]:
     lines = scoring.standings(
         teams, standing_results(season), problems=season.problems, by_speed=season.is_ranked_by_speed
     )
-    return tuple(_row(teams[line.team], line) for line in lines)
-
-
-def _row(team: Team, line: TeamScore) -> StandingRow:
-    names = tuple(member.user.username for member in team.members.all() if member.user.is_active)
-    return StandingRow(team=team, line=line, members=names)
+    people = {
+        key: tuple(member.user.username for member in team.members.all() if member.user.is_active)
+        for key, team in teams.items()
+    }
+    return tuple(StandingRow(team=teams[line.team], line=line, members=people[line.team]) for line in lines)
 
 
 @dataclass(frozen=True, kw_only=True)
