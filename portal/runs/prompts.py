@@ -62,42 +62,6 @@ _TASK_SECTIONS = frozenset(
 _SAID_OF_BARE_KINDS = (ArgumentKind.GROUP.value, ArgumentKind.NONE.value)
 """Kinds of arguments of which nothing is drawn, so that what specs say of them is no hint."""
 
-_COMPILE = (
-    "`from utils.cuda_helpers import compile_cuda_extension`: `compile_cuda_extension(name, cuda_src, "
-    "extra_cuda_cflags=None, extra_include_paths=None, extra_ldflags=None)` builds CUDA C++ once per node and returns "
-    "the loaded module on every rank."
-)
-_SYMMETRIC = (
-    "`import torch.distributed._symmetric_memory as symm_mem`: `symm_mem.empty(...)`, "
-    "`symm_mem.rendezvous(tensor, group)`; the handle gives every peer's buffer."
-)
-_TRITON = (
-    "`from utils.triton_utils import get_tid, get_ntid, get_flat_tid, get_flat_bid, sync_threads, send_signal, "
-    "wait_signal, blockwise_barrier`: device functions for Triton over the signal pads of symmetric memory."
-)
-_KITTENS = (
-    "`from utils.parallelkittens_runtime import get_or_create_parallel_tensor, create_parallel_tensor, "
-    "get_or_create_barrier`: tensors and barriers that ParallelKittens kernels address."
-)
-_NO_COLLECTIVES = (
-    "Library collectives of torch.distributed may set things up, but may not move the problem's data inside `solution`."
-)
-_BACKEND_RULES = {
-    Backend.PYTORCH: "Plain PyTorch; every call of torch.distributed is allowed.",
-    Backend.CUDA: f"CUDA C++ compiled from the file. {_NO_COLLECTIVES}",
-    Backend.TRITON: f"Triton kernels. {_NO_COLLECTIVES}",
-    Backend.PARALLELKITTENS: f"ParallelKittens kernels compiled from the file. {_NO_COLLECTIVES}",
-    Backend.NVSHMEM: f"NVSHMEM, on the host or in device code. {_NO_COLLECTIVES}",
-    Backend.NCCL_DEVICE: f"NCCL's device-side API (LSA over NVLink). {_NO_COLLECTIVES}",
-}
-_HELPERS = {
-    Backend.PYTORCH: (_SYMMETRIC,),
-    Backend.CUDA: (_COMPILE, _SYMMETRIC),
-    Backend.TRITON: (_TRITON, _SYMMETRIC),
-    Backend.PARALLELKITTENS: (_KITTENS, _COMPILE),
-    Backend.NVSHMEM: (_COMPILE, _SYMMETRIC),
-    Backend.NCCL_DEVICE: (_COMPILE, _SYMMETRIC),
-}
 _EXAMPLES = {
     Backend.PYTORCH: ("gemm_allreduce", "allgather"),
     Backend.CUDA: ("allgather", "gemm_allreduce"),
@@ -156,9 +120,6 @@ def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> 
         "problem": problem,
         "profile": profile,
         "backend": backend.value,
-        "backend_rule": _BACKEND_RULES[backend],
-        "helpers": "\n".join(f"- {helper}" for helper in _HELPERS[backend]) if profile.is_on_gpus else "",
-        "primitives": _primitives(profile, backend),
         "sizes": [row for row in size_rows(problem, world_size=profile.world_size) if row.name in judged],
         "has_hints": has_hints,
         "peaks": profile.peaks,
@@ -167,7 +128,7 @@ def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> 
         "reference": registry.reference_source(slug).strip(),
         "example": registry.get(example) if example else None,
         "example_backend": example_backend.value,
-        "example_source": _example_source(example, example_backend) if example else "",
+        "example_source": example and render_to_string(f"prompts/{example}_{example_backend.value}.py.txt").strip(),
         **_machine(profile),
     }
     template = "prompts/as_published.txt" if version == AS_PUBLISHED else "prompts/v4.txt"
@@ -222,27 +183,3 @@ def _example(slug: str, backend: Backend) -> tuple[Backend, str]:
             if example != slug:
                 return candidate, example
     raise AssertionError(f"every backend has an example that is not {slug}")
-
-
-def _example_source(slug: str, backend: Backend) -> str:
-    return render_to_string(f"prompts/{slug}_{backend.value}.py.txt").strip()
-
-
-def _primitives(profile: Profile, backend: Backend) -> list[str]:
-    """The primitives available on the profile, in the site's terms."""
-    if not profile.is_on_gpus:
-        return ["collectives and point-to-point exchanges of torch.distributed over gloo"]
-    found = [
-        "copy_engine (peer copies by cudaMemcpyAsync or tensor.copy_ between symmetric buffers)",
-        "sm_load_store (loads and stores to peers' symmetric memory from a kernel)",
-        "tma (bulk copies to and from peers' memory)",
-    ]
-    if profile.multicast:
-        found.append("nvls (multimem reductions and multicast stores)")
-    if backend is Backend.NVSHMEM:
-        found.append("nvshmem")
-    if backend is Backend.NCCL_DEVICE:
-        found.append("nccl_device")
-    if backend is Backend.PYTORCH:
-        found.append("nccl (library collectives)")
-    return found
