@@ -1,7 +1,7 @@
 """The API's page for people, made from the OpenAPI document."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ class Row:
 
     name: str
     kind: str
-    is_required: bool
+    is_required: bool = False
     text: SafeString
 
 
@@ -41,10 +41,30 @@ def operations(schema: Schema) -> list[dict[str, Any]]:
             "summary": described["summary"],
             "text": _marked(described["description"]),
             "access": _access(described["security"]),
-            "parameters": [_parameter(schema, parameter) for parameter in described.get("parameters", ())],
-            "bodies": list(_bodies(schema, described)),
-            "answers": list(_answers(schema, described)),
-            "refusals": [KINDS[int(status)] for status in described["responses"] if _is_refusal(status)],
+            "parameters": [
+                Row(
+                    name=each["name"],
+                    kind=f"{each['in']}, {_kind(schema, each['schema'])}",
+                    is_required=each.get("required", False),
+                    text=_marked(each.get("description", "")),
+                )
+                for each in described.get("parameters", ())
+            ],
+            "bodies": [
+                {"media_type": media_type, "fields": _fields(schema, _resolved(schema, media["schema"]))}
+                for media_type, media in described.get("requestBody", {}).get("content", {}).items()
+            ],
+            # Refusals mean the same everywhere and are explained once.
+            "answers": [
+                Row(
+                    name=status,
+                    kind=", ".join(_kind(schema, media["schema"]) for media in answer.get("content", {}).values()),
+                    text=_marked(answer.get("description", "")),
+                )
+                for status, answer in described["responses"].items()
+                if status < "400"
+            ],
+            "refusals": [KINDS[int(status)] for status in described["responses"] if status >= "400"],
             "example": _example(described),
         }
         for path, methods in schema["paths"].items()
@@ -67,43 +87,17 @@ def _access(security: Sequence[Schema]) -> str:
     return f"token, {scope}" if scope else "token"
 
 
-def _parameter(schema: Schema, parameter: Schema) -> Row:
-    return Row(
-        name=parameter["name"],
-        kind=f"{parameter['in']}, {_kind(schema, parameter['schema'])}",
-        is_required=parameter.get("required", False),
-        text=_marked(parameter.get("description", "")),
-    )
-
-
-def _bodies(schema: Schema, described: Schema) -> Iterator[dict[str, Any]]:
-    for media_type, media in described.get("requestBody", {}).get("content", {}).items():
-        body = _resolved(schema, media["schema"])
-        rows = [
-            Row(
-                name=name,
-                kind=_kind(schema, field)
-                + (f"; {field['default'] or 'empty'} by default" if "default" in field else ""),
-                is_required=name in body.get("required", ()),
-                text=_marked(field.get("description", "")),
-            )
-            for name, field in body.get("properties", {}).items()  # a stream of bytes has no fields
-        ]
-        yield {"media_type": media_type, "fields": rows}
-
-
-def _is_refusal(status: str) -> bool:
-    return int(status) >= 400
-
-
-def _answers(schema: Schema, described: Schema) -> Iterator[Row]:
-    """What a call that is carried out answers; refusals mean the same everywhere and are explained once."""
-    for status, answer in described["responses"].items():
-        if _is_refusal(status):
-            continue
-        kinds = [_kind(schema, media["schema"]) for media in answer.get("content", {}).values()]
-        text = _marked(answer.get("description", ""))
-        yield Row(name=str(status), kind=", ".join(kinds), is_required=False, text=text)
+def _fields(schema: Schema, body: Schema) -> list[Row]:
+    """The fields of a body; a stream of bytes has none."""
+    return [
+        Row(
+            name=name,
+            kind=_kind(schema, field) + (f"; {field['default'] or 'empty'} by default" if "default" in field else ""),
+            is_required=name in body.get("required", ()),
+            text=_marked(field.get("description", "")),
+        )
+        for name, field in body.get("properties", {}).items()
+    ]
 
 
 def _resolved(schema: Schema, part: Schema) -> Schema:

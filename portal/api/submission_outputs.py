@@ -103,10 +103,14 @@ class RankSplitOutput(CopiedFields):
 class SplitOutput(serializers.Serializer[Any]):
     """How the time of a recorded call is divided. It is self-reported by the ranks, so it affects no score."""
 
-    advice = serializers.CharField(help_text="The largest gap to the floor, as advice in one sentence.")
-    largest_gap = serializers.ChoiceField(choices=values_of(Gap))
-    gaps_us = serializers.DictField(child=serializers.FloatField(), help_text="Time above the floor.")
-    accounted = serializers.FloatField(help_text="Share of the call with recorded activity.")
+    advice = serializers.CharField(
+        source="split.advice", help_text="The largest gap to the floor, as advice in one sentence."
+    )
+    largest_gap = serializers.ChoiceField(choices=values_of(Gap), source="split.largest")
+    gaps_us = serializers.DictField(
+        child=serializers.FloatField(), source="split.gaps_us", help_text="Time above the floor."
+    )
+    accounted = serializers.FloatField(source="split.accounted", help_text="Share of the call with recorded activity.")
     uncertainty_us = serializers.FloatField(help_text="Uncertainty of the alignment between ranks.")
     gates_apart_us = serializers.FloatField(
         allow_null=True,
@@ -117,10 +121,12 @@ class SplitOutput(serializers.Serializer[Any]):
         help_text="What calls take that nobody records. The recorded call's time beyond it is in no gap.",
     )
     wire_bytes_s = serializers.FloatField(
-        allow_null=True, help_text="Minimum bytes of the cost model divided by wire time."
+        allow_null=True, source="split.wire_bytes_s", help_text="Minimum bytes of the cost model divided by wire time."
     )
-    flops_s = serializers.FloatField(allow_null=True, help_text="Operations of the cost model divided by compute time.")
-    ranks = RankSplitOutput(many=True)
+    flops_s = serializers.FloatField(
+        allow_null=True, source="split.flops_s", help_text="Operations of the cost model divided by compute time."
+    )
+    ranks = RankSplitOutput(many=True, source="split.ranks")
 
 
 class SplitsOutput(serializers.Serializer[Any]):
@@ -177,16 +183,14 @@ class EvaluationDetail(EvaluationBrief):
     @extend_schema_field(SplitsOutput(allow_null=True))
     def get_split(self, evaluation: Evaluation) -> Any:
         report = self.context["live"].report
-        calls = {one.title: timelines.split_data(one) for one in timelines.recorded_calls(report)} if report else {}
+        calls = {one.title: one for one in timelines.recorded_calls(report)} if report else {}
         if "Submission" not in calls:
             return None
         address = {"submission_id": evaluation.submission_id, "evaluation_id": evaluation.pk}
-        return {
-            "size": report.timeline.size,
-            "trace_url": reverse("api:trace", kwargs=address, request=self.context["request"]),
-            "submission": calls["Submission"],
-            "reference": calls.get("Reference"),
-        }
+        trace_url = reverse("api:trace", kwargs=address, request=self.context["request"])
+        both = {"submission": calls["Submission"], "reference": calls.get("Reference")}
+        shown = SplitsOutput({"size": report.timeline.size, "trace_url": trace_url, **both}).data
+        return json.loads(json.dumps(shown), parse_float=lambda text: round(float(text), 4))
 
 
 class QuarantineOutput(serializers.Serializer[Any]):

@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -11,6 +12,7 @@ from portal.deliveries.models import Delivery, Form
 LINES = 20
 """A message lists at most this many notices; of the others it gives the number."""
 _DISCORD_CHARACTERS = 1900
+_DISCORD_MARKUP, _ESCAPED = r"[\\*_~`|>\[\]()#]", r"\\\g<0>"
 NAME = "ParallelKernelBench"
 
 
@@ -89,7 +91,7 @@ def for_slack(message: Message) -> bytes:
 
 def for_discord(message: Message) -> bytes:
     """Discord's webhooks: at most 2,000 characters, nobody is mentioned, and no link is unfolded into a picture."""
-    lines = [f"- {_discord_text(text)} <{address}>" for text, address in message.lines]
+    lines = [f"- {re.sub(_DISCORD_MARKUP, _ESCAPED, text)} <{address}>" for text, address in message.lines]
     content = f"**{message.heading}**"
     shown = 0
     for line in lines:
@@ -99,10 +101,6 @@ def for_discord(message: Message) -> bytes:
     left_out = message.others + len(lines) - shown
     rest = f"\nand {left_out:,} more" if left_out else ""
     return json.dumps({"content": f"{content}{rest}", "allowed_mentions": {"parse": []}}).encode()
-
-
-def _discord_text(text: str) -> str:
-    return "".join(f"\\{character}" if character in "\\*_~`|>[]()#" else character for character in text)
 
 
 def for_mail(message: Message) -> str:

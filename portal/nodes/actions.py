@@ -7,7 +7,6 @@ import re
 import secrets
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import F, Value
@@ -136,15 +135,7 @@ def record_node_status(node: Node, status: NodeStatus, now: datetime) -> None:
 
     Only what differs is written, and the time.
     """
-    offered = _offered(status)
-    changed = {name: value for name, value in offered.items() if getattr(node, name) != value}
-    # One that was revoked at this moment has no slots any more.
-    if Node.objects.filter(pk=node.pk, revoked_at=None).update(seen_at=now, **changed):
-        _record_slots(node, status)
-
-
-def _offered(status: NodeStatus) -> dict[str, Any]:
-    return {
+    offered = {
         "sandbox": status.sandbox.value,
         "backends": [backend.value for backend in status.backends],
         "revisions": status.revisions,
@@ -152,6 +143,10 @@ def _offered(status: NodeStatus) -> dict[str, Any]:
         "builders": status.builders,
         "refusals": [text[:_REFUSAL_CHARACTERS] for text in status.refusals[-_REFUSALS:]],
     }
+    changed = {name: value for name, value in offered.items() if getattr(node, name) != value}
+    # One that was revoked at this moment has no slots any more.
+    if Node.objects.filter(pk=node.pk, revoked_at=None).update(seen_at=now, **changed):
+        _record_slots(node, status)
 
 
 def _record_slots(node: Node, status: NodeStatus) -> None:

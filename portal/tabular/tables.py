@@ -27,14 +27,15 @@ class Kind(StrEnum):
     MOMENT = "moment"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Column:
     """One column of a table; `path` leads from one of the table's entries to its cell, as in `author.username`."""
 
-    name: str
     kind: Kind
+    name: str
     meaning: str
-    path: str
+    path: str = ""
+    """By default the name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class Table:
 
     def rows(self) -> Iterator[Row]:
         """Its rows, read as they are asked for."""
-        entries, paths = self.entries(), [column.path for column in self.columns]
+        entries, paths = self.entries(), [column.path or column.name for column in self.columns]
         if isinstance(entries, QuerySet):
             chosen = entries.values_list(*(path.replace(".", "__") for path in paths))
             found: Iterable[Iterable[Any]] = chosen.iterator(chunk_size=CHUNK)
@@ -72,9 +73,5 @@ def _cell(value: Any) -> Cell:
     return cell
 
 
-def _column(kind: Kind, name: str, meaning: str, path: str = "") -> Column:
-    return Column(name=name, kind=kind, meaning=meaning, path=path or name)
-
-
-text, integer, number, boolean, moment = (partial(_column, kind) for kind in Kind)
-"""A column of that kind; its path is by default its name."""
+text, integer, number, boolean, moment = (partial(Column, kind) for kind in Kind)
+"""A column of that kind."""

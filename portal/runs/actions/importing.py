@@ -114,7 +114,9 @@ def import_tree(
         raise understood.lacking[0]
     with transaction.atomic():
         run = create_run(user, understood.declaration)
-        bulk = add_lines(run, _lines(understood.programs), by=user)
+        attempts = enumerate((program.attempt for program in understood.programs), start=1)
+        lines = (uploads.Line(number=number, key=attempt.key, attempt=attempt) for number, attempt in attempts)
+        bulk = add_lines(run, lines, by=user)
     return ImportResult(run=run, understood=understood, bulk=bulk)
 
 
@@ -202,11 +204,6 @@ def _shown(bundles: Sequence[SourceBundle]) -> list[tuple[Backend, ...]]:
 
 def _backend(name: str, value: str) -> Backend:
     return Backend(check_choice(name, value, Backend, noun="backend"))
-
-
-def _lines(programs: Sequence[Program]) -> Iterator[uploads.Line]:
-    for number, program in enumerate(programs, start=1):
-        yield uploads.Line(number=number, key=program.attempt.key, attempt=program.attempt)
 
 
 def _declaration(name: TreeName, given: Mapping[str, object]) -> RunDeclaration:

@@ -39,7 +39,8 @@ def _with_profile(report: EvaluationReport, profile: Profile) -> Iterator[str]:
     timing = report.timing.sizes if report.timing is not None else ()
     record = report.record.sizes if report.record is not None else ()
     named = [*(size.size for size in report.sizes), *(size.size for size in timing), *(size.size for size in record)]
-    if unknown := {*named, *_timeline_sizes(report)} - set(SizeName):
+    named += [report.timeline.size] if report.timeline is not None else []
+    if unknown := set(named) - set(SizeName):
         yield f"it names the size {min(unknown)[:60]!r}, which no problem has"
     # A check that passed is repeated on the other number of ranks that its machine has.
     other = profiles.get(profile.cross_check).world_size if profile.cross_check else 0
@@ -54,10 +55,6 @@ def _with_profile(report: EvaluationReport, profile: Profile) -> Iterator[str]:
         yield f"timing has medians of other than {profile.world_size} ranks"
     if any(len(call.ranks) > profile.world_size for call in _recorded(report)):
         yield f"timeline has more than {profile.world_size} ranks"
-
-
-def _timeline_sizes(report: EvaluationReport) -> list[str]:
-    return [report.timeline.size] if report.timeline is not None else []
 
 
 def _recorded(report: EvaluationReport) -> list[CallTimeline]:

@@ -365,41 +365,6 @@ def split_bar(rank: RankSplit) -> str:
     return bar([(us, tone, f"{name}: {us:,.2f} us") for name, us, tone in parts])
 
 
-# ---- data of the API ------------------------------------------------------------------------------------------------
-
-
-def split_data(recorded: Recorded) -> dict[str, Any]:
-    """The split of a call as the API and the client have it; times in microseconds."""
-    split = recorded.split
-    return {
-        "advice": split.advice,
-        "largest_gap": split.largest.value,
-        "gaps_us": {gap.value: round(us, 3) for gap, us in split.gaps_us.items()},
-        "accounted": round(split.accounted, 4),
-        "uncertainty_us": round(recorded.uncertainty_us, 3),
-        "gates_apart_us": None if recorded.gates_apart_us is None else round(recorded.gates_apart_us, 3),
-        "usual_us": None if recorded.usual_us is None else round(recorded.usual_us, 3),
-        "wire_bytes_s": split.wire_bytes_s,
-        "flops_s": split.flops_s,
-        "ranks": [
-            {
-                "rank": rank.rank,
-                "call_us": round(rank.call_us, 3),
-                "compute_us": round(rank.compute_us, 3),
-                "wire_us": round(rank.wire_us, 3),
-                "both_us": round(rank.both_us, 3),
-                "wait_us": round(rank.wait_us, 3),
-                "mixed_us": round(rank.mixed_us, 3),
-                "idle_us": round(rank.idle_us, 3),
-                "overlap": None if rank.overlap is None else round(rank.overlap, 4),
-                "launches": rank.launches,
-                "host_waits": rank.host_waits,
-            }
-            for rank in split.ranks
-        ],
-    }
-
-
 # ---- the trace that Perfetto and chrome://tracing open --------------------------------------------------------------
 
 
