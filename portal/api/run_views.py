@@ -268,7 +268,7 @@ class Trees(_Runs):
 def _tree(values: dict[str, Any]) -> dict[str, Any]:
     upload = values.pop("file")
     choices = {name: values.pop(name, "") for name in ("problems", "program_backend")}
-    return {"stream": upload, "name": upload.name, "declaration": values, "choices": actions.TreeChoices(**choices)}
+    return {"stream": upload, "name": upload.name, "declaration": values, **choices}
 
 
 class ModelBoard(Resource):

@@ -80,8 +80,8 @@ class ImportForm(_OrganisationForm):
     def values(self) -> dict[str, Any]:
         values = dict(self.cleaned_data)
         upload = values.pop("file")
-        choices = actions.TreeChoices(problems=values.pop("problems"), program_backend=values.pop("program_backend"))
-        return {"stream": upload, "name": upload.name, "declaration": values, "choices": choices}
+        choices = {name: values.pop(name) for name in ("problems", "program_backend")}
+        return {"stream": upload, "name": upload.name, "declaration": values, **choices}
 
 
 class FillForm(ActionForm):

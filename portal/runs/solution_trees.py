@@ -7,7 +7,7 @@ be a guess: the benchmark was numbered anew when problems were taken out.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePosixPath
 
@@ -100,21 +100,15 @@ def tree_name(folder: str) -> TreeName | None:
     return TreeName()
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileMatcher:
-    """Which problem a file is for. `chosen` has the uploader's choices by file name, and overrides the rest."""
-
-    chosen: Mapping[str, str] = field(default_factory=dict)
-
-    def match(self, path: str) -> Matched | Unmatched:
-        """The problem of the file at `path`, or why there is none."""
-        file_name = PurePosixPath(path).name
-        if file_name in self.chosen:
-            return Matched(path=path, problem=self.chosen[file_name], by="choice")
-        named = _FILE.fullmatch(file_name)
-        if named is None:
-            return Unmatched(path=path, reason="its name does not have the form <number>_<name>_<backend>.py")
-        return _by_name(path, int(named["number"]), _without_backend(named["name"]))
+def match_file(path: str, chosen: Mapping[str, str]) -> Matched | Unmatched:
+    """The problem of the file at `path`, or why there is none; `chosen` are the uploader's choices by file name."""
+    file_name = PurePosixPath(path).name
+    if file_name in chosen:
+        return Matched(path=path, problem=chosen[file_name], by="choice")
+    named = _FILE.fullmatch(file_name)
+    if named is None:
+        return Unmatched(path=path, reason="its name does not have the form <number>_<name>_<backend>.py")
+    return _by_name(path, int(named["number"]), _without_backend(named["name"]))
 
 
 def _by_name(path: str, number: int, name: str) -> Matched | Unmatched:

@@ -12,7 +12,6 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from evaluator.contract import Backend
-from evaluator.hardware.profiles import Profile
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import default_organisation
@@ -90,12 +89,13 @@ def create_run(user: User, declaration: RunDeclaration, *, idempotency_key: str 
         raise Conflict("model", declaration.model, message, "Send the request again.") from error
 
 
-def check_declaration(declaration: RunDeclaration) -> Profile:
-    """The profile that a run so declared is judged on; raises Refusal where no run can be declared so."""
-    chosen = _profile(declaration)
+def check_declaration(declaration: RunDeclaration) -> None:
+    """Refuse what no run can be declared as."""
+    check_choice("mode", declaration.mode, RunMode.values)
+    check_choice("backend", declaration.backend, Backend)
+    check_backend(get_profile(declaration.profile), declaration.backend)
     _check_words(declaration)
     _check_amounts(declaration)
-    return chosen
 
 
 def publish_run(run: Run, *, by: User, sources: str) -> Run:
@@ -128,14 +128,6 @@ def _check_complete(run: Run) -> None:
         raise Conflict("run", run.pk, f"{pending} of its attempts are not judged yet.", remedy)
     if not run.attempts.exists():
         raise Conflict("run", run.pk, "The run has no attempts.", "Upload attempts first.")
-
-
-def _profile(declaration: RunDeclaration) -> Profile:
-    check_choice("mode", declaration.mode, RunMode.values)
-    check_choice("backend", declaration.backend, Backend)
-    chosen = get_profile(declaration.profile)
-    check_backend(chosen, declaration.backend)
-    return chosen
 
 
 def _check_words(declaration: RunDeclaration) -> None:

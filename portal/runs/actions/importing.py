@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from django.db import transaction
 
@@ -20,23 +20,10 @@ from portal.runs import uploads
 from portal.runs.actions.attempt_intake import BulkResult, add_lines
 from portal.runs.actions.creating import RunDeclaration, check_declaration, create_run
 from portal.runs.models import Run, RunMode
-from portal.runs.solution_trees import FileMatcher, Matched, TreeName, Unmatched, tree_name
+from portal.runs.solution_trees import Matched, TreeName, Unmatched, match_file, tree_name
 from problems import registry
 
 _helper = Helper(seconds=5)  # an ordinary tree of 87 programs takes less than one
-
-
-@dataclass(frozen=True, kw_only=True)
-class TreeChoices:
-    """The uploader's options; they override what names and texts say.
-
-    Attributes:
-        problems: `FILE=SLUG` for each file whose name does not say its problem, separated by commas.
-        program_backend: the backend to judge every program as, whatever its text shows; empty for what it shows.
-    """
-
-    problems: str = ""
-    program_backend: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,42 +61,47 @@ class ImportResult:
 
 
 def read_tree(
-    stream: IO[bytes], *, name: str, declaration: Mapping[str, object], choices: TreeChoices | None = None
+    stream: IO[bytes], *, name: str, declaration: Mapping[str, object], problems: str = "", program_backend: str = ""
 ) -> ImportPreview:
     """What importing the zip would do; nothing is stored. What `declaration` leaves out comes from the folder's name.
+
+    Args:
+        stream: the zip.
+        name: its name.
+        declaration: what the uploader says of the run.
+        problems: `FILE=SLUG` for each file whose name does not say its problem, separated by commas.
+        program_backend: the backend to judge every program as, whatever its text shows; empty for what it shows.
 
     Raises:
         Refusal: the zip cannot be read, holds several trees or no file that matches a problem, or a choice is unknown.
     """
-    chosen = choices or TreeChoices()
-    matcher = FileMatcher(chosen=_chosen_problems(chosen.problems))
+    chosen = _chosen_problems(problems)
     with uploads.opened(stream, name=name) as archive:
         members = uploads.members_of(archive, name=name)
         folder = _folder(members, name=name)
-        _check_chosen_files(matcher.chosen, members)
-        matched, unmatched = _assigned(members, matcher)
+        _check_chosen_files(chosen, members)
+        matched, unmatched = _assigned(members, chosen)
         if not matched:
             reasons = "; ".join(f"{file.path}: {file.reason}" for file in unmatched[:3])
             remedy = "Pack the folder solutions_... with files like 13_gemm_allreduce_cuda.py."
             raise Refusal("file", name, f"No file in it matches a problem. {reasons}".strip(), remedy)
         wanted = _declaration(folder, declaration)
-        programs = tuple(_programs(archive, matched, asked=_backend("backend", wanted.backend), chosen=chosen))
+        given = _backend("program_backend", program_backend) if program_backend else None
+        programs = tuple(_programs(archive, matched, asked=_backend("backend", wanted.backend), given=given))
     lacking = tuple(_lacking(folder, wanted))
     return ImportPreview(
         name=folder, declaration=wanted, programs=programs, unmatched=tuple(unmatched), lacking=lacking
     )
 
 
-def import_tree(
-    user: User, stream: IO[bytes], *, name: str, declaration: Mapping[str, object], choices: TreeChoices | None = None
-) -> ImportResult:
-    """Make a run of the solutions in a zip.
+def import_tree(user: User, stream: IO[bytes], **tree: Any) -> ImportResult:
+    """Make a run of the solutions in a zip; `tree` is what `read_tree` takes.
 
     Raises:
         Refusal: as `read_tree`, `create_run` and `add_lines`, or something that a run needs is said neither by the
             folder's name nor by `declaration`.
     """
-    understood = read_tree(stream, name=name, declaration=declaration, choices=choices)
+    understood = read_tree(stream, **tree)
     if understood.lacking:
         raise understood.lacking[0]
     with transaction.atomic():
@@ -151,11 +143,11 @@ def _check_chosen_files(chosen: Mapping[str, str], members: Sequence[zipfile.Zip
 
 
 def _assigned(
-    members: Sequence[zipfile.ZipInfo], matcher: FileMatcher
+    members: Sequence[zipfile.ZipInfo], chosen: Mapping[str, str]
 ) -> tuple[list[tuple[Matched, zipfile.ZipInfo]], list[Unmatched]]:
     """Each problem's file, and the files without a problem. A choice goes before a slug, a slug before another name."""
     order = ("choice", "slug", "name")
-    outcomes = [(matcher.match(member.filename), member) for member in members]
+    outcomes = [(match_file(member.filename, chosen), member) for member in members]
     unmatched = [outcome for outcome, _ in outcomes if isinstance(outcome, Unmatched)]
     found = [(outcome, member) for outcome, member in outcomes if isinstance(outcome, Matched)]
     taken: dict[str, tuple[Matched, zipfile.ZipInfo]] = {}
@@ -172,9 +164,8 @@ def _programs(
     matched: Sequence[tuple[Matched, zipfile.ZipInfo]],
     *,
     asked: Backend,
-    chosen: TreeChoices,
+    given: Backend | None,
 ) -> Iterator[Program]:
-    given = _backend("program_backend", chosen.program_backend) if chosen.program_backend else None
     texts = (uploads.read_member(archive, member).decode("utf-8", "surrogateescape") for _, member in matched)
     read = [uploads.static_verdict({SourceBundle.ENTRY: text}) for text in texts]
     bundles = [bundle for bundle, _, _ in read if bundle is not None]

@@ -7,7 +7,7 @@ import pytest
 from portal.core.helper import Helper
 from portal.runs.actions import importing
 from portal.runs.models import Run
-from portal.runs.solution_trees import FileMatcher, Matched, TreeName, Unmatched, tree_name
+from portal.runs.solution_trees import Matched, TreeName, Unmatched, match_file, tree_name
 from problems import registry
 from tests.portal.runs.rows import line
 from tests.portal.runs.test_vendor import archive
@@ -55,20 +55,20 @@ def test_a_folder_that_is_called_otherwise_says_nothing():
     ],
 )
 def test_the_name_of_a_file_says_its_problem_in_the_older_numbering_too(file_name, problem, by):
-    found = FileMatcher().match(f"a/{file_name}")
+    found = match_file(f"a/{file_name}", {})
     assert isinstance(found, Matched)
     assert (found.problem, found.by) == (problem, by)
 
 
 @pytest.mark.parametrize("file_name", ["47_no_such_step_cuda.py", "15_gemm_allgather_cuda.py", "notes.py"])
 def test_a_number_alone_and_an_ambiguous_name_are_no_match(file_name):
-    assert isinstance(FileMatcher().match(file_name), Unmatched)
+    assert isinstance(match_file(file_name, {}), Unmatched)
 
 
 def test_every_slug_is_found_under_its_own_number_and_under_the_older_one():
     for problem in registry.problems():
         for number in {problem.number, problem.number + (problem.number >= 33)}:
-            found = FileMatcher().match(f"{number}_{problem.slug}_cuda.py")
+            found = match_file(f"{number}_{problem.slug}_cuda.py", {})
             assert isinstance(found, Matched)
             assert found.problem == problem.slug
 
