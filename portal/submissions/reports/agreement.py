@@ -28,9 +28,9 @@ def _with_assignment(delivery: Delivery, evaluation: Evaluation, profile: Profil
         "mode": (report.mode, evaluation.mode),
         "world_size": (report.world_size, profile.world_size),
     }
-    for name, (said, assigned) in compared.items():
-        if said != assigned:
-            yield f"{name} is {str(said)[:60]!r} and was assigned as {str(assigned)!r}"
+    for name, (reported, assigned) in compared.items():
+        if reported != assigned:
+            yield f"{name} is {str(reported)[:60]!r} and was assigned as {str(assigned)!r}"
 
 
 def _with_profile(report: EvaluationReport, profile: Profile) -> Iterator[str]:

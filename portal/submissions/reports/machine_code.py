@@ -17,6 +17,7 @@ PER_PAGE = 1500
 MOST_LISTED_CHARACTERS = 32 * 1024**2
 """Of all kernels together, for programs; a judge lists at most 24 MiB. Kernels beyond are named alone."""
 
+_SHOWN_OF_A_KERNEL = ("name", "symbol", "module", "registers", "stack_bytes", "shared_bytes", "count")
 NOTHING_COMPILED = "UNAVAILABLE: nothing was compiled ahead of the ranks"
 COUNTERS = (
     "UNAVAILABLE: Nsight Compute runs a kernel several times to read its counters, and a kernel that waits for a peer "
@@ -115,16 +116,8 @@ def data(report: EvaluationReport) -> dict[str, Any]:
     return {
         "files": list(code.files),
         "kernels": [
-            {
-                "name": kernel.name,
-                "symbol": kernel.symbol,
-                "module": kernel.module,
-                "registers": kernel.registers,
-                "stack_bytes": kernel.stack_bytes,
-                "shared_bytes": kernel.shared_bytes,
-                "count": kernel.count,
-                "instructions": [[entry.text, entry.file, entry.line] for entry in entries],
-            }
+            {name: getattr(kernel, name) for name in _SHOWN_OF_A_KERNEL}
+            | {"instructions": [[entry.text, entry.file, entry.line] for entry in entries]}
             for kernel, entries in zip(code.kernels, listed, strict=True)
         ],
         "dropped": code.dropped,

@@ -121,12 +121,15 @@ def recorded_calls(report: EvaluationReport) -> list[Recorded]:
     return found
 
 
+def recorded_links(report: EvaluationReport) -> LinkTraffic | None:
+    """What the links carried at the recorded size; None without a record of it."""
+    sizes = report.record.sizes if report.record is not None else ()
+    return next((one.links for one in sizes if one.size == _size(report) and one.links is not None), None)
+
+
 def counted_links(report: EvaluationReport) -> LinkTraffic | None:
     """The links' counters at the recorded size, read for every rank; None where they were not."""
-    if report.timeline is None or report.record is None:
-        return None
-    found = (size.links for size in report.record.sizes if size.size == report.timeline.size)
-    links = next((one for one in found if one is not None), None)
+    links = recorded_links(report)
     is_whole = links is not None and len(links.sent_bytes) == len(links.received_bytes) == report.world_size
     return links if is_whole else None
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import permutations
 
-from evaluator.contract import EvaluationReport, LinkTraffic, SpanKind
+from evaluator.contract import EvaluationReport, SpanKind
 from evaluator.hardware import profiles
 from evaluator.judging import call_parts
 from evaluator.judging.call_parts import Part
-from portal.submissions.reports.timelines import Recorded
+from portal.submissions.reports.timelines import Recorded, counted_links, recorded_links
 
 NO_COUNTERS = "UNAVAILABLE: the links' counters were not read"
 NO_ENDS = "UNAVAILABLE: the profiler does not name both ends of every copy"
@@ -35,7 +36,22 @@ def pair_traffic(report: EvaluationReport, recorded: Recorded) -> list[PairTraff
     """Every pair of ranks at the recorded size, in both directions; empty without GPUs."""
     if recorded.gpu is None or report.timeline is None:
         return []
-    return list(_pairs(report.world_size, _links(report, report.timeline.size), recorded))
+    links, copied, world_size = recorded_links(report), _copied(recorded), report.world_size
+    is_read = links is not None and len(links.sent_bytes) == world_size
+    # With two ranks, what one sends the other receives.
+    is_known = is_read and world_size == 2
+    return [
+        PairTraffic(
+            sender=sender,
+            receiver=receiver,
+            bytes=links.sent_bytes[sender] if links is not None and is_known else None,
+            why="" if is_known else NO_PAIRS if is_read else NO_COUNTERS,
+            copied_bytes=None if copied is None else copied.get((sender, receiver), 0),
+            why_not_copied=NO_ENDS if copied is None else "",
+            least_bytes=links.least_bytes if links is not None else 0.0,
+        )
+        for sender, receiver in permutations(range(world_size), 2)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,46 +72,21 @@ def link_rows(reports: Mapping[str, EvaluationReport]) -> list[LinkRow]:
         row
         for title, report in reports.items()
         if profiles.get(report.profile).gpu is not None and report.timeline is not None
-        for row in _link_rows(title, report, _links(report, report.timeline.size))
+        for row in _link_rows(title, report)
     ]
 
 
-def _link_rows(title: str, report: EvaluationReport, links: LinkTraffic | None) -> Iterator[LinkRow]:
+def _link_rows(title: str, report: EvaluationReport) -> Iterator[LinkRow]:
+    links, whole = recorded_links(report), counted_links(report)
     for rank in range(report.world_size):
-        is_read = links is not None and len(links.sent_bytes) == len(links.received_bytes) == report.world_size
         yield LinkRow(
             title=title,
             rank=rank,
-            sent_bytes=links.sent_bytes[rank] if links is not None and is_read else None,
-            received_bytes=links.received_bytes[rank] if links is not None and is_read else None,
+            sent_bytes=whole.sent_bytes[rank] if whole is not None else None,
+            received_bytes=whole.received_bytes[rank] if whole is not None else None,
             least_bytes=links.least_bytes if links is not None else 0.0,
-            why="" if is_read else NO_COUNTERS,
+            why=NO_COUNTERS if whole is None else "",
         )
-
-
-def _links(report: EvaluationReport, size: str) -> LinkTraffic | None:
-    sizes = report.record.sizes if report.record is not None else ()
-    return next((one.links for one in sizes if one.size == size and one.links is not None), None)
-
-
-def _pairs(world_size: int, links: LinkTraffic | None, recorded: Recorded) -> Iterator[PairTraffic]:
-    is_read = links is not None and len(links.sent_bytes) == world_size
-    copied = _copied(recorded)
-    for sender in range(world_size):
-        for receiver in range(world_size):
-            if sender == receiver:
-                continue
-            # With two ranks, what one sends the other receives.
-            is_known = is_read and world_size == 2
-            yield PairTraffic(
-                sender=sender,
-                receiver=receiver,
-                bytes=links.sent_bytes[sender] if links is not None and is_known else None,
-                why="" if is_known else NO_PAIRS if is_read else NO_COUNTERS,
-                copied_bytes=None if copied is None else copied.get((sender, receiver), 0),
-                why_not_copied=NO_ENDS if copied is None else "",
-                least_bytes=links.least_bytes if links is not None else 0.0,
-            )
 
 
 def _copied(recorded: Recorded) -> dict[tuple[int, int], int] | None:
