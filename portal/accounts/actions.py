@@ -13,7 +13,7 @@ from django.utils import timezone
 from portal.accounts import sign_up_codes
 from portal.accounts.models import ApiToken, TokenScope, User
 from portal.accounts.names import OWN_AUTHOR, check_name, name_taken
-from portal.accounts.operators import as_proven
+from portal.accounts.operators import drop_unproven_rights
 from portal.core.errors import Conflict, Forbidden, NotSignedIn, Refusal
 
 TOKEN_PREFIX = "pkb_"  # noqa: S105 - marks our tokens for secret scanners, is not one
@@ -153,7 +153,7 @@ def authenticate(secret: str) -> ApiToken:
     # Once a minute is enough for "last used", and spares a write on most requests.
     if token.last_used_at is None or now - token.last_used_at > timedelta(minutes=1):
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
-    as_proven(token.user)
+    drop_unproven_rights(token.user)
     return token
 
 

@@ -26,7 +26,7 @@ class OperatorsSite(AdminSite):
             return redirect(onwards)
         if not isinstance(request.user, User):
             return redirect_to_login(onwards)
-        if not request.user.is_unproven:
+        if not request.user.lacks_second_factor:
             raise PermissionDenied
         messages.warning(request, "Operators need a second factor: add a passkey or an authenticator app first.")
         return redirect("mfa_index")

@@ -23,8 +23,8 @@ def confusable_key(username: str) -> str:
 class User(AbstractUser):
     """A person or robot that submits; `username` is public and appears on the boards.
 
-    An operator without a second factor is loaded with `is_unproven` set and without an operator's rights, which saving
-    such an object leaves as they are in the database.
+    An operator without a second factor is loaded with `lacks_second_factor` set and without an operator's rights, which
+    saving such an object leaves as they are in the database.
     """
 
     confusable_key = models.CharField(max_length=150, unique=True, editable=False)
@@ -40,7 +40,7 @@ class User(AbstractUser):
         editable=False,
         help_text="Reason why operators closed the account. Its owner reads it.",
     )
-    is_unproven = False
+    lacks_second_factor = False
 
     class Meta(AbstractUser.Meta):
         # Every board leaves closed accounts out. They are few, and without this they are looked for among all.
@@ -61,7 +61,7 @@ class User(AbstractUser):
         wanted = kwargs.get("update_fields")
         if wanted is not None and "username" in wanted:
             kwargs["update_fields"] = {*wanted, "confusable_key"}
-        if self.is_unproven:
+        if self.lacks_second_factor:
             names = {field.name for field in self._meta.concrete_fields if not field.primary_key}
             kwargs["update_fields"] = (names if wanted is None else set(wanted)) - {"is_staff", "is_superuser"}
         super().save(*args, **kwargs)

@@ -16,14 +16,14 @@ def has_second_factor(user: User) -> bool:
     return bool(Authenticator.objects.filter(user=user, type__in=_FACTORS).exists())
 
 
-def as_proven(user: User) -> User:
+def drop_unproven_rights(user: User) -> User:
     """The same object with only the proven operator's rights.
 
     Called wherever a user is identified (a session, a token), so that no view or query has to check.
     """
     is_privileged = user.is_staff or user.is_superuser
     if is_privileged and settings.OPERATORS_NEED_SECOND_FACTOR and not has_second_factor(user):
-        user.is_unproven = True
+        user.lacks_second_factor = True
         user.is_staff = user.is_superuser = False
     return user
 
@@ -34,7 +34,7 @@ class AccountBackend(ModelBackend):
     def get_user(self, user_id: Any) -> User | None:
         """The user of a session, or None where the account is closed or gone."""
         user = super().get_user(user_id)
-        return as_proven(user) if isinstance(user, User) and user.left_at is None else None
+        return drop_unproven_rights(user) if isinstance(user, User) and user.left_at is None else None
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
         """Whether the user has a permission of the admin; only operators have any."""

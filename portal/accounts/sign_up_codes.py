@@ -33,10 +33,10 @@ def make_code(*, note: str, expires_at: datetime, by: User | None) -> tuple[Sign
 
 def check(code: str) -> None:
     """Refuse a sign-up that the site's setting does not allow; raises Refusal (403)."""
-    asked = sign_up_is()
-    if asked is SignUp.CLOSED:
+    mode = sign_up_is()
+    if mode is SignUp.CLOSED:
         raise Forbidden("", "", "This site takes no new accounts.", "Ask its operator.")
-    if asked is SignUp.INVITATION and not SignUpCode.objects.filter(**_live(code)).exists():
+    if mode is SignUp.INVITATION and not SignUpCode.objects.filter(**_live(code)).exists():
         raise _refused()
 
 

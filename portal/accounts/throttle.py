@@ -127,9 +127,9 @@ def _claim(counters: Sequence[tuple[str, Limit]]) -> Tried:
             since = cache.get(key, now)
         left_s = max(1, int(since + limit.window_s - now) + 1)
         all_places = [f"{key}:{since}:{number}" for number in range(limit.failures)]
-        taken = cache.get_many(all_places)
+        occupied = cache.get_many(all_places)
         # `add` succeeds for one request alone, in every cache of Django's; its `incr` does not count all in a database.
-        free = (place for place in all_places if place not in taken)
+        free = (place for place in all_places if place not in occupied)
         place = next((place for place in free if cache.add(place, 1, timeout=left_s)), None)
         if place is None:
             cache.delete_many(places)
@@ -149,8 +149,8 @@ def client_address(request: HttpRequest) -> str:
 
 def _password_counters(request: HttpRequest, username: str) -> tuple[tuple[str, Limit], ...]:
     name, address = _folded(username), _household(client_address(request))
-    kept = request.get_signed_cookie(KNOWN_DEVICE, default="", salt=KNOWN_DEVICE, max_age=_DEVICE_DAYS * 86_400)
-    device = kept if kept and kept.startswith(f"{_key('device', name)}.") else ""
+    cookie = request.get_signed_cookie(KNOWN_DEVICE, default="", salt=KNOWN_DEVICE, max_age=_DEVICE_DAYS * 86_400)
+    device = cookie if cookie and cookie.startswith(f"{_key('device', name)}.") else ""
     return (
         (_key("pair", name, address), PAIR),
         (_key("address", address), ADDRESS),

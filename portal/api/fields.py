@@ -46,8 +46,8 @@ def shows(of: type, names: str) -> Callable[[type[Serializer]], type[Serializer]
     """
 
     def decorate(serializer: type[Serializer]) -> type[Serializer]:
-        serializer.__doc__, _, told = cleandoc(serializer.__doc__ or "").partition("\n\nAttributes:\n")
-        texts = dict(line.split(": ", 1) for line in dedent(told).replace("\n    ", " ").splitlines())
+        serializer.__doc__, _, described = cleandoc(serializer.__doc__ or "").partition("\n\nAttributes:\n")
+        texts = dict(line.split(": ", 1) for line in dedent(described).replace("\n    ", " ").splitlines())
         declared = serializer._declared_fields  # noqa: SLF001 - REST framework's own
         for name, _, path in (word.partition("=") for word in names.split()):
             known = declared.pop(name, None)

@@ -134,22 +134,22 @@ class NodeMessages(Resource):
 
 def _received(request: Request, kind: type[M], receive: Callable[[Node, M, datetime], object]) -> Response:
     node: Any = request.auth
-    said_as = request.parser_context["view"].action
+    action = request.parser_context["view"].action
     body = request.data if isinstance(request.data, bytes) else b""
     if kind is not Delivery and len(body) > MOST_STATUS_BYTES:
         raise _too_large(f"{len(body)} bytes", MOST_STATUS_BYTES)
     try:
         # PostgreSQL stores no NUL, and one must not cost a whole report.
-        said = kind.from_json(body.replace(b"\\u0000", b"\\ufffd"))
+        content = kind.from_json(body.replace(b"\\u0000", b"\\ufffd"))
     except ContractError as error:
-        metrics.refused_messages.labels(said_as, "malformed").inc()
+        metrics.refused_messages.labels(action, "malformed").inc()
         raise Refusal(_field(str(error)), "", f"{error}.", "Bring site and node to the same version.") from error
     try:
-        receive(node, said, timezone.now())
+        receive(node, content, timezone.now())
     except (DataError, IntegrityError, OverflowError) as error:
         # As an error of ours it would be sent again for ever.
         logger.warning("a message of node %s holds a value that cannot be stored: %s", node, error)
-        metrics.refused_messages.labels(said_as, "malformed").inc()
+        metrics.refused_messages.labels(action, "malformed").inc()
         message = "The message holds a value that the site cannot store."
         raise Refusal("", str(error)[:80], message, "Bring site and node to the same version.") from error
     return Response({"sha256": hashlib.sha256(body).hexdigest()})

@@ -206,8 +206,8 @@ def _(error: exceptions.APIException, request: Any) -> ProblemDetails:
     if isinstance(error, exceptions.NotAuthenticated):
         detail = "This call needs a token. Send `Authorization: Bearer pkb_...`; /accounts/ creates one."
     elif isinstance(error, exceptions.UnsupportedMediaType):
-        taken = " or ".join(parser.media_type for parser in getattr(request, "parsers", ())) or "application/json"
-        detail = f"{detail} Send {taken}."
+        accepted = " or ".join(parser.media_type for parser in getattr(request, "parsers", ())) or "application/json"
+        detail = f"{detail} Send {accepted}."
     elif isinstance(error, exceptions.Throttled):
         wait = getattr(error, "wait", None)
         when = f"in {int(wait)} seconds" if wait else "later"

@@ -229,11 +229,11 @@ def _added(run: Run, request: Request) -> actions.BulkResult:
     start = b"" if kind == LinesStream.media_type else stream.read(len(uploads.ARCHIVE_START))
     if kind == LinesStream.media_type or (kind == BytesStream.media_type and start != uploads.ARCHIVE_START):
         return actions.add_lines(run, uploads.read_lines(stream, start=start), by=signed_in(request))
-    with TemporaryFile() as kept:  # an archive's table of contents is at its end
-        kept.write(start)
+    with TemporaryFile() as archive:  # an archive's table of contents is at its end
+        archive.write(start)
         while chunk := stream.read(1 << 20):
-            kept.write(chunk)
-        return actions.add_lines(run, uploads.read_archive(kept), by=signed_in(request))
+            archive.write(chunk)
+        return actions.add_lines(run, uploads.read_archive(archive), by=signed_in(request))
 
 
 class Trees(_Runs):

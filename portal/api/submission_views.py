@@ -118,13 +118,13 @@ class Submissions(SubmissionResource):
 
 def _selected(user: Any, wanted: Mapping[str, Any]) -> QuerySet[Submission]:
     chosen = queries.own_submissions(user, problem=wanted.get("problem")).select_related("author")
-    said = {name: wanted[name] for name in ("state", "verdict") if name in wanted}
-    if not said:
+    outcome = {name: wanted[name] for name in ("state", "verdict") if name in wanted}
+    if not outcome:
         return chosen
     # By way of the evaluations, which indexes find where few are in that state; those that a later one follows are not
     # what the submission shows.
     later = Evaluation.objects.filter(submission=OuterRef("submission"), queued_at__gt=OuterRef("queued_at"))
-    newest = Evaluation.objects.filter(submission=OuterRef("pk"), **said).exclude(Exists(later))
+    newest = Evaluation.objects.filter(submission=OuterRef("pk"), **outcome).exclude(Exists(later))
     return chosen.filter(Exists(newest))
 
 

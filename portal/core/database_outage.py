@@ -24,7 +24,7 @@ def is_database_away(error: BaseException | None) -> bool:
     return type(error) is DatabaseError and error.__cause__ is not None
 
 
-class AwayLines:
+class ThrottledLogger:
     """Log lines of a process that meets the missing database again and again: one line a minute, with how many.
 
     Args:

@@ -12,13 +12,13 @@ _SHORT = 40
 """Characters of a value that is still shown: a profile or a model's name is, the digest of a source is not."""
 
 
-def differences(came: Mapping[str, object], held: Mapping[str, object]) -> list[str]:
+def differences(request: Mapping[str, object], stored: Mapping[str, object]) -> list[str]:
     """In words, each field of `came` that `held` has another value of, with both values where they are short."""
-    return [_difference(name, value, held[name]) for name, value in came.items() if value != held[name]]
+    return [_difference(name, value, stored[name]) for name, value in request.items() if value != stored[name]]
 
 
-def check_same_request(
-    *, field: str, key: str, what: str, pk: object, came: Mapping[str, object], held: Mapping[str, object]
+def check_replay(
+    *, field: str, key: str, what: str, pk: object, request: Mapping[str, object], stored: Mapping[str, object]
 ) -> None:
     """Do nothing where a request says what the first under its key said.
 
@@ -27,20 +27,20 @@ def check_same_request(
         key: the key.
         what: what it made, one word such as "run".
         pk: the id of that.
-        came: what this request says, by the names of its fields.
-        held: the same of the first request.
+        request: what this request says, by the names of its fields.
+        stored: the same of the first request.
 
     Raises:
         Refusal: something differs (409); its message names every such field.
     """
-    found = differences(came, held)
+    found = differences(request, stored)
     if found:
         remedy = f"Use another key for another {what}, or repeat the first request unchanged."
         raise Conflict(field, key, f"This key was used for a different {what}, {pk}: {'; '.join(found)}.", remedy)
 
 
-def _difference(name: str, came: object, held: object) -> str:
-    values = [_shown(value) for value in (came, held)]
+def _difference(name: str, request: object, stored: object) -> str:
+    values = [_shown(value) for value in (request, stored)]
     if max(len(value) for value in values) > _SHORT:
         return f"{name} is another"
     return f"{name} is {values[0]} and was {values[1]}"

@@ -61,12 +61,12 @@ def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> End
         address_of(url)
     with transaction.atomic():
         lock_account(user)  # two requests at once cannot both add the last channel
-        kept = user.channels.filter(removed_at=None)
-        if kept.filter(form=form, url=url).exists():
+        channels = user.channels.filter(removed_at=None)
+        if channels.filter(form=form, url=url).exists():
             raise Conflict(
                 "channel", url or form, "You have this channel already.", "Choose the notices of that channel instead."
             )
-        if kept.count() >= MAX_CHANNELS:
+        if channels.count() >= MAX_CHANNELS:
             raise Conflict(
                 "channel", url, f"You have {MAX_CHANNELS} channels, which is the limit.", "Remove a channel first."
             )

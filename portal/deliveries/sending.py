@@ -61,11 +61,11 @@ def due_endpoints(
         busy: endpoints that are being served.
     """
     waiting = Delivery.objects.filter(state=DeliveryState.WAITING, next_try_at__lte=now).order_by("next_try_at")
-    untold = Notice.objects.filter(delivery=None, at__lte=now - BATCH_WINDOW).order_by("at")
+    pending = Notice.objects.filter(delivery=None, at__lte=now - BATCH_WINDOW).order_by("at")
     # Few of many endpoints have something due, and both indexes hold nothing else.
-    with_something = waiting.order_by().values("endpoint").union(untold.order_by().values("endpoint"))
-    waiting, untold = waiting.filter(endpoint=OuterRef("pk")), untold.filter(endpoint=OuterRef("pk"))
-    since = Coalesce(Subquery(waiting.values("next_try_at")[:1]), Subquery(untold.values("at")[:1]))
+    with_something = waiting.order_by().values("endpoint").union(pending.order_by().values("endpoint"))
+    waiting, pending = waiting.filter(endpoint=OuterRef("pk")), pending.filter(endpoint=OuterRef("pk"))
+    since = Coalesce(Subquery(waiting.values("next_try_at")[:1]), Subquery(pending.values("at")[:1]))
     is_free = Q(free_at__lte=now)
     rows = (
         Endpoint.objects.filter(Q(account=None) | Q(account__is_active=True), pk__in=with_something, removed_at=None)
@@ -112,12 +112,12 @@ def deliver_batch(endpoint: DueEndpoint, now: datetime) -> int:
 
 def _fold_notices(channel_id: int, now: datetime) -> None:
     with transaction.atomic():
-        untold = list(Notice.objects.select_for_update().filter(endpoint=channel_id, delivery=None))
-        kept = _without_stale(untold)
-        Notice.objects.filter(pk__in=[one.pk for one in untold if one not in kept]).delete()
-        if kept:
+        pending = list(Notice.objects.select_for_update().filter(endpoint=channel_id, delivery=None))
+        current = _without_stale(pending)
+        Notice.objects.filter(pk__in=[one.pk for one in pending if one not in current]).delete()
+        if current:
             delivery = Delivery.objects.create(endpoint_id=channel_id, next_try_at=now)
-            Notice.objects.filter(pk__in=[one.pk for one in kept]).update(delivery=delivery)
+            Notice.objects.filter(pk__in=[one.pk for one in current]).update(delivery=delivery)
 
 
 def _without_stale(notices: list[Notice]) -> list[Notice]:

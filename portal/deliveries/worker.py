@@ -7,7 +7,7 @@ from collections import Counter
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 from django.utils import timezone
 
-from portal.core.database_outage import AwayLines
+from portal.core.database_outage import ThrottledLogger
 from portal.deliveries.sending import DueEndpoint, deliver_batch, due_endpoints
 
 AT_ONCE = 32
@@ -24,7 +24,7 @@ class DeliveryWorker:
     def __init__(self) -> None:
         self._payers: dict[int, int] = {}
         self._changed = threading.Condition()
-        self._away = AwayLines(logger)
+        self._away = ThrottledLogger(logger)
 
     @property
     def is_busy(self) -> bool:

@@ -25,7 +25,7 @@ from portal.submissions.queries import request_of
 from problems import registry
 
 
-class NotTaken(Exception):
+class ReportRefused(Exception):
     """A report is not recorded; the text says why."""
 
 
@@ -73,9 +73,9 @@ def import_reports(paths: Sequence[Path], *, node: Node) -> ImportOutcome:
             elif evaluation.has_ended:
                 known += 1
             else:
-                _take(report, evaluation, node=node)
+                _record(report, evaluation, node=node)
                 recorded += 1
-        except NotTaken as reason:
+        except ReportRefused as reason:
             refused.append(f"{path}: {reason}")
     return ImportOutcome(recorded=recorded, known=known, foreign=foreign, refused=tuple(refused))
 
@@ -85,14 +85,14 @@ def _read(path: Path) -> EvaluationReport:
         raw = path.read_bytes()
         return EvaluationReport.from_json(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     except (OSError, EOFError) as error:
-        raise NotTaken(f"it cannot be read: {error}") from error
+        raise ReportRefused(f"it cannot be read: {error}") from error
     except ContractError as error:
-        raise NotTaken(f"it is no report: {error}") from error
+        raise ReportRefused(f"it is no report: {error}") from error
 
 
-def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> None:
+def _record(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> None:
     if differences := recompute(report).differences:
-        raise NotTaken(f"it disagrees with its own calls: {'; '.join(differences[:3])}")
+        raise ReportRefused(f"it disagrees with its own calls: {'; '.join(differences[:3])}")
     ended = datetime.fromisoformat(report.finished_at)
     started = datetime.fromisoformat(report.started_at) if report.started_at else ended
     with transaction.atomic():
@@ -100,12 +100,12 @@ def _take(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> No
         # Only one of a dispatcher and this finds the row still waiting.
         lease = lifecycle.begin_offline(evaluation, node, attempt=attempt, started_at=started)
         if lease is None:
-            raise NotTaken("its evaluation is being judged now")
+            raise ReportRefused("its evaluation is being judged now")
         try:
             record_delivery(Delivery(lease=lease, node=node.name, report=report), ended)
         except Refusal as refusal:
             # Leaving the block by an exception takes the lease back.
-            raise NotTaken(refusal.message) from refusal
+            raise ReportRefused(refusal.message) from refusal
 
 
 def runs_named(keys: Sequence[str]) -> list[Run]:

@@ -59,9 +59,9 @@ class ExportVersion:
 def newest() -> ExportVersion | None:
     """The last version that was finished; None as well where its note cannot be read, as after a power failure."""
     try:
-        noted = json.loads((settings.EXPORT_DIR / _NEWEST).read_text())
-        made_at = datetime.fromisoformat(noted["made_at"])
-        return ExportVersion(folder=settings.EXPORT_DIR / noted["folder"], made_at=made_at, took_s=noted["took_s"])
+        note = json.loads((settings.EXPORT_DIR / _NEWEST).read_text())
+        made_at = datetime.fromisoformat(note["made_at"])
+        return ExportVersion(folder=settings.EXPORT_DIR / note["folder"], made_at=made_at, took_s=note["took_s"])
     except (FileNotFoundError, ValueError):
         return None
 
@@ -157,8 +157,8 @@ def _problems() -> Iterator[dict[str, Any]]:
 def _note(version: ExportVersion) -> None:
     # Written next to its path and then moved: readers find the old one or the new one.
     beside = settings.EXPORT_DIR / f"{_NEWEST}.new"
-    noted = {"folder": version.folder.name, "made_at": version.made_at.isoformat(), "took_s": version.took_s}
-    beside.write_text(json.dumps(noted))
+    note = {"folder": version.folder.name, "made_at": version.made_at.isoformat(), "took_s": version.took_s}
+    beside.write_text(json.dumps(note))
     beside.replace(settings.EXPORT_DIR / _NEWEST)
 
 

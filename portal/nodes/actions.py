@@ -154,10 +154,10 @@ def _record_slots(node: Node, status: NodeStatus) -> None:
     offered = {slot.index: slot for slot in status.slots if _may_offer(node, slot.profile)}
     changed: list[Slot] = []
     for index, slot in offered.items():
-        said = {"profile": slot.profile, "state": slot.state.value, "note": slot.note[:300]}
+        values = {"profile": slot.profile, "state": slot.state.value, "note": slot.note[:300]}
         row = known.get(index)
-        if row is None or any(getattr(row, name) != value for name, value in said.items()):
-            changed.append(Slot(node=node, index=index, **said))
+        if row is None or any(getattr(row, name) != value for name, value in values.items()):
+            changed.append(Slot(node=node, index=index, **values))
     if changed:
         Slot.objects.bulk_create(
             changed,

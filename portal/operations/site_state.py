@@ -88,12 +88,12 @@ def _queues(now: datetime) -> Iterator[Metric]:
 
 
 def _leases(now: datetime) -> Iterator[Metric]:
-    held = Evaluation.objects.filter(state__in=State.under_lease()).aggregate(
-        held=Count("pk"),
+    leases = Evaluation.objects.filter(state__in=State.under_lease()).aggregate(
+        count=Count("pk"),
         overdue=Count("pk", filter=Q(lease_expires_at__lt=now)),
     )
-    yield _one("pkb_leases", "Evaluations that a node holds under a lease.", held["held"])
-    yield _one("pkb_leases_overdue", "Expired leases that no dispatcher has revoked yet.", held["overdue"])
+    yield _one("pkb_leases", "Evaluations that a node holds under a lease.", leases["count"])
+    yield _one("pkb_leases_overdue", "Expired leases that no dispatcher has revoked yet.", leases["overdue"])
 
 
 def _nodes(now: datetime) -> Iterator[Metric]:
@@ -103,9 +103,9 @@ def _nodes(now: datetime) -> Iterator[Metric]:
     silent = {(name,): max(0.0, (now - at).total_seconds()) for name, at in nodes.items() if at is not None}
     yield _gauge("pkb_node_online", "Whether the node's heartbeats arrive.", ("node",), online)
     yield _gauge("pkb_node_silent_seconds", "Since its last heartbeat.", ("node",), silent)
-    said = Case(When(node__seen_at__gte=since, then=F("state")), default=Value("offline"))
-    rows = Slot.objects.filter(node__is_enabled=True).annotate(said=said).order_by()
-    found = rows.values_list("node__name", "profile", "said").annotate(Count("pk"))
+    reported = Case(When(node__seen_at__gte=since, then=F("state")), default=Value("offline"))
+    rows = Slot.objects.filter(node__is_enabled=True).annotate(reported=reported).order_by()
+    found = rows.values_list("node__name", "profile", "reported").annotate(Count("pk"))
     slots = {tuple(labels): count for *labels, count in found}
     text = "Slots of enabled nodes, by their last reported state; offline without heartbeats."
     yield _gauge("pkb_slots", text, ("node", "profile", "state"), slots)

@@ -154,7 +154,7 @@ def _change_phase(season: Season, step: str, now: datetime) -> None:
             season.opens_at = season.opens_at.replace(microsecond=0)  # forms show no more
             season.revisions = _revisions(season.problems)
             if season.closes_at <= now:
-                message = f"Its end, {queries.said(season.closes_at)}, has passed."
+                message = f"Its end, {queries.utc_text(season.closes_at)}, has passed."
                 raise Conflict("closes_at", season.slug, message, "Set a later end first.")
         season.save()
 

@@ -49,15 +49,15 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def read(text: str) -> Definition:
     """The definition in a YAML or JSON text; raises Refusal."""
     try:
-        held = yaml.safe_load(text)
+        values = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise Refusal(
             "file", "", f"This is neither YAML nor JSON: {error}", "Correct the syntax. JSON is valid YAML."
         ) from error
-    return made(held)
+    return definition_of(values)
 
 
-def made(values: Any) -> Definition:
+def definition_of(values: Any) -> Definition:
     """The definition that these values are, checked; raises Refusal."""
     try:
         definition = msgspec.convert(values, type=Definition)

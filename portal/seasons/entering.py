@@ -8,7 +8,7 @@ from portal.accounts.models import Membership, Organisation, User
 from portal.accounts.organisations import require_owner
 from portal.core.errors import Conflict, Forbidden, NotFound
 from portal.seasons.models import Access, Entry, Phase, Season, Team, TeamMember
-from portal.seasons.queries import said
+from portal.seasons.queries import utc_text
 
 
 def enter(
@@ -28,9 +28,9 @@ def enter(
     with transaction.atomic():
         # The row of the season is locked: two concurrent requests may not both fill a team's last seat.
         Season.objects.select_for_update().get(pk=season.pk)
-        held = TeamMember.objects.filter(season=season, user=user).select_related("team").first()
-        if held is not None:
-            message = f"You are in the team {held.team.name} already."
+        member = TeamMember.objects.filter(season=season, user=user).select_related("team").first()
+        if member is not None:
+            message = f"You are in the team {member.team.name} already."
             raise Conflict("season", season.slug, message, "Each person can be in one team.")
         if organisation is None:
             team = Team.objects.create(season=season, person=user, name=user.username)
@@ -80,7 +80,7 @@ def leave(season: Season, user: User, *, now: datetime) -> None:
 
 def _require_takes_part(season: Season, now: datetime) -> None:
     if season.phase(now) not in (Phase.UPCOMING, Phase.OPEN):
-        message = f"{season.title} closed at {said(season.closes_at)}."
+        message = f"{season.title} closed at {utc_text(season.closes_at)}."
         if season.phase(now) is Phase.DRAFT:
             message = f"{season.title} is a draft."
         raise Conflict("season", season.slug, message, "Teams cannot change any more. The ordinary boards are open.")

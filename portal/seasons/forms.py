@@ -12,7 +12,7 @@ from portal.accounts.models import Role, User
 from portal.core.errors import Refusal
 from portal.core.forms import ActionForm
 from portal.seasons.actions import FIXED
-from portal.seasons.definition import Definition, made
+from portal.seasons.definition import Definition, definition_of
 from portal.seasons.models import Access, Counted, OpenedSources, Phase, Season
 from problems import registry
 from problems.spec.schema import Problem
@@ -74,11 +74,11 @@ class SeasonForm(ActionForm):
         self.keeps_problems = False
         if season is None or is_copy:
             return
-        phase, kept = season.phase(timezone.now()), ["slug", "organisation"]
+        phase, fixed = season.phase(timezone.now()), ["slug", "organisation"]
         if phase not in (Phase.DRAFT, Phase.UPCOMING):
             self.keeps_problems = True
-            kept += FIXED if phase is Phase.OPEN else (*FIXED, "closes_at")
-        for name in kept:
+            fixed += FIXED if phase is Phase.OPEN else (*FIXED, "closes_at")
+        for name in fixed:
             if name in self.fields:
                 self.fields[name].disabled = True
 
@@ -102,7 +102,7 @@ class SeasonForm(ActionForm):
     def values(self) -> dict[str, Any]:
         """The definition; raises Refusal."""
         given = {name: value for name, value in self.cleaned_data.items() if name != "time_zone"}
-        return {"definition": made(given | {"problems": self._chosen()})}
+        return {"definition": definition_of(given | {"problems": self._chosen()})}
 
     def _chosen(self) -> list[str]:
         """The chosen problems in the order of their numbers, or those that it has to keep."""
@@ -121,13 +121,13 @@ class SeasonForm(ActionForm):
 
     def problems(self) -> list[tuple[str, list[tuple[Problem, Any]]]]:
         """The taxonomy's blocks with their problems, and the place that each has in the season."""
-        held = {slug: place for place, slug in enumerate(self.initial.get("problems", ()), start=1)}
+        spot = {slug: place for place, slug in enumerate(self.initial.get("problems", ()), start=1)}
         found = []
         for blocks in BLOCK_GROUPS.values():
             for block in blocks:
                 of_block = [problem for problem in registry.problems() if problem.block is block]
                 rows = [
-                    (problem, self.data.get(_PLACE + problem.slug, "") if self.is_bound else held.get(problem.slug, ""))
+                    (problem, self.data.get(_PLACE + problem.slug, "") if self.is_bound else spot.get(problem.slug, ""))
                     for problem in of_block
                 ]
                 found.append((block.label, rows))

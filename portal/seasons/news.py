@@ -25,8 +25,8 @@ def news_of(season: Season, *, now: datetime) -> list[News]:
         _news(season, "closed", season.closes_at, "has closed", "Everything submitted before the end is still judged.")
     )
     if season.rejudge_at:
-        said = "The best entries of every problem are judged on fresh inputs."
-        found.append(_news(season, "rejudge", season.rejudge_at, "judges its leaders again", said))
+        text = "The best entries of every problem are judged on fresh inputs."
+        found.append(_news(season, "rejudge", season.rejudge_at, "judges its leaders again", text))
     if season.final_at:
         found.append(_news(season, "final", season.final_at, "is final", _final(season)))
     return sorted((each for each in found if each.at <= now), key=lambda each: each.at, reverse=True)
@@ -42,14 +42,14 @@ def _final(season: Season) -> str:
 
 
 def _leads(season: Season) -> list[News]:
-    held: dict[str, Result] = {}
+    leading: dict[str, Result] = {}
     found = []
     names = dict(season.teams.values_list("pk", "name"))
     for result in queries.results_in_order(season):
-        before = held.get(result.problem)
+        before = leading.get(result.problem)
         if before is not None and scoring.is_ahead(before, result):
             continue
-        held[result.problem] = result
+        leading[result.problem] = result
         if before is None or before.team != result.team:
             what = f"{names[result.team]} leads {result.problem} at {result.score:.3f} times the reference"
             found.append(

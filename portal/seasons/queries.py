@@ -107,7 +107,7 @@ def changed_problems(season: Season) -> list[str]:
     return [slug for slug, was in season.revisions.items() if slug not in known or registry.revision(slug) != was]
 
 
-def said(moment: datetime) -> str:
+def utc_text(moment: datetime) -> str:
     """A moment as sentences name it."""
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
@@ -250,21 +250,21 @@ Progress = tuple[tuple[datetime, float], ...]
 def progress(season: Season, teams: Iterable[int]) -> dict[int, Progress]:
     """How the given teams' scores grew with what they handed in, by what was judged first."""
     wanted = set(teams)
-    held: dict[tuple[int, str], Result] = {}
+    current: dict[tuple[int, str], Result] = {}
     lines: dict[int, list[tuple[datetime, float]]] = {team: [] for team in wanted}
     for result in results_in_order(season):
         if result.team not in wanted:
             continue
-        before = held.get((result.team, result.problem))
+        before = current.get((result.team, result.problem))
         if before is not None and before.low >= result.low:
             continue
-        held[result.team, result.problem] = result
-        lines[result.team].append((result.entered_at, _reached(season, result.team, held)))
+        current[result.team, result.problem] = result
+        lines[result.team].append((result.entered_at, _reached(season, result.team, current)))
     return {team: tuple(line) for team, line in lines.items()}
 
 
-def _reached(season: Season, team: int, held: dict[tuple[int, str], Result]) -> float:
-    own = [result for (owner, _), result in held.items() if owner == team]
+def _reached(season: Season, team: int, current: dict[tuple[int, str], Result]) -> float:
+    own = [result for (owner, _), result in current.items() if owner == team]
     if not season.is_ranked_by_speed:
         return float(len(own))
     return scoring.geometric_mean((result.speed for result in own), problems=len(season.problems))
@@ -325,10 +325,10 @@ def people(season: Season) -> dict[str, dict[str, PersonCell]]:
     found: dict[str, dict[str, PersonCell]] = {name: {} for name in members}
     for entry in counted_entries(season).select_related("team"):
         cells = found.setdefault(entry.evaluation.submission.author.username, {})
-        held, result = cells.get(entry.problem), _result(entry, entry.evaluation, season)
-        attempts = held.attempts + 1 if held else 1
-        if held and held.result and (result is None or not scoring.is_ahead(result, held.result)):
-            entry, result = held.entry, held.result  # noqa: PLW2901 - what stays the best
+        current, result = cells.get(entry.problem), _result(entry, entry.evaluation, season)
+        attempts = current.attempts + 1 if current else 1
+        if current and current.result and (result is None or not scoring.is_ahead(result, current.result)):
+            entry, result = current.entry, current.result  # noqa: PLW2901 - what stays the best
         cells[entry.problem] = PersonCell(entry, result, attempts)
     return found
 

@@ -1,7 +1,7 @@
 """Some queued evaluations are entries of a season."""
 
 from portal.seasons.models import Entry, OpenedSources, TeamMember
-from portal.seasons.queries import may_enter, said
+from portal.seasons.queries import may_enter, utc_text
 from portal.submissions.actions import open_sources
 from portal.submissions.hooks import evaluation_queued
 from portal.submissions.models import Evaluation
@@ -47,7 +47,7 @@ def _reason_against(part: TeamMember, evaluation: Evaluation) -> str:
     if evaluation.queued_at >= season.closes_at:
         late_s = (evaluation.queued_at - season.closes_at).total_seconds()
         late = f"{late_s:.1f} s" if late_s < 120 else f"{late_s / 60:.0f} min"
-        return f"{season.title} closed at {said(season.closes_at)}; this came {late} too late."
+        return f"{season.title} closed at {utc_text(season.closes_at)}; this came {late} too late."
     if team.organisation is not None and not team.organisation.memberships.filter(user=part.user_id).exists():
         return f"You no longer belong to {team.organisation.name}, whose team you were in."
     return ""

@@ -66,8 +66,8 @@ def best_results(results: Iterable[Result]) -> dict[tuple[int, str], Result]:
     """Each team's best result per problem: the higher lower end, the earlier one where equal."""
     best: dict[tuple[int, str], Result] = {}
     for result in results:
-        held = best.get((result.team, result.problem))
-        if held is None or _order(result) < _order(held):
+        current = best.get((result.team, result.problem))
+        if current is None or _order(result) < _order(current):
             best[result.team, result.problem] = result
     return best
 

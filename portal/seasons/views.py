@@ -50,10 +50,10 @@ def new(request: HttpRequest) -> HttpResponse:
     user, copied = signed_in(request), request.GET.get("copy", "")
     pattern = queries.get_season(copied, user) if copied else None
     form = SeasonForm(request.POST or None, user=user, season=pattern, is_copy=True)
-    made = form.attempt(actions.define, by=user, now=timezone.now(), is_draft=True)
-    if made is not None:
+    created = form.attempt(actions.define, by=user, now=timezone.now(), is_draft=True)
+    if created is not None:
         messages.success(request, "The draft is stored. Look at it as participants will, then publish it.")
-        return redirect("seasons:season", made.slug)
+        return redirect("seasons:season", created.slug)
     return render(request, "seasons/form.html", {"form": form}, status=form.status)
 
 

@@ -109,10 +109,10 @@ class SubmissionAdmin(ReadOnly, LargeList):
         """With the newest verdict and whether a quarantine is in force; looked up for the rows shown alone."""
         newest = Evaluation.objects.filter(submission=OuterRef("pk")).order_by("-queued_at")
         state = Subquery(newest.values("state")[:1])
-        held = Exists(queries.quarantined().filter(submission=OuterRef("pk")))
+        in_force = Exists(queries.quarantined().filter(submission=OuterRef("pk")))
         verdict = Subquery(newest.values("verdict")[:1])
         found: QuerySet[Submission] = super().get_queryset(request)
-        return found.annotate(newest_state=state, newest_verdict=verdict, is_held=held)
+        return found.annotate(newest_state=state, newest_verdict=verdict, is_quarantined=in_force)
 
     @admin.display(description="submission", ordering="id")
     def short(self, submission: Submission) -> str:
@@ -124,7 +124,7 @@ class SubmissionAdmin(ReadOnly, LargeList):
 
     @admin.display(boolean=True, description="quarantine")
     def in_quarantine(self, submission: Any) -> bool:
-        return bool(submission.is_held)
+        return bool(submission.is_quarantined)
 
     @admin.action(description="Quarantine: off every board, with a public reason")
     def quarantine(self, request: HttpRequest, queryset: QuerySet[Submission]) -> HttpResponse | None:
@@ -291,8 +291,8 @@ class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
         cleaned = super().clean() or self.cleaned_data
         for name in ("account", "organisation"):
             if (cleaned.get("scope") == name) != (cleaned.get(name) is not None):
-                said = "Choose one" if cleaned.get("scope") == name else "Leave it empty"
-                self.add_error(name, f"{said}: the scope is {LimitScope(cleaned['scope']).label!r}.")
+                advice = "Choose one" if cleaned.get("scope") == name else "Leave it empty"
+                self.add_error(name, f"{advice}: the scope is {LimitScope(cleaned['scope']).label!r}.")
         return cleaned
 
 

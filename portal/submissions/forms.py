@@ -90,8 +90,8 @@ class SubmissionForm(EvaluateForm, ActionForm):
 
     def values(self) -> dict[str, Any]:
         files = self._bundle()
-        made = {"size": profiled_size(self.cleaned_data), "idempotency_key": self._idempotency_key(files)}
-        return {**self._chosen(), **made, "files": files}
+        derived = {"size": profiled_size(self.cleaned_data), "idempotency_key": self._idempotency_key(files)}
+        return {**self._chosen(), **derived, "files": files}
 
     def _chosen(self) -> dict[str, str]:
         """All that was chosen of the submission, beside its files."""

@@ -208,11 +208,11 @@ def expected_stage_seconds(evaluation: Evaluation) -> dict[Stage, float]:
         .values_list("pk", flat=True)
     )
     reports = Report.objects.filter(evaluation__in=list(alike[:_ALIKE])).values_list("content__stages", flat=True)
-    taken: dict[Stage, list[float]] = {}
+    durations: dict[Stage, list[float]] = {}
     for stages in reports:
         for entry in stages or ():
-            taken.setdefault(Stage(entry["stage"]), []).append(float(entry["seconds"]))
-    return {stage: median(seconds) for stage, seconds in taken.items()}
+            durations.setdefault(Stage(entry["stage"]), []).append(float(entry["seconds"]))
+    return {stage: median(seconds) for stage, seconds in durations.items()}
 
 
 def own_positions(user: User) -> list[tuple[Evaluation, QueuePosition | None]]:

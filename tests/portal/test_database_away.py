@@ -10,7 +10,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection
 
 from portal import settings as settings_module
-from portal.core.database_outage import AwayLines, is_database_away
+from portal.core.database_outage import ThrottledLogger, is_database_away
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
@@ -90,7 +90,7 @@ def test_every_connection_to_postgresql_has_an_end_of_waiting(monkeypatch):
 
 def test_a_minute_without_a_database_is_one_line_that_counts(caplog):
     now = [0.0]
-    lines = AwayLines(logging.getLogger("a worker"), clock=lambda: now[0])
+    lines = ThrottledLogger(logging.getLogger("a worker"), clock=lambda: now[0])
     for second in range(61):
         now[0] = float(second)
         lines.note("reports wait", OperationalError("refused\nis it running?"))

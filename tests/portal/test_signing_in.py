@@ -275,7 +275,7 @@ def test_what_an_unproven_operator_saves_keeps_their_rights(operator, settings):
     from portal.accounts.operators import AccountBackend
 
     seen = AccountBackend().get_user(operator.pk)
-    assert (seen.is_staff, seen.is_unproven) == (False, True)
+    assert (seen.is_staff, seen.lacks_second_factor) == (False, True)
     seen.set_password("another long pass phrase")
     seen.save()
     operator.refresh_from_db()

@@ -63,13 +63,13 @@ def _left_out(_now: datetime) -> Iterator[str]:
 def _miscounted(_now: datetime) -> Iterator[str]:
     rows = Standing.objects.filter(author__is_active=True).order_by().values_list(*_PLACE).annotate(Count("pk"))
     standing = {tuple(place): count for *place, count in rows}
-    kept = {tuple(place): count for *place, count in Board.objects.values_list(*_PLACE, "entries")}
-    for place in standing.keys() | kept.keys():
-        if standing.get(place, 0) != kept.get(place, 0):
-            yield f"{place[0]} on {place[2]}: {kept.get(place, 0)} counted, {standing.get(place, 0)} there"
+    stored = {tuple(place): count for *place, count in Board.objects.values_list(*_PLACE, "entries")}
+    for place in standing.keys() | stored.keys():
+        if standing.get(place, 0) != stored.get(place, 0):
+            yield f"{place[0]} on {place[2]}: {stored.get(place, 0)} counted, {standing.get(place, 0)} there"
 
 
 @invariant("people-stand", "Everybody listed on a profile has an entry there.")
 def _unlisted(_now: datetime) -> Iterator[str]:
-    held = Standing.objects.filter(author=OuterRef("author"), profile=OuterRef("profile"))
-    return (f"person {pk}" for pk in PersonStanding.objects.exclude(Exists(held)).values_list("pk", flat=True))
+    entries = Standing.objects.filter(author=OuterRef("author"), profile=OuterRef("profile"))
+    return (f"person {pk}" for pk in PersonStanding.objects.exclude(Exists(entries)).values_list("pk", flat=True))

@@ -17,7 +17,7 @@ NOTE = "demo data, not judged"
 """The note of submissions that are invented for load tests (`tools.bench.demo_data`)."""
 _RETRIED = [verdict.value for verdict, facts in FACTS.items() if facts.is_retried]
 # What a report's JSON says, as text: a lookup on the key itself would compare JSON with JSON.
-_SAID = Cast(KT("content__verdict"), CharField())
+_REPORTED = Cast(KT("content__verdict"), CharField())
 STUCK_AFTER = timedelta(minutes=5)
 """How long after its end a lease may stay in the database: site, broker and nodes may all have been down."""
 
@@ -63,8 +63,8 @@ def _waiting_under_a_lease(_now: datetime) -> Iterator[str]:
 
 @invariant("held-is-leased", "An evaluation on a node has a lease with an end and a deadline, and a slot.")
 def _on_a_node_without_a_lease(_now: datetime) -> Iterator[str]:
-    held = Evaluation.objects.filter(state__in=State.under_lease())
-    return _ids(held.filter(Q(lease=None) | Q(lease_expires_at=None) | Q(deadline_at=None) | Q(slot_index=None)))
+    leased = Evaluation.objects.filter(state__in=State.under_lease())
+    return _ids(leased.filter(Q(lease=None) | Q(lease_expires_at=None) | Q(deadline_at=None) | Q(slot_index=None)))
 
 
 @invariant(
@@ -72,8 +72,8 @@ def _on_a_node_without_a_lease(_now: datetime) -> Iterator[str]:
 )
 def _stuck(now: datetime) -> Iterator[str]:
     since = now - STUCK_AFTER
-    held = Evaluation.objects.filter(state__in=State.under_lease())
-    return _ids(held.filter(Q(lease_expires_at__lt=since) | Q(deadline_at__lt=since)))
+    leased = Evaluation.objects.filter(state__in=State.under_lease())
+    return _ids(leased.filter(Q(lease_expires_at__lt=since) | Q(deadline_at__lt=since)))
 
 
 @invariant(
@@ -94,10 +94,10 @@ def _last_report() -> QuerySet[Report]:
     "verdict-is-reported", "A verdict is that of the report on the last try. Without a report, three nodes were lost."
 )
 def _finished_unlike_its_report(_now: datetime) -> Iterator[str]:
-    said = Subquery(_last_report().annotate(said=_SAID).values("said")[:1])
-    finished = _judged().filter(state=State.FINISHED).annotate(said=said)
-    lost = Q(said=None, verdict=Verdict.JUDGE_FAILURE.value, attempt=settings.MAX_TRIES)
-    return _ids(finished.filter(Q(said=None) & ~lost | Q(said__isnull=False) & ~Q(said=F("verdict"))))
+    reported = Subquery(_last_report().annotate(reported=_REPORTED).values("reported")[:1])
+    finished = _judged().filter(state=State.FINISHED).annotate(reported=reported)
+    lost = Q(reported=None, verdict=Verdict.JUDGE_FAILURE.value, attempt=settings.MAX_TRIES)
+    return _ids(finished.filter(Q(reported=None) & ~lost | Q(reported__isnull=False) & ~Q(reported=F("verdict"))))
 
 
 @invariant("report-is-heeded", "An unfinished evaluation has no report on its current try.")
@@ -107,6 +107,6 @@ def _report_without_an_end(_now: datetime) -> Iterator[str]:
 
 @invariant("one-outcome", "Every try before the last ended with a failure of ours: nothing was decided twice.")
 def _second_outcome(_now: datetime) -> Iterator[str]:
-    earlier = Report.objects.filter(attempt__lt=F("evaluation__attempt")).annotate(said=_SAID)
-    decided = earlier.exclude(said__in=_RETRIED).order_by().values_list("evaluation_id", flat=True)
+    earlier = Report.objects.filter(attempt__lt=F("evaluation__attempt")).annotate(reported=_REPORTED)
+    decided = earlier.exclude(reported__in=_RETRIED).order_by().values_list("evaluation_id", flat=True)
     return (str(pk) for pk in decided)

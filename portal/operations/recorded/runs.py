@@ -103,9 +103,9 @@ def _stays(recorded: RecordedRun, reports: Mapping[str, EvaluationReport]) -> bo
     if run.recorded_on is None or run.decisions.exists():
         return True
     rows = run.attempts.exclude(evaluation=None).values_list("evaluation", "evaluation__problem_revision")
-    held = {(str(pk), revision) for pk, revision in rows}
+    stored = {(str(pk), revision) for pk, revision in rows}
     # Most runs ship without a report that is refused. Only where these differ is every report computed again.
-    return held == _judgements(reports) or held == _judgements(dict(_agreeing(recorded, reports, [])))
+    return stored == _judgements(reports) or stored == _judgements(dict(_agreeing(recorded, reports, [])))
 
 
 def _judgements(reports: Mapping[str, EvaluationReport]) -> set[tuple[str, str]]:

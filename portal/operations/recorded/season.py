@@ -15,7 +15,7 @@ from django.db.models import Q
 from evaluator.contract import EvaluationReport
 from portal.operations.recorded.reports import NotRecorded, Outcome, delete, enter, read_reports, read_source
 from portal.seasons.actions import define, open_final_sources
-from portal.seasons.definition import Definition, made
+from portal.seasons.definition import Definition, definition_of
 from portal.seasons.models import Entry, Season, Team
 from portal.submissions.models import Evaluation
 from problems import registry
@@ -50,7 +50,7 @@ def add() -> Outcome:
 def _definition() -> tuple[Definition, dict[str, Any]]:
     values = yaml.safe_load((FOLDER / "season.yaml").read_text(encoding="utf-8"))
     more = {name: values.pop(name) for name in ("example", "rejudge_at", "final_at", "teams")}
-    return made(values), more
+    return definition_of(values), more
 
 
 def _add_team(season: Season, name: str, reports: list[EvaluationReport]) -> None:

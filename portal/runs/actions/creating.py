@@ -17,7 +17,7 @@ from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import default_organisation
 from portal.catalog.queries import check_backend, get_profile
 from portal.core.errors import Conflict, Refusal, check_choice
-from portal.core.idempotency import check_same_request
+from portal.core.idempotency import check_replay
 from portal.runs import queries
 from portal.runs.events import record
 from portal.runs.models import (
@@ -184,16 +184,16 @@ def _earlier(user: User, declaration: RunDeclaration, *, key: str | None) -> Run
     if earlier is None:
         return None
     # The provider belongs to the model and may come from an earlier run. Notes may differ.
-    held = {
+    stored = {
         "organisation": earlier.model.organisation.slug,
         "model": earlier.model.name,
         "version": earlier.model.version,
         **{name: getattr(earlier, name) for name in _DECLARED},
     }
     # Which home an organisation that is not named would be found in may have changed since.
-    came = {name: getattr(declaration, name) for name in held}
-    came["organisation"] = came["organisation"] or held["organisation"]
-    check_same_request(field="Idempotency-Key", key=key, what="run", pk=earlier.pk, came=came, held=held)
+    request = {name: getattr(declaration, name) for name in stored}
+    request["organisation"] = request["organisation"] or stored["organisation"]
+    check_replay(field="Idempotency-Key", key=key, what="run", pk=earlier.pk, request=request, stored=stored)
     return earlier
 
 

@@ -11,7 +11,7 @@ from portal.submissions.actions.bulk import (
 from portal.submissions.actions.moderate import flag, lift_quarantine, quarantine, resolve_flags
 from portal.submissions.actions.record import outcome_of, receive_delivery, receive_progress, record_delivery
 from portal.submissions.actions.submit import (
-    Submitted,
+    SubmissionResult,
     cancel_evaluation,
     create_submission,
     open_sources,

@@ -32,9 +32,9 @@ def quarantine(submission: Submission, *, reason: str, by: User) -> Quarantine:
             raise _conflict(
                 submission, "The entry is in quarantine already.", "To give another reason, lift the quarantine first."
             )
-        made = Quarantine.objects.create(submission=submission, reason=text, by=by)
+        created = Quarantine.objects.create(submission=submission, reason=text, by=by)
         quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=True))
-    return made
+    return created
 
 
 def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:

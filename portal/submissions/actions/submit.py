@@ -18,7 +18,7 @@ from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
 from portal.core import metrics
 from portal.core.errors import Conflict, Forbidden, Refusal, check_choice
-from portal.core.idempotency import check_same_request
+from portal.core.idempotency import check_replay
 from portal.nodes import messages
 from portal.nodes.queries import guests_for
 from portal.submissions import access, lifecycle, queries
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Submitted:
+class SubmissionResult:
     """A submission as it is stored, with its evaluations, the newest first; an earlier one's key was repeated."""
 
     submission: Submission
@@ -54,7 +54,7 @@ def create_submission(
     idempotency_key: str | None = None,
     node_owner: str = "",
     size: str = "",
-) -> Submitted:
+) -> SubmissionResult:
     """Store a submission and queue its first evaluation, or change nothing.
 
     The same request with the same `idempotency_key` gives the same submission again, without a second evaluation. The
@@ -95,7 +95,7 @@ def create_submission(
         _queue(evaluation, payer)
     with logs.about(**evaluation.facts):
         logger.info("submitted to %s on %s", problem, profile)
-    return Submitted(submission=submission, evaluations=(evaluation,), is_new=True)
+    return SubmissionResult(submission=submission, evaluations=(evaluation,), is_new=True)
 
 
 def queue_evaluation(
@@ -272,27 +272,27 @@ def _check_not_waiting(same: QuerySet[Evaluation]) -> None:
         raise Conflict("file", waiting.submission_id, message, f"Follow it at {address} , or cancel it there first.")
 
 
-def _submitted_with_key(evaluation: Evaluation, files: SourceBundle) -> Submitted | None:
+def _submitted_with_key(evaluation: Evaluation, files: SourceBundle) -> SubmissionResult | None:
     """What the same request stored before; raises Refusal where another request used the key."""
-    asked = evaluation.submission
-    key = asked.idempotency_key
+    wanted = evaluation.submission
+    key = wanted.idempotency_key
     if not key:
         return None
     if len(key) > 100:
         raise Refusal("idempotency_key", key, "The key is too long.", "Use at most 100 characters.")
     sources = Submission.objects.select_related("source")
-    earlier = sources.filter(author=asked.author, idempotency_key=key).first()
+    earlier = sources.filter(author=wanted.author, idempotency_key=key).first()
     if earlier is None:
         return None
     evaluations = queries.evaluations_of(earlier)
     # Further evaluations may be of another profile or mode; the first is what the request asked for.
-    came = _said(evaluation, files.digest, asked.requested_visibility)
-    held = _said(evaluations[-1], earlier.source.digest, earlier.requested_visibility or asked.requested_visibility)
-    check_same_request(field="idempotency_key", key=key, what="submission", pk=earlier.pk, came=came, held=held)
-    return Submitted(submission=earlier, evaluations=evaluations, is_new=False)
+    request = _facts(evaluation, files.digest, wanted.requested_visibility)
+    stored = _facts(evaluations[-1], earlier.source.digest, earlier.requested_visibility or wanted.requested_visibility)
+    check_replay(field="idempotency_key", key=key, what="submission", pk=earlier.pk, request=request, stored=stored)
+    return SubmissionResult(submission=earlier, evaluations=evaluations, is_new=False)
 
 
-def _said(evaluation: Evaluation, digest: str, visibility: str) -> dict[str, str]:
+def _facts(evaluation: Evaluation, digest: str, visibility: str) -> dict[str, str]:
     """What a second request under the same key has to share with the first."""
     return {
         "problem": evaluation.submission.problem,

@@ -23,7 +23,7 @@ from portal.nodes.actions import register_node
 from portal.runs import actions as runs
 from portal.runs.models import RunEvent
 from portal.seasons.actions import define
-from portal.seasons.definition import made
+from portal.seasons.definition import definition_of
 from portal.seasons.entering import enter
 from portal.submissions.models import Submission
 from tests.evaluator.timelines import GEMM, call
@@ -105,7 +105,7 @@ def _make_season(slug: str, member: User) -> None:
     """An open season of Acme on a profile that nothing else here is judged on, with one member."""
     now = timezone.now()
     moments = {"opens_at": now - timedelta(hours=1), "closes_at": now + timedelta(hours=1)}
-    definition = made(
+    definition = definition_of(
         {"slug": slug, "title": "A season", "profile": "cpux4", "problems": ["allreduce"], "organisation": "acme"}
         | moments
     )

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from portal.seasons import actions
-from portal.seasons.definition import made
+from portal.seasons.definition import definition_of
 from portal.seasons.models import Season
 
 
@@ -28,7 +28,7 @@ def define(db, now):
             "opens_at": now - timedelta(hours=1),
             "closes_at": now + timedelta(hours=1),
         }
-        return actions.define(made(values | changes), now=now - timedelta(hours=2))
+        return actions.define(definition_of(values | changes), now=now - timedelta(hours=2))
 
     return defined
 

@@ -18,7 +18,7 @@ from portal.ranking.actions import rebuild_standings
 from portal.ranking.models import Record
 from portal.ranking.queries import board
 from portal.seasons import actions, entering, queries
-from portal.seasons.definition import made, read
+from portal.seasons.definition import definition_of, read
 from portal.seasons.models import Entry, Phase, Season, Team
 from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation, State, Submission, Visibility
@@ -112,13 +112,13 @@ def test_a_season_that_has_begun_keeps_its_problems_and_may_only_end_later(defin
     season = define()
     values = {name: getattr(season, name) for name in ("slug", "title", "profile", "opens_at", "closes_at", "problems")}
     with pytest.raises(Refusal, match="problems cannot be changed"):
-        actions.define(made(values | {"problems": ["allreduce"]}), now=now)
+        actions.define(definition_of(values | {"problems": ["allreduce"]}), now=now)
     with pytest.raises(Refusal, match="moved to a later time"):
-        actions.define(made(values | {"closes_at": now + timedelta(minutes=1)}), now=now)
-    moved = actions.define(made(values | {"closes_at": now + timedelta(hours=2)}), now=now)
+        actions.define(definition_of(values | {"closes_at": now + timedelta(minutes=1)}), now=now)
+    moved = actions.define(definition_of(values | {"closes_at": now + timedelta(hours=2)}), now=now)
     assert moved.announced_closes_at == season.closes_at
     with pytest.raises(Refusal, match="moved to a later time"):
-        actions.define(made(values | {"closes_at": now + timedelta(days=2)}), now=now + timedelta(hours=3))
+        actions.define(definition_of(values | {"closes_at": now + timedelta(days=2)}), now=now + timedelta(hours=3))
 
 
 # Teams

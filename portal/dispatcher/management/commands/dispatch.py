@@ -11,14 +11,14 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
 from portal.core import metrics
-from portal.core.database_outage import AwayLines
+from portal.core.database_outage import ThrottledLogger
 from portal.deliveries.worker import DeliveryWorker
 from portal.dispatcher.assign import build_once, dispatch_once
 from portal.dispatcher.serving import end_unserved, look_at_nodes
 from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
 from portal.exports.files import keep_exports_fresh
 
-_away = AwayLines(logging.getLogger(__name__))
+_away = ThrottledLogger(logging.getLogger(__name__))
 
 SWEEP_EVERY_S = 2.0
 EXPORT_END_S = 5.0

@@ -18,10 +18,10 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         try:
-            held = revoke(options["name"], now=timezone.now())
+            released = revoke(options["name"], now=timezone.now())
         except Refusal as refusal:
             raise CommandError(f"{options['name']}: {refusal.sentences}") from refusal
-        self.stdout.write(f"{options['name']} is revoked; {held} of its evaluations are queued again.")
+        self.stdout.write(f"{options['name']} is revoked; {released} of its evaluations are queued again.")
         self.stdout.write(
             f"Take its user from the broker: python deploy/broker_credentials.py remove {options['name']}"
         )

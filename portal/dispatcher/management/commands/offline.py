@@ -51,12 +51,12 @@ class Command(BaseCommand):
         if node is None:
             raise CommandError(f"there is no node {name!r}; register it with `manage.py node_add {name}`")
         reports = folder / "reports" if (folder / "reports").is_dir() else folder
-        taken = offline.import_reports(list(reports.glob("*.json*")), node=node)
-        for refusal in taken.refused:
+        outcome = offline.import_reports(list(reports.glob("*.json*")), node=node)
+        for refusal in outcome.refused:
             self.stderr.write(f"refused: {refusal}")
         self.stdout.write(
-            f"{taken.recorded} reports recorded, {taken.known} were known, {taken.foreign} are on no evaluation here, "
-            f"{len(taken.refused)} are refused"
+            f"{outcome.recorded} reports recorded, {outcome.known} were known, {outcome.foreign} are on no evaluation "
+            f"here, {len(outcome.refused)} are refused"
         )
-        if taken.refused:
+        if outcome.refused:
             raise CommandError("some reports were refused")
