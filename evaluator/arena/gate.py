@@ -31,8 +31,8 @@ _SCRATCH_BYTES = 8 * 1024 * 1024
 """Enough for all kernels of a call to use every multiprocessor of a GPU."""
 _DEVICE_MAP = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
 
-# Kept from before a submission is imported: a returned tensor may have its own `detach`.
-_detach = torch.Tensor.detach
+# Kept from before a submission is imported: a returned tensor may have methods of its own.
+_detach, _is_pinned = torch.Tensor.detach, torch.Tensor.is_pinned
 
 
 class Sealer:
@@ -199,8 +199,11 @@ class Gate:
     def finish(self, outputs: Sequence[Any], *, targets: Sequence[int], number: int) -> None:
         """Queue: copy every plain tensor on the device to its address (0: not), and post the end of the call.
 
-        Outputs on the host must be complete when they are returned: this process writes their fingerprint itself.
+        This process writes the fingerprint of outputs on the host itself. In pinned memory they may come by a copy that
+        is still queued, as sources of problems return them: then it waits for the stream first, which counts.
         """
+        if any(is_plain_tensor(output) and _is_pinned(output) for output in outputs):
+            torch.cuda.current_stream().synchronize()
         self._page[self._host_mark : self._host_mark + 16] = host_mark(outputs)
         on_device = [
             (index, flat_bytes(output), target)

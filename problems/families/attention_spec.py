@@ -1,5 +1,6 @@
 """What the problems on causal attention split over ranks say alike. No torch."""
 
+from problems.spec.ranges import Real
 from problems.spec.schema import Argument, ArgumentKind, Hop, Regime
 from problems.spec.taxonomy import Communication
 
@@ -26,6 +27,14 @@ FLAT_SCALE = Regime(
     words="softmax_scale is a hundredth of the default, so that all keys that are seen weigh nearly alike",
     settings={"softmax_scale": 0.01},
     apart=("copied_values",),
+)
+
+STEEP_SCALE = Regime(
+    name="steep_scale",
+    words="softmax_scale is so many times the default, so that a query weighs few keys",
+    settings={"softmax_scale": Real(low=1.0, high=8.0, often=(2.0,), by_size=True)},
+    apart=("large_scores", "negative_scores"),
+    narrow="usual_numbers",
 )
 
 LARGE_SCORES = Regime(

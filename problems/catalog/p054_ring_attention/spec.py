@@ -136,6 +136,7 @@ PROBLEM = Problem(
     regimes=(
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
+        attention.STEEP_SCALE,
         attention.LARGE_SCORES,
         attention.NEGATIVE_SCORES,
         attention.HUGE_KEYS,
@@ -150,7 +151,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous, and all of one shape on all ranks.",
-        "`softmax_scale` is None or positive.",
+        "`softmax_scale` is None, or positive and at most 8 times the default.",
         "Values are finite.",
         attention.SCORES,
         "`group` is None, the world group.",

@@ -171,7 +171,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
-        "`softmax_scale` is None or positive.",
+        "`softmax_scale` is None, or positive and at most 1.25 times the default.",
         "Values are finite.",
         attention.SCORES,
         "The hidden size is the number of heads times their size.",

@@ -20,10 +20,15 @@ def make_inputs(call: Call) -> Arguments:
     choice = 0 if call.dims["is_quintic"] else int(call.integers("choice", (1,), low=0, high=len(CHOICES), shared=True))
     coefficient_type, steps = call.setting("choice", CHOICES[choice])
     x, dim = call.normal("x", ("rows", "cl"), dtype=torch.float32), call.dims["partition_dim"]
+    dim = 1 - dim if call.setting("is_turned", False) else dim
+    if (times := call.setting("one_direction", 0.0)) > 0:
+        # Of the vectors whose product it is, all ranks have the one along the dimension that is not cut.
+        column = call.normal("direction's column", ("rows", 1), dtype=torch.float32, shared=dim == 1)
+        x += times * column * call.normal("direction's row", (1, "cl"), dtype=torch.float32, shared=dim == 0)
     return {
         "x": in_regime(call, "x", x.mul_(scale * call.setting("scale", 1.0)).to(torch.bfloat16)),
         "steps": steps,
         "coefficient_type": coefficient_type,
-        "partition_dim": 1 - dim if call.setting("is_turned", False) else dim,
+        "partition_dim": dim,
         "group": None,
     }

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems.spec.ranges import Real
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -166,6 +167,11 @@ PROBLEM = Problem(
             apart=("tiny_values", "huge_values"),
         ),
         Regime(
+            name="one_direction",
+            words="one direction of the matrix is so many times as large as all others together",
+            settings={"one_direction": Real(low=1.0, high=16.0, by_size=True)},
+        ),
+        Regime(
             name="other_dimension",
             words="the matrix is cut along the other dimension than in timed calls",
             settings={"is_turned": True},
@@ -194,6 +200,7 @@ PROBLEM = Problem(
     invariants=(
         "`x` is contiguous.",
         "Values are finite, and the sum of their squares is a float32 number.",
+        "Singular values are spread as in normal values; one may be up to 16 times as large as all others together.",
         "`group` is the world group.",
         "`steps` is above zero, and a multiple of the number of coefficients of its type.",
     ),

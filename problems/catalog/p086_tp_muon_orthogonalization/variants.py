@@ -77,6 +77,18 @@ def polar_factor(x: Tensor, steps: int, coefficient_type: str, partition_dim: in
     return (left @ right).chunk(dist.get_world_size(), dim=partition_dim)[dist.get_rank()].to(x.dtype).contiguous()
 
 
+def small_directions_dropped(x: Tensor, steps: int, coefficient_type: str, partition_dim: int, group: None) -> Tensor:
+    """Iterates singular values, and takes those below a 200th of the norm for zero."""
+    whole = _gather(x, partition_dim).float()
+    left, values, right = torch.linalg.svd(whole / whole.norm().clamp(min=1e-7), full_matrices=False)
+    values = values.where(values > 0.005, 0.0)
+    table = TRIPLES[coefficient_type]
+    for step in range(steps):
+        a, b, c = table[step % len(table)]
+        values = a * values + b * values**3 + c * values**5
+    return (left * values @ right).chunk(dist.get_world_size(), dim=partition_dim)[dist.get_rank()].to(x.dtype)
+
+
 HONEST = {
     "gathered": gathered,
     "in_float64": partial(gathered, width=torch.float64),
@@ -92,4 +104,5 @@ MUTANTS = {
 NARROW = {
     "tiny_values": partial(gathered, least_norm=1e-3),
     "below_the_floor": partial(gathered, least_norm=1e-9),
+    "one_direction": small_directions_dropped,
 }
