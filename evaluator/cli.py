@@ -27,6 +27,7 @@ from evaluator.contract import (
     EvaluationRequest,
     Mode,
     Stage,
+    SweepPoint,
     Verdict,
 )
 from evaluator.errors import EvaluatorError
@@ -39,6 +40,7 @@ from evaluator.host.job import no_progress
 from evaluator.host.machine import facts
 from evaluator.host.sandbox import bubblewrap, cgroups, doctor
 from evaluator.host.sandbox.slot_claims import SlotUser
+from evaluator.judging import points
 from evaluator.judging.recompute import recompute
 from evaluator.measuring import baselines, ceiling_run, machine_draft
 from evaluator.node import spool
@@ -101,6 +103,11 @@ def _parser() -> argparse.ArgumentParser:
     baseline.add_argument(
         "--missing", action="store_true", help="only baselines that are missing, or of an older revision of the problem"
     )
+    baseline.add_argument(
+        "--sweep",
+        action="store_true",
+        help="at the points of the problems' axes; writes problems/data/sweeps/PROFILE.json",
+    )
     baseline.set_defaults(command=measure_baselines)
     again = commands.add_parser(
         "recompute", help="score and verdict, computed from a report; exit 0 if they agree, else 1"
@@ -128,7 +135,13 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     run.add_argument("source", type=Path, metavar="FILE", help="a .py file, a directory or a .zip with solution.py")
     run.add_argument("--profile", default=DEFAULT_PROFILE, help="its name, or auto for the best one of this machine")
     run.add_argument("--backend", choices=[backend.value for backend in Backend], default=Backend.PYTORCH.value)
-    run.add_argument("--size", action="append", default=[], choices=[size.value for size in SizeName])
+    run.add_argument(
+        "--size",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="tiny, base or large, or in mode sweep a point such as base:M=512; can be given several times",
+    )
     run.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.CHECK.value)
     run.add_argument(
         "--regime", default="", metavar="NAME", help="only calls in this regime of the problem (mode check)"
@@ -237,7 +250,8 @@ def _resolved(profile: str) -> str:
 def _request(options: argparse.Namespace) -> EvaluationRequest:
     profile = profiles.get(options.profile)
     problem = registry.get(options.problem)
-    refusal = problem.refuses(profile.world_size, options.size or profile.sizes[Mode(options.mode)])
+    sizes = _sizes(options, problem, profile)
+    refusal = problem.refuses(profile.world_size, sizes or profile.sizes[Mode(options.mode)])
     if refusal is not None:
         raise UsageError(f"problem {problem.slug} cannot run on {profile.name}: {refusal}")
     regime, dtype = _regime(options, problem), _dtype(options, problem)
@@ -249,10 +263,22 @@ def _request(options: argparse.Namespace) -> EvaluationRequest:
         backend=Backend(options.backend),
         profile=profile.name,
         mode=Mode(options.mode),
-        sizes=tuple(options.size),
+        sizes=sizes,
         dtype=dtype,
         regime=regime,
     )
+
+
+def _sizes(options: argparse.Namespace, problem: Problem, profile: Profile) -> tuple[str, ...]:
+    """The sizes asked for, in mode sweep points; () for the profile's; raises UsageError."""
+    if Mode(options.mode) is Mode.SWEEP:
+        try:
+            return tuple(point.name for point in points.swept(problem, profile, options.size))
+        except points.NoSweep as error:
+            raise UsageError(str(error)) from error
+    if unknown := sorted(set(options.size) - set(SizeName)):
+        raise UsageError(f"--size {', '.join(unknown)} in mode {options.mode}: choose {', '.join(SizeName)}")
+    return tuple(options.size)
 
 
 def _dtype(options: argparse.Namespace, problem: Problem) -> str | None:
@@ -260,8 +286,10 @@ def _dtype(options: argparse.Namespace, problem: Problem) -> str | None:
     name: str | None = options.dtype
     if name is not None and name not in problem.dtypes:
         raise UsageError(f"problem {problem.slug} can be judged in dtype {', '.join(problem.dtypes)}, not in {name}")
-    if name not in {None, problem.dtypes[0]} and Mode(options.mode) is Mode.RANKED:
-        raise UsageError(f"ranked evaluations use dtype {problem.dtypes[0]}: leave --dtype out, or use --mode check")
+    if name not in {None, problem.dtypes[0]} and Mode(options.mode) in (Mode.RANKED, Mode.SWEEP):
+        raise UsageError(
+            f"{options.mode} evaluations use dtype {problem.dtypes[0]}: leave --dtype out, or use --mode check"
+        )
     return name
 
 
@@ -284,7 +312,7 @@ def _regime(options: argparse.Namespace, problem: Problem) -> str:
     return name
 
 
-def _show_progress(stage: Stage, detail: str, _fraction: float | None) -> None:
+def _show_progress(stage: Stage, detail: str, _fraction: float | None, _points: tuple[SweepPoint, ...] = (), /) -> None:
     sys.stderr.write(f"{stage.value}: {detail}\n")
 
 
@@ -382,10 +410,12 @@ def measure_baselines(options: argparse.Namespace) -> int:
     profile = profiles.get(options.profile)
     _refuse_untimed(profile)
     slugs = [registry.get(slug).slug for slug in options.problems] or [item.slug for item in registry.problems()]
-    path = options.output or registry.DATA / "baselines" / f"{profile.name}.json"
+    mode = Mode.SWEEP if options.sweep else Mode.RANKED
+    slugs = [slug for slug in slugs if baselines.sizes(registry.get(slug), profile, mode)]
+    path = options.output or registry.DATA / ("sweeps" if options.sweep else "baselines") / f"{profile.name}.json"
     known = _known_baselines(path)
     if options.missing:
-        slugs = [slug for slug in slugs if not _is_measured(slug, known, profile)]
+        slugs = [slug for slug in slugs if not _is_measured(slug, known, profile, mode)]
     waiting, failed = deque(slugs), []
     while waiting:
         # Ranks that one problem ended, such as by a lack of memory, are replaced for the next problems.
@@ -393,9 +423,9 @@ def measure_baselines(options: argparse.Namespace) -> int:
             while waiting:
                 slug = waiting.popleft()
                 try:
-                    for size, found in baselines.measure(trusted, profile, slug):
+                    for size, found in baselines.measure(trusted, profile, slug, mode=mode):
                         known[slug] = {**known.get(slug, {}), size: found}
-                        sys.stdout.write(f"{slug:<32} {size:<6} {found.median_us:12.1f} us  ({found.calls} calls)\n")
+                        sys.stdout.write(f"{slug:<32} {size:<23} {found.median_us:12.1f} us  ({found.calls} calls)\n")
                         sys.stdout.flush()
                 except EvaluatorError as error:
                     failed.append(slug)
@@ -414,10 +444,13 @@ def _known_baselines(path: Path) -> dict[str, dict[str, Baseline]]:
     return dict(table.baselines) if table.rule == SCORE_RULE else {}
 
 
-def _is_measured(slug: str, known: dict[str, dict[str, Baseline]], profile: Profile) -> bool:
-    """Whether the present revision has a baseline at every ranked size."""
+def _is_measured(slug: str, known: dict[str, dict[str, Baseline]], profile: Profile, mode: Mode) -> bool:
+    """Whether the present revision has a baseline at every size of `mode`."""
     found, revision = known.get(slug, {}), registry.revision(slug)
-    return all(size in found and found[size].revision == revision for size in profile.sizes[Mode.RANKED])
+    return all(
+        size in found and found[size].revision == revision
+        for size in baselines.sizes(registry.get(slug), profile, mode)
+    )
 
 
 def examine(options: argparse.Namespace) -> int:

@@ -222,6 +222,12 @@ class Evaluation(models.Model):
         null=True, blank=True, help_text="The rule that computed the score (evaluator.contract.SCORE_RULE)."
     )
     primitives = models.JSONField(default=list, blank=True, help_text="The primitives that the judge detected.")
+    points = models.JSONField(
+        default=dict,
+        blank=True,
+        editable=False,
+        help_text="Of a sweep, by name: evaluator.contract.SweepPoint. They are kept however it ends.",
+    )
     has_alarms = models.BooleanField(
         default=False,
         db_default=False,
