@@ -27,6 +27,7 @@ from evaluator.contract import (
     EvaluationRequest,
     Mode,
     Stage,
+    SweepPoint,
     Verdict,
 )
 from evaluator.errors import EvaluatorError
@@ -39,6 +40,7 @@ from evaluator.host.job import no_progress
 from evaluator.host.machine import facts
 from evaluator.host.sandbox import bubblewrap, cgroups, doctor
 from evaluator.host.sandbox.slot_claims import SlotUser
+from evaluator.judging import points
 from evaluator.judging.recompute import recompute
 from evaluator.measuring import baselines, ceiling_run, machine_draft
 from evaluator.node import spool
@@ -128,7 +130,13 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     run.add_argument("source", type=Path, metavar="FILE", help="a .py file, a directory or a .zip with solution.py")
     run.add_argument("--profile", default=DEFAULT_PROFILE, help="its name, or auto for the best one of this machine")
     run.add_argument("--backend", choices=[backend.value for backend in Backend], default=Backend.PYTORCH.value)
-    run.add_argument("--size", action="append", default=[], choices=[size.value for size in SizeName])
+    run.add_argument(
+        "--size",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="tiny, base or large, or in mode sweep a point such as base:M=512; can be given several times",
+    )
     run.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.CHECK.value)
     run.add_argument(
         "--regime", default="", metavar="NAME", help="only calls in this regime of the problem (mode check)"
@@ -237,7 +245,8 @@ def _resolved(profile: str) -> str:
 def _request(options: argparse.Namespace) -> EvaluationRequest:
     profile = profiles.get(options.profile)
     problem = registry.get(options.problem)
-    refusal = problem.refuses(profile.world_size, options.size or profile.sizes[Mode(options.mode)])
+    sizes = _sizes(options, problem, profile)
+    refusal = problem.refuses(profile.world_size, sizes or profile.sizes[Mode(options.mode)])
     if refusal is not None:
         raise UsageError(f"problem {problem.slug} cannot run on {profile.name}: {refusal}")
     regime, dtype = _regime(options, problem), _dtype(options, problem)
@@ -249,10 +258,22 @@ def _request(options: argparse.Namespace) -> EvaluationRequest:
         backend=Backend(options.backend),
         profile=profile.name,
         mode=Mode(options.mode),
-        sizes=tuple(options.size),
+        sizes=sizes,
         dtype=dtype,
         regime=regime,
     )
+
+
+def _sizes(options: argparse.Namespace, problem: Problem, profile: Profile) -> tuple[str, ...]:
+    """The sizes asked for, in mode sweep points; () for the profile's; raises UsageError."""
+    if Mode(options.mode) is Mode.SWEEP:
+        try:
+            return tuple(point.name for point in points.swept(problem, profile, options.size))
+        except points.NoSweep as error:
+            raise UsageError(str(error)) from error
+    if unknown := sorted(set(options.size) - set(SizeName)):
+        raise UsageError(f"--size {', '.join(unknown)} in mode {options.mode}: choose {', '.join(SizeName)}")
+    return tuple(options.size)
 
 
 def _dtype(options: argparse.Namespace, problem: Problem) -> str | None:
@@ -260,8 +281,10 @@ def _dtype(options: argparse.Namespace, problem: Problem) -> str | None:
     name: str | None = options.dtype
     if name is not None and name not in problem.dtypes:
         raise UsageError(f"problem {problem.slug} can be judged in dtype {', '.join(problem.dtypes)}, not in {name}")
-    if name not in {None, problem.dtypes[0]} and Mode(options.mode) is Mode.RANKED:
-        raise UsageError(f"ranked evaluations use dtype {problem.dtypes[0]}: leave --dtype out, or use --mode check")
+    if name not in {None, problem.dtypes[0]} and Mode(options.mode) in (Mode.RANKED, Mode.SWEEP):
+        raise UsageError(
+            f"{options.mode} evaluations use dtype {problem.dtypes[0]}: leave --dtype out, or use --mode check"
+        )
     return name
 
 
@@ -284,7 +307,7 @@ def _regime(options: argparse.Namespace, problem: Problem) -> str:
     return name
 
 
-def _show_progress(stage: Stage, detail: str, _fraction: float | None) -> None:
+def _show_progress(stage: Stage, detail: str, _fraction: float | None, _points: tuple[SweepPoint, ...] = (), /) -> None:
     sys.stderr.write(f"{stage.value}: {detail}\n")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evaluator.contract import EvaluationReport, RankState, SizeTiming, Timing, is_informative
+from evaluator.contract import EvaluationReport, RankState, SizeTiming, SweepPoint, Timing, Verdict, is_informative
 from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.profiles import Profile
 from evaluator.host.sandbox.bubblewrap import Confinement
@@ -41,6 +41,8 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
     yield from _evidence_lines(report)
     if report.timing is not None:
         yield from _timing_lines(report.timing)
+    for point in report.points:
+        yield f"{point.size:<24} {', '.join(_point_words(point))}"
     for rank in report.ranks:
         yield from _rank_lines(rank, verbose=report.verdict.value != "PASSED")
     stages = ", ".join(f"{item.stage.value} {item.seconds:.2f} s" for item in report.stages)
@@ -56,6 +58,27 @@ def _timing_lines(timing: Timing) -> Iterator[str]:
         yield "times too noisy to tell a speedup; the report holds every call"
     for item in timing.sizes:
         yield f"  {item.size}: {', '.join(_size_words(item))}"
+
+
+def _point_words(point: SweepPoint) -> Iterator[str]:
+    if point.reference is None:
+        yield f"{point.verdict.value}: {point.message}"
+        return
+    if point.submission is not None:
+        yield f"{point.submission.median_us:.1f} us against {point.reference.median_us:.1f} us"
+    else:
+        yield f"{point.reference.median_us:.1f} us"
+    if point.speedup is not None:
+        is_telling = is_informative(point.low, point.high)
+        yield (
+            f"speedup {point.speedup:.3f} ({point.low:.3f} to {point.high:.3f})" if is_telling else "too noisy to tell"
+        )
+    if point.floor_us is not None:
+        yield f"floor {point.floor_us:.1f} us"
+    if point.bus_bytes is not None:
+        yield f"{point.bus_bytes / (point.submission or point.reference).median_us / 1e3:.2f} GB/s of bus bandwidth"
+    if point.verdict is not Verdict.PASSED:
+        yield f"{point.verdict.value}: {point.message}"
 
 
 def _size_words(item: SizeTiming) -> Iterator[str]:

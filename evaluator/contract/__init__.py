@@ -4,7 +4,14 @@ Everything here is frozen, typed and JSON both ways; decoding refuses unknown fi
 imports no other part of the evaluator, so the site can read it without torch.
 """
 
-from evaluator.contract.base import MOST_BUILDERS, MOST_ERROR_MAPS, MOST_REPORT_BYTES, ContractError, Message
+from evaluator.contract.base import (
+    MOST_BUILDERS,
+    MOST_ERROR_MAPS,
+    MOST_POINTS,
+    MOST_REPORT_BYTES,
+    ContractError,
+    Message,
+)
 from evaluator.contract.code import (
     Detection,
     EvidenceSource,
@@ -64,6 +71,7 @@ from evaluator.contract.report import (
     SizeTiming,
     Stage,
     StageTime,
+    SweepPoint,
     TimeSummary,
     Timing,
     is_faster,

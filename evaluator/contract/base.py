@@ -11,7 +11,9 @@ import msgspec
 from msgspec import Meta
 
 MOST_RANKS = 64
-MOST_SIZES = 4
+MOST_POINTS = 9
+"""Of an axis; a sweep judges each of them as a size."""
+MOST_SIZES = MOST_POINTS
 MOST_BLOCKS = 2000
 MOST_ERROR_MAPS = 16
 MOST_SLOTS = 64

@@ -9,8 +9,16 @@ from typing import Annotated, Self
 
 from msgspec import Meta
 
-from evaluator.contract.base import MOST_BUILDERS, MOST_REPORT_BYTES, MOST_SLOTS, ContractError, Message, Name
-from evaluator.contract.report import EvaluationReport, SandboxLevel, Stage
+from evaluator.contract.base import (
+    MOST_BUILDERS,
+    MOST_POINTS,
+    MOST_REPORT_BYTES,
+    MOST_SLOTS,
+    ContractError,
+    Message,
+    Name,
+)
+from evaluator.contract.report import EvaluationReport, SandboxLevel, Stage, SweepPoint
 from evaluator.contract.request import Backend, EvaluationRequest
 
 MOST_BYTES = 16 * 1024**2
@@ -79,13 +87,17 @@ class Receipt(Message, frozen=True, kw_only=True):
 
 
 class Progress(Message, frozen=True, kw_only=True):
-    """Progress of a judge: the stage, a description, and the fraction done (0 to 1, None where unknown)."""
+    """Progress of a judge: the stage, a description, and the fraction done (0 to 1, None where unknown).
+
+    `points` are all that a sweep has measured in this try: a message that is lost costs none.
+    """
 
     evaluation_id: str
     lease: str
     stage: Stage
     detail: str = ""
     fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
+    points: Annotated[tuple[SweepPoint, ...], Meta(max_length=MOST_POINTS)] = ()
 
 
 class Delivery(Message, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from msgspec import Meta
 from evaluator.contract.base import (
     MOST_BLOCKS,
     MOST_ERROR_MAPS,
+    MOST_POINTS,
     MOST_RANKS,
     MOST_SIZES,
     Amount,
@@ -108,6 +109,35 @@ class Timing(Message, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.low <= self.score <= self.high:
             raise ValueError(f"the score {self.score} lies outside its interval {self.low} to {self.high}")
+
+
+class SweepPoint(Message, frozen=True, kw_only=True):
+    """Reference and submission at one point of an axis, in times less those of an empty call. Never ranked.
+
+    `size` names the point as in `base:M=512`: all other dimensions are those of that size. `value` is in the axis'
+    unit. `speedup` is reference / submission, `low` to `high` its interval, as in ranked mode. Where the verdict is not
+    PASSED, `message` says why, and times may lack. `submission` is None in a sweep of the reference alone. `floor_us`
+    is None where no floor applies. `bus_bytes` over a time is the bus bandwidth (`evaluator.judging.bus_bandwidth`);
+    None where the problem is no collective. `seconds` is what the point took to measure.
+    """
+
+    size: Name
+    value: Count
+    verdict: Verdict
+    message: Sentence = ""
+    reference: TimeSummary | None = None
+    submission: TimeSummary | None = None
+    speedup: Positive | None = None
+    low: Positive | None = None
+    high: Positive | None = None
+    floor_us: Amount | None = None
+    bus_bytes: Amount | None = None
+    seconds: Amount = 0.0
+
+    def __post_init__(self) -> None:
+        lacks = {self.reference, self.speedup, self.low, self.high} if self.submission else {self.reference}
+        if self.verdict is Verdict.PASSED and None in lacks:
+            raise ValueError(f"point {self.size} passed without times")
 
 
 SCHEMA_VERSION = 2
@@ -276,6 +306,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
         ranks_wait_s: for how long everything waited for ranks to start, in seconds; None where none were taken.
         environment: judge, torch, driver, hardware and node in plain strings.
         world_sizes: the numbers of ranks on which it was correct, where more than one was tried.
+        points: of a sweep, those that were measured in this try, whatever the verdict.
         is_untimed: whether its profile times nothing in any mode, because all ranks share one GPU.
     """
 
@@ -315,13 +346,16 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     started_at: Name = ""
     finished_at: Name = ""
     world_sizes: Annotated[tuple[WorldSize, ...], Meta(max_length=8)] = ()
+    points: Annotated[tuple[SweepPoint, ...], Meta(max_length=MOST_POINTS)] = ()
     is_untimed: bool = False
 
     def __post_init__(self) -> None:
-        is_timed, times = self.timing is not None, self.mode.is_timed and not self.is_untimed
+        is_timed, times = self.timing is not None, self.mode.is_scored and not self.is_untimed
         if is_timed and not (self.verdict is Verdict.PASSED and times):
             raise ValueError(f"timing is present with verdict {self.verdict} in mode {self.mode}")
         if self.verdict is Verdict.PASSED and times and not is_timed:
             raise ValueError("a passed evaluation in a timed mode carries its timing")
+        if self.points and self.mode is not Mode.SWEEP:
+            raise ValueError(f"points of a sweep in mode {self.mode}")
         if sum(finding.error_map is not None for finding in self.findings) > MOST_ERROR_MAPS:
             raise ValueError(f"a report has at most {MOST_ERROR_MAPS} error maps")

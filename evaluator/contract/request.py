@@ -25,17 +25,23 @@ class Mode(StrEnum):
     """How much of the judging an evaluation does, and whether it counts.
 
     `check` verifies, `profile` also records the reference and lists machine code, `benchmark` also times, and `ranked`
-    also counts.
+    also counts. `sweep` times at the points of an axis, in place of the sizes, and gives no score.
     """
 
     CHECK = "check"
     PROFILE = "profile"
     BENCHMARK = "benchmark"
     RANKED = "ranked"
+    SWEEP = "sweep"
 
     @property
     def is_timed(self) -> bool:
         """Whether the submission is timed against the reference."""
+        return self.is_scored or self is Mode.SWEEP
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether a pass has a score."""
         return self in (Mode.BENCHMARK, Mode.RANKED)
 
 
@@ -93,9 +99,9 @@ _CARDS_DTYPE = "bfloat16"
 class EvaluationRequest(Message, frozen=True, kw_only=True):
     """Everything a judge needs to know about one evaluation.
 
-    `sizes` empty means the sizes that the profile prescribes for the mode; `dtype` None means the card's. `earlier`
-    holds the tries before this one. `regime` names the one regime of the problem that all calls shall have, in check
-    mode alone; "" for calls of every kind.
+    `sizes` empty means the sizes that the profile prescribes for the mode; in mode sweep they are points of an axis.
+    `dtype` None means the card's. `earlier` holds the tries before this one. `regime` names the one regime of the
+    problem that all calls shall have, in check mode alone; "" for calls of every kind.
     """
 
     evaluation_id: str
@@ -119,3 +125,5 @@ class EvaluationRequest(Message, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.regime and self.mode is not Mode.CHECK:
             raise ValueError(f"a single regime ({self.regime!r}) can be judged in mode check, not in {self.mode.value}")
+        if self.mode is Mode.SWEEP and not self.sizes:
+            raise ValueError("a sweep names its points in `sizes`")

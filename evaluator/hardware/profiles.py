@@ -83,7 +83,7 @@ class Profile:
         gpu: the model of its GPUs; None on CPU ranks, and where ranks share a GPU of any model.
         gpus: how many GPUs it occupies.
         capability: their compute capability, such as 90; 0 without GPUs, and where the node's own decides.
-        sizes: the sizes that each mode judges, the smallest first.
+        sizes: the sizes that each mode judges, the smallest first; in mode sweep, those around which axes have points.
         is_ranked_by_speed: False for practice boards, which rank by correctness.
         measures_time: False where ranks share a GPU: a ranked evaluation tries every size there and times nothing. On
             other practice boards times are indicative.
@@ -207,6 +207,7 @@ def _of_machine(name: str, machine: Machine, world_size: int, *, multicast: bool
             Mode.PROFILE: ("tiny", "base"),
             Mode.BENCHMARK: ("base", "large"),
             Mode.RANKED: ("base", "large"),
+            Mode.SWEEP: ("base",),
         },
         is_ranked_by_speed=True,
         sandbox=SandboxLevel.FULL,

@@ -2,11 +2,12 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from evaluator.contract import Backend, EvaluationRequest, Mode, Stage, StageTime
+from evaluator.contract import Backend, EvaluationRequest, Mode, Stage, StageTime, SweepPoint
 from evaluator.errors import NodeFailure
 from evaluator.hardware.profiles import Profile
 from evaluator.host.building.builder import Built
@@ -19,11 +20,20 @@ from problems.spec.schema import Problem, Regime
 
 logger = logging.getLogger(__name__)
 
-ReportProgress = Callable[[Stage, str, float | None], None]
-"""Takes the stage of an evaluation, a description, and the fraction done."""
+_SWEPT_SIZES = 2
+"""A point of a sweep is timed as long as one of so many ranked sizes."""
 
 
-def no_progress(_stage: Stage, _detail: str, _fraction: float | None) -> None:
+class ReportProgress(Protocol):
+    """Takes the stage of an evaluation, a description, and the fraction done; of a sweep, all points so far."""
+
+    def __call__(
+        self, stage: Stage, detail: str, fraction: float | None, points: tuple[SweepPoint, ...] = (), /
+    ) -> None:
+        """Learn of it."""
+
+
+def no_progress(_stage: Stage, _detail: str, _fraction: float | None, _points: tuple[SweepPoint, ...] = ()) -> None:
     """Report progress to nobody."""
 
 
@@ -56,6 +66,8 @@ class Job:
             registry.get(self.request.problem)
         except registry.UnknownProblem as error:
             raise NodeFailure(str(error)) from error
+        if self.mode is Mode.SWEEP and not self.profile.measures_time:
+            raise NodeFailure(f"profile {self.profile.name} times nothing, so it has no sweeps")
 
     @property
     def profile(self) -> Profile:
@@ -127,7 +139,7 @@ class Job:
         """How many seconds the timed series of one size may take that a group runs with this `share` of all."""
         settings = self.settings
         series_s = settings.series_s if self.profile.is_ranked_by_speed else settings.practice_series_s
-        return series_s * share / len(self.sizes)
+        return series_s * share / (_SWEPT_SIZES if self.mode is Mode.SWEEP else len(self.sizes))
 
     @property
     def second_share(self) -> float:

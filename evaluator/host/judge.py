@@ -71,7 +71,7 @@ class Judge:
 
         Args:
             request: what to judge; its profile must be this slot's.
-            progress: called at every stage with stage, detail, and fraction or None.
+            progress: called at every stage with stage, detail, and fraction or None, and after each point of a sweep.
             cancelled: polled; once true, the evaluation ends and cleans up.
             deadlines: when it should be over, in place of `cancelled`; None for the slot's `evaluation_s` from now.
 
@@ -138,7 +138,7 @@ class Judge:
     def _needs_cross_check(self, job: Job, report: EvaluationReport) -> bool:
         """Whether `report` is a pass that is to be checked, without times, on the other number of ranks."""
         request, name = job.request, self.profile.cross_check
-        if not self.settings.cross_check or not name or request.mode is Mode.PROFILE or request.regime:
+        if not self.settings.cross_check or not name or request.mode in (Mode.PROFILE, Mode.SWEEP) or request.regime:
             return False
         other = profiles.get(name)
         sizes = request.sizes or other.sizes[Mode.CHECK]
@@ -159,7 +159,9 @@ class Judge:
             return cross_check.unseen(report, world_size=ranks, why=str(error))
         second = self._cross_judge.evaluate(
             msgspec.structs.replace(job.request, profile=name, mode=Mode.CHECK),
-            progress=lambda stage, detail, fraction: job.progress(stage, f"on {ranks} ranks: {detail}", fraction),
+            progress=lambda stage, detail, fraction, _points=(): job.progress(
+                stage, f"on {ranks} ranks: {detail}", fraction
+            ),
             deadlines=job.deadlines,
         )
         self._errors += [self._cross_judge.error_log] if self._cross_judge.error_log else []

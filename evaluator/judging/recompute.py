@@ -29,7 +29,7 @@ class Recomputed:
 
 def recompute(report: EvaluationReport) -> Recomputed:
     """Score, interval, ranked value and verdict on the times of `report`, from its recorded calls."""
-    if not report.mode.is_timed or report.is_untimed or report.verdict not in TIMING_VERDICTS | {Verdict.PASSED}:
+    if not report.mode.is_scored or report.is_untimed or report.verdict not in TIMING_VERDICTS | {Verdict.PASSED}:
         return Recomputed(timing=None, verdict=None, differences=())
     record = report.record
     if record is None or not record.sizes:

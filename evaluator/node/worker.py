@@ -23,12 +23,14 @@ from evaluator.contract import (
     SlotState,
     SlotStatus,
     Stage,
+    SweepPoint,
     Verdict,
 )
 from evaluator.errors import Cancelled
 from evaluator.hardware import profiles
 from evaluator.host import Judge
 from evaluator.host.build_ahead import Builders
+from evaluator.host.job import ReportProgress
 from evaluator.host.machine import facts
 from evaluator.node.outbox import Outbox
 from evaluator.node.settings import NodeSettings
@@ -294,7 +296,12 @@ class Node:
         self._beat.set()
 
     def _send_progress(
-        self, work: Assignment | BuildOrder, stage: Stage, detail: str, fraction: float | None = None
+        self,
+        work: Assignment | BuildOrder,
+        stage: Stage,
+        detail: str,
+        fraction: float | None = None,
+        points: tuple[SweepPoint, ...] = (),
     ) -> None:
         self._outbox.send_progress(
             Progress(
@@ -303,20 +310,23 @@ class Node:
                 stage=stage,
                 detail=detail,
                 fraction=fraction,
+                points=points,
             )
         )
 
-    def _progress_sender(self, assignment: Assignment) -> Callable[[Stage, str, float | None], None]:
-        """Sends progress: every stage, and within a stage at most as often as people can read."""
-        last_stage, last_s = Stage.PREPARING, time.monotonic()
+    def _progress_sender(self, assignment: Assignment) -> ReportProgress:
+        """Sends progress: every stage and point, and within a stage at most as often as people can read."""
+        last_stage, last_s, known = Stage.PREPARING, time.monotonic(), tuple[SweepPoint, ...]()
 
-        def send(stage: Stage, detail: str = "", fraction: float | None = None) -> None:
-            nonlocal last_stage, last_s
+        def send(
+            stage: Stage, detail: str, fraction: float | None = None, points: tuple[SweepPoint, ...] = (), /
+        ) -> None:
+            nonlocal last_stage, last_s, known
             now = time.monotonic()
-            if stage is last_stage and now - last_s < MIN_PROGRESS_S:
+            if stage is last_stage and now - last_s < MIN_PROGRESS_S and not points:
                 return
-            last_stage, last_s = stage, now
-            self._send_progress(assignment, stage, detail, fraction)
+            last_stage, last_s, known = stage, now, points or known
+            self._send_progress(assignment, stage, detail, fraction, known)
 
         return send
 

@@ -28,7 +28,7 @@ from evaluator.oracle.verify import Examiner
 from problems import registry
 from problems.inputs.values import Arguments, Call
 from problems.outputs.checking import dtype_of
-from problems.spec.schema import Problem, Regime, SizeName
+from problems.spec.schema import Problem, Regime
 
 _WARM_UP_S, _WARM_S = 0.3, 0.03
 """Seconds of matrix products before a size is measured, which bring a GPU to its clocks: after idling, and after recent
@@ -125,7 +125,7 @@ class OracleRank(TrustedRank):
             buffer.close()
         self._buffers.clear()
         self.free_memory()
-        size = SizeName(message["size"])
+        size = message["size"]
         template = Call(
             key=bytes.fromhex(message["key"]),
             index=0,
@@ -319,7 +319,7 @@ def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
     return OUTPUT_HEADER_BYTES + room + OUTPUT_HEADER_BYTES
 
 
-def _with_regimes(problem: Problem, call: Call, size: SizeName) -> list[Call]:
+def _with_regimes(problem: Problem, call: Call, size: str) -> list[Call]:
     """`call`, and calls of the regimes in which expected outputs may have another length."""
     symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
     longer = [

@@ -29,7 +29,7 @@ class Trial:
 
     slug: str
     program: str
-    size: SizeName = SizeName.TINY
+    size: str = SizeName.TINY
     key: bytes
     index: int = 0
     dtype: str = "bfloat16"

@@ -15,7 +15,7 @@ ELEMENT_BYTES = (2, 4)
 
 _PROSE_AND_TAXONOMY = frozenset(
     {"title", "summary", "origin", "parallelism", "communication", "block", "stage", "domain", "world_size_rule"}
-    | {"groups", "hops", "notes", "invariants", "fewer_bits"}
+    | {"groups", "hops", "notes", "invariants", "fewer_bits", "axes"}
 )
 _FOR_TESTS = frozenset({"mutants_not_applicable", "counted_flops", "counted_wire"})
 _FUNCTIONS = frozenset({"refuses_world_size", "cost"})

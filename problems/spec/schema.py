@@ -249,6 +249,63 @@ class Size:
     least_world_size: int = 2
 
 
+def _symbol_is_value(axis: "Axis", dims: Dims, value: int, world_size: int) -> Dims:
+    del world_size
+    return {**dims, axis.symbol: value}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """What a sweep varies: reference and submission are timed at each of its points. It decides no judgement.
+
+    A point is named as in `base:M=512`: all other dimensions are those of `base`. Profiles that judge `tiny` alone have
+    the points around `tiny`, others those around `base`.
+
+    Attributes:
+        name: what readers call it, such as "message size".
+        symbol: what names of points call it; without `dims` the dimension that is replaced.
+        unit: of the values, such as "bytes" or "rows".
+        values: by the size around which they lie, 4 to 9 values, the smallest first.
+        fixed: what stays as it is, as a clause.
+        dims: the dimensions of a point, from this axis, those of the size, the value and the world size.
+    """
+
+    name: str
+    symbol: str
+    unit: str
+    values: Mapping[SizeName, tuple[int, ...]]
+    fixed: str
+    dims: "Callable[[Axis, Dims, int, int], Dims]" = _symbol_is_value
+
+    def __post_init__(self) -> None:
+        for size, values in self.values.items():
+            if not 4 <= len(values) <= 9 or list(values) != sorted(set(values)) or values[0] < 1:
+                raise ValueError(f"axis {self.symbol} at {size} needs 4 to 9 ascending values, has {values}")
+
+    def points(self, sizes: Iterable[str]) -> tuple["Point", ...]:
+        """The points around those of `sizes` for which it has values."""
+        known = [size for size in self.values if size in set(sizes)]
+        return tuple(Point(axis=self, size=size, value=value) for size in known for value in self.values[size])
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value on an axis, with the other dimensions of a size."""
+
+    axis: Axis
+    size: SizeName
+    value: int
+
+    @property
+    def name(self) -> str:
+        """By which it is asked for, as a size is."""
+        return f"{self.size.value}:{self.axis.symbol}={self.value}"
+
+
+class UnknownSize(LookupError):
+    """A problem has no such size and no such point; the message lists those that it has."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Hop:
     """One arrow of the statement's communication diagram: who sends what to whom."""
@@ -422,6 +479,8 @@ class Problem:
     """Operations in matrix products, convolutions and attention, the mean over ranks, against the cost's FLOPs."""
     counted_wire: Reading = Reading()
     """Bytes that collectives carry at the busiest rank one way, against the cost's reference bytes."""
+    axes: tuple[Axis, ...] = ()
+    """Along which a sweep can measure time over size."""
 
     def __post_init__(self) -> None:
         missing = [name.value for name in SizeName if name not in self.sizes]
@@ -474,13 +533,13 @@ class Problem:
                 raise UnknownRegime(message) from None
         return numbers
 
-    def regimes_at(self, size: SizeName, world_size: int, dtype: str = "bfloat16") -> tuple[Regime, ...]:
-        """The regimes that calls at `size` on `world_size` ranks can have in a run's `dtype`."""
+    def regimes_at(self, size: str, world_size: int, dtype: str = "bfloat16") -> tuple[Regime, ...]:
+        """The regimes that calls at `size` on `world_size` ranks can have in a run's `dtype`; none at a point."""
         return tuple(
             regime
-            for regime in self.regimes
+            for regime in (self.regimes if size in set(SizeName) else ())
             if world_size >= regime.least_world_size
-            and (regime.at_large or size is not SizeName.LARGE)
+            and (regime.at_large or size != SizeName.LARGE)
             and (not regime.dtypes or dtype in regime.dtypes)
         )
 
@@ -506,19 +565,41 @@ class Problem:
         """Why the problem is not judged on `world_size` ranks at all of `sizes`; None where it is."""
         refusal = self.refuses_world_size(world_size)
         for name in sizes:
-            least = self.sizes[SizeName(name)].least_world_size
+            least = self.sizes[SizeName(name.partition(":")[0])].least_world_size
             if refusal is None and world_size < least:
                 refusal = f"needs at least {least} ranks at size {name}, got {world_size}"
         return refusal
 
-    def dims(self, size: SizeName, world_size: int, regime: Regime | None = None) -> Dims:
-        """The dimension symbols at `size` on `world_size` ranks, in calls of `regime`.
+    def points(self, sizes: Iterable[str]) -> tuple[Point, ...]:
+        """The points of the first axis around `sizes`: what a sweep measures unless it is told; () without an axis."""
+        return self.axes[0].points(sizes) if self.axes else ()
+
+    def point(self, name: str) -> Point:
+        """The point called `name`.
+
+        Raises:
+            UnknownSize: there is none; the message lists them.
+        """
+        points = [point for axis in self.axes for point in axis.points(SizeName)]
+        for point in points:
+            if point.name == name:
+                return point
+        known = ", ".join(point.name for point in points) or "no axis for a sweep"
+        raise UnknownSize(f"problem {self.slug} has no point called {name!r}; it has: {known}")
+
+    def dims(self, size: str, world_size: int, regime: Regime | None = None) -> Dims:
+        """The dimension symbols at a size or a point on `world_size` ranks, in calls of `regime`.
 
         Raises:
             ValueError: the problem does not run at that world size.
+            UnknownSize: there is no such size or point.
         """
         refusal = self.refuses_world_size(world_size)
         if refusal is not None:
             raise ValueError(f"problem {self.slug} {refusal}")
-        dims = self.sizes[size].dims(world_size)
+        if size in set(SizeName):
+            dims = self.sizes[SizeName(size)].dims(world_size)
+        else:
+            point = self.point(size)
+            dims = point.axis.dims(point.axis, self.sizes[point.size].dims(world_size), point.value, world_size)
         return dims if regime is None else {**dims, **regime.set_dims()}

@@ -17,10 +17,10 @@ from problems.harness.mutants import generic, why_not_applicable
 from problems.inputs.groups import Group
 from problems.inputs.values import Arguments, Call
 from problems.outputs.checking import dtype_of
+from problems.spec.memory import held_bytes
 from problems.spec.schema import Argument, ArgumentKind, Cost, Output, Problem, Regime, SizeName
 from tests.docs.test_docstrings import long_sentences
 from tests.docs.test_prose import long_parts
-from tests.problems.memory import held_bytes
 from tools.tables import problems_page as table
 
 CARDS: dict[str, dict[str, dict[str, list[int | None]]]] = json.loads(

@@ -7,10 +7,10 @@ import pytest
 
 from problems import registry
 from problems.harness.ranks import Ranks
+from problems.spec.memory import held_bytes
 from problems.spec.schema import Problem, SizeName
 from tests.problems.conftest import Pools
 from tests.problems.honest_margins import Margin, margins
-from tests.problems.memory import held_bytes
 
 MOST = 0.9
 """Part of a bound that an honest program may use; errors grow with the number of elements and of calls."""

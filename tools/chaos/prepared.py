@@ -56,7 +56,7 @@ def outcome_of(source: SourceBundle) -> Outcome:
 def report_of(request: EvaluationRequest, *, verdict: Verdict, low: float) -> EvaluationReport:
     """A report as the real judge writes them, without evidence."""
     timing = None
-    if verdict is Verdict.PASSED and request.mode.is_timed:
+    if verdict is Verdict.PASSED and request.mode.is_scored:
         timing = Timing(score=low + 0.1, low=low, high=low + 0.2, blocks=(low + 0.1,) * 12, sizes=(), rule=SCORE_RULE)
     report = failure_report(request, f"prepared as {verdict}")
     return msgspec.structs.replace(report, verdict=verdict, timing=timing)

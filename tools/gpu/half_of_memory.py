@@ -18,8 +18,8 @@ from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, S
 from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
 from problems import registry
+from problems.spec.memory import held_bytes
 from problems.spec.schema import SizeName
-from tests.problems.memory import held_bytes
 from tools.gpu.programs import NO_MULTICAST
 
 _MOST = 10

@@ -23,8 +23,8 @@ from evaluator.host.settings import JudgeSettings
 from problems import registry
 from problems.harness.ranks import RankFailure, Ranks
 from problems.harness.trials import Trial, attempt
+from problems.spec.memory import held_bytes
 from problems.spec.schema import Problem, SizeName
-from tests.problems.memory import held_bytes
 from tests.problems.wires import errors_of, programs
 
 MOST_HELD_BYTES = 1e9

@@ -26,8 +26,8 @@ from problems import registry
 from problems.harness.implementation import load
 from problems.inputs.values import Call
 from problems.spec.judged_data import judged_data
+from problems.spec.memory import held_bytes
 from problems.spec.schema import Problem, SizeName
-from tests.problems.memory import held_bytes
 
 RECORDED = ("baselines/h200x2-nomc.json", "baselines/h200x4-nomc.json")
 COMPRESSED = ("entries/*.reports.xz", "example_season/*.reports.xz", "entries/runs/*.reports.xz")

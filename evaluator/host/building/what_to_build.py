@@ -21,7 +21,7 @@ from evaluator.host.building import disassembly
 from evaluator.host.machine import gpus
 from evaluator.host.machine.facts import sources_digest
 from problems import registry
-from problems.spec.schema import Argument, ArgumentKind, Problem, SizeName
+from problems.spec.schema import Argument, ArgumentKind, Problem
 
 _CALL = "compile_cuda_extension"
 _TRITON_KERNEL = re.compile(r"^[ \t]*@(?:triton\.)?jit\b", re.MULTILINE)
@@ -83,7 +83,7 @@ def _wants_triton(request: EvaluationRequest) -> bool:
 
 def placeholders(problem: Problem, size: str, *, world_size: int, dtype: str) -> list[Placeholder] | None:
     """One placeholder per parameter; None where input values decide a shape or a value, or a module is passed."""
-    dims = problem.dims(SizeName(size), world_size)
+    dims = problem.dims(size, world_size)
     defaults = _defaults(problem.signature)
     found = [_placeholder(argument, dims=dims, defaults=defaults, dtype=dtype) for argument in problem.arguments]
     return [item for item in found if item is not None] if None not in found else None

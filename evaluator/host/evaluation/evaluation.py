@@ -5,14 +5,15 @@ import itertools
 import logging
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
 
-from evaluator.contract import EvaluationReport, Mode, Stage, Verdict
+from evaluator.contract import EvaluationReport, Finding, Mode, Stage, Verdict
 from evaluator.errors import EvaluatorError, LimitExceeded, NodeFailure, SubmissionFault
 from evaluator.host.building.what_to_build import is_needed
-from evaluator.host.evaluation import evidence, handover, report
+from evaluator.host.evaluation import evidence, handover, report, sweep
 from evaluator.host.evaluation.evidence import Findings, Outcomes
 from evaluator.host.evaluation.failures import FailureGuard, without_the_submission
 from evaluator.host.evaluation.held_ranks import HeldRanks
@@ -155,12 +156,37 @@ class Evaluation:
             budget_s=job.budget_s(share),
         )
         for size in job.sizes:
-            with self._guard.over(run.group, size=size):
-                at_size = SizeRun(run, size, known=known.get(size))
-            # A record that ends early is evidence too.
-            self._outcomes.sizes.append(at_size)
-            with self._guard.over(run.group, size=size, caller=at_size.caller):
-                self._make_calls(at_size, is_first=number == 1, is_last=size == job.sizes[-1])
+            if job.mode is Mode.SWEEP:
+                self._run_point(run, size)
+            else:
+                self._run_size(run, size, known=known.get(size))
+
+    def _run_size(self, run: GroupRun, size: str, *, known: SizeRun | None = None) -> SizeRun:
+        with self._guard.over(run.group, size=size):
+            at_size = SizeRun(run, size, known=known)
+        # A record that ends early is evidence too.
+        self._outcomes.sizes.append(at_size)
+        with self._guard.over(run.group, size=size, caller=at_size.caller):
+            self._make_calls(at_size, is_first=run.number == 1, is_last=size == self.job.sizes[-1])
+        return at_size
+
+    def _run_point(self, run: GroupRun, name: str) -> None:
+        """Measure one point of a sweep, unless a rank has no memory for it; wrong outputs end the point alone."""
+        job, points, begun = self.job, self._outcomes.points, time.monotonic()
+        found: Sequence[Finding] = ()
+        ended: Ended | None = None
+        point = sweep.refused(job, name)
+        if point is None:
+            try:
+                point, found = sweep.measured(job, self._run_size(run, name).series.record())
+            except Ended as end:
+                ended, found = end, end.findings
+                point = sweep.failed(job, name, found)
+        points.append(msgspec.structs.replace(point, seconds=time.monotonic() - begun))
+        job.progress(Stage.TIMING, f"{name}: {point.verdict.value}", len(points) / len(job.sizes), tuple(points))
+        if ended is not None and (point.verdict not in sweep.ENDS_A_POINT or not run.group.is_alive):
+            raise ended
+        self.findings.add(found)
 
     def _make_calls(self, at_size: SizeRun, *, is_first: bool, is_last: bool) -> None:
         """All calls at one size; some only in the first group, after everything that is timed."""
@@ -171,6 +197,8 @@ class Evaluation:
             at_size.time()
         elif self.job.mode is Mode.PROFILE:
             at_size.warm_up()
+        if self.job.mode is Mode.SWEEP:
+            return
         if is_first and self.job.is_timed:
             at_size.loop()
         if is_first and self.job.settings.records_work:
@@ -238,13 +266,16 @@ class Evaluation:
         """All evidence is complete: compute the timing and note the pass."""
         job, outcomes = self.job, self._outcomes
         profile = job.profile
-        if job.is_timed:
+        if job.is_timed and job.mode.is_scored:
             with job.stage(Stage.COMPARING, "comparing with the reference"):
                 outcomes.timing, against = timing.conclude(
                     outcomes.records, profile.timing_rules(), without=job.settings.without
                 )
             self.findings.add(against)
         self._see_ranks()
+        if job.mode is Mode.SWEEP:
+            self.findings.add(sweep.concluded(outcomes.points, known=self.findings.all))
+            return
         self.findings.add(
             [
                 evidence.passed(

@@ -17,6 +17,7 @@ from evaluator.contract import (
     RecordedWork,
     SizeRecord,
     SizeResult,
+    SweepPoint,
     Timeline,
     Timing,
     Verdict,
@@ -187,6 +188,7 @@ class Outcomes:
         reference: the recorded call of the reference.
         ranks: their last known states.
         timing: None where nothing was timed to the end.
+        points: of a sweep, those that were measured or refused.
     """
 
     reading: SourceReading = _NOTHING_READ
@@ -198,6 +200,7 @@ class Outcomes:
     reference: CallTimeline | None = None
     ranks: tuple[RankState, ...] = ()
     timing: Timing | None = None
+    points: list[SweepPoint] = field(default_factory=list)
 
     @property
     def by_size(self) -> dict[str, SizeRun]:

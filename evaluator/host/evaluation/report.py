@@ -66,6 +66,7 @@ def written(
         environment=_environment(job),
         started_at=started_at,
         finished_at=finished_at,
+        points=tuple(outcomes.points),
         is_untimed=not profile.measures_time,
     )
 

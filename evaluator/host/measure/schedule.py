@@ -11,7 +11,7 @@ from evaluator.host.job import Job
 from evaluator.host.measure import covering
 from evaluator.host.settings import JudgeSettings
 from evaluator.judging.checks import Check
-from problems.spec.schema import Regime, SizeName
+from problems.spec.schema import Regime
 
 _PLANNED_BLOCKS = 12
 """The number of blocks in one secret plan; a longer series draws further plans."""
@@ -28,7 +28,7 @@ def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
     found: dict[str, tuple[Regime, ...]] = {}
     random, settings = secrets.SystemRandom(), job.settings
     for size in job.sizes:
-        regimes = job.problem.regimes_at(SizeName(size), job.profile.world_size, job.dtype)
+        regimes = job.problem.regimes_at(size, job.profile.world_size, job.dtype)
         count = settings.further_regimes if found else max(settings.joined_regimes, 2 * len(regimes))
         calls = [covering.joined(call) for call in covering.covering(regimes, count, random)]
         if not found:

@@ -1,5 +1,6 @@
 """All-reduce (sum) of one matrix, described."""
 
+from problems.spec.axes import message_size
 from problems.spec.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
 from problems.spec.taxonomy import Block, Communication, Domain, Stage
@@ -80,4 +81,5 @@ PROBLEM = Problem(
     regimes=(*SUMMED_VALUES, SPECIAL_VALUES, exact_sums("out")),
     invariants=("Tensors are contiguous.",),
     dtypes=ALL_DTYPES,
+    axes=(message_size(has_parts=False),),
 )

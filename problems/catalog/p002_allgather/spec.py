@@ -1,5 +1,6 @@
 """All-gather of one matrix into a stack, described."""
 
+from problems.spec.axes import message_size
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.spec.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
 from problems.spec.taxonomy import Block, Communication, Domain, Stage
@@ -61,4 +62,5 @@ PROBLEM = Problem(
     regimes=COPIED_VALUES,
     invariants=("Tensors are contiguous.",),
     dtypes=ALL_DTYPES,
+    axes=(message_size(has_parts=True),),
 )

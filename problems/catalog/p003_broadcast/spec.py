@@ -1,5 +1,6 @@
 """Broadcast of one matrix from a source rank, described."""
 
+from problems.spec.axes import message_size
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -73,4 +74,5 @@ PROBLEM = Problem(
     regimes=COPIED_VALUES,
     invariants=("Tensors are contiguous.",),
     dtypes=ALL_DTYPES,
+    axes=(message_size(has_parts=False),),
 )

@@ -1,5 +1,6 @@
 """Reduce (sum) of one matrix to a destination rank, described."""
 
+from problems.spec.axes import message_size
 from problems.spec.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
 from problems.spec.schema import (
     Argument,
@@ -101,4 +102,5 @@ PROBLEM = Problem(
     regimes=(*SUMMED_VALUES, SPECIAL_VALUES, exact_sums("out")),
     invariants=("Tensors are contiguous.",),
     dtypes=ALL_DTYPES,
+    axes=(message_size(has_parts=False),),
 )

@@ -1,5 +1,6 @@
 """Scatter of stacked matrices from a source rank, described."""
 
+from problems.spec.axes import message_size
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -87,4 +88,5 @@ PROBLEM = Problem(
     regimes=COPIED_VALUES,
     invariants=("Tensors are contiguous.",),
     dtypes=ALL_DTYPES,
+    axes=(message_size(has_parts=True),),
 )

@@ -1,5 +1,6 @@
 """Gather of matrices to a destination rank, described."""
 
+from problems.spec.axes import message_size
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -80,4 +81,5 @@ PROBLEM = Problem(
     regimes=COPIED_VALUES,
     invariants=("Tensors are contiguous.",),
     dtypes=ALL_DTYPES,
+    axes=(message_size(has_parts=True),),
 )

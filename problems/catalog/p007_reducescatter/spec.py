@@ -1,5 +1,6 @@
 """Reduce-scatter (sum) along rows, described."""
 
+from problems.spec.axes import message_size
 from problems.spec.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Stage
@@ -92,4 +93,5 @@ PROBLEM = Problem(
     regimes=(*SUMMED_VALUES, SPECIAL_VALUES, exact_sums("out")),
     invariants=("Tensors are contiguous.",),
     dtypes=ALL_DTYPES,
+    axes=(message_size(has_parts=True),),
 )

@@ -1,5 +1,6 @@
 """All-to-all of stacked matrices, described."""
 
+from problems.spec.axes import message_size
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.spec.schema import EXACT, Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName
 from problems.spec.taxonomy import Block, Communication, Domain, Stage
@@ -60,4 +61,5 @@ PROBLEM = Problem(
     regimes=COPIED_VALUES,
     invariants=("Tensors are contiguous.",),
     dtypes=ALL_DTYPES,
+    axes=(message_size(has_parts=True),),
 )

@@ -1,5 +1,6 @@
 """All-gather of K-sharded A in transposed layout + GEMM, described."""
 
+from problems.spec.axes import rows
 from problems.spec.regimes import exact_products, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -98,4 +99,5 @@ PROBLEM = Problem(
         ),
     ),
     invariants=("Tensors are contiguous.", "Values are finite."),
+    axes=(rows("K = 512 and N = 1024 (64 and 80 on CPU ranks)"),),
 )

@@ -1,5 +1,6 @@
 """GEMM + all-reduce, described."""
 
+from problems.spec.axes import rows
 from problems.spec.regimes import exact_sums, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -95,4 +96,5 @@ PROBLEM = Problem(
     ),
     regimes=(*of_product("A_local", "B_local"), exact_sums("C")),
     invariants=("Tensors are contiguous.", "Values are finite."),
+    axes=(rows("K = 512 per rank and N = 1024 (64 and 512 on CPU ranks)"),),
 )

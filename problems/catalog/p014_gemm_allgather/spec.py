@@ -1,5 +1,6 @@
 """Column-split GEMM + all-gather of the columns, described."""
 
+from problems.spec.axes import rows
 from problems.spec.regimes import exact_products, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -95,4 +96,5 @@ PROBLEM = Problem(
         ),
     ),
     invariants=("Tensors are contiguous.", "Values are finite."),
+    axes=(rows("K = 512 and 1024 columns over all ranks (64 and 256 on CPU ranks)"),),
 )

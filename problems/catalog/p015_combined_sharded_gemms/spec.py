@@ -1,5 +1,6 @@
 """All-gather, two-layer SiLU MLP, reduce-scatter, described."""
 
+from problems.spec.axes import rows
 from problems.spec.regimes import SUMMED_VALUES, copied_values, of_tensor, zero_on_one_rank
 from problems.spec.schema import (
     Argument,
@@ -148,4 +149,5 @@ PROBLEM = Problem(
         copied_values("y_local", words="values lie between 64 and 128 and columns of both weights pick one each"),
     ),
     invariants=("Tensors are contiguous.", "Values are finite."),
+    axes=(rows("H = 256 and F = 512 (64 and 96 on CPU ranks)", symbol="M_rows", split="M_local"),),
 )

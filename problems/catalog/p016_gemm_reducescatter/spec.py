@@ -1,5 +1,6 @@
 """GEMM + reduce-scatter along rows, described."""
 
+from problems.spec.axes import rows
 from problems.spec.regimes import exact_sums, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -103,4 +104,5 @@ PROBLEM = Problem(
     ),
     regimes=(*of_product("A_local", "B_local"), exact_sums("C_local")),
     invariants=("Tensors are contiguous.", "Values are finite."),
+    axes=(rows("a contraction of 512 over all ranks and N = 1024 (128 and 256 on CPU ranks)", split="M_local"),),
 )

@@ -7,6 +7,7 @@ from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
     ArgumentKind,
+    Axis,
     Cost,
     Dims,
     Hop,
@@ -56,6 +57,11 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
         note="Two streams are enough: x2 and v can be multiplied before they leave, and x1 need not travel where the "
         "result is gated after it has come back. The last chunk need not leave, the first one's result not come back.",
     )
+
+
+def at_length(_axis: Axis, dims: Dims, value: int, world_size: int) -> Dims:
+    """Filters keep their length, but are never longer than the sequence."""
+    return {**dims, "Ls": value, "Lf": min(dims["Lf"], world_size * value)}
 
 
 PROBLEM = Problem(
@@ -178,5 +184,15 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "Filters are no longer than the sequence.",
         "The number of filters is a multiple of the world size.",
+    ),
+    axes=(
+        Axis(
+            name="positions per rank",
+            symbol="Ls",
+            unit="positions",
+            values={SizeName.TINY: (24, 48, 96, 192), SizeName.BASE: (1024, 2048, 4096, 8192, 16_384)},
+            fixed="one sequence, 1024 channels, filters of 4096 taps or as long as the sequence (80 on CPU ranks)",
+            dims=at_length,
+        ),
     ),
 )

@@ -10,6 +10,7 @@ from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
     ArgumentKind,
+    Axis,
     Cost,
     Dims,
     Hop,
@@ -60,6 +61,13 @@ def _tracked(per_rank: tuple[int, int], *, side: int) -> Callable[[int], Dims]:
 def _large(world_size: int) -> Dims:
     counts = [48 + 8 * (rank % 5) for rank in range(world_size)]
     return {"O": sum(counts), "n_min": 48, "n_max": max(counts), "Hm": 288, "Wm": 288, "W": world_size}
+
+
+def among(_axis: Axis, dims: Dims, value: int, world_size: int) -> Dims:
+    """About half as many objects on one rank as the mean, and half as many more on another."""
+    mean = value // world_size
+    spread = max(1, mean // 2)
+    return {**dims, "O": value, "n_min": max(1, mean - spread), "n_max": mean + spread}
 
 
 PROBLEM = Problem(
@@ -180,5 +188,15 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "Every rank has an object.",
         "`iou_threshold` is above 0 and at most 1.",
+    ),
+    axes=(
+        Axis(
+            name="tracked objects",
+            symbol="O",
+            unit="objects",
+            values={SizeName.TINY: (8, 16, 32, 64), SizeName.BASE: (16, 32, 64, 128, 256, 512)},
+            fixed="masks of 256 x 256 (48 x 48 on CPU ranks), IoU threshold 0.7; objects of all ranks count",
+            dims=among,
+        ),
     ),
 )

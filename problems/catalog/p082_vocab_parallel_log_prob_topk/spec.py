@@ -1,13 +1,19 @@
 """Token log-probabilities under top-k/top-p from vocabulary-parallel logits, described."""
 
 from problems.families import sampling_filters_spec as filters
-from problems.spec.schema import Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
+from problems.spec.schema import Axis, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
 def large(world_size: int) -> Dims:
     """One micro-batch of GRPO on Llama 3.1."""
     return filters.sized(batch=1, tokens=4096, vocabulary=filters.LLAMA_VOCABULARY, world_size=world_size)
+
+
+def of_tokens(_axis: Axis, dims: Dims, value: int, world_size: int) -> Dims:
+    """One sequence; with the vocabulary of the published sweep where ranks have GPUs."""
+    vocabulary = filters.CARD_VOCABULARY if dims == filters.tiny(world_size) else 32_000
+    return filters.sized(batch=1, tokens=value, vocabulary=vocabulary, world_size=world_size)
 
 
 PROBLEM = Problem(
@@ -76,4 +82,14 @@ PROBLEM = Problem(
     ),
     regimes=filters.REGIMES,
     invariants=filters.INVARIANTS,
+    axes=(
+        Axis(
+            name="sequence length",
+            symbol="S",
+            unit="tokens",
+            values={SizeName.TINY: (16, 32, 64, 128), SizeName.BASE: (1024, 2048, 4096, 8192, 16_384)},
+            fixed="one sequence, a vocabulary of 32,000 (256 on CPU ranks), top-k 10, top-p 0.9",
+            dims=of_tokens,
+        ),
+    ),
 )

@@ -1,0 +1,30 @@
+"""Which points a sweep measures on a profile."""
+
+from collections.abc import Sequence
+
+from evaluator.contract import Mode
+from evaluator.hardware.profiles import Profile
+from problems.spec.schema import Point, Problem
+
+
+class NoSweep(ValueError):
+    """A profile cannot sweep a problem, or not at these points; the text says what can be done."""
+
+
+def swept(problem: Problem, profile: Profile, names: Sequence[str] = ()) -> tuple[Point, ...]:
+    """The points called `names`, in the order of the axis; without names all of the first axis.
+
+    Raises:
+        NoSweep: the profile times nothing, the problem has no axis or does not run there, or a name is not a point.
+    """
+    if not profile.measures_time:
+        raise NoSweep(f"profile {profile.name} times nothing, because all ranks share one GPU: choose another one")
+    points = [point for axis in problem.axes for point in axis.points(profile.sizes[Mode.SWEEP])]
+    if not points:
+        raise NoSweep(f"problem {problem.slug} has no axis to sweep along: choose mode benchmark")
+    if refusal := problem.refuses(profile.world_size, profile.sizes[Mode.SWEEP]):
+        raise NoSweep(f"problem {problem.slug} {refusal}: choose another profile")
+    if unknown := sorted(set(names) - {point.name for point in points}):
+        known = ", ".join(point.name for point in points)
+        raise NoSweep(f"problem {problem.slug} has no point {', '.join(unknown)} on {profile.name}; it has {known}")
+    return tuple(point for point in points if (point.name in names if names else point.axis is problem.axes[0]))
