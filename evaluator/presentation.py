@@ -39,18 +39,18 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
                 + (f", {check.extreme_elements} beyond it as allowed" if check.extreme_elements else "")
             )
     yield from _evidence_lines(report)
-    if report.timing is not None:
-        yield from _timing_lines(report.timing)
-    for point in report.points:
-        yield f"{point.size:<24} {', '.join(_point_words(point))}"
+    yield from _timing_lines(report.timing)
+    yield from (f"{point.size:<24} {', '.join(_point_words(point))}" for point in report.points)
     for rank in report.ranks:
         yield from _rank_lines(rank, verbose=report.verdict.value != "PASSED")
     stages = ", ".join(f"{item.stage.value} {item.seconds:.2f} s" for item in report.stages)
     yield f"profile {report.profile}, sandbox {report.sandbox.value}; {stages}"
 
 
-def _timing_lines(timing: Timing) -> Iterator[str]:
+def _timing_lines(timing: Timing | None) -> Iterator[str]:
     """The score, and for every size the times without those of empty calls."""
+    if timing is None:
+        return
     if is_informative(timing.low, timing.high):
         interval = f"{100 * timing.coverage:.0f} % interval {timing.low:.3f} to {timing.high:.3f}"
         yield f"speedup {timing.score:.3f} ({interval})"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evaluator.contract import Mode
+from evaluator.contract import Mode, SweepPoint, Verdict, is_faster, is_informative
 from evaluator.hardware.profiles import Profile
 from problems.spec.schema import Point, Problem
 
@@ -28,3 +28,14 @@ def swept(problem: Problem, profile: Profile, names: Sequence[str] = ()) -> tupl
         known = ", ".join(point.name for point in points)
         raise NoSweep(f"problem {problem.slug} has no point {', '.join(unknown)} on {profile.name}; it has {known}")
     return tuple(point for point in points if (point.name in names if names else point.axis is problem.axes[0]))
+
+
+def summary(points: Sequence[SweepPoint]) -> str:
+    """What the points of a sweep come to that is nowhere wrong, in words."""
+    good = [point for point in points if point.verdict is Verdict.PASSED]
+    faster = sum(is_faster(point.low) for point in good)
+    noisy = sum(not is_informative(point.low, point.high) for point in good)
+    words = f"correct at {len(good)} of {len(points)} points, significantly faster than the reference at {faster}"
+    words += f", too noisy to tell at {noisy}" if noisy else ""
+    left_out = len(points) - len(good)
+    return words + (f"; {left_out} left out, because no rank has the memory for them" if left_out else "")

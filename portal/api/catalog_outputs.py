@@ -116,6 +116,19 @@ class ProblemBrief(CopiedFields):
         return problem.slug not in self.context["closed"]
 
 
+class AxisOutput(serializers.Serializer[Any]):
+    """What mode sweep varies."""
+
+    name = serializers.CharField()
+    symbol = serializers.CharField(help_text="What names of points call it, as in base:M=512.")
+    unit = serializers.CharField(help_text="Of its values.")
+    fixed = serializers.CharField(help_text="What stays as it is, in words.")
+    values = serializers.DictField(
+        child=serializers.ListField(child=serializers.IntegerField()),
+        help_text="By the size around which they lie: tiny on CPU ranks, base on others.",
+    )
+
+
 class ProblemDetail(ProblemBrief):
     """A problem with everything needed to solve it."""
 
@@ -125,6 +138,7 @@ class ProblemDetail(ProblemBrief):
     outputs = OutputOutput(many=True)
     groups = serializers.CharField(help_text="The process groups that it uses, in words.")
     sizes = serializers.SerializerMethodField(help_text="Every size at every world size of its profiles.")
+    axes = AxisOutput(many=True, help_text="Along which mode sweep can time it; the first one is used.")
     notes = serializers.SerializerMethodField(help_text="What else hints say.")
     statement = serializers.SerializerMethodField(
         help_text="Markdown with mathematics: what is asked and which inputs are legal, or the whole with hints."

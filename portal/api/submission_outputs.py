@@ -18,6 +18,7 @@ from portal.submissions.queries import quarantine_of
 from portal.submissions.queue import QueuePosition
 from portal.submissions.reports import timelines
 from portal.submissions.reports.presentation import verdict_facts
+from portal.submissions.sweeps import points_of
 
 
 @shows(
@@ -144,6 +145,9 @@ class EvaluationDetail(EvaluationBrief):
         help_text="Findings, timing, ranks; null until it has ended. Its `timeline` and "
         "`machine_code` are null here: see `split` and readMachineCode."
     )
+    points = serializers.SerializerMethodField(
+        help_text="What a sweep has measured so far, the smallest value first; empty in other modes."
+    )
     split = serializers.SerializerMethodField(
         help_text="How a recorded call's time is divided; null if none was recorded."
     )
@@ -173,6 +177,10 @@ class EvaluationDetail(EvaluationBrief):
         if report is None:
             return None
         return json.loads(msgspec.structs.replace(report, timeline=None, machine_code=None).to_json())
+
+    @extend_schema_field({"type": "array", "items": {"$ref": "#/components/schemas/SweepPoint"}})
+    def get_points(self, evaluation: Evaluation) -> Any:
+        return [json.loads(point.to_json()) for point in points_of(evaluation)]
 
     @extend_schema_field(SplitsOutput(allow_null=True))
     def get_split(self, evaluation: Evaluation) -> Any:

@@ -30,6 +30,7 @@ MODES = [
     (Mode.RANKED.value, "Ranked: counts on the board"),
     (Mode.BENCHMARK.value, "Benchmark: timed, private"),
     (Mode.PROFILE.value, "Profile: where the time goes, private"),
+    (Mode.SWEEP.value, "Sweep: time over size, private"),
     (Mode.CHECK.value, "Check: verified only, quickest"),
 ]
 SIZE_LABELS = [("", "As the mode has it"), *((size.value, size.value) for size in SizeName)]

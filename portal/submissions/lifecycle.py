@@ -93,8 +93,8 @@ def begin_offline(evaluation: Evaluation, node: Node, *, attempt: int, started_a
     return lease if moved else None
 
 
-def note_progress(progress: Progress, now: datetime) -> bool:
-    """Note how far a judge is, and extend its lease; returns whether the lease was still good."""
+def note_progress(progress: Progress, now: datetime, **values: Any) -> bool:
+    """Note how far a judge is, with `values`, and extend its lease; returns whether the lease was still good."""
     # First contact starts the clock that the page shows; later progress does not reset it.
     is_first = When(state=State.LEASED, then=Value(State.RUNNING.value))
     stage = progress.stage.value
@@ -107,6 +107,7 @@ def note_progress(progress: Progress, now: datetime) -> bool:
             stage_detail=progress.detail[:300],
             stage_fraction=progress.fraction,
             lease_expires_at=lease_end(now),
+            **values,
         )
     )
 

@@ -228,6 +228,12 @@ class Evaluation(models.Model):
         help_text="By other ways of timing (portal.catalog.size_times). They rank nothing and have no interval.",
     )
     primitives = models.JSONField(default=list, blank=True, help_text="The primitives that the judge detected.")
+    points = models.JSONField(
+        default=dict,
+        blank=True,
+        editable=False,
+        help_text="Of a sweep, by name: evaluator.contract.SweepPoint. They are kept however it ends.",
+    )
     has_alarms = models.BooleanField(
         default=False,
         db_default=False,

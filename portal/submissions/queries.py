@@ -9,6 +9,7 @@ from django.db.models import Exists, OuterRef, Prefetch, QuerySet, Subquery
 from evaluator.contract import Backend, EarlierTry, EvaluationReport, EvaluationRequest, Mode, Stage, Verdict
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
+from portal.submissions import sweeps
 from portal.submissions.models import Evaluation, Flag, Quarantine, Report, State, Submission
 from portal.submissions.queue import QueuePosition, position_in_queue, recently_judged
 from portal.submissions.quotas import payer_of_author
@@ -97,7 +98,7 @@ def request_of(evaluation: Evaluation) -> EvaluationRequest:
         backend=Backend(submission.backend),
         profile=evaluation.profile,
         mode=Mode(evaluation.mode),
-        sizes=(evaluation.size,) if evaluation.size else (),
+        sizes=sweeps.points_to_measure(evaluation) or ((evaluation.size,) if evaluation.size else ()),
         attempt=evaluation.attempt,
         earlier=earlier_tries(evaluation),
     )

@@ -18,6 +18,7 @@ urlpatterns = [
     path("submissions/<uuid:submission_id>/visibility/", views.visibility, name="visibility"),
     path("submissions/evaluations/<uuid:evaluation_id>/cancel/", views.cancel, name="cancel"),
     path("submissions/evaluations/<uuid:evaluation_id>/report.json", views.report, name="report"),
+    path("submissions/evaluations/<uuid:evaluation_id>/sweep.csv", views.sweep_csv, name="sweep-csv"),
     path("submissions/evaluations/<uuid:evaluation_id>/trace.json", views.trace, name="trace"),
     path("submissions/evaluations/<uuid:evaluation_id>/machine-code/", views.machine_code_page, name="machine-code"),
 ]

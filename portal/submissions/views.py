@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.http import content_disposition_header, quote_etag
 from django.views.decorators.http import require_http_methods, require_safe
 
-from evaluator.contract import EvaluationReport, SourceBundle, SourceFile, Verdict
+from evaluator.contract import EvaluationReport, Mode, SourceBundle, SourceFile, Verdict
 from portal.accounts.identity import changing, signed_in
 from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, reference_rows
@@ -22,7 +22,7 @@ from portal.catalog.queries import get_problem, switch
 from portal.core.errors import NotFound
 from portal.core.pagination import BoundedPaginator
 from portal.core.requests import if_changed
-from portal.submissions import access, actions, queries
+from portal.submissions import access, actions, queries, sweeps
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.profile_hints import submit_data
@@ -30,6 +30,7 @@ from portal.submissions.reports import comparison, differences, machine_code, ti
 from portal.submissions.reports.presentation import live_context, source_views
 from portal.submissions.reports.traffic_matrix import link_rows
 from portal.submissions.starters import starters, starters_script
+from portal.tabular.formats import MEDIA_TYPES, written
 from problems import registry
 
 PER_PAGE = 30
@@ -313,6 +314,18 @@ def source_file(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 @require_safe
 def report(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     return _json_file(_finished_report(request, evaluation_id).to_json(), name=f"report-{evaluation_id}.json")
+
+
+@require_safe
+def sweep_csv(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
+    """The points that a sweep has measured so far, as a table."""
+    evaluation = access.get_evaluation(request.user, evaluation_id)
+    if evaluation.mode != Mode.SWEEP:
+        remedy = "Submit the source in mode sweep."
+        raise NotFound("evaluation", evaluation_id, "This evaluation is no sweep.", remedy)
+    headers = {"Content-Disposition": f'attachment; filename="sweep-{evaluation_id}.csv"'}
+    text = b"".join(written(sweeps.table(evaluation), format="csv"))
+    return HttpResponse(text, content_type=MEDIA_TYPES["csv"], headers=headers)
 
 
 @require_safe

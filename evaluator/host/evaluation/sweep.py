@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from evaluator.contract import Finding, SizeRecord, SweepPoint, Verdict
 from evaluator.host.job import Job
 from evaluator.host.machine import nvml
 from evaluator.judging import timing, verdicts
 from evaluator.judging.bus_bandwidth import bus_bytes
+from evaluator.judging.points import summary
 from problems.spec.memory import held_bytes
 
 ENDS_A_POINT = frozenset(
@@ -79,15 +81,11 @@ def concluded(points: Sequence[SweepPoint], *, known: Sequence[Finding]) -> list
     """The finding on a sweep that came to its end: what it passed, where no finding is `known` against it."""
     if known:
         return []
-    good = [point for point in points if point.speedup is not None]
-    if not good:
-        return [Finding(verdict=Verdict.UNSUPPORTED, message=point.message) for point in points]
-    faster = sum(point.low is not None and point.low > 1 for point in good)
-    left_out = f"; {len(points) - len(good)} left out for lack of memory" if len(good) < len(points) else ""
-    message = f"correct at {len(good)} of {len(points)} points, faster than the reference at {faster}{left_out}"
-    return [Finding(verdict=Verdict.PASSED, message=message)]
+    if all(point.verdict is Verdict.UNSUPPORTED for point in points):
+        return [Finding(verdict=Verdict.UNSUPPORTED, message=point.message, size=point.size) for point in points]
+    return [Finding(verdict=Verdict.PASSED, message=summary(points))]
 
 
-def _point(job: Job, name: str, **found: object) -> SweepPoint:
+def _point(job: Job, name: str, **found: Any) -> SweepPoint:
     value = job.problem.point(name).value
     return SweepPoint(size=name, value=value, bus_bytes=bus_bytes(job.problem, value, job.profile.world_size), **found)

@@ -21,7 +21,7 @@ from portal.core.errors import Conflict, Forbidden, Refusal
 from portal.nodes.actions import check_name
 from portal.nodes.leases import was_given
 from portal.nodes.models import Node
-from portal.submissions import lifecycle
+from portal.submissions import lifecycle, sweeps
 from portal.submissions.models import Evaluation, Report
 from portal.submissions.reports.agreement import disagreement
 
@@ -32,9 +32,13 @@ ERROR_LOG_CHARACTERS = 64 * 1024
 
 
 def receive_progress(node: Node, progress: Progress, now: datetime) -> None:
-    """Note how far `node` is; raises Refusal."""
+    """Note how far `node` is, and keep the points that a sweep has measured; raises Refusal."""
     if _holds(node, progress.evaluation_id, progress.lease, kind="progress"):
-        lifecycle.note_progress(progress, now)
+        known = (
+            Evaluation.objects.select_related("submission").get(pk=progress.evaluation_id) if progress.points else None
+        )
+        points = {"points": sweeps.with_points(known, progress.points)} if known else {}
+        lifecycle.note_progress(progress, now, **points)
 
 
 def receive_delivery(node: Node, delivery: Delivery, now: datetime) -> None:
@@ -115,6 +119,9 @@ def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
         error_log=delivery.error_log[:ERROR_LOG_CHARACTERS],
         received_at=now,
     )
+    if report.mode is Mode.SWEEP:
+        evaluation.points = sweeps.with_points(evaluation, report.points)
+        evaluation.save(update_fields=["points"])
     verdict = FACTS[report.verdict]
     metrics.count_report(report, is_our_failure=verdict.fault is Fault.JUDGE)
     logger.info("report with verdict %s", report.verdict.value)
@@ -123,7 +130,11 @@ def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
         return lifecycle.queue_again(evaluation, attempt=evaluation.attempt + 1, detail=detail)
     started_at = evaluation.started_at or now
     return lifecycle.finish(
-        evaluation, now=now, started_at=started_at, has_alarms=bool(report.alarms), **outcome_of(report)
+        evaluation,
+        now=now,
+        started_at=started_at,
+        has_alarms=bool(report.alarms),
+        **outcome_of(report) | sweeps.outcome(evaluation, report),
     )
 
 

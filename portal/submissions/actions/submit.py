@@ -13,6 +13,7 @@ from django.utils import timezone
 from evaluator import logs
 from evaluator.contract import Backend, Cancellation, Mode, SourceBundle
 from evaluator.hardware.profiles import Profile
+from evaluator.judging.points import NoSweep, swept
 from evaluator.judging.source_rules import check_source
 from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
@@ -208,6 +209,12 @@ def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str, size:
     check_choice("mode", mode, Mode)
     chosen = catalog.get_profile(profile)
     _check_size(size, mode=Mode(mode), profile=chosen)
+    if mode == Mode.SWEEP:
+        try:
+            swept(problem, chosen)
+        except NoSweep as error:
+            message, _, remedy = str(error).rpartition(": ")
+            raise Refusal("mode", mode, f"{message}.", f"{remedy.capitalize()}.") from error
     catalog.check_world_size(problem, chosen, (size,) if size else chosen.sizes[Mode(mode)])
     catalog.check_backend(chosen, backend)
     return chosen

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from evaluator.contract import CallTimeline, Delivery, EvaluationReport
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
+from portal.submissions import sweeps
 from portal.submissions.models import Evaluation
 from problems.spec.schema import SizeName
 
@@ -12,7 +13,8 @@ from problems.spec.schema import SizeName
 def disagreement(delivery: Delivery, evaluation: Evaluation) -> str:
     """The first thing in which a delivery is not what `evaluation` asked for, in words; empty where there is none."""
     profile = profiles.get(evaluation.profile)
-    wrong = (*_with_assignment(delivery, evaluation, profile), *_with_profile(delivery.report, profile))
+    sizes = {*SizeName, *sweeps.names(evaluation)}
+    wrong = (*_with_assignment(delivery, evaluation, profile), *_with_profile(delivery.report, profile, sizes))
     return next(iter(wrong), "")
 
 
@@ -33,14 +35,14 @@ def _with_assignment(delivery: Delivery, evaluation: Evaluation, profile: Profil
             yield f"{name} is {str(said)[:60]!r} and was assigned as {str(assigned)!r}"
 
 
-def _with_profile(report: EvaluationReport, profile: Profile) -> Iterator[str]:
+def _with_profile(report: EvaluationReport, profile: Profile, sizes: set[str]) -> Iterator[str]:
     if report.is_untimed if profile.measures_time else report.timing is not None:
         yield f"its times are {'left out' if report.is_untimed else 'there'}, other than on {profile.name}"
     timing = report.timing.sizes if report.timing is not None else ()
     record = report.record.sizes if report.record is not None else ()
     named = [*(size.size for size in report.sizes), *(size.size for size in timing), *(size.size for size in record)]
-    if unknown := {*named, *_timeline_sizes(report)} - set(SizeName):
-        yield f"it names the size {min(unknown)[:60]!r}, which no problem has"
+    if unknown := {*named, *_timeline_sizes(report), *(point.size for point in report.points)} - sizes:
+        yield f"it names the size {min(unknown)[:60]!r}, which the problem does not have"
     # A check that passed is repeated on the other number of ranks that its machine has.
     other = profiles.get(profile.cross_check).world_size if profile.cross_check else 0
     most = max(profile.world_size, other)
