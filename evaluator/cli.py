@@ -103,6 +103,11 @@ def _parser() -> argparse.ArgumentParser:
     baseline.add_argument(
         "--missing", action="store_true", help="only baselines that are missing, or of an older revision of the problem"
     )
+    baseline.add_argument(
+        "--sweep",
+        action="store_true",
+        help="at the points of the problems' axes; writes problems/data/sweeps/PROFILE.json",
+    )
     baseline.set_defaults(command=measure_baselines)
     again = commands.add_parser(
         "recompute", help="score and verdict, computed from a report; exit 0 if they agree, else 1"
@@ -405,10 +410,12 @@ def measure_baselines(options: argparse.Namespace) -> int:
     profile = profiles.get(options.profile)
     _refuse_untimed(profile)
     slugs = [registry.get(slug).slug for slug in options.problems] or [item.slug for item in registry.problems()]
-    path = options.output or registry.DATA / "baselines" / f"{profile.name}.json"
+    mode = Mode.SWEEP if options.sweep else Mode.RANKED
+    slugs = [slug for slug in slugs if baselines.sizes(registry.get(slug), profile, mode)]
+    path = options.output or registry.DATA / ("sweeps" if options.sweep else "baselines") / f"{profile.name}.json"
     known = _known_baselines(path)
     if options.missing:
-        slugs = [slug for slug in slugs if not _is_measured(slug, known, profile)]
+        slugs = [slug for slug in slugs if not _is_measured(slug, known, profile, mode)]
     waiting, failed = deque(slugs), []
     while waiting:
         # Ranks that one problem ended, such as by a lack of memory, are replaced for the next problems.
@@ -416,9 +423,9 @@ def measure_baselines(options: argparse.Namespace) -> int:
             while waiting:
                 slug = waiting.popleft()
                 try:
-                    for size, found in baselines.measure(trusted, profile, slug):
+                    for size, found in baselines.measure(trusted, profile, slug, mode=mode):
                         known[slug] = {**known.get(slug, {}), size: found}
-                        sys.stdout.write(f"{slug:<32} {size:<6} {found.median_us:12.1f} us  ({found.calls} calls)\n")
+                        sys.stdout.write(f"{slug:<32} {size:<23} {found.median_us:12.1f} us  ({found.calls} calls)\n")
                         sys.stdout.flush()
                 except EvaluatorError as error:
                     failed.append(slug)
@@ -437,10 +444,13 @@ def _known_baselines(path: Path) -> dict[str, dict[str, Baseline]]:
     return dict(table.baselines) if table.rule == SCORE_RULE else {}
 
 
-def _is_measured(slug: str, known: dict[str, dict[str, Baseline]], profile: Profile) -> bool:
-    """Whether the present revision has a baseline at every ranked size."""
+def _is_measured(slug: str, known: dict[str, dict[str, Baseline]], profile: Profile, mode: Mode) -> bool:
+    """Whether the present revision has a baseline at every size of `mode`."""
     found, revision = known.get(slug, {}), registry.revision(slug)
-    return all(size in found and found[size].revision == revision for size in profile.sizes[Mode.RANKED])
+    return all(
+        size in found and found[size].revision == revision
+        for size in baselines.sizes(registry.get(slug), profile, mode)
+    )
 
 
 def examine(options: argparse.Namespace) -> int:

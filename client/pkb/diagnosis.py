@@ -1,9 +1,9 @@
 """What a person reads on a submission's page, as plain text: for the terminal, and for a model that revises."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .outcomes import has_ended, is_informative, is_right
-from .results import Evaluation, Finding, OutputCheck, RankState, Report, SizeTiming, Splits
+from .results import Evaluation, Finding, OutputCheck, RankState, Report, SizeTiming, Splits, SweepPoint
 
 MOST_CHARACTERS = 12_000
 """A compiler's output can be longer than a model can use; the middle of a longer text is left out."""
@@ -25,6 +25,7 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
         yield f"Next: {facts.advice}"
     if report is not None:
         yield from _inside_report(report)
+    yield from _points(evaluation.points)
     if evaluation.split:
         yield from _inside(evaluation.split)
     if report and report.build and not report.build.succeeded:
@@ -37,6 +38,7 @@ def diagnosis_of_report(report: Report, *, most_characters: int = MOST_CHARACTER
     lines = [f"{report.verdict}{score}", capitalised(report.message), *_inside_report(report)]
     if report.build and not report.build.succeeded:
         lines.append(f"\nCompiler output:\n{report.build.log}")
+    lines += _points(report.points)
     return shortened("\n".join(lines), most_characters)
 
 
@@ -72,7 +74,8 @@ def headline(evaluation: Evaluation) -> str:
 def _whereabouts(evaluation: Evaluation) -> str:
     """Where an evaluation is that has not ended."""
     if evaluation.stage:
-        return f"{evaluation.stage.name} {evaluation.stage.detail}".strip()
+        points = f", {len(evaluation.points)} points measured" if evaluation.points else ""
+        return f"{evaluation.stage.name} {evaluation.stage.detail}".strip() + points
     place = evaluation.queue
     if place is None:
         return evaluation.state
@@ -130,6 +133,26 @@ def _rank(rank: RankState) -> Iterator[str]:
         yield f"  stack:\n{_indented(rank.stack)}"
     if rank.log:
         yield f"  printed output:\n{_indented(rank.log)}"
+
+
+def _points(points: Sequence[SweepPoint]) -> Iterator[str]:
+    """What a sweep has measured, a line per point."""
+    if points:
+        yield "\nPoints of the sweep, which rank nothing (median time of a call on its slowest rank):"
+    for point in points:
+        if point.submission is None or point.reference is None:
+            yield f"- {point.size}: {point.verdict}: {point.message}"
+            continue
+        mine, reference = point.submission.median_us, point.reference.median_us
+        words = f"submission {mine:.1f} us, reference {reference:.1f} us"
+        if point.verdict != "PASSED":
+            words += f", {point.verdict}: {point.message}"
+        elif point.speedup is not None and is_informative(point.low, point.high):
+            words += f", speedup {point.speedup:.3f} ({point.low:.3f} to {point.high:.3f})"
+        else:
+            words += ", too noisy to tell a speedup"
+        bandwidth = "" if point.bus_bytes is None else f", {point.bus_bytes / mine / 1e3:.2f} GB/s of bus bandwidth"
+        yield f"- {point.size}: {words}{bandwidth}"
 
 
 def _times(report: Report) -> Iterator[str]:

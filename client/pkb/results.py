@@ -61,6 +61,15 @@ class RankSplit(Struct, frozen=True, kw_only=True):
     host_waits: int
 
 
+class TimeSummary(Struct, frozen=True, kw_only=True):
+    """Times of a series of calls in microseconds; each is the maximum over ranks."""
+
+    median_us: float
+    p10_us: float
+    p90_us: float
+    calls: int
+
+
 class Detection(Struct, frozen=True, kw_only=True):
     """One primitive that a submission uses, with its evidence: `detail` quotes what was found."""
 
@@ -93,13 +102,24 @@ class Collective(Struct, frozen=True, kw_only=True):
     tensors: str = ""
 
 
-class TimeSummary(Struct, frozen=True, kw_only=True):
-    """Times of a series of calls in microseconds; each is the maximum over ranks."""
+class SizeTiming(Struct, frozen=True, kw_only=True):
+    """Candidate and reference side by side at one size, in times less those of an empty call."""
 
-    median_us: float
-    p10_us: float
-    p90_us: float
-    calls: int
+    size: str
+    candidate: TimeSummary
+    baseline: TimeSummary
+    ratios: list[float]
+    rank_medians_us: list[float]
+    score: float
+    low: float
+    high: float
+    empty_us: float
+    candidate_empty_us: float
+    forgeable_us: float
+    floor_us: float | None = None
+    claimed_us: float | None = None
+    looped_us: float | None = None
+    baseline_looped_us: float | None = None
 
 
 class SizeMemory(Struct, frozen=True, kw_only=True):
@@ -294,6 +314,16 @@ class ProblemBrief(Struct, frozen=True, kw_only=True):
     revision: str
     is_open: bool
     url: str
+
+
+class Axis(Struct, frozen=True, kw_only=True):
+    """What mode sweep varies."""
+
+    name: str
+    symbol: str
+    unit: str
+    fixed: str
+    values: dict[str, list[int]]
 
 
 class Cost(Struct, frozen=True, kw_only=True):
@@ -498,6 +528,23 @@ class Split(Struct, frozen=True, kw_only=True):
     ranks: list[RankSplit]
 
 
+class SweepPoint(Struct, frozen=True, kw_only=True):
+    """Reference and submission at one point of an axis, in times less those of an empty call. Never ranked."""
+
+    size: str
+    value: int
+    verdict: str
+    message: str = ""
+    reference: TimeSummary | None = None
+    submission: TimeSummary | None = None
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    floor_us: float | None = None
+    bus_bytes: float | None = None
+    seconds: float = 0.0
+
+
 class RankState(Struct, frozen=True, kw_only=True):
     """Where one sandbox rank was when the evaluation ended."""
 
@@ -514,24 +561,16 @@ class RankState(Struct, frozen=True, kw_only=True):
     is_waiting: bool = False
 
 
-class SizeTiming(Struct, frozen=True, kw_only=True):
-    """Candidate and reference side by side at one size, in times less those of an empty call."""
+class Timing(Struct, frozen=True, kw_only=True):
+    """The score: geometric mean over sizes of the speedup, and the interval that holds it with probability `coverage`."""
 
-    size: str
-    candidate: TimeSummary
-    baseline: TimeSummary
-    ratios: list[float]
-    rank_medians_us: list[float]
     score: float
     low: float
     high: float
-    empty_us: float
-    candidate_empty_us: float
-    forgeable_us: float
-    floor_us: float | None = None
-    claimed_us: float | None = None
-    looped_us: float | None = None
-    baseline_looped_us: float | None = None
+    blocks: list[float]
+    sizes: list[SizeTiming]
+    rule: int
+    coverage: float = 0.95
 
 
 class SizeResult(Struct, frozen=True, kw_only=True):
@@ -750,16 +789,23 @@ class Splits(Struct, frozen=True, kw_only=True):
     reference: Split | None
 
 
-class Timing(Struct, frozen=True, kw_only=True):
-    """The score: geometric mean over sizes of the speedup, and the interval that holds it with probability `coverage`."""
+class Report(Struct, frozen=True, kw_only=True):
+    """The judge's report of an evaluation. Append-only once recorded."""
 
-    score: float
-    low: float
-    high: float
-    blocks: list[float]
-    sizes: list[SizeTiming]
-    rule: int
-    coverage: float = 0.95
+    verdict: str
+    message: str
+    profile: str
+    world_size: int
+    mode: str
+    dtype: str
+    findings: list[Finding] = field(default_factory=list)
+    sizes: list[SizeResult] = field(default_factory=list)
+    timing: Timing | None = None
+    points: list[SweepPoint] = field(default_factory=list)
+    ranks: list[RankState] = field(default_factory=list)
+    build: BuildResult | None = None
+    primitives: list[Detection] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 class Season(SeasonBrief, frozen=True, kw_only=True):
@@ -797,6 +843,7 @@ class Problem(ProblemBrief, frozen=True, kw_only=True):
     outputs: list[Output]
     groups: str
     sizes: list[Size]
+    axes: list[Axis]
     notes: list[str]
     statement: str
     reference: str
@@ -812,24 +859,6 @@ class Import(Struct, frozen=True, kw_only=True):
     bulk: BulkResult
 
 
-class Report(Struct, frozen=True, kw_only=True):
-    """The judge's report of an evaluation. Append-only once recorded."""
-
-    verdict: str
-    message: str
-    profile: str
-    world_size: int
-    mode: str
-    dtype: str
-    findings: list[Finding] = field(default_factory=list)
-    sizes: list[SizeResult] = field(default_factory=list)
-    timing: Timing | None = None
-    ranks: list[RankState] = field(default_factory=list)
-    build: BuildResult | None = None
-    primitives: list[Detection] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
-
-
 class Evaluation(EvaluationBrief, frozen=True, kw_only=True):
     """An evaluation with its stage or queue position while it lasts, then its report."""
 
@@ -839,6 +868,7 @@ class Evaluation(EvaluationBrief, frozen=True, kw_only=True):
     poll_after_s: int | None
     facts: VerdictFacts | None
     report: Report | None
+    points: list[SweepPoint]
     split: Splits | None
 
 

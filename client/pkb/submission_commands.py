@@ -13,7 +13,7 @@ from .outcomes import has_ended, has_passed
 from .results import Submission
 
 BACKENDS = ("pytorch", "cuda", "triton", "parallelkittens", "nvshmem", "nccl_device")
-MODES = ("check", "profile", "benchmark", "ranked")
+MODES = ("check", "profile", "benchmark", "ranked", "sweep")
 SIZES = ("tiny", "base", "large")
 profile_option = click.option(
     "--profile",

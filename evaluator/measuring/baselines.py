@@ -49,13 +49,19 @@ def ranks(settings: JudgeSettings) -> Iterator[TrustedRanks]:
 
 
 def measure(
-    trusted: TrustedRanks, profile: Profile, slug: str, *, dtype: str = "bfloat16"
+    trusted: TrustedRanks, profile: Profile, slug: str, *, mode: Mode = Mode.RANKED, dtype: str = "bfloat16"
 ) -> Iterator[tuple[str, Baseline]]:
-    """Size and baseline of a problem at the profile's ranked sizes; nothing where it does not run on as many ranks."""
-    problem, sizes = registry.get(slug), profile.sizes[Mode.RANKED]
-    if problem.refuses(profile.world_size, sizes) is None:
-        for size in sizes:
+    """Size and baseline of a problem at the sizes of `mode`; nothing where it does not run on as many ranks."""
+    problem = registry.get(slug)
+    if problem.refuses(profile.world_size, profile.sizes[mode]) is None:
+        for size in sizes(problem, profile, mode):
             yield size, _measured(trusted, profile, problem, size, dtype)
+
+
+def sizes(problem: Problem, profile: Profile, mode: Mode) -> tuple[str, ...]:
+    """The sizes of the profile in `mode`; in mode sweep the points of the problem's axis, if it has one."""
+    found = profile.sizes[mode]
+    return tuple(point.name for point in problem.points(found)) if mode is Mode.SWEEP else found
 
 
 def _measured(trusted: TrustedRanks, profile: Profile, problem: Problem, size: str, dtype: str) -> Baseline:

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.http import content_disposition_header, quote_etag
 from django.views.decorators.http import require_http_methods, require_safe
 
-from evaluator.contract import EvaluationReport, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.contract import EvaluationReport, SourceBundle, SourceFile, Verdict
 from portal.accounts.identity import changing, signed_in
 from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, reference_rows
@@ -329,11 +329,8 @@ def report(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def sweep_csv(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
-    """The points that a sweep has measured so far, as a table."""
+    """The points that a sweep has measured so far, as a table; without rows in other modes."""
     evaluation = access.get_evaluation(request.user, evaluation_id)
-    if evaluation.mode != Mode.SWEEP:
-        remedy = "Submit the source in mode sweep."
-        raise NotFound("evaluation", evaluation_id, "This evaluation is no sweep.", remedy)
     headers = {"Content-Disposition": f'attachment; filename="sweep-{evaluation_id}.csv"'}
     text = b"".join(written(sweeps.table(evaluation), format="csv"))
     return HttpResponse(text, content_type=MEDIA_TYPES["csv"], headers=headers)

@@ -63,7 +63,7 @@ def evaluate_within(judge: Judge, request: EvaluationRequest, *, seconds: float)
     """
     deadlines = Deadlines(math.inf)
 
-    def progress(_stage: Stage, words: str, _fraction: float | None) -> None:
+    def progress(_stage: Stage, words: str, _fraction: float | None, _points: object = ()) -> None:
         if words == "importing solution.py":
             deadlines.evaluation = time.monotonic() + seconds
 

@@ -62,7 +62,7 @@ def report_on(
     """What a judge would say of `evaluation`; the score's interval starts at `low` and is 0.2 wide, by `rule`."""
     submission = evaluation.submission
     timing = None
-    if verdict is Verdict.PASSED and evaluation.mode != Mode.CHECK:
+    if verdict is Verdict.PASSED and Mode(evaluation.mode).is_scored:
         timing = Timing(
             score=low + 0.1, low=low, high=low + 0.2, blocks=(low + 0.1,) * 12, sizes=tuple(sizes), rule=rule
         )

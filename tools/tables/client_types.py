@@ -48,6 +48,7 @@ REPORT = (
     "findings",
     "sizes",
     "timing",
+    "points",
     "ranks",
     "build",
     "primitives",
