@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.http import content_disposition_header, quote_etag
 from django.views.decorators.http import require_http_methods, require_safe
 
-from evaluator.contract import EvaluationReport, SourceBundle, SourceFile, Verdict
+from evaluator.contract import EvaluationReport, Mode, SourceBundle, SourceFile, Verdict
 from portal.accounts.identity import changing, signed_in
 from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, reference_rows

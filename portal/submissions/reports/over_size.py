@@ -128,9 +128,8 @@ def _spans(points: Iterable[SweepPoint]) -> Iterator[tuple[int, float, float, fl
     for point in points:
         if point.submission and point.speedup and point.low and point.high:
             us = point.submission.median_us
-            is_told = is_informative(point.low, point.high)
-            ends = (us * point.speedup / end if is_told else us for end in (point.high, point.low))
-            yield point.value, us, *ends
+            low, high = us * point.speedup / point.high, us * point.speedup / point.low
+            yield (point.value, us, low, high) if is_informative(point.low, point.high) else (point.value, us, us, us)
 
 
 def value_name(value: int, unit: str) -> str:
