@@ -170,7 +170,7 @@ def _times(report: Report) -> Iterator[str]:
 
 
 def _beside_times(size: SizeTiming) -> Iterator[str]:
-    """The overhead subtracted, and what the published harness would have measured."""
+    """The overhead subtracted, and what calls back to back took."""
     if size.candidate_empty_us is not None and size.empty_us is not None:
         yield f"  less {size.candidate_empty_us:.1f} and {size.empty_us:.1f} us of an empty call"
     if size.looped_us is not None and size.baseline_looped_us is not None:

@@ -175,7 +175,7 @@ class SizeRecord(Message, frozen=True, kw_only=True):
         bare_ns, reference_bare_ns: bare calls (no bytes), by the sandbox ranks before they could read the submission,
             and by the reference ranks at that time. The difference: how much longer a call's overhead is in the former.
         reference_alone_ns: calls of the reference at this size before any rank could read the submission.
-        looped_ns, reference_looped_ns: per call, back to back on unchanging inputs (the published harness's way).
+        looped_ns, reference_looped_ns: per call, back to back on unchanging inputs.
         watched_ns, busy_ns: the observed time of the reference's phases, and the processor time that the submission's
             processes used in it.
         gpus: read before the submission was handed over, in phases of the reference, and before and after the blocks.

@@ -71,8 +71,7 @@ class SizeTiming(Message, frozen=True, kw_only=True):
     reference's times and `candidate_empty_us` off the candidate's: what an empty call takes from its beginning to its
     end. Of that, `forgeable_us` grows with the bytes that are unsealed and fingerprinted: so much could a program gain
     that does both inside its own kernels. `claimed_us` is the time that ranks report themselves, a cross-check.
-    `looped_us` and `baseline_looped_us` are calls back to back on unchanging inputs, as the published harness times
-    them; they rank nothing.
+    `looped_us` and `baseline_looped_us` are calls back to back on unchanging inputs; they rank nothing.
     """
 
     size: Name

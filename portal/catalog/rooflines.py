@@ -313,12 +313,16 @@ def collectives_figure(profile: Profile, found: Reached) -> Chart | None:
         )
         for place, name in enumerate(found.names)
     ]
-    if not curves or profile.peaks is None:
-        return None
+    return bus_bandwidths(curves, levels) if curves and (levels := wire_levels(profile)) else None
+
+
+def wire_levels(profile: Profile) -> list[tuple[str, float]]:
+    """What bounds bus bandwidths: a name and bytes a second; empty where the profile has no links."""
+    if profile.peaks is None:
+        return []
     wire = profile.peaks.wire_bytes_s
-    levels = [(f"wire {wire / 1e9:.0f} GB/s one way (datasheet)", wire)]
-    levels += [(f"{name} (measured)", rate) for name, rate in _measured_wire(profile)]
-    return bus_bandwidths(curves, levels)
+    measured = [(f"{name} (measured)", rate) for name, rate in _measured_wire(profile)]
+    return [(f"wire {wire / 1e9:.0f} GB/s one way (datasheet)", wire), *measured]
 
 
 NAMED_BEST = 5

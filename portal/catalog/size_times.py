@@ -1,6 +1,7 @@
-"""What boards and charts keep of an evaluation per size: times, speedup with interval, and distance to the floor."""
+"""What boards and charts keep of an evaluation: times, speedups and distance to the floor per size, other speedups."""
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -55,6 +56,26 @@ def _size_time(size: SizeTiming) -> SizeTime:
         low=size.low,
         high=size.high,
     )
+
+
+BASE = "base"
+SCORE, BACK_TO_BACK, BACK_TO_BACK_AT_BASE = "score", "back_to_back", "back_to_back_at_base"
+WAYS = {
+    SCORE: "Score",
+    BACK_TO_BACK: "Back to back",
+    BACK_TO_BACK_AT_BASE: "Back to back at base alone",
+}
+"""What pages of runs can be read by. All but the score rank nothing and have no interval."""
+
+
+def other_speedups(timing: Timing) -> dict[str, float]:
+    """The speedups by the other `WAYS`: geometric means over sizes; without those that were not measured everywhere."""
+    pairs = {size.size: (size.baseline_looped_us, size.looped_us) for size in timing.sizes}
+    ratios = {size: reference / ours for size, (reference, ours) in pairs.items() if reference and ours}
+    found = {BACK_TO_BACK_AT_BASE: ratios[BASE]} if BASE in ratios else {}
+    if ratios and len(ratios) == len(pairs):
+        found[BACK_TO_BACK] = statistics.geometric_mean(ratios.values())
+    return found
 
 
 def to_stored(times: Iterable[SizeTime]) -> list[Any]:

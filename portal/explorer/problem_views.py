@@ -22,6 +22,7 @@ from portal.core.requests import choice
 from portal.ranking import queries as ranking
 from portal.ranking.leaders import board_counts, leaders, most_used, profiles_by_speed
 from portal.ranking.queries import BoardRow
+from portal.submissions.reports import over_size
 from problems import registry
 from problems.spec.schema import Problem
 
@@ -74,6 +75,7 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "judging_profiles": costs.judging_profiles(problem),
         "board_profile": profiles.get(shown) if shown else None,
         "board": board[:BOARD_PREVIEW],
+        **_over_sizes(request, problem),
         **_roofline(request, problem, boards, shown=board),
     }
     return render(request, "problems/detail.html", context)
@@ -84,6 +86,20 @@ def reference_file(_request: HttpRequest, slug: str) -> HttpResponse:
     text = registry.reference_source(get_problem(slug).slug)
     headers = {"Content-Disposition": f'attachment; filename="{slug}_reference.py"'}
     return HttpResponse(text, content_type="text/x-python; charset=utf-8", headers=headers)
+
+
+def _over_sizes(request: HttpRequest, problem: Problem) -> dict[str, Any]:
+    """The sweeps of a problem that has an axis, on one of the profiles that have any; those ranked by speed first."""
+    known = over_size.known_sweeps(problem.slug, request.user) if problem.axes else []
+    found = [profile for profile in profiles_by_speed() if any(each.profile == profile.name for each in known)]
+    name = choice(request.GET, "swept", [each.name for each in found], opening=found[0].name if found else "")
+    shown = [each for each in known if each.profile == name]
+    return {
+        "swept": name,
+        "swept_profiles": [(each.name, each.title) for each in found],
+        "is_swept_by_speed": any(each.is_ranked_by_speed for each in found),
+        **(over_size.over_sizes(request.GET, problem, name, shown) if shown else {}),
+    }
 
 
 def _published(slug: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from evaluator.contract import Verdict, is_faster
 
@@ -49,7 +49,8 @@ class Sample:
     """The outcome of one sample of one problem.
 
     `score` is the speedup of a correct one and `low` the lower end of its interval, `primitives` what
-    the sample used. `verdict` is empty while it is pending, and where no ranked attempt ended.
+    the sample used. `verdict` is empty while it is pending, and where no ranked attempt ended. `other_speedups` are by
+    other ways of timing (`portal.catalog.size_times`).
     """
 
     verdict: str
@@ -58,6 +59,11 @@ class Sample:
     low: float | None = None
     primitives: tuple[str, ...] = ()
     ending: str = ""
+    other_speedups: Mapping[str, float] = field(default_factory=dict)
+
+    def by(self, way: str) -> "Sample":
+        """The same with the speedup by another way of timing. It has no interval, so its point stands for one."""
+        return replace(self, score=self.other_speedups.get(way), low=self.other_speedups.get(way))
 
     @property
     def is_correct(self) -> bool:

@@ -3,19 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evaluator.contract import Primitive
 from portal.accounts.queries import Viewer
+from portal.catalog.size_times import WAYS
 from portal.charts import runs as charts
 from portal.charts.chart import Chart
 from portal.ranking import published_charts
 from portal.runs import endings, queries
-from portal.runs.figures import Estimate, Sample, best_scores, geometric_mean
+from portal.runs.figures import Estimate, Sample, best_scores
 from portal.runs.models import Attempt, Run
 from portal.runs.progress import Progress
 from portal.runs.queries import RunFigures
-from portal.submissions.models import Report
 from problems import registry
 from problems.spec.schema import Problem
 
@@ -63,23 +62,37 @@ def cell(run: Run, problem: Problem, samples: Sequence[Sample], score: float | N
     return Cell(problem=problem, samples=len(samples), passed=passed, tone=tone, word=word, score=score)
 
 
-def looped_speedup(run: Run) -> tuple[float, int] | None:
-    """The speedup by calls that follow back to back, as the published harness times them, and of how many programs.
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A run by one way of timing: how many of the `timed` problems are above each p, and the mean."""
 
-    The geometric mean over sizes, then over programs that passed; None where no report has such times.
-    """
-    shown = run.attempts.filter(verdict="PASSED").values("evaluation")
-    sizes = Report.objects.filter(evaluation__in=shown).values_list("content__timing__sizes", flat=True)
-    speedups = [speedup for of_sizes in sizes if (speedup := _looped(of_sizes or [])) is not None]
-    mean = geometric_mean(speedups)
-    return None if mean is None else (mean, len(speedups))
+    title: str
+    timed: int
+    above: tuple[tuple[float, int], ...]
+    mean: float | None
+
+    @property
+    def faster(self) -> int:
+        """How many are faster than the reference by their point."""
+        return dict(self.above)[1.0]
 
 
-def _looped(sizes: Sequence[Mapping[str, Any]]) -> float | None:
-    """The geometric mean over sizes of one report; None where a size was not timed so."""
-    pairs = [(size.get("baseline_looped_us"), size.get("looped_us")) for size in sizes]
-    ratios = [reference / submission for reference, submission in pairs if reference and submission]
-    return geometric_mean(ratios) if len(ratios) == len(pairs) else None
+WAYS_P = (0.5, 1.0, 2.0, 3.0)
+
+
+def ways(figures: RunFigures) -> list[Way]:
+    """A run by its score and by each other way of timing; empty where there is no other."""
+    found = [(WAYS[way], figures.by(way)) for way in figures.ways]
+    rows = [
+        Way(
+            title=title,
+            timed=each.timed,
+            above=tuple((p, sum(score > p for score in best_scores(each.samples).values())) for p in WAYS_P),
+            mean=each.geomean_speedup,
+        )
+        for title, each in found
+    ]
+    return rows if len(rows) > 1 else []
 
 
 def curve_rows(figures: Mapping[str, RunFigures], *, by_point: bool) -> list[tuple[float, list[Estimate | None]]]:

@@ -15,11 +15,12 @@ from evaluator.contract import SCORE_RULE, Mode
 from evaluator.hardware import profiles
 from portal.accounts.models import Organisation, User
 from portal.accounts.queries import Viewer
+from portal.catalog.size_times import SCORE, WAYS
 from portal.core.errors import Forbidden
 from portal.core.requests import by_id
 from portal.runs import figures, paired, prompts
 from portal.runs.endings import published_class
-from portal.runs.figures import Bounds, Estimate, Sample
+from portal.runs.figures import Bounds, Estimate, Sample, Samples
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
 from portal.submissions.models import GpuUse
 from portal.submissions.quotas import MONTH
@@ -123,6 +124,24 @@ class RunFigures:
     def is_complete(self) -> bool:
         """Whether every program has its verdict."""
         return not self.without_verdict.pending
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The ways of timing that some speedup is known by, the score first."""
+        every = [sample.other_speedups for found in self.samples.values() for sample in found if sample.is_correct]
+        return tuple(way for way in WAYS if way == SCORE or any(way in others for others in every))
+
+    @property
+    def timed(self) -> int:
+        """How many of the solved problems have a speedup."""
+        return len(figures.best_scores(self.samples))
+
+    def by(self, way: str) -> "RunFigures":
+        """The same with speedups by another way of timing in place of scores; the score's own as they are."""
+        if way == SCORE:
+            return self
+        samples = {slug: tuple(sample.by(way) for sample in found) for slug, found in self.samples.items()}
+        return replace(self, samples=samples, **_speeds(samples))
 
     @property
     def unattempted(self) -> int:
@@ -232,6 +251,7 @@ def _outcomes(
             "score_low",
             "message",
             "evaluation__primitives",
+            "evaluation__other_speedups",
             "evaluation__score_rule",
             "backend",
         )
@@ -246,10 +266,16 @@ def _outcomes(
         is_known = last is not None and last[4] == AttemptState.ENDED
         sample = Sample(verdict="", is_pending=last is not None and not is_known)
         if last and is_known:
-            verdict, score, low, message, primitives, rule = last[5:-1]
+            verdict, score, low, message, primitives, others, rule = last[5:-1]
             score, low = (score, low) if rule == SCORE_RULE else (None, None)
-            ending = published_class(verdict, message)
-            sample = Sample(verdict=verdict, score=score, low=low, primitives=tuple(primitives or ()), ending=ending)
+            sample = Sample(
+                verdict=verdict,
+                score=score,
+                low=low,
+                primitives=tuple(primitives or ()),
+                ending=published_class(verdict, message),
+                other_speedups=others or {},
+            )
         of_run = found.setdefault(run, {})
         of_run[problem] = (*of_run.get(problem, ()), sample)
     return found, written
@@ -265,7 +291,6 @@ def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[
     of_measured = total - unable - (len(counted) - len(measured))
     bare = figures.without_verdict(counted, k=run.k, problems=total)
     is_complete = not bare.pending
-    best = figures.best_scores(counted)
     return RunFigures(
         problems=total,
         attempted=len(counted),
@@ -274,19 +299,25 @@ def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[
         programs=sum(map(len, counted.values())),
         judged=sum(bool(sample.verdict) for found in counted.values() for sample in found),
         solved=figures.solved(counted),
-        faster=figures.faster(counted),
         correct_at_1=figures.correct_at(measured, k=1, problems=of_measured) if is_complete else None,
         correct_at_k=figures.correct_at(measured, k=run.k, problems=of_measured) if is_complete else None,
         best_of_k=figures.best_of(measured, k=run.k, problems=of_measured) if is_complete else None,
         bounds=figures.bounds(counted, k=1, problems=total, unable=unable),
-        geomean_speedup=figures.geometric_mean([score for score in best.values() if score > 0]),
         verdicts=figures.verdict_counts(counted),
         without_verdict=bare,
         primitives=figures.primitives_used(counted),
         cost_usd=run.cost_usd if sums.get("cost") is None else sums["cost"],
         tokens=_tokens(sums),
         samples=counted,
+        **_speeds(counted),
     )
+
+
+def _speeds(samples: Samples) -> dict[str, Any]:
+    """The figures that go by speedups."""
+    best = figures.best_scores(samples)
+    mean = figures.geometric_mean([score for score in best.values() if score > 0])
+    return {"faster": figures.faster(samples), "geomean_speedup": mean}
 
 
 def _tokens(sums: Mapping[str, Any]) -> int | None:

@@ -3,7 +3,8 @@
 import hashlib
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -25,6 +26,7 @@ from portal.accounts.organisations import own_organisations
 from portal.catalog.costs import judging_profiles
 from portal.catalog.measurements import best_measured_profile
 from portal.catalog.queries import get_problem
+from portal.catalog.size_times import SCORE, WAYS
 from portal.core import live_links
 from portal.core.errors import NotFound, Refusal
 from portal.core.live_links import Kind, Subject
@@ -56,8 +58,11 @@ def models(request: HttpRequest) -> HttpResponse:
     grouping = _choice(request.GET, "rows", matrix.GROUPINGS, opening="block")
     every = matrix.candidates()
     columns = matrix.chosen(every, request.GET.getlist("run"))
-    groups = matrix.groups(columns, matrix.GROUPINGS[grouping])
+    way, ways = _ways(request, [each.figures for each in columns])
+    timed = [replace(each, figures=each.figures.by(way)) for each in columns]
+    groups = matrix.groups(timed, matrix.GROUPINGS[grouping])
     context = {
+        **ways,
         "columns": columns,
         "every": every,
         "groups": groups,
@@ -101,6 +106,14 @@ def _name(row: queries.ModelRow) -> str:
     """A run's name beside those of other prompts."""
     is_usual = row.prompt in ("", VERSION)
     return str(row.run.model) if is_usual else f"{row.run.model}, {VERSIONS[row.prompt].title}"
+
+
+def _ways(request: HttpRequest, shown: Iterable[RunFigures]) -> tuple[str, dict[str, Any]]:
+    """The way of timing that the page is read by (`by` in its address), and what the page says of the choice."""
+    way = _choice(request.GET, "by", WAYS, opening=SCORE)
+    known = {SCORE, way}.union(*(figures.ways for figures in shown))
+    offered = [(each, title) for each, title in WAYS.items() if each in known]
+    return way, {"way": way, "way_title": WAYS[way], "ways": offered, "is_score": way == SCORE}
 
 
 POINT = "point"
@@ -155,8 +168,11 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
     """One model: its runs that the reader may see, their figures, curves and failure modes."""
     found = queries.get_model(request.user, slug)
     runs = list(queries.runs_of(found, request.user))
-    figures = queries.figures_of(runs)
+    by_score = queries.figures_of(runs)
+    way, ways = _ways(request, by_score.values())
+    figures = {pk: each.by(way) for pk, each in by_score.items()}
     context = {
+        **ways,
         "model": found,
         "rows": [(run, figures[run.pk]) for run in runs],
         "has_k": any(run.k > 1 for run in runs),
@@ -211,11 +227,15 @@ def import_tree(request: HttpRequest) -> HttpResponse:
 
 
 def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
-    figures = queries.run_figures(run)
+    by_score = queries.run_figures(run)
+    way, ways = _ways(request, [by_score])
+    figures = by_score.by(way)
     total, pending = queries.counts(run)
     return {
+        **ways,
         "run": run,
         "figures": figures,
+        "compared_ways": page_data.ways(by_score),
         "cells": page_data.cells(run, figures),
         "total": total,
         "pending": pending,
@@ -255,7 +275,6 @@ def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
         "decisions": list(run.decisions.select_related("by")),
         "fill_form": FillForm(),
         "formats": tuple(MEDIA_TYPES),
-        "looped": page_data.looped_speedup(run),
         "others": queries.visible_runs(request.user).exclude(pk=run.pk).filter(profile=run.profile)[:20],
         **more,
     }

@@ -221,6 +221,12 @@ class Evaluation(models.Model):
     score_rule = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text="The rule that computed the score (evaluator.contract.SCORE_RULE)."
     )
+    other_speedups = models.JSONField(
+        default=dict,
+        blank=True,
+        editable=False,
+        help_text="By other ways of timing (portal.catalog.size_times). They rank nothing and have no interval.",
+    )
     primitives = models.JSONField(default=list, blank=True, help_text="The primitives that the judge detected.")
     points = models.JSONField(
         default=dict,

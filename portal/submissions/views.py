@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.http import content_disposition_header, quote_etag
 from django.views.decorators.http import require_http_methods, require_safe
 
-from evaluator.contract import EvaluationReport, SourceBundle, SourceFile, Verdict
+from evaluator.contract import EvaluationReport, Mode, SourceBundle, SourceFile, Verdict
 from portal.accounts.identity import changing, signed_in
 from portal.catalog.costs import judging_profiles
 from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, reference_rows
@@ -26,7 +26,7 @@ from portal.submissions import access, actions, queries, sweeps
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.profile_hints import submit_data
-from portal.submissions.reports import comparison, differences, machine_code, timelines
+from portal.submissions.reports import comparison, differences, machine_code, over_size, timelines
 from portal.submissions.reports.presentation import live_context, source_views
 from portal.submissions.reports.traffic_matrix import link_rows
 from portal.submissions.starters import starters, starters_script
@@ -270,11 +270,22 @@ def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evalua
     live = queries.live_view(evaluation)
     return {
         **live_context(live),
+        **_over_sizes(request, evaluation),
         "submission": submission,
         "evaluations": list(submission.evaluations.order_by("-queued_at")),
         "may_change": access.may_change(request.user, submission),
         "etag": _etag(live),
     }
+
+
+def _over_sizes(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
+    """A sweep beside the newest ones of other authors on its profile."""
+    if evaluation.mode != Mode.SWEEP:
+        return {}
+    problem = get_problem(evaluation.submission.problem)
+    known = [each for each in over_size.known_sweeps(problem.slug, request.user) if each.profile == evaluation.profile]
+    others = [each for each in known if each.submission.author_id != evaluation.submission.author_id]
+    return over_size.over_sizes(request.GET, problem, evaluation.profile, [evaluation, *others])
 
 
 def _etag(live: queries.LiveView) -> str:

@@ -1,5 +1,6 @@
 """Rooflines and taxonomy in a real browser: fit and accessible, zoom that the address keeps, pictures, no scripts."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from portal.charts.drawing import PHONE_PX, svg
 from portal.charts.history import times_over_ranks
 from portal.charts.ink import Ink
 from portal.charts.runs import agent_problems, agent_speedups
+from portal.charts.sweeps import Series, over_size
+from portal.submissions.reports.over_size import value_name
 from tests.browser.conftest import Visit
 from tests.browser.looks import LOOKS, LOOKS_FOR_AXE, problems_of
 
@@ -183,18 +186,32 @@ def test_words_of_charts_lie_apart_before_and_after_a_touch(visit: Visit, width:
 
 
 LINES = (("best", "solid", "accent", "base"), ("reference", "dot", "text-muted", "base"))
+REFERENCE, *ENTRIES = (
+    Series(name=name, points=tuple((4**k, us := alpha + 4**k / 3e5, us * 0.9, us * 1.2) for k in range(7, 16)))
+    for name, alpha in (("reference", 12.0), ("somebody-with-a-long-name", 4.0), ("bob", 25.0), ("carol", 6.0))
+)
+MESSAGES = {"title": "Message size", "value_name": partial(value_name, unit="bytes")}
 SELDOM = {
     "scaling": times_over_ranks(
         [(f"{who} at {size}", dash, tone, ((2, 80.0), (4, 95.0), (8, 1310.0))) for who, dash, tone, size in LINES]
     ),
     "steps": agent_problems({"passing": [(0.0, 1.0), (3.0, 7.0)], "faster": [(0.0, 0.0), (3.0, 2.0)]}, x_title="Step"),
+    "sweep": over_size(REFERENCE, ENTRIES, floors={4**k: 0.001 * 4**k for k in range(7, 16)}, **MESSAGES),
+    "bandwidth": over_size(
+        REFERENCE,
+        ENTRIES,
+        floors={},
+        moved={4**k: 4**k for k in range(7, 16)},
+        levels=[("wire 450 GB/s one way (datasheet)", 4.5e11), ("peer copy 365 GB/s (measured)", 3.65e11)],
+        **MESSAGES,
+    ),
     "score": agent_speedups({"solved problems": [(0.25, 0.9), (12.5, 1.7)]}, x_title="Cost so far (USD)"),
 }
 """What the recorded entries show nowhere; pages draw them in the same way."""
 
 
 @pytest.mark.parametrize("name", SELDOM)
-@pytest.mark.parametrize("width", [540, PHONE_PX])
+@pytest.mark.parametrize("width", [1140, 540, PHONE_PX])
 def test_words_of_charts_that_need_more_entries_lie_apart(visit: Visit, name: str, width: int) -> None:
     page = visit().page
     page.set_content(f"<main>{svg(SELDOM[name], width=width, ink=Ink(is_standalone=True))}</main>")

@@ -12,6 +12,7 @@ from evaluator.contract import (
     EvidenceSource,
     Mode,
     Primitive,
+    SizeTiming,
     SourceBundle,
     SourceFile,
     Timing,
@@ -56,12 +57,15 @@ def report_on(
     low: float = 1.0,
     rule: int = SCORE_RULE,
     primitives: Sequence[Primitive] = (),
+    sizes: Sequence[SizeTiming] = (),
 ) -> EvaluationReport:
     """What a judge would say of `evaluation`; the score's interval starts at `low` and is 0.2 wide, by `rule`."""
     submission = evaluation.submission
     timing = None
     if verdict is Verdict.PASSED and Mode(evaluation.mode).is_scored:
-        timing = Timing(score=low + 0.1, low=low, high=low + 0.2, blocks=(low + 0.1,) * 12, sizes=(), rule=rule)
+        timing = Timing(
+            score=low + 0.1, low=low, high=low + 0.2, blocks=(low + 0.1,) * 12, sizes=tuple(sizes), rule=rule
+        )
     return EvaluationReport(
         evaluation_id=str(evaluation.pk),
         problem=submission.problem,

@@ -127,7 +127,7 @@ class SizeRun:
         series.processes = len(run.group.sandbox.processes.members())
 
     def loop(self) -> None:
-        """Run both programs back to back on unchanging inputs, as the published harness does. Not part of the score."""
+        """Run both programs back to back on unchanging inputs. Not part of the score."""
         if any(argument.mutable or argument.scratch for argument in self._job.problem.arguments):
             return
         with self._job.stage(Stage.TIMING, f"{self.size}: calls back to back"):

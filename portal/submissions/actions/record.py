@@ -15,6 +15,7 @@ from evaluator import logs
 from evaluator.contract import SCORE_RULE, Delivery, EvaluationReport, Mode, Progress, Verdict
 from evaluator.judging import primitives
 from evaluator.judging.verdicts import FACTS, Fault
+from portal.catalog.size_times import other_speedups
 from portal.core import metrics
 from portal.core.errors import Conflict, Forbidden, Refusal
 from portal.nodes.actions import check_name
@@ -149,5 +150,6 @@ def outcome_of(report: EvaluationReport) -> dict[str, Any]:
         "score_low": timing.low if timing else 0.0 if is_untimed else None,
         "score_high": timing.high if timing else None,
         "score_rule": timing.rule if timing else SCORE_RULE if is_untimed else None,
+        "other_speedups": other_speedups(timing) if timing else {},
         "primitives": [found.value for found in primitives.names(report.primitives)],
     }

@@ -126,6 +126,7 @@ class Migration(migrations.Migration):
                 ('score_low', models.FloatField(blank=True, null=True)),
                 ('score_high', models.FloatField(blank=True, null=True)),
                 ('score_rule', models.PositiveSmallIntegerField(blank=True, help_text='The rule that computed the score (evaluator.contract.SCORE_RULE).', null=True)),
+                ('other_speedups', models.JSONField(blank=True, default=dict, editable=False, help_text='By other ways of timing (portal.catalog.size_times). They rank nothing and have no interval.')),
                 ('primitives', models.JSONField(blank=True, default=list, help_text='The primitives that the judge detected.')),
                 ('points', models.JSONField(blank=True, default=dict, editable=False, help_text='Of a sweep, by name: evaluator.contract.SweepPoint. They are kept however it ends.')),
                 ('has_alarms', models.BooleanField(db_default=False, default=False, editable=False, help_text='True where its report has an alarm: something to look into.')),

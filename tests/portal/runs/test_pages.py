@@ -4,6 +4,7 @@ import io
 import re
 import zipfile
 
+import msgspec
 import pytest
 from django.urls import reverse
 
@@ -11,6 +12,7 @@ from evaluator.contract import SCORE_RULE, Primitive, Verdict
 from portal.runs import actions, queries
 from portal.runs.models import Run
 from portal.runs.progress import progress
+from tests.evaluator.timed_records import report_of, series
 from tests.portal.runs.rows import add, end, line, lines, make_run
 
 pytestmark = pytest.mark.django_db
@@ -204,6 +206,40 @@ def test_a_run_counts_no_speedup_by_another_rule(alice, node):
     assert (found.solved, found.faster, found.score_rule) == (2, 0, SCORE_RULE)
     assert found.geomean_speedup == pytest.approx(1.1)
     assert progress(run)[-1].speedup_solved == pytest.approx(1.1)
+
+
+def words(answer):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", answer.content.decode()))
+
+
+def back_to_back(base, large):
+    """Two sizes at which calls back to back were `base` and `large` times as fast as the reference's."""
+    size = report_of(series()).timing.sizes[0]
+    return [
+        msgspec.structs.replace(size, size=name, looped_us=100.0, baseline_looped_us=100.0 * ratio)
+        for name, ratio in (("base", base), ("large", large))
+    ]
+
+
+def test_a_run_is_read_by_score_or_by_calls_back_to_back(client, alice, node):
+    run = make_run(alice)
+    end(add(run, line()).results[0].attempt, node, low=0.4, sizes=back_to_back(8.0, 0.5))
+    end(add(run, line("allgather")).results[0].attempt, node, low=1.5)
+    actions.publish_run(run, by=alice, sources="public")
+    by_score, back, at_base = (
+        words(client.get(f"/runs/{run.pk}/{query}")) for query in ("", "?by=back_to_back", "?by=back_to_back_at_base")
+    )
+    assert "2 of 87 problems solved, 1 faster" in by_score
+    assert "2.000× geomean speedup back to back, over 1 solved problem " in back  # noqa: RUF001 - the sign is meant
+    assert "8.000× geomean speedup back to back at base alone" in at_base  # noqa: RUF001 - the sign is meant
+    assert "1 of 2 are faster than the reference by the score" in by_score
+    assert "and 1 of 1 are faster than the reference back to back at base alone" in by_score
+    for page in (f"/models/{run.model.slug}/", "/leaderboards/models/"):
+        assert "have no interval and rank nothing" in words(client.get(f"{page}?by=back_to_back"))
+        assert "rank nothing" not in words(client.get(page))
+    refused = client.get(f"/runs/{run.pk}/?by=luck")
+    assert refused.status_code == 404
+    assert "Choose one of score, back_to_back, back_to_back_at_base." in words(refused)
 
 
 def test_runs_of_different_prompts_are_ranked_apart(client, alice, node):
