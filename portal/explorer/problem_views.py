@@ -1,6 +1,6 @@
 """The problem list and the problem page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -10,17 +10,17 @@ from django.views.decorators.http import require_safe
 from evaluator.hardware import profiles
 from portal.catalog import costs, facets, rooflines
 from portal.catalog.diagrams import diagram
+from portal.catalog.hardware import last_choice, opening_profile
 from portal.catalog.highlighting import reference_rows
 from portal.catalog.measurements import (
     baselines,
-    best_measured_profile,
     public_references,
     published_against_ours,
 )
 from portal.catalog.queries import get_problem, switch
 from portal.core.requests import choice
 from portal.ranking import queries as ranking
-from portal.ranking.leaders import board_counts, leaders, most_used, profiles_by_speed
+from portal.ranking.leaders import board_counts, leaders, profiles_by_speed
 from portal.ranking.queries import BoardRow
 from problems import registry
 from problems.spec.schema import Problem
@@ -38,7 +38,9 @@ def problem_list(request: HttpRequest) -> HttpResponse:
     search = request.GET.get("q", "")[:100]
     every = registry.problems()
     counts = board_counts()
-    profile = profiles.get(choice(request.GET, "profile", profiles.profiles(), opening=most_used(counts)))
+    last = last_choice(request, profiles.profiles())
+    opening = opening_profile(profiles.profiles(), entries=counts, last=last)
+    profile = profiles.get(choice(request.GET, "profile", profiles.profiles(), opening=opening))
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
     context = {
         "problems": [(problem, best.get(problem.slug)) for problem in facets.find(every, chosen=chosen, search=search)],
@@ -58,8 +60,8 @@ def problem_list(request: HttpRequest) -> HttpResponse:
 def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
     """Statement, interface, reference, sizes, cost, roofline and the head of the board."""
     problem = get_problem(slug)
-    boards = tuple(ranking.boards_of(slug))
-    shown = boards[-1] if boards else None
+    boards = ranking.boards_of(slug)
+    shown = opening_profile(boards, entries=boards, last=last_choice(request, boards)) if boards else None
     board = ranking.board(slug, profile=shown, limit=ROOFLINE_ENTRIES) if shown else ()
     context = {
         "problem": problem,
@@ -74,7 +76,7 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "judging_profiles": costs.judging_profiles(problem),
         "board_profile": profiles.get(shown) if shown else None,
         "board": board[:BOARD_PREVIEW],
-        **_roofline(request, problem, boards, shown=board),
+        **_roofline(request, problem, boards, shown=(shown, board)),
     }
     return render(request, "problems/detail.html", context)
 
@@ -103,11 +105,11 @@ def _published(slug: str) -> dict[str, Any]:
 
 
 def _roofline(
-    request: HttpRequest, problem: Problem, boards: Sequence[str], *, shown: Sequence[BoardRow]
+    request: HttpRequest, problem: Problem, boards: Mapping[str, int], *, shown: tuple[str | None, Sequence[BoardRow]]
 ) -> dict[str, Any]:
     """The problem under the ceilings of one GPU profile: the one asked for, else one with entries or measured times.
 
-    `boards` are the profiles with entries, `shown` the first entries on the last of them.
+    `boards` are the profiles with entries, `shown` is one of them with its first entries.
 
     Raises:
         Refusal: the problem has no roofline on the profile that is asked for (404).
@@ -117,10 +119,9 @@ def _roofline(
         return {}
     message = "This problem has no roofline on the {field} {value}."
     asked = choice(request.GET, "profile", names, message=message)
-    with_entries = [name for name in boards if name in names]
-    name = asked or (with_entries[-1] if with_entries else best_measured_profile(names))
-    is_shown = bool(boards) and name == boards[-1]
-    entries = shown if is_shown else ranking.board(problem.slug, profile=name, limit=ROOFLINE_ENTRIES)
+    last = last_choice(request, names)
+    name = asked or opening_profile(names, entries=boards, problem=problem.slug, last=last)
+    entries = shown[1] if name == shown[0] else ranking.board(problem.slug, profile=name, limit=ROOFLINE_ENTRIES)
     chosen = rooflines.points_of(problem, profile=name, best=entries[0] if entries else None)
     return {
         "roofline_profile": profiles.get(name),
@@ -132,7 +133,7 @@ def _roofline(
     }
 
 
-def _roofline_note(profile: str, boards: Sequence[str]) -> str:
+def _roofline_note(profile: str, boards: Mapping[str, int]) -> str:
     """What there is to see on `profile`; empty where there are only ceilings and floors."""
     if profile in boards:
         return "entries"
