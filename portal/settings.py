@@ -88,6 +88,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "portal.accounts.admin_audit_log.OperatorsLogMiddleware",
+    "portal.pages.middleware.HardwareMiddleware",
     "portal.pages.middleware.FigureMiddleware",
     "portal.pages.middleware.RefusalMiddleware",
 ]

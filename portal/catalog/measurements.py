@@ -8,7 +8,7 @@ baseline. A file `published_against_ours_*.json` holds how fast those ran beside
 from functools import cache
 from pathlib import Path
 
-from evaluator.contract import SCORE_RULE, Baseline, BaselineTable, Message
+from evaluator.contract import Baseline, BaselineTable, Message
 from evaluator.hardware import profiles
 from evaluator.hardware.ceilings import Ceilings, stored
 from problems import registry
@@ -98,15 +98,3 @@ def public_reference_us(slug: str, *, profile: str, size: str, folder: Path = FO
 def ceilings(profile: str) -> Ceilings | None:
     """What the hardware of `profile` reached; None where nobody measured it. A process reads a file once."""
     return stored(profile)
-
-
-def best_measured_profile(names: list[str], *, folder: Path = FOLDER) -> str:
-    """The last of `names` with measured times; else the last.
-
-    Our baselines are preferred to public references, and those by the current rule to earlier ones.
-    """
-    tables = {name: baselines(name, folder=folder) for name in names}
-    ours = [name for name, table in tables.items() if table is not None]
-    present = [name for name, table in tables.items() if table is not None and table.rule == SCORE_RULE]
-    public = [name for name in names if public_references(name, folder=folder) is not None]
-    return (present or ours or public or names)[-1]

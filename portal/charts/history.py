@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import accumulate
 
 from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale, Unit, Whisker, marked_line
 from portal.charts.scales import number
@@ -33,6 +34,27 @@ def record_line(records: Sequence[tuple[datetime, str, float, float, float]], *,
     )
     x = Axis(title="UTC", scale=Scale.TIME, has_grid=False)
     return Chart(x=x, y=Axis(title="Speedup", unit=Unit.SPEEDUP), layers=layers, is_wide=True)
+
+
+def attempts_line(attempts: Sequence[tuple[float, float, float]]) -> Chart:
+    """One author's passed attempts in their order, each with its interval, and the best so far as steps.
+
+    Args:
+        attempts: score, low and high of each, the first one first.
+    """
+    numbered = list(enumerate(attempts, start=1))
+    best = accumulate((score for score, _, _ in attempts), max)
+    points = tuple(Point(x=n, y=score, tip=f"attempt {n}: {score:.3f}×") for n, (score, _, _) in numbered)  # noqa: RUF001 - the multiplication sign is meant
+    ends = (Point(x=0.5, y=1.0), Point(x=len(attempts) + 0.5, y=1.0))
+    steps = tuple(Point(x=n, y=score) for n, score in enumerate(best, start=1))
+    layers: tuple[Layer, ...] = (
+        Line(name="reference", tone="text-muted", points=ends, dash="dot", label="reference"),
+        Line(name="best so far", tone="accent", points=steps, is_step=True),
+        *(Whisker(tone="accent-strong", x=n, y=score, low=low, high=high) for n, (score, low, high) in numbered),
+        Points(name="one attempt, with its interval", tone="accent-strong", symbol="dot", points=points),
+    )
+    x = Axis(title="Passed attempts, the first one first", low=0.5, high=len(attempts) + 0.5, has_grid=False)
+    return Chart(x=x, y=Axis(title="Speedup", unit=Unit.SPEEDUP), layers=layers, height=230)
 
 
 Curve = tuple[str, str, str, tuple[tuple[int, float], ...]]

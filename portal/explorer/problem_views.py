@@ -1,6 +1,6 @@
 """The problem list and the problem page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -8,26 +8,33 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
+from evaluator.hardware.profiles import Profile
+from portal.accounts.models import User
 from portal.catalog import costs, facets, rooflines
 from portal.catalog.diagrams import diagram
+from portal.catalog.hardware import last_choice, opening_profile
 from portal.catalog.highlighting import reference_rows
 from portal.catalog.measurements import (
     baselines,
-    best_measured_profile,
     public_references,
     published_against_ours,
 )
 from portal.catalog.queries import get_problem, switch
+from portal.charts.history import attempts_line
 from portal.core.requests import choice
+from portal.explorer.problem_times import problem_times
 from portal.ranking import queries as ranking
-from portal.ranking.leaders import board_counts, leaders, most_used, profiles_by_speed
+from portal.ranking.leaders import board_counts, leaders, profiles_by_speed
 from portal.ranking.queries import BoardRow
+from portal.submissions.queries import own_submissions
 from portal.submissions.reports import over_size
 from problems import registry
 from problems.spec.schema import Problem
 
 BOARD_PREVIEW = 5
 ROOFLINE_ENTRIES = 20
+OWN_SHOWN, OWN_ATTEMPTS = 5, 30
+"""Of the reader's own submissions the page lists some and draws more."""
 TABLE_WORLD_SIZE = 8
 """The number of ranks at which the page shows dimensions and work, where the problem allows it."""
 
@@ -39,7 +46,9 @@ def problem_list(request: HttpRequest) -> HttpResponse:
     search = request.GET.get("q", "")[:100]
     every = registry.problems()
     counts = board_counts()
-    profile = profiles.get(choice(request.GET, "profile", profiles.profiles(), opening=most_used(counts)))
+    last = last_choice(request, profiles.profiles())
+    opening = opening_profile(profiles.profiles(), entries=counts, last=last)
+    profile = profiles.get(choice(request.GET, "profile", profiles.profiles(), opening=opening))
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
     context = {
         "problems": [(problem, best.get(problem.slug)) for problem in facets.find(every, chosen=chosen, search=search)],
@@ -57,11 +66,21 @@ def problem_list(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
-    """Statement, interface, reference, sizes, cost, roofline and the head of the board."""
+    """All that there is of a problem, on one profile: times, the reader's attempts, statement, roofline and board.
+
+    Raises:
+        Refusal: there is no such problem, or a profile is asked for that does not judge it (404).
+    """
     problem = get_problem(slug)
-    boards = tuple(ranking.boards_of(slug))
-    shown = boards[-1] if boards else None
-    board = ranking.board(slug, profile=shown, limit=ROOFLINE_ENTRIES) if shown else ()
+    judging = costs.judging_profiles(problem)
+    names, boards = [profile.name for profile in judging], ranking.boards_of(slug)
+    opening = opening_profile(names, entries=boards, problem=slug, last=last_choice(request, names))
+    profile = profiles.get(
+        choice(
+            request.GET, "profile", names, opening=opening, message="The {field} {value} does not judge this problem."
+        )
+    )
+    board = ranking.board(slug, profile=profile.name, limit=ROOFLINE_ENTRIES) if profile.name in boards else ()
     context = {
         "problem": problem,
         "switch": switch(slug),
@@ -72,13 +91,33 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "diagrams": [diagram(hop) for hop in problem.hops],
         "sizes": _sizes(problem),
         "floors": costs.floor_rows(problem),
-        "judging_profiles": costs.judging_profiles(problem),
-        "board_profile": profiles.get(shown) if shown else None,
+        "judging_profiles": judging,
+        "profile": profile,
+        "choices": [(each, _what_there_is(each.name, boards)) for each in judging if each.measures_time],
+        "times": problem_times(problem, profile=profile, best=next(iter(board), None))
+        if profile.measures_time
+        else None,
         "board": board[:BOARD_PREVIEW],
         **_over_sizes(request, problem),
-        **_roofline(request, problem, boards, shown=board),
+        **_own_attempts(request, slug, profile),
+        **_roofline(problem, boards, shown=profile, board=board),
     }
     return render(request, "problems/detail.html", context)
+
+
+def _own_attempts(request: HttpRequest, slug: str, profile: Profile) -> dict[str, Any]:
+    """The reader's last submissions to the problem, and their scores on `profile` as a curve."""
+    if not isinstance(request.user, User):
+        return {}
+    own = list(own_submissions(request.user, problem=slug)[:OWN_ATTEMPTS])
+    latest = [submission.evaluations.all()[0] for submission in reversed(own)]
+    scores = [
+        (each.score, each.score_low, each.score_high)
+        for each in latest
+        if each.profile == profile.name and each.score and each.score_low and each.score_high
+    ]
+    curve = attempts_line(scores) if len(scores) > 1 and profile.measures_time else None
+    return {"own": own[:OWN_SHOWN], "own_count": len(own), "own_curve": curve}
 
 
 @require_safe
@@ -119,36 +158,28 @@ def _published(slug: str) -> dict[str, Any]:
 
 
 def _roofline(
-    request: HttpRequest, problem: Problem, boards: Sequence[str], *, shown: Sequence[BoardRow]
+    problem: Problem, boards: Mapping[str, int], *, shown: Profile, board: Sequence[BoardRow]
 ) -> dict[str, Any]:
-    """The problem under the ceilings of one GPU profile: the one asked for, else one with entries or measured times.
+    """The problem under the ceilings of the profile that the page shows, or of another where that one has none.
 
-    `boards` are the profiles with entries, `shown` the first entries on the last of them.
-
-    Raises:
-        Refusal: the problem has no roofline on the profile that is asked for (404).
+    `boards` are the profiles with entries, `board` the first entries on `shown`.
     """
     names = [profile.name for profile in costs.judging_profiles(problem) if profile.peaks is not None]
     if not names:
         return {}
-    message = "This problem has no roofline on the {field} {value}."
-    asked = choice(request.GET, "profile", names, message=message)
-    with_entries = [name for name in boards if name in names]
-    name = asked or (with_entries[-1] if with_entries else best_measured_profile(names))
-    is_shown = bool(boards) and name == boards[-1]
-    entries = shown if is_shown else ranking.board(problem.slug, profile=name, limit=ROOFLINE_ENTRIES)
+    last = shown.name if shown.name in names else ""
+    name = opening_profile(names, entries=boards, problem=problem.slug, last=last)
+    entries = board if name == shown.name else ranking.board(problem.slug, profile=name, limit=ROOFLINE_ENTRIES)
     chosen = rooflines.points_of(problem, profile=name, best=entries[0] if entries else None)
     return {
         "roofline_profile": profiles.get(name),
-        "roofline_profiles": [(known, profiles.get(known).title) for known in names],
-        "roofline_notes": {known: _roofline_note(known, boards) for known in names},
         "roofline_points": chosen,
         "roofline_figure": rooflines.problem_figure(chosen, entries, profile=profiles.get(name)),
         "public": public_references(name),
     }
 
 
-def _roofline_note(profile: str, boards: Sequence[str]) -> str:
+def _what_there_is(profile: str, boards: Mapping[str, int]) -> str:
     """What there is to see on `profile`; empty where there are only ceilings and floors."""
     if profile in boards:
         return "entries"

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 
 from evaluator.judging.floors import Bound
-from portal.catalog import measurements
 from portal.catalog.rooflines import RANKED_SIZES, Axis, Point, gpu_profiles
 from portal.charts.rooflines import Window
 from portal.core.errors import NotFound
@@ -20,13 +19,6 @@ from problems.spec.taxonomy import Block
 
 ALL_SIZES = "all"
 _FARTHEST = 30.0
-
-
-def default_profile(boards: Mapping[str, int]) -> str:
-    """The profile that the explorer opens with: the one with most boards, else one with measured times."""
-    names = [profile.name for profile in gpu_profiles()]
-    used = [name for name in names if boards.get(name)]
-    return max(used, key=lambda name: boards[name]) if used else measurements.best_measured_profile(names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +72,10 @@ class View:
     window: str = ""
 
     @classmethod
-    def from_query(cls, query: QueryDict, *, opening: str) -> Self:
+    def from_query(cls, query: QueryDict, *, opening: str, last: str = "") -> Self:
         """The view that an address asks for; what it leaves out is as the page opens, on the profile `opening`.
+
+        A reader with a `last` choice of another profile opens with that, and the addresses of such a view name it.
 
         Raises:
             Refusal: a parameter has a value that does not exist (404), with the known ones.
@@ -98,7 +92,7 @@ class View:
         given = {name: value for name in known if (value := choice(query, name, known[name]))}
         window = str(query.get("window", ""))
         parse_window(window)
-        return cls(**({"profile": opening} | given), opening=opening, window=window)
+        return cls(**({"profile": last or opening} | given), opening=opening, window=window)
 
     def query(self, **changes: str) -> str:
         """The query string of this view with `changes`, without what is as the page opens."""

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 from evaluator.hardware import profiles
 from evaluator.judging.floors import Bound
 from portal.catalog import measurements, rooflines
+from portal.catalog.hardware import last_choice, opening_profile
 from portal.catalog.rooflines import Axis, Point
 from portal.charts.chart import Chart
 from portal.charts.drawing import svg
@@ -28,7 +29,9 @@ PICTURE_PX = 1200
 def _view(request: HttpRequest) -> tuple[View, dict[str, int]]:
     """The view that an address asks for, and how many boards each profile has."""
     boards = board_counts()
-    return View.from_query(request.GET, opening=roofline_table.default_profile(boards)), boards
+    names = [profile.name for profile in rooflines.gpu_profiles()]
+    opening = opening_profile(names, entries=boards)
+    return View.from_query(request.GET, opening=opening, last=last_choice(request, names)), boards
 
 
 def _points(view: View) -> list[Point]:

@@ -14,7 +14,8 @@ from django.views.decorators.http import require_safe
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog import rooflines
-from portal.catalog.measurements import best_measured_profile
+from portal.catalog.costs import judging_profiles
+from portal.catalog.hardware import opening_profile
 from portal.catalog.queries import get_problem
 from portal.catalog.rooflines import Axis
 from portal.charts.cards import Card, badge_svg, card_svg
@@ -22,7 +23,7 @@ from portal.charts.chart import Chart
 from portal.charts.pictures import png
 from portal.core.requests import choice
 from portal.ranking import people, queries
-from portal.ranking.leaders import board_counts, leaders, most_used
+from portal.ranking.leaders import board_counts, leaders
 from portal.ranking.queries import BoardRow
 from portal.runs.queries import get_run, run_figures
 from problems import registry
@@ -39,10 +40,9 @@ def _board_profile(request: HttpRequest, slug: str) -> Profile:
     Raises:
         Refusal: there is no such profile (404).
     """
-    entries = queries.boards_of(slug)
-    by_speed = {name: count for name, count in entries.items() if profiles.get(name).is_ranked_by_speed} or entries
-    preferred = max(by_speed, key=lambda name: by_speed[name]) if by_speed else most_used(board_counts())
-    return profiles.get(choice(request.GET, "profile", profiles.profiles(), opening=preferred))
+    names = [profile.name for profile in judging_profiles(get_problem(slug))]
+    opening = opening_profile(names, entries=queries.boards_of(slug), problem=slug)
+    return profiles.get(choice(request.GET, "profile", profiles.profiles(), opening=opening))
 
 
 def _kept(response: HttpResponse) -> HttpResponse:
@@ -95,8 +95,7 @@ def framed_roofline(request: HttpRequest) -> HttpResponse:
 
 def _roofline_profile(request: HttpRequest) -> Profile:
     known = {profile.name: profile for profile in rooflines.gpu_profiles()}
-    used = most_used(board_counts())
-    opening = used if used in known else best_measured_profile(list(known))
+    opening = opening_profile(known, entries=board_counts())
     return known[choice(request.GET, "profile", known, opening=opening, message="There are no rooflines of {value}.")]
 
 

@@ -6,7 +6,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
-from portal.ranking.leaders import board_counts, leaders, most_used
+from portal.catalog.hardware import last_choice, opening_profile
+from portal.ranking.leaders import board_counts, leaders
 from portal.ranking.people import people_page
 from portal.ranking.queries import records_page
 from portal.runs.queries import board_profiles, model_board
@@ -22,7 +23,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     if "profile" in request.GET:  # the board of problems lived here
         return redirect(f"{reverse('ranking:problems')}?{request.GET.urlencode()}")
     counts, runs = board_counts(), board_profiles()
-    profile = profiles.get(most_used(counts))
+    profile = profiles.get(opening_profile(profiles.profiles(), entries=counts, last=last_choice(request, counts)))
     model_profile = profiles.get(next(iter(runs), profile.name))
     found = sorted(leaders(profile=profile.name).values(), key=lambda leader: leader.score, reverse=True)
     board = model_board(model_profile.name) if runs else []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.utils.cache import get_conditional_response
 from django.utils.http import quote_etag
@@ -14,6 +14,8 @@ from django_htmx.middleware import HtmxDetails
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
+from evaluator.hardware.profiles import profiles
+from portal.catalog.hardware import remember
 from portal.charts import figures
 from portal.core.database_outage import is_database_away
 from portal.core.errors import NotFound, Refusal
@@ -57,6 +59,27 @@ class PermissionsPolicyMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self._get_response(request)
         response["Permissions-Policy"] = self._POLICY
+        return response
+
+
+class HardwareMiddleware:
+    """Keeps the hardware that a reader chooses on a page, or submits to, for the pages that they open next.
+
+    A link that leads here from another page or site chooses nothing: only the page's own links and form do.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self._get_response(request)
+        came_from = urlsplit(request.headers.get("Referer", ""))
+        if came_from.path == request.path and response.status_code < 400:
+            # What stood in the address before was chosen, if at all, when it was put there.
+            before = "" if request.method == "POST" else QueryDict(came_from.query).get("profile", "")
+            chosen = (request.POST if request.method == "POST" else request.GET).get("profile", "")
+            if chosen in profiles() and chosen != before:
+                remember(response, chosen, is_secure=settings.SESSION_COOKIE_SECURE)
         return response
 
 

@@ -16,7 +16,8 @@ from django.views.decorators.http import require_safe
 from evaluator.hardware.profiles import Profile, profiles
 from evaluator.judging.verdicts import FACTS
 from portal.catalog import rooflines
-from portal.catalog.measurements import baselines, best_measured_profile
+from portal.catalog.hardware import last_choice, opening_profile
+from portal.catalog.measurements import baselines
 from portal.catalog.rooflines import Axis, gpu_profiles
 from portal.core.database_outage import RETRY_AFTER_S
 from portal.exports.files import citation
@@ -24,7 +25,7 @@ from portal.manual import pages as manual
 from portal.nodes.queries import online_slots
 from portal.pages.search import MAX_TEXT, search
 from portal.ranking import published
-from portal.ranking.leaders import Leader, board_counts, leaders, most_used
+from portal.ranking.leaders import Leader, board_counts, leaders
 from portal.ranking.models import Standing
 from portal.ranking.queries import latest_entries
 from portal.runs.solved import solved_here
@@ -49,7 +50,7 @@ def home(request: HttpRequest) -> HttpResponse:
     """What PKB is, how to take part, the fastest kernels, and all of them under one roofline."""
     titles = {problem.slug: problem.title for problem in registry.problems()}
     counts = board_counts()
-    profile = profiles()[most_used(counts)]
+    profile = profiles()[opening_profile(profiles(), entries=counts, last=last_choice(request, counts))]
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
     results = published.figures()["results"]
     context = {
@@ -78,7 +79,7 @@ def _newest(titles: Container[str], *, has_gpus: bool) -> list[Standing]:
 def _small_roofline(profile: Profile, best: Mapping[str, Leader]) -> dict[str, Any]:
     """Every problem on the profile, or on the best measured one if it has no entry by the current rule."""
     has_places = profile.peaks is not None and best
-    name = profile.name if has_places else best_measured_profile([p.name for p in gpu_profiles()])
+    name = profile.name if has_places else opening_profile([each.name for each in gpu_profiles()], entries={})
     shown = profiles()[name]
     points = [point for point in rooflines.points(name, best if shown is profile else {}) if point.work.size == "base"]
     figure = rooflines.explorer_figure(points, profile=shown, axis=Axis.WIRE, window=None)

@@ -75,13 +75,6 @@ def board_counts() -> dict[str, int]:
     return {name: counted[name] for name in profiles() if counted[name]}
 
 
-def most_used(counts: Mapping[str, int]) -> str:
-    """The profile that most boards are of, one ranked by speed where there is any entry on such; the first of none."""
-    by_speed = {name: count for name, count in counts.items() if profiles()[name].is_ranked_by_speed}
-    chosen = by_speed or counts
-    return max(chosen, key=lambda name: chosen[name]) if chosen else next(iter(profiles()))
-
-
 def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[tuple[str, str], Leader]:
     """The leader of every board that has entries (of one profile, of one problem), by problem and profile.
 

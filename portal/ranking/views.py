@@ -16,6 +16,7 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import judging_profiles
 from portal.catalog.facets import FACETS, grouped
+from portal.catalog.hardware import last_choice, opening_profile
 from portal.catalog.queries import get_problem, switch
 from portal.catalog.references import ReferenceRow, reference_row
 from portal.charts.chart import Chart
@@ -23,7 +24,7 @@ from portal.charts.history import Curve, record_line, times_over_ranks
 from portal.core.requests import choice
 from portal.nodes.queries import guest_owner
 from portal.ranking import guests, people, published, published_charts, queries
-from portal.ranking.leaders import Leader, board_counts, leaders, most_used, open_problems, profiles_by_speed
+from portal.ranking.leaders import Leader, board_counts, leaders, open_problems, profiles_by_speed
 from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
 from portal.tabular.formats import MEDIA_TYPES, written
@@ -37,7 +38,7 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 @require_safe
 def problems_board(request: HttpRequest) -> HttpResponse:
     counts = board_counts()
-    profile = _chosen_profile(request, preferred=most_used(counts))
+    profile = _chosen_profile(request, counts)
     found = leaders(profile=profile.name)
     rows = [(problem, found.get((problem.slug, profile.name))) for problem in registry.problems()]
     grouping = _chosen(request, "group", _GROUPINGS)
@@ -83,7 +84,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     choices = judging_profiles(problem)
     entries = queries.boards_of(slug)
-    profile = _chosen_of(request, choices, entries=entries)
+    profile = _chosen_of(request, slug, choices, entries=entries)
     key = _board_key(request, slug, profile)
     page = queries.board_page(key, **_cursors(request), rows=PAGE_ROWS)
     context = {
@@ -114,19 +115,15 @@ def _reference(problem: Problem, key: queries.BoardKey) -> ReferenceRow:
     return reference_row(problem, profile=key.profile, beside=first[0].sizes if first else (), size=key.size)
 
 
-def _chosen_of(request: HttpRequest, choices: Sequence[Profile], *, entries: Mapping[str, int]) -> Profile:
-    """The profile that is asked for; else the one ranked by speed with most entries, else any with most.
+def _chosen_of(request: HttpRequest, slug: str, choices: Sequence[Profile], *, entries: Mapping[str, int]) -> Profile:
+    """The profile that is asked for, else the one that pages open with.
 
     Raises:
         Refusal: a profile is asked for that does not judge the problem (404).
     """
-    preferred = max(choices, key=lambda choice: _use(choice, entries))
-    return profiles.get(_chosen(request, "profile", [choice.name for choice in choices], opening=preferred.name))
-
-
-def _use(profile: Profile, entries: Mapping[str, int]) -> tuple[bool, bool, int]:
-    count = entries.get(profile.name, 0)
-    return count > 0, profile.is_ranked_by_speed, count
+    names = [choice.name for choice in choices]
+    opening = opening_profile(names, entries=entries, problem=slug, last=last_choice(request, names))
+    return profiles.get(_chosen(request, "profile", names, opening=opening))
 
 
 def _with_entries(choices: Sequence[Profile], entries: Mapping[str, int]) -> list[tuple[Profile, int]]:
@@ -160,7 +157,7 @@ def _narrowings(profile: Profile) -> dict[str, Sequence[str]]:
 def people_board(request: HttpRequest) -> HttpResponse:
     """Everybody with an accepted entry on a profile, by problems solved faster than the reference."""
     counts = board_counts()
-    profile = _chosen_profile(request, preferred=most_used(counts))
+    profile = _chosen_profile(request, counts)
     context = {
         "profile": profile,
         "choices": _choices(profile, counts),
@@ -210,7 +207,7 @@ def problem_records(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     entries = queries.boards_of(slug)
     choices = judging_profiles(problem)
-    name = _chosen_of(request, choices, entries=entries).name
+    name = _chosen_of(request, slug, choices, entries=entries).name
     found = queries.records_of(slug, profile=name)
     context = {
         "problem": problem,
@@ -345,8 +342,10 @@ def _choices(profile: Profile, counts: dict[str, int]) -> list[tuple[Profile, in
     return [(choice, count) for choice, count in every if count or choice.name == profile.name]
 
 
-def _chosen_profile(request: HttpRequest, *, preferred: str) -> Profile:
-    return profiles.get(_chosen(request, "profile", profiles.profiles(), opening=preferred))
+def _chosen_profile(request: HttpRequest, counts: Mapping[str, int]) -> Profile:
+    every = profiles.profiles()
+    opening = opening_profile(every, entries=counts, last=last_choice(request, every))
+    return profiles.get(_chosen(request, "profile", every, opening=opening))
 
 
 def _chosen(request: HttpRequest, field: str, known: Iterable[str], *, opening: str = "") -> str:

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evaluator.contract import is_faster
+from evaluator.contract import SCORE_RULE, Mode, is_faster
 from evaluator.hardware.profiles import profiles
+from portal.catalog.size_times import SizeTime
 from portal.ranking.leaders import reached
-from portal.runs.models import LanguageModel, Run
+from portal.runs.models import Attempt, LanguageModel, Run
 from portal.runs.queries import board_runs, figures_of
+from portal.submissions.queries import times_of
+from problems import registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,35 @@ def solved_by_models(*, profile: str | None = None) -> Mapping[str, ModelResult]
         slug: ModelResult(problem=slug, run=run, score=score, low=low, models=tuple(solvers[slug].values()))
         for slug, (_, run, score, low) in best.items()
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedResult:
+    """The best that one model made of one problem on one profile, and its times."""
+
+    run: Run
+    sizes: tuple[SizeTime, ...]
+
+
+def best_of_models(problem: str, *, profile: str, most: int = 8) -> tuple[TimedResult, ...]:
+    """Of each model the program whose interval begins highest, at the problem's revision and by the current rule.
+
+    The fastest `most` models alone, in two queries, in runs that boards show.
+    """
+    passed = Attempt.objects.filter(
+        run__in=board_runs().filter(profile=profile),
+        problem=problem,
+        mode=Mode.RANKED,
+        verdict="PASSED",
+        evaluation__problem_revision=registry.revision(problem),
+        evaluation__score_rule=SCORE_RULE,
+    )
+    best: dict[int, Attempt] = {}
+    for attempt in passed.select_related("run__model").order_by("-score_low", "id"):
+        best.setdefault(attempt.run.model_id, attempt)
+    chosen = {each.evaluation_id: each.run for each in list(best.values())[:most] if each.evaluation_id is not None}
+    times = times_of(chosen)
+    return tuple(TimedResult(run=run, sizes=times[pk]) for pk, run in chosen.items() if times.get(pk))
 
 
 @dataclass(frozen=True, kw_only=True)

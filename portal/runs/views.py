@@ -24,7 +24,7 @@ from portal.accounts import memberships
 from portal.accounts.identity import changing, signed_in
 from portal.accounts.organisations import own_organisations
 from portal.catalog.costs import judging_profiles
-from portal.catalog.measurements import best_measured_profile
+from portal.catalog.hardware import last_choice, opening_profile
 from portal.catalog.queries import get_problem
 from portal.catalog.size_times import SCORE, WAYS
 from portal.core import live_links
@@ -32,7 +32,7 @@ from portal.core.errors import NotFound, Refusal
 from portal.core.live_links import Kind, Subject
 from portal.core.requests import choice, if_changed
 from portal.ranking import published
-from portal.ranking.leaders import board_counts, most_used
+from portal.ranking.leaders import board_counts
 from portal.runs import actions, matrix, page_data, paired, queries
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
@@ -81,7 +81,7 @@ def models(request: HttpRequest) -> HttpResponse:
 def leaderboard(request: HttpRequest) -> HttpResponse:
     """The model board of one profile, prompt by prompt: correct@1, correct@k, fast_p, failure modes, cost."""
     used = queries.board_profiles()
-    opening = next(iter(used), "") or most_used(board_counts())
+    opening = opening_profile(profiles(), entries=used or board_counts(), last=last_choice(request, profiles()))
     profile = _choice(request.GET, "profile", profiles(), opening=opening)
     p, by_point = _speedup(request.GET.get("p", "")), _by_point(request)
     rows = queries.model_board(profile, p=p, by_point=by_point)
@@ -365,8 +365,9 @@ def prompt(request: HttpRequest, slug: str) -> HttpResponse:
     choices = judging_profiles(problem)
     names = [each.name for each in choices]
     # What a vendor needs: hardware that has runs or measurements, and CUDA.
-    likely = (*queries.board_profiles(), best_measured_profile(names))
-    profile = _choice(request.GET, "profile", names, opening=next(name for name in likely if name in names))
+    last = last_choice(request, names)
+    opening = opening_profile(names, entries=queries.board_profiles(), problem=slug, last=last)
+    profile = _choice(request.GET, "profile", names, opening=opening)
     backends = [backend.value for backend in profiles()[profile].backends]
     known = _choice(request.GET, "backend", Backend, opening=Backend.CUDA.value)
     # Changing the profile may leave a backend behind that it does not judge: then the first that it does.

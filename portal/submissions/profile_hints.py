@@ -70,14 +70,17 @@ def _for_script(capability: Capability, forecast: Forecast) -> dict[str, Any]:
     }
 
 
-def submit_data(*, profiles: list[Profile], author: User) -> SubmitData:
-    """What the submit page says of these profiles; the forecasts are the author's."""
+def submit_data(*, profiles: list[Profile], author: User, last: str) -> SubmitData:
+    """What the submit page says of these profiles; the forecasts are the author's, and so is the `last` choice.
+
+    A profile without a node is offered first only where it is that choice, or where none is online.
+    """
     able = capabilities()
     chosen = [able[profile.name] for profile in profiles]
     found = forecasts(payer_of_author(author), [profile.name for profile in profiles], now=timezone.now())
     costs = {forecast.price.profile: forecast for forecast in found}
     online = [capability.profile.name for capability in chosen if capability.is_online]
-    default = online[-1] if online else chosen[0].profile.name
+    default = last or (online[-1] if online else chosen[0].profile.name)
     return SubmitData(
         capabilities=tuple(chosen),
         default_profile=default,

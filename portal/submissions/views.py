@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from evaluator.contract import EvaluationReport, Mode, SourceBundle, SourceFile, Verdict
 from portal.accounts.identity import changing, signed_in
 from portal.catalog.costs import judging_profiles
+from portal.catalog.hardware import last_choice
 from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, reference_rows
 from portal.catalog.queries import get_problem, switch
 from portal.core.errors import NotFound
@@ -54,7 +55,8 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     author = signed_in(request)
     chosen = judging_profiles(problem)
-    data = submit_data(profiles=chosen, author=author)
+    last = last_choice(request, [profile.name for profile in chosen])
+    data = submit_data(profiles=chosen, author=author, last=last)
     on_workbench = request.headers.get("HX-Request") == "true"
     if request.method == "POST":
         form = SubmissionForm(request.POST, request.FILES, profiles=chosen)
