@@ -60,7 +60,6 @@ def home(request: HttpRequest) -> HttpResponse:
         "fastest": sorted(best.values(), key=lambda leader: leader.score, reverse=True)[:HEAD_ROWS],
         "latest": _newest(titles, has_gpus=profile.is_ranked_by_speed),
         "slot_count": online_slots().count(),
-        "profiles": profiles(),
         "latency": published.figures()["latency"],
         "published": results,
         "published_best": (results.models[0], results.of(results.models[0], published.TOTAL)),

@@ -152,7 +152,7 @@ def test_a_run_is_made_filled_watched_and_published_in_the_browser(as_alice, nod
     changed = as_alice.get(f"/runs/{run.pk}/live/", HTTP_IF_NONE_MATCH=live["ETag"])
     assert changed.status_code == 200
     assert "every 3s" not in changed.content.decode()
-    assert "1.600" in changed.content.decode()
+    assert "1.60" in changed.content.decode()
     as_alice.post(f"/runs/{run.pk}/publish/", {"sources": "public"})
     run.refresh_from_db()
     assert run.is_published
