@@ -349,7 +349,7 @@ def test_pages_say_what_they_are_to_those_who_share_them(client, db):
     assert '<meta property="og:url" content="http://testserver/problems/gemm_allreduce/">' in text
     assert 'content="http://testserver/cards/problems/gemm_allreduce.png"' in text
     assert "card.png" in page(client, "/docs/")
-    assert "Disallow: /submissions/" in page(client, "/robots.txt")
+    assert "Disallow: /submissions/$" in page(client, "/robots.txt")
 
 
 @pytest.mark.parametrize("address", PAGES + OTHERS)
