@@ -1,12 +1,15 @@
 """Every address of the site, by app."""
 
 from django.contrib import admin
+from django.contrib.sitemaps.views import sitemap
 from django.urls import include, path
+from django.views.decorators.http import require_safe
 
 from portal.manual.views import manual
 from portal.pages import embeds, operators_pages, views
 from portal.pages.feeds import BoardFeed, PersonFeed, RecordsFeed, SeasonFeed
 from portal.pages.leaderboards import leaderboards
+from portal.pages.sitemaps import SECTIONS
 from portal.pages.status import status
 
 urlpatterns = [
@@ -43,6 +46,7 @@ urlpatterns = [
     path("terms/", operators_pages.terms, name="terms"),
     path(".well-known/security.txt", operators_pages.security_txt, name="security-txt"),
     path("robots.txt", views.robots, name="robots"),
+    path("sitemap.xml", require_safe(sitemap), {"sitemaps": SECTIONS}, name="sitemap"),
     path("favicon.ico", views.favicon, name="favicon"),
     path("healthz", views.healthz, name="healthz"),
     path("readyz", views.readyz, name="readyz"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
+from problems import registry
 from problems.spec.categories import LOOKS, Category, SourceFamily, category, source_family
 from problems.spec.schema import Problem
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -104,11 +105,18 @@ FACETS = (
 
 
 def _contains(problem: Problem, words: Sequence[str]) -> bool:
-    if not words:
-        return True
+    return not words or all(word in _text(problem) for word in words)
+
+
+def _text(problem: Problem) -> str:
     labels = " ".join(facet.label_of(str(value)) for facet in FACETS for value in facet.values(problem))
-    text = f"{problem.number} {problem.slug} {problem.title} {problem.summary} {problem.origin or ''} {labels}".lower()
-    return all(word in text for word in words)
+    return f"{problem.number} {problem.slug} {problem.title} {problem.summary} {problem.origin or ''} {labels}".lower()
+
+
+@cache
+def words() -> frozenset[str]:
+    """Every word that some problem is found by."""
+    return frozenset(word for problem in registry.problems() for word in re.findall(r"\w+", _text(problem)))
 
 
 def find(problems: Iterable[Problem], *, chosen: dict[str, str], search: str = "") -> list[Problem]:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from django.urls import reverse
 
-from evaluator.contract import SCORE_RULE
+from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware import profiles
 from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.machines import Peaks
@@ -24,6 +24,7 @@ from portal.charts import rooflines as charts
 from portal.charts.chart import Chart, Points
 from portal.charts.chart import Point as Mark
 from portal.charts.collectives import Curve, bus_bandwidths
+from portal.core.speedups import factor
 from problems import registry
 from problems.spec.schema import Cost, Problem, SizeName
 from problems.spec.taxonomy import BLOCK_GROUPS, BlockGroup
@@ -142,8 +143,13 @@ class Point:
 
     @property
     def speedup(self) -> float | None:
-        """Reference over best entry, measured side by side."""
-        return self.reference_us / self.best_us if self.reference_us and self.best_us else None
+        """That of the best entry at this size, as its boards have it."""
+        return self.at_size.score if self.at_size is not None else None
+
+    @property
+    def at_size(self) -> SizeTime | None:
+        """The best entry's speedup at this size with its interval."""
+        return _time_at(self.entry, self.work.size)
 
 
 def gpu_profiles() -> list[Profile]:
@@ -367,11 +373,11 @@ def explorer_figure(chosen: Sequence[Point], *, profile: Profile, axis: Axis, wi
 
 def _named_best(placed: Iterable[Point]) -> dict[int, str]:
     """The points of the entries with the largest speedups, with their labels."""
-    with_speedup = [(item.speedup, item) for item in placed if item.speedup is not None and item.speedup > 1]
-    best = sorted(with_speedup, key=lambda pair: pair[0], reverse=True)[:NAMED_BEST]
+    with_speedup = [(at, item) for item in placed if (at := item.at_size) is not None and is_faster(at.low)]
+    best = sorted(with_speedup, key=lambda pair: pair[0].score, reverse=True)[:NAMED_BEST]
     return {
-        id(item): f"{item.work.problem.slug} {speedup:.2f}× at {item.work.size}"  # noqa: RUF001 - the multiplication sign is meant
-        for speedup, item in best
+        id(item): f"{item.work.problem.title} {factor(at.score, at.low, at.high)} at {item.work.size}"
+        for at, item in best
     }
 
 

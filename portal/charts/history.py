@@ -6,6 +6,7 @@ from itertools import accumulate
 
 from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale, Unit, Whisker, marked_line
 from portal.charts.scales import number
+from portal.core.speedups import factor
 
 
 def record_line(records: Sequence[tuple[datetime, str, float, float, float]], *, until: datetime) -> Chart:
@@ -18,8 +19,8 @@ def record_line(records: Sequence[tuple[datetime, str, float, float, float]], *,
     times = [moment.timestamp() for moment, *_ in records]
     steps = [Point(x=at, y=score) for at, (_, _, score, _, _) in zip(times, records, strict=True)]
     points = tuple(
-        Point(x=at, y=score, tip=f"{author}: {score:.3f}×\n{moment:%Y-%m-%d %H:%M}")  # noqa: RUF001 - the multiplication sign is meant
-        for at, (moment, author, score, _, _) in zip(times, records, strict=True)
+        Point(x=at, y=score, tip=f"{author}: {factor(score, low, high)}\n{moment:%Y-%m-%d %H:%M}")
+        for at, (moment, author, score, low, high) in zip(times, records, strict=True)
     )
     ends = (Point(x=times[0], y=1.0), Point(x=until.timestamp(), y=1.0))
     intervals = [

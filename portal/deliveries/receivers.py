@@ -11,6 +11,7 @@ from django.urls import reverse
 from evaluator.contract import SCORE_RULE, Verdict
 from evaluator.hardware import profiles
 from evaluator.judging.verdicts import FACTS
+from portal.core import speedups
 from portal.deliveries.models import Delivery, Endpoint, Notice, NoticeKind
 from portal.ranking.hooks import StandingRaised, standing_raised
 from portal.ranking.models import Record, Standing
@@ -57,8 +58,10 @@ def _outcome(evaluation: Evaluation) -> str:
     title = FACTS[Verdict(evaluation.verdict)].title
     if evaluation.score is None:
         return title
-    interval = f"({evaluation.score_low:.3f} to {evaluation.score_high:.3f})"
-    return f"{title}, {evaluation.score:.3f} times the reference {interval}"
+    low, high = evaluation.score_low, evaluation.score_high
+    words = speedups.in_words(evaluation.score, low, high, profile=evaluation.profile)
+    ends = f" ({speedups.interval(low, high)})" if low and high else ""
+    return f"{title}, {words}{ends} against the reference"
 
 
 @standing_raised.receiver
@@ -81,8 +84,9 @@ def _note_record(beaten: Record | None, standing: Standing, board: str, path: st
     if beaten is None or beaten.author_id == standing.author_id:
         return None
     text = (
-        f"{standing.author.username} beat your record on {board} with {standing.score:.3f} times the reference, "
-        f"yours was {beaten.score:.3f}."
+        f"{standing.author.username} beat your record on {board}: "
+        f"{speedups.factor(standing.score, standing.score_low, standing.score_high)} over the reference, "
+        f"yours was {speedups.factor(beaten.score, beaten.score_low, beaten.score_high)}."
     )
     _note(beaten.author_id, NoticeKind.RECORD_BEATEN, text=text, path=path)
     return beaten.author_id

@@ -82,7 +82,8 @@ def _index() -> sqlite3.Connection:
 
 
 def _rows() -> Iterator[tuple[str, str, str, str, str, bool]]:
-    for path in pages.page_paths():
+    # The list of problems is left out: a search finds the problems themselves.
+    for path in (path for path in pages.page_paths() if path != "problems.md"):
         rendered, url = pages.rendered_page(path), pages.page_url(path)
         for heading, anchor, text in passages(rendered):
             shown, place = (heading, f"{url}#{anchor}") if anchor else ("", url)

@@ -21,6 +21,7 @@ from portal.catalog.rooflines import Axis
 from portal.charts.cards import Card, badge_svg, card_svg
 from portal.charts.chart import Chart
 from portal.charts.pictures import png
+from portal.core import speedups
 from portal.core.requests import choice
 from portal.ranking import people, queries
 from portal.ranking.leaders import board_counts, leaders
@@ -65,7 +66,7 @@ def _standing(row: BoardRow | None, profile: Profile) -> str:
         return "no entry"
     if not profile.is_ranked_by_speed:
         return "solved"
-    return f"#{row.place}, {row.score:.2f}x"
+    return f"#{row.place}, {speedups.in_words(row.score, row.low, row.high, profile=profile.name)}"
 
 
 def _tone(row: BoardRow | None) -> str:
@@ -124,10 +125,11 @@ def card_of_problem(slug: str, profile: Profile) -> Card:
     first = next(iter(queries.board(slug, profile=profile.name, limit=1)), None)
     if first is None or not profile.is_ranked_by_speed:
         return Card(title=problem.title, figure="open", caption=problem.summary)
-    caption = f"{first.author} over PyTorch + NCCL on {profile.title}, interval {first.low:.3f} to {first.high:.3f}"
+    interval = speedups.interval(first.low, first.high)
+    caption = f"{first.author} over PyTorch + NCCL on {profile.title}, all sizes, interval {interval}"
     if first.recorded:
         caption += f", {first.recorded}"
-    return Card(title=problem.title, figure=f"{first.score:.2f}x", caption=caption)
+    return Card(title=problem.title, figure=speedups.factor(first.score, first.low, first.high), caption=caption)
 
 
 @require_safe

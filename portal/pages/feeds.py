@@ -14,6 +14,7 @@ from django.utils.feedgenerator import Atom1Feed
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.queries import get_problem
+from portal.core import speedups
 from portal.core.requests import choice
 from portal.ranking import people
 from portal.ranking.models import Record, Standing
@@ -37,6 +38,10 @@ class _EvaluationsFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in t
         return f"urn:uuid:{evaluation}"
 
 
+def _told(item: Record | Standing) -> str:
+    return speedups.in_words(item.score, item.score_low, item.score_high, profile=item.profile)
+
+
 class RecordsFeed(_EvaluationsFeed):
     title = "ParallelKernelBench: new records"
     subtitle = "Entries that took the first place of their board."
@@ -51,16 +56,16 @@ class RecordsFeed(_EvaluationsFeed):
         title = registry.get(item.problem).title
         if item.previous_low is None:
             return f"{title}: first entry on {item.profile}, by {item.author.username}"
-        return f"{title}: {item.score:.3f} times the reference on {item.profile}, by {item.author.username}"
+        return f"{title}: {_told(item)} on {item.profile}, by {item.author.username}"
 
     def item_description(self, item: Record) -> str:
-        interval = f"{item.score:.3f} (interval {item.score_low:.3f} to {item.score_high:.3f})"
+        interval = f"{_told(item)} (interval {speedups.interval(item.score_low, item.score_high)})"
         before = (
             ""
             if item.previous_low is None
-            else f" The interval of the previous record began at {item.previous_low:.3f}."
+            else f" The interval of the previous record began at {item.previous_low:.2f}."
         )
-        return f"Speedup over the reference: {interval}, in {item.backend}.{before}"
+        return f"Speedup over the reference, all sizes: {interval}, in {item.backend}.{before}"
 
     def item_link(self, item: Record) -> str:
         return f"{reverse('ranking:problem-records', args=[item.problem])}?profile={item.profile}"
@@ -109,13 +114,13 @@ class PersonFeed(_EvaluationsFeed):
         return people.entries_page(person, rows=ENTRIES).rows
 
     def item_title(self, item: Standing) -> str:
-        told = f"{item.score:.3f} times the reference" if item.score_low else "correct"
+        told = _told(item) if item.score_low else "correct"
         return f"{registry.get(item.problem).title}: {told} on {item.profile}"
 
     def item_description(self, item: Standing) -> str:
         if not item.score_low:
             return f"Not timed, in {item.backend}."
-        return f"Interval {item.score_low:.3f} to {item.score_high:.3f}, in {item.backend}."
+        return f"Interval {speedups.interval(item.score_low, item.score_high)}, in {item.backend}."
 
     def item_link(self, item: Standing) -> str:
         return f"{reverse('ranking:board', args=[item.problem])}?profile={item.profile}"

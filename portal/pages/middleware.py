@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
 from django.urls import reverse
 from django.utils.cache import get_conditional_response
 from django.utils.http import quote_etag
@@ -40,6 +42,16 @@ class StaticFileMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # White
         for name, value in found.headers:
             response[name] = value
         return response
+
+
+class CompressionMiddleware(GZipMiddleware):
+    """Django's gzip, for what is text: it pads pages by a random length, so that no length tells a token of theirs."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        """Compress text in one piece; files and streams go out as they are."""
+        kind = response.get("Content-Type", "").partition(";")[0]
+        is_text = kind.startswith("text/") or kind.endswith(("json", "xml"))
+        return super().process_response(request, response) if is_text and not response.streaming else response
 
 
 class PermissionsPolicyMiddleware:

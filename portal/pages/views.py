@@ -9,6 +9,7 @@ from django.db import Error, connection
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.templatetags.static import static
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -35,7 +36,11 @@ HEAD_ROWS = 6
 ROBOTS = """User-agent: *
 Disallow: /admin/
 Disallow: /accounts/
-Disallow: /submissions/
+Disallow: /submissions/$
+Disallow: /submissions/*?
+Disallow: /submissions/*/compare/
+Disallow: /submissions/*/flag/
+Disallow: /problems/*/submit/
 Disallow: /search/
 Disallow: /api/
 Allow: /api/v1/$
@@ -43,6 +48,7 @@ Disallow: /*?*after=
 Disallow: /*?*before=
 Allow: /
 """
+SUGGESTED_EACH = 4
 
 
 @require_safe
@@ -61,7 +67,6 @@ def home(request: HttpRequest) -> HttpResponse:
         "fastest": sorted(best.values(), key=lambda leader: leader.score, reverse=True)[:HEAD_ROWS],
         "latest": _newest(titles, has_gpus=profile.is_ranked_by_speed),
         "slot_count": online_slots().count(),
-        "profiles": profiles(),
         "latency": published.figures()["latency"],
         "published": results,
         "published_best": (results.models[0], results.of(results.models[0], published.TOTAL)),
@@ -109,16 +114,20 @@ def docs(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def search_page(request: HttpRequest) -> HttpResponse:
-    """Problems, models, people and pages of the manual by what the reader types."""
+    """Problems, models, people and pages of the manual by what the reader types; the first of each while they type."""
     text = request.GET.get("q", "").replace("\0", "")[:MAX_TEXT]
+    if request.headers.get("HX-Request") == "true":
+        found = search(text, viewer=request.user, most=SUGGESTED_EACH)
+        return render(request, "includes/suggestions.html", {"text": text, "found": found})
     context = {"text": text, "found": search(text, viewer=request.user)}
     return render(request, "search.html", context)
 
 
 @require_safe
 def robots(_request: HttpRequest) -> HttpResponse:
-    """What crawlers need not read: private pages, and the many pages after the first of a board."""
-    return HttpResponse(ROBOTS, content_type="text/plain")
+    """What crawlers need not read: private pages, the many pages after the first of a board, what follows an entry."""
+    sitemap = f"Sitemap: {settings.SITE_URL}{reverse('sitemap')}\n"
+    return HttpResponse(ROBOTS + sitemap, content_type="text/plain")
 
 
 @require_safe

@@ -174,7 +174,7 @@ def person(request: HttpRequest, username: str) -> HttpResponse:
     context = {
         "person": found,
         "totals": people.totals_of(found),
-        "practice": _practice(),
+        "practice": {name for name, profile in profiles.profiles().items() if not profile.is_ranked_by_speed},
         "page": people.entries_page(found, **_cursors(request)),
         "quarantined": queries.quarantined_entries_of(found),
         "own_name": request.user.get_username(),
@@ -183,17 +183,11 @@ def person(request: HttpRequest, username: str) -> HttpResponse:
     return render(request, "ranking/person.html", context)
 
 
-def _practice() -> frozenset[str]:
-    """The profiles whose boards do not order by speed: pages mute their speedups."""
-    return frozenset(name for name, profile in profiles.profiles().items() if not profile.is_ranked_by_speed)
-
-
 @require_safe
 def records(request: HttpRequest) -> HttpResponse:
     name = _chosen(request, "profile", profiles.profiles()) or None
     context = {
         "page": queries.records_page(profile=name, **_cursors(request), rows=PAGE_ROWS),
-        "practice": _practice(),
         "titles": _titles(),
         "profile": name,
         "choices": _every_profile(),

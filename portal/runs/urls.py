@@ -6,8 +6,8 @@ from portal.runs import views
 
 app_name = "runs"
 urlpatterns = [
-    path("leaderboards/models/", views.models, name="models"),
-    path("leaderboards/models/board/", views.leaderboard, name="leaderboard"),
+    path("models/", views.models, name="models"),
+    path("leaderboards/models/", views.leaderboard, name="leaderboard"),
     path("models/<slug:slug>/", views.model, name="model"),
     path("problems/<slug:slug>/prompt/", views.prompt, name="prompt"),
     path("runs/", views.mine, name="mine"),

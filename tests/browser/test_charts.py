@@ -143,7 +143,7 @@ PAGES_WITH_CHARTS = (
     ),
     "/roofline/?profile=h200x8-nomc&window=0,4,9,14",
     "/leaderboards/published/",
-    "/leaderboards/models/",
+    "/models/",
     "/problems/gemm_allreduce/",
     "/problems/alltoall/",
     "/problems/gemm_allreduce/records/?profile=h200x2-nomc",
@@ -168,7 +168,7 @@ def test_words_of_charts_lie_apart_before_and_after_a_touch(visit: Visit, width:
         for board in [f"/problems/{slug}/leaderboard/?profile=h200x2-nomc"]
     ]
     entries = [address for board in boards for address in _addresses(page, board, "/submissions/")]
-    runs = _addresses(page, "/leaderboards/models/?profile=h200x2-nomc", "/runs/")[:2]
+    runs = _addresses(page, "/models/?profile=h200x2-nomc", "/runs/")[:2]
     assert entries
     assert runs
     problems, charts = [], 0

@@ -28,8 +28,8 @@ class Vendor:
         """Address by name of the picture: what anybody may see."""
         both = f"a={self.agent.split('/')[-2]}&b={self.single.split('/')[-2]}"
         return {
-            "models-and-problems": "/leaderboards/models/?rows=category",
-            "models": "/leaderboards/models/board/?profile=cpux2",
+            "models-and-problems": "/models/?rows=category",
+            "models": "/leaderboards/models/?profile=cpux2",
             "model": f"/models/{self.model}/",
             "run-agent": self.agent,
             "run-single": self.single,
@@ -149,7 +149,7 @@ PLACE_OF_A_STEP = """() => {
 
 def test_a_click_on_a_curve_moves_p(visit: Visit, vendor: Vendor) -> None:
     page = visit(state=vendor.state).page
-    page.goto("/leaderboards/models/board/?profile=cpux2")
+    page.goto("/leaderboards/models/?profile=cpux2")
     plot = page.locator("#curve-figure")
     plot.locator(".plot-wide svg").hover()
     expect(plot).to_have_attribute("data-drawn", "")

@@ -271,7 +271,7 @@ KINDS = (
     Kind(name="records, every profile", addresses=every("/leaderboards/records/?profile={p}", p=_PROFILES)),
     Kind(name="still open", addresses=every("/leaderboards/open/?profile={p}", p=(_ANY, *_PROFILES))),
     Kind(name="published", addresses=always("/leaderboards/published/")),
-    Kind(name="models", addresses=always("/leaderboards/models/")),
+    Kind(name="models", addresses=always("/models/")),
     Kind(name="roofline, every profile", addresses=every("/roofline/?profile={p}", p=_WITH_ROOFLINE)),
     Kind(name="taxonomy", addresses=always("/taxonomy/")),
     Kind(name="nodes", addresses=always("/nodes/")),

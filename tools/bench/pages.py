@@ -33,7 +33,7 @@ PAGES = {
     "board": "/problems/gemm_allreduce/leaderboard/?profile=h200x8",
     "record over time": "/problems/gemm_allreduce/records/?profile=h200x8",
     "leaderboards": "/leaderboards/",
-    "models": "/leaderboards/models/",
+    "models": "/models/",
     "leaders": "/leaderboards/problems/",
     "people": "/leaderboards/people/",
     "records": "/leaderboards/records/",

@@ -12,6 +12,7 @@ from evaluator import contract
 from evaluator.contract import Verdict
 from evaluator.judging.verdicts import FACTS, Fault
 from portal.catalog.markdown import render
+from portal.core import speedups
 from problems.spec.categories import LOOKS, Look
 
 register = template.Library()
@@ -164,7 +165,8 @@ def data_size(value: float) -> str:
 
 @register.filter
 def score(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}×"  # noqa: RUF001 - the multiplication sign is meant
+    """A mean of speedups, or one of which no interval is at hand."""
+    return "" if value is None else speedups.factor(value)
 
 
 @register.filter
@@ -173,15 +175,33 @@ def is_informative(low: float | None, high: float | None) -> bool:
     return contract.is_informative(low, high)
 
 
+def _ends(row: Any) -> tuple[float | None, float | None]:
+    """The interval of a row's speedup, however the row calls its ends."""
+    return (row.low, row.high) if hasattr(row, "low") else (row.score_low, row.score_high)
+
+
 @register.filter
-def untold(low: float | None) -> str:
-    """Why no speedup is shown: nothing was timed where the interval begins at 0, else times were too noisy."""
-    return "not timed" if low == 0 else "too noisy to tell"
+def bounds(row: Any) -> str:
+    """The ends of the interval of a row's speedup; empty where they say nothing."""
+    low, high = _ends(row)
+    return speedups.interval(low, high) if low and high and contract.is_informative(low, high) else ""
+
+
+@register.simple_tag
+def speedup(row: Any, on: str = "", *, alone: bool = False) -> SafeString:
+    """A row's speedup in words with its interval below, or `alone`; `on` is its profile where the row does not say."""
+    if row.score is None:
+        return SafeString("")
+    profile, (low, high) = on or row.profile, _ends(row)
+    words = speedups.in_words(row.score, low, high, profile=profile)
+    form = "<strong>{}</strong>" if words[0].isdigit() else '<span class="muted">{}</span>'
+    ends = "" if alone else bounds(row)
+    return format_html(f'{form}<span class="sub">{{}}</span>' if ends else form, words, ends)
 
 
 @register.filter
 def three(value: float) -> str:
-    """A number with three decimals, as the ends of intervals are shown; much quicker than `floatformat`."""
+    """A number with three decimals; much quicker than `floatformat`."""
     return f"{value:.3f}"
 
 

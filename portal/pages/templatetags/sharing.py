@@ -1,5 +1,6 @@
 """What others show of a page that is shared with them."""
 
+import re
 from typing import Any
 
 from django import template
@@ -28,3 +29,10 @@ def page_address(context: template.Context) -> str:
     """The page's own address, without what the reader chose on it."""
     request = context.get("request")
     return request.build_absolute_uri(request.path) if isinstance(request, HttpRequest) else ""
+
+
+@register.inclusion_tag("includes/cite.html", takes_context=True)
+def cite(context: template.Context, key: str, title: str, author: str = "") -> dict[str, str]:
+    """How to cite the page, in BibTeX; `key` ends the name of the reference."""
+    title, author = (re.sub(r"([#$%&_{}])", r"\\\1", text) for text in (title, author))
+    return {"key": key, "title": title, "author": author, "address": page_address(context)}

@@ -58,7 +58,7 @@ def test_a_notice_of_a_verdict_goes_to_its_author_alone(alice, bob, node):
     submission = judged(alice, node, low=2.0)
     [(kind, text)] = told(alice)
     assert kind == "verdict"
-    assert "Passed, 2.100 times the reference (2.000 to 2.200)" in text
+    assert "Passed, 2.1× (2.00 to 2.20) against the reference" in text  # noqa: RUF001 - the multiplication sign is meant
     assert Notice.objects.get().path == f"/submissions/{submission.pk}/"
     assert told(bob) == []
 
@@ -70,7 +70,7 @@ def test_a_record_beaten_and_a_place_lost_are_told_once_each(alice, bob, node, d
         channel(user, kinds=["record_beaten", "place_lost"])
     judged(carol, node, low=4.0)
     assert told(alice) == [
-        ("record_beaten", f"carol beat your record on {BOARD} with 4.100 times the reference, yours was 3.100.")
+        ("record_beaten", f"carol beat your record on {BOARD}: 4.1× over the reference, yours was 3.1×.")  # noqa: RUF001 - the multiplication sign is meant
     ]
     assert told(bob) == [("place_lost", f"carol passed you on {BOARD}. You are now in place 3.")]
     assert told(carol) == []
@@ -189,7 +189,7 @@ def test_mail_goes_to_the_confirmed_address_alone(alice, node, mailbox):
     assert deliver_due(soon()) == 1
     [mail] = mailbox
     assert (mail["To"], mail["Subject"]) == ("alice@example.org", "ParallelKernelBench: 1 notice")
-    assert "2.100 times the reference" in mail.get_content()
+    assert "2.1× (2.00 to 2.20) against the reference" in mail.get_content()  # noqa: RUF001 - the multiplication sign is meant
     own.delete()
     judged(alice, node)
     deliver_due(soon() + sending.COOLDOWN)

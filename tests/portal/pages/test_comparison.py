@@ -51,8 +51,7 @@ def test_the_comparison_shows_source_verdicts_and_times(as_alice, alice, local):
     new = scenes.judged(alice, local, score=1.5)
     page = as_alice.get(address(new)).content.decode()
     assert page.count('class="is-added"') == page.count('class="is-removed"') == 1
-    assert "1.245" in page
-    assert "1.495" in page
+    assert page.count("faster here") == 2
     assert "Times as fast" in page
     assert page.count("<option") == 4  # two earlier ones, the reference, all attempts
     assert f'value="{old.pk}" selected' in page

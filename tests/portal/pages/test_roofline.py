@@ -134,7 +134,7 @@ def test_a_best_entry_stands_beside_the_reference_of_its_own_evaluation(client, 
     (reference,), (best,) = _points(figure, "our reference"), _points(figure, "best entry")
     joined = figure.layer("reference to best").points
     assert [(point.x, point.y) for point in joined] == [(reference.x, reference.y), (best.x, best.y)]
-    assert best.label == "gemm_allreduce 1.25× at base"  # noqa: RUF001 - the multiplication sign is meant
+    assert best.label == "GEMM + all-reduce 1.90× at base"  # noqa: RUF001 - the multiplication sign is meant
     assert best.href == "/problems/gemm_allreduce/"
 
 

@@ -70,7 +70,7 @@ def test_a_finished_submission_stops_polling(as_alice, alice, local):
 def test_a_pass_shows_score_interval_times_and_the_plot_of_its_blocks(as_alice, alice, local):
     page = page_of(as_alice, scenes.judged(alice, local))
     blocks = page.split('id="blocks-figure"')[1].split("</svg>")[0]
-    assert "1.210 to 1.280" in page
+    assert "1.21 to 1.28" in page
     assert "80.0 µs" in page
     assert [f"block {number}: " in blocks for number in (1, 12, 13)] == [True, True, False]
 

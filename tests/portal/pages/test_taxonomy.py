@@ -72,7 +72,7 @@ def test_solved_and_speedup_follow_the_boards(client, alice, bob, local):
     scenes.judged(bob, local)
     solved = _cells(_page(client, quantity="solved"))[-1]
     assert f"{len(registry.problems())} problems, 2 solved, best speedup 1.60 by bob" in solved[2]
-    assert _cells(_page(client, quantity="speedup"))[-1][3] == "1.595×"  # noqa: RUF001 - the multiplication sign
+    assert _cells(_page(client, quantity="speedup"))[-1][3] == "1.60×"  # noqa: RUF001 - the multiplication sign
     assert ", 1 solved" in _cells(_page(client, profile=GPU))[-1][2]
 
 
@@ -141,7 +141,7 @@ def test_an_edge_names_who_leads_its_problems_and_which_models_solve_them(client
         end(add(run, line("gemm_allreduce")).results[0].attempt, local, verdict=verdict)
         run_actions.publish_run(run, by=bob, sources="public")
     (rows,) = re.findall(r'<tbody id="edge-mlp_sum">(.*?)</tbody>', _page(client), re.DOTALL)
-    assert f'<a href="/problems/gemm_allreduce/leaderboard/?profile={GPU}">alice</a> 1.595' in rows
+    assert f'<a href="/problems/gemm_allreduce/leaderboard/?profile={GPU}">alice</a> <strong>1.60' in rows
     assert (rows.count(">writer 1</a>"), rows.count("loser")) == (1, 0)
     (rows,) = re.findall(r'<tbody id="edge-mlp_sum">(.*?)</tbody>', _page(client, profile=GPU), re.DOTALL)
     assert "writer" not in rows

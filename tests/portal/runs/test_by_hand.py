@@ -131,7 +131,7 @@ def text_of(page):
 
 def test_the_model_board_and_the_models_page_say_the_same(client, run):
     actions.publish_run(run, by=run.created_by, sources="public")
-    board = client.get("/leaderboards/models/board/?profile=cpux2&p=1").content.decode()
+    board = client.get("/leaderboards/models/?profile=cpux2&p=1").content.decode()
     row = text_of(board.split("<tbody>")[1].split("</tr>")[0])
     assert re.findall(r"([\d.]+) %\s+[\d.]+ % to", row) == [share(1.5), share(2), share(0.5)]
     assert f"2 of {PROBLEMS}" in row

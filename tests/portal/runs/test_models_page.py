@@ -38,7 +38,7 @@ def text(page):
 
 def test_one_run_of_each_model_stands_against_every_problem(client, runs):
     old, new, other = runs
-    page = client.get("/leaderboards/models/").content.decode()
+    page = client.get("/models/").content.decode()
     for run, problem in ((new, "allreduce"), (new, "allgather"), (other, "allreduce")):
         assert f'href="/runs/{run.pk}/problems/{problem}/"' in page
     assert f"/runs/{old.pk}/problems/" not in page
@@ -47,13 +47,13 @@ def test_one_run_of_each_model_stands_against_every_problem(client, runs):
     assert "not distinguishable (exact McNemar test, p = 1)" in said
     assert "2 programs failed: 1 as tensor shape error, 1 as deadlock." in said or "1 as deadlock, 1 as tensor" in said
     assert f"{PROBLEMS - 1} of {PROBLEMS} problems are solved by none of the runs shown." in said
-    chosen = client.get(f"/leaderboards/models/?run={old.pk}").content.decode()
+    chosen = client.get(f"/models/?run={old.pk}").content.decode()
     assert f"/runs/{old.pk}/problems/allgather/" in chosen
     assert f"/runs/{new.pk}/problems/" not in chosen
 
 
 def test_groups_have_the_published_row_beside_ours(client, runs):
-    page = text(client.get("/leaderboards/models/?rows=category").content.decode())
+    page = text(client.get("/models/?rows=category").content.decode())
     row = page.split(" Collective Primitive ")[-1].split("All-reduce (sum)")[0]
     assert "paper: 8 problems" in row
     assert "1 of 8 12 %" in row  # ours, with its interval
@@ -83,7 +83,7 @@ def test_every_problem_stands_in_its_group_and_counts_add_up(runs):
     ],
 )
 def test_what_no_matrix_has_is_refused_with_a_remedy(client, runs, query, status, words):
-    answer = client.get(f"/leaderboards/models/?{query}")
+    answer = client.get(f"/models/?{query}")
     assert (answer.status_code, words in answer.content.decode()) == (status, True)
 
 
@@ -92,7 +92,7 @@ def test_incomplete_and_unpublished_runs_do_not_stand_for_a_model_that_has_a_com
     add(waiting, line())
     Run.objects.filter(pk=waiting.pk).update(state="published", published_at=runs[2].published_at)
     draft = make_run(alice, model="draft")
-    page = client.get("/leaderboards/models/").content.decode()
+    page = client.get("/models/").content.decode()
     assert f"/runs/{runs[2].pk}/problems/" in page
     assert f"/runs/{waiting.pk}/problems/" not in page
     assert str(draft.pk) not in page

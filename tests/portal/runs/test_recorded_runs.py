@@ -139,7 +139,7 @@ def test_pages_say_where_it_was_judged_what_is_missing_and_who_published_it(ship
     apart = ("Incomplete: not ranked", "3 of 4", bounds, f"{PROBLEMS - 5} problems")
     told = ("asked for triton", "not measured here, and not comparable")
     pages = {
-        "/leaderboards/models/board/?profile=h200x2-nomc": (mark, *apart, "asked for triton, answered in"),
+        "/leaderboards/models/?profile=h200x2-nomc": (mark, *apart, "asked for triton, answered in"),
         "/leaderboards/": (mark, *apart),
         f"/models/{run.model.slug}/": (mark, "incomplete: not ranked", "3 of 4 judged", bounds),
         f"/runs/compare/?a={run.pk}&b={run.pk}": (mark, "3 of 4 judged", bounds),

@@ -1,0 +1,45 @@
+"""A speedup in words: never more than its 95 % interval shows, and no multiplier where times are indicative."""
+
+import math
+
+from evaluator.contract import is_informative
+from evaluator.hardware import profiles
+
+_MOST_DECIMALS = 3
+
+
+def _decimals(low: float | None, high: float | None) -> int:
+    """How many decimals the width of an interval justifies: the last one is at most half of the width."""
+    if low is None or high is None:
+        return 2
+    half = (high - low) / 2
+    return _MOST_DECIMALS if half <= 0 else min(_MOST_DECIMALS, max(0, -math.floor(math.log10(half))))
+
+
+def factor(score: float, low: float | None = None, high: float | None = None) -> str:
+    """A multiplier with as many digits as its interval justifies; with two decimals where no interval was kept."""
+    return f"{score:.{_decimals(low, high)}f}×"  # noqa: RUF001 - the multiplication sign is meant
+
+
+def interval(low: float, high: float) -> str:
+    """The two ends, with a digit more than a coarse middle has, so that an order by lower ends can be followed."""
+    decimals = max(_decimals(low, high), min(2, _decimals(low, high) + 1))
+    return f"{low:.{decimals}f} to {high:.{decimals}f}"
+
+
+def untold(low: float | None) -> str:
+    """Why no speedup is shown: nothing was timed where the interval begins at 0, else times were too noisy."""
+    return "not timed" if low == 0 else "too noisy to tell"
+
+
+def in_words(score: float, low: float | None, high: float | None, *, profile: str) -> str:
+    """What an evaluation on `profile` says of the reference's time over the submission's.
+
+    A practice profile says only which way; an interval that contains 1 says that no difference was seen.
+    """
+    if not is_informative(low, high):
+        return untold(low)
+    is_open = low is not None and high is not None and low <= 1 <= high
+    if not profiles.get(profile).is_ranked_by_speed:
+        return "about as fast" if is_open else "faster here" if score > 1 else "slower here"
+    return "not distinguishable" if is_open else factor(score, low, high)
