@@ -192,9 +192,9 @@ class SeasonResult(Struct, frozen=True, kw_only=True):
     """A team's best entry for a problem."""
 
     problem: str
-    score: float
-    score_low: float
-    score_high: float
+    score: float | None
+    score_low: float | None
+    score_high: float | None
     counts: float
     is_rejudged: bool
     author: str
@@ -775,6 +775,7 @@ class Season(SeasonBrief, frozen=True, kw_only=True):
     access: str
     counts: str
     hides_board: bool
+    owners_read: bool
     code: str | None
     final_at: datetime | None
     entries: int

@@ -22,7 +22,7 @@ from portal.core.errors import NotFound
 from portal.core.requests import by_id, choice
 from portal.seasons import actions, entering, queries
 from portal.seasons.forms import SeasonForm
-from portal.seasons.models import Access, OpenedSources, Phase, Season
+from portal.seasons.models import Access, Phase, Season
 from portal.seasons.queries import StandingRow
 from portal.tabular.formats import MEDIA_TYPES, written
 from problems import registry
@@ -108,7 +108,7 @@ def season(request: HttpRequest, slug: str) -> HttpResponse:
         "shows_board": shows_board,
         "own_row": own_row,
         "next_problem": _next_problem(chosen, own_row),
-        "readers": queries.READERS[OpenedSources(chosen.opened_sources)],
+        "readers": queries.readers(chosen),
         "changed": queries.changed_problems(chosen) if phase is Phase.OPEN else [],
         "closed_accounts": chosen.members.filter(user__is_active=False).count(),
         "waiting": queries.last_to_wait(chosen),
@@ -181,6 +181,8 @@ def history(request: HttpRequest, slug: str, username: str) -> HttpResponse:
     context = {
         "season": chosen,
         "title": username,
+        "readers": queries.readers(chosen),
+        "runs": queries.runs(chosen, user),
         "entries": [entry for entry in found if request.GET.get("problem", entry.problem) == entry.problem],
         "titles": {problem.slug: problem.title for problem in registry.problems()},
     }
@@ -226,6 +228,7 @@ def own_team(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "season": chosen,
         "title": part.team.name,
+        "readers": queries.readers(chosen),
         "entries": queries.entries_of(part.team),
         "members": part.team.members.select_related("user"),
         "titles": {problem.slug: problem.title for problem in registry.problems()},
