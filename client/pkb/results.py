@@ -618,8 +618,11 @@ class Figures(Struct, frozen=True, kw_only=True):
     faster: int
     correct_at_1: Estimate | None
     correct_at_k: Estimate | None
+    best_of_k: Estimate | None
     bounds: Bounds
     fast: list[SpeedEstimate]
+    fast_by_point: list[SpeedEstimate]
+    published_classes: dict[str, int]
     geomean_speedup: float | None
     score_rule: int
     verdicts: dict[str, int]

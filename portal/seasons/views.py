@@ -24,7 +24,7 @@ from portal.seasons import actions, entering, queries
 from portal.seasons.forms import SeasonForm
 from portal.seasons.models import Access, Phase, Season
 from portal.seasons.queries import StandingRow
-from portal.tabular.formats import MEDIA_TYPES, written
+from portal.tabular.formats import as_download
 from problems import registry
 
 DRAWN = 8
@@ -140,9 +140,7 @@ def people(request: HttpRequest, slug: str) -> HttpResponse:
     queries.require_board(chosen, request.user, timezone.now())
     wanted = choice(request.GET, "format", ("csv", "jsonl"))
     if wanted:
-        name = {"Content-Disposition": f'attachment; filename="{slug}-people.{wanted}"'}
-        body = b"".join(written(queries.people_table(chosen), format=wanted))
-        return HttpResponse(body, content_type=MEDIA_TYPES[wanted], headers=name)
+        return as_download(queries.people_table(chosen), format=wanted, name=f"{slug}-people")
     rows = [
         (
             name,
