@@ -5,7 +5,7 @@ import sys
 import click
 import msgspec
 
-from . import generate_command, local_commands, run_commands, site_commands, submission_commands
+from . import generate_command, local_commands, run_commands, season_commands, site_commands, submission_commands
 from .errors import PkbError, Refused
 from .version import VERSION
 
@@ -27,7 +27,7 @@ for _command in (
     site_commands.logout,
     site_commands.allowance,
     site_commands.problems,
-    site_commands.seasons,
+    season_commands.season,
     site_commands.prompt,
     site_commands.prompts,
     local_commands.init,

@@ -2,9 +2,9 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from .identifiers import identifier
 from .outcomes import has_ended
@@ -102,9 +102,22 @@ class Client:
         """Every season, the one that closes last first."""
         return self.transport.get("seasons/", list[SeasonBrief])
 
-    def season(self, slug: str) -> Season:
-        """One season with its rules and standings."""
-        return self.transport.get(f"seasons/{slug}/", Season)
+    def season(self, slug: str, *, code: str = "") -> Season:
+        """One season with its rules and standings; `code` is its code, unless everybody sees it."""
+        return self.transport.get(f"seasons/{slug}/", Season, params={"code": code} if code else {})
+
+    def define_season(self, values: Mapping[str, Any]) -> Season:
+        """A draft of a season from its fields, or the change of the one of that slug that you run."""
+        return decode(self.transport.request("POST", "seasons/", json=values, is_repeatable=True), Season)
+
+    def take_season_step(self, slug: str, step: str) -> None:
+        """Take the next step of a season that you run, such as `publish` or `end`."""
+        self.transport.request("POST", f"seasons/{slug}/steps/", json={"step": step})
+
+    def join_season(self, slug: str, *, code: str = "", organisation: str | None = None) -> None:
+        """Take part, alone or for an organisation; `Season.sources_read_by` says who then reads your sources."""
+        body = {"code": code} | ({"organisation": organisation} if organisation else {})
+        self.transport.request("POST", f"seasons/{slug}/join/", json=body)
 
     def submit(
         self,

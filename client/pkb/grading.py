@@ -6,6 +6,7 @@ while a judge still works. The same program is judged once: a harness that is re
 
 import asyncio
 import hashlib
+import itertools
 import math
 import os
 import subprocess
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -27,7 +29,8 @@ from .diagnosis import diagnosis, diagnosis_of_report
 from .errors import PkbError, Refused, UsageError
 from .local_commands import python_of
 from .packing import ENTRY
-from .results import Report, Submission
+from .results import Attempt, Report, Submission
+from .runs import NewAttempt
 
 MOST_SOURCE_BYTES = 512 * 1024
 """What the judge takes; a longer answer of a model is refused here, without a judge."""
@@ -95,8 +98,11 @@ class Judge(Protocol):
         NoVerdict: nobody judged it, also after trying again.
     """
 
-    def __call__(self, problem: str, source: str, *, mode: str) -> Graded:
-        """The verdict on a program for a problem in mode check, benchmark or ranked."""
+    def __call__(self, problem: str, source: str, *, mode: str, sample: int | str = 0) -> Graded:
+        """The verdict on a program for a problem in mode check, benchmark or ranked.
+
+        `sample` tells apart samples with the same program, where those count: its number, or a name in this process.
+        """
         ...
 
 
@@ -109,7 +115,7 @@ class SiteJudge:
     backend: str = "pytorch"
     series: str = ""
 
-    def __call__(self, problem: str, source: str, *, mode: str) -> Graded:
+    def __call__(self, problem: str, source: str, *, mode: str, sample: int | str = 0) -> Graded:  # noqa: ARG002
         """Submit and wait; see `Judge`."""
         ended = None
         for number in range(MOST_TRIES):
@@ -152,6 +158,61 @@ def _of_submission(ended: Submission, site: str) -> Graded:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunJudge:
+    """A site, by attempts of one of its runs: each sample is one, and counts for the run's model.
+
+    A sample's key follows from problem, program and number, so a harness that is resumed adds nothing twice. Where a
+    harness has no numbers, equal programs of one process are numbered as they come. A sample that takes another's
+    place, because the model was asked again, is one more.
+    """
+
+    site: Client
+    run: str
+    _numbered: dict[str, list[int | str]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, problem: str, source: str, *, mode: str, sample: int | str = 0) -> Graded:
+        """Add the attempt and wait; see `Judge`."""
+        if mode != "ranked":
+            raise UsageError(f"A run counts what is ranked, not mode {mode}: leave mode out, or leave run out.")
+        program = _digest(problem, source)
+        with self._lock:
+            alike = self._numbered.setdefault(program, [])
+            if sample not in alike:
+                alike.append(sample)
+            number = sample if isinstance(sample, int) else alike.index(sample)
+            try:
+                attempt = self._added(problem, source, key=f"{program[:40]}/{number}", number=number)
+            except Refused as refused:
+                return _refused(refused)
+        if attempt.submission_id is None:
+            said = f"{attempt.verdict}\n{attempt.message}"
+            return Graded(verdict=attempt.verdict or "", message=attempt.message, diagnosis=said)
+        ended = self.site.wait(attempt.submission_id)
+        if ended.evaluation.verdict is None:
+            raise NoVerdict(f"{ended.url}: {ended.evaluation.state}.")
+        return _of_submission(ended, self.site.site)
+
+    def _added(self, problem: str, source: str, *, key: str, number: int) -> Attempt:
+        """The attempt of this key, added under the first free number from `number` on where there is none yet."""
+        for _ in range(MOST_TRIES):
+            there = list(self.site.runs.attempts(self.run, problem=problem))
+            known = next((attempt for attempt in there if attempt.key == key), None)
+            if known is not None:
+                return known
+            taken = {attempt.sample for attempt in there}
+            free = next(each for each in itertools.count(number) if each not in taken)
+            new = NewAttempt(problem=problem, sample=free, source=source, key=key)
+            try:
+                return self.site.runs.add_attempt(self.run, new)
+            except Refused as refused:
+                if refused.status != HTTPStatus.CONFLICT:
+                    raise
+                said = refused  # another process took the number, or the run takes no more
+        raise said
+
+
+@dataclass(frozen=True, kw_only=True)
 class LocalJudge:
     """The judge of a checkout on this machine; `at_once` programs at a time, each in its sandbox.
 
@@ -172,7 +233,7 @@ class LocalJudge:
         python_of(self.checkout)
         self.reports.mkdir(parents=True, exist_ok=True)
 
-    def __call__(self, problem: str, source: str, *, mode: str) -> Graded:
+    def __call__(self, problem: str, source: str, *, mode: str, sample: int | str = 0) -> Graded:  # noqa: ARG002
         """Judge, or read the report of the same program; see `Judge`."""
         name = _digest(self.series, problem, self.profile, self.backend, mode, source)[:40]
         path = self.reports / f"{problem}-{name}.json"
@@ -237,16 +298,20 @@ def judge_of(
     series: str = "",
     unsandboxed: bool = False,
     at_once: int = 1,
+    run: str = "",
     say: Callable[[str], None] = lambda _text: None,
 ) -> Judge:
     """The judge that was chosen: `judge` or PKB_JUDGE names a checkout, else it is the site.
 
-    The token is that of `pkb login` or PKB_TOKEN; it stays in this process.
+    The token is that of `pkb login` or PKB_TOKEN; it stays in this process. `run` is one of `pkb run create`, whose
+    attempts the samples become.
 
     Raises:
-        UsageError: neither is known, or the checkout has no judge.
+        UsageError: neither is known, the checkout has no judge, or the run is of another profile or backend.
     """
     checkout = judge or (None if site else os.environ.get("PKB_JUDGE"))
+    if checkout and run:
+        raise UsageError("A run is a site's: leave run out, or judge (PKB_JUDGE).")
     if checkout:
         return LocalJudge(
             checkout=Path(checkout).resolve(),
@@ -261,19 +326,26 @@ def judge_of(
     if token is None:
         raise UsageError(f"There is no token for {address}: call `pkb login`, set PKB_TOKEN, or name a judge.")
     client = Client(address, token=token, patience_s=PATIENCE_S, say=say)
+    if run:
+        there = client.runs.get(run)
+        if (there.profile, there.backend) != (profile, backend):
+            raise UsageError(f"The run is {there.backend} on {there.profile}, not {backend} on {profile}.")
+        return RunJudge(site=client, run=there.id)
     return SiteJudge(site=client, profile=profile, backend=backend, series=series)
 
 
-def graded_answer(judge: Judge, problem: str, answer: str, *, mode: str) -> Graded:
+def graded_answer(judge: Judge, problem: str, answer: str, *, mode: str, sample: int | str = 0) -> Graded:
     """The verdict on the program in a model's answer; raises NoVerdict."""
     source = source_in(answer)
     if not source:
+        if isinstance(judge, RunJudge):
+            judge(problem, "", mode=mode, sample=sample)  # it counts there, and the site needs no judge for it
         message = "The answer has no fenced block of Python that defines solution(...)."
         return Graded(verdict="NO_PROGRAM", message=message, diagnosis=f"NO_PROGRAM\n{message}")
     if len(source.encode(errors="replace")) > MOST_SOURCE_BYTES:
         message = f"The program has more than {MOST_SOURCE_BYTES // 1024} KB."
         return Graded(verdict="LIMIT_EXCEEDED", message=message, diagnosis=f"LIMIT_EXCEEDED\n{message}")
-    graded = judge(problem, source, mode=mode)
+    graded = judge(problem, source, mode=mode, sample=sample)
     if graded.verdict in outcomes.UNMEASURED:
         raise NoVerdict(f"{graded.verdict}: {graded.message}")
     return graded

@@ -4,6 +4,7 @@ Task, scorer, metrics, and two solvers: one that revises, one with a tool that j
 point of the package.
 """
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
@@ -56,7 +57,7 @@ def parallel_kernel_bench(  # noqa: PLR0917 - Inspect passes -T by name
         site: its address; without it that of `pkb login` or PKB_SITE.
         judge: a checkout whose judge is used instead of the site's.
         k: samples per problem for correct@k; each is an epoch.
-        judging: `reports`, `series`, `unsandboxed` and `at_once` of `pkb.grading.judge_of`.
+        judging: `run`, `reports`, `series`, `unsandboxed` and `at_once` of `pkb.grading.judge_of`.
     """
     try:
         rows = rows_of(dataset, site, profile=profile, backend=backend, version=prompt_version, say=_logger.warning)
@@ -94,7 +95,9 @@ def verdict(profile: str = "cpux2", backend: str = "pytorch", mode: str = "ranke
         answer = state.output.completion
         source = f"```python\n{source_in(answer)}\n```" if source_in(answer) else answer[:1000]
         try:
-            graded = await in_thread(partial(graded_answer, ask(), str(state.sample_id), answer, mode=mode))
+            wishes: dict[str, Any] = {"mode": mode, "sample": state.epoch - 1}
+            # Made in a thread too: with a run it asks the site.
+            graded = await in_thread(lambda: graded_answer(ask(), str(state.sample_id), answer, **wishes))
         except PkbError as error:
             _logger.warning("%s: not judged, and not counted: %s", state.sample_id, error)
             return Score.unscored(reason="scoring_failed", answer=source, explanation=str(error))
@@ -112,11 +115,13 @@ def verdict(profile: str = "cpux2", backend: str = "pytorch", mode: str = "ranke
 def _judge(**wishes: Any) -> Callable[[], Judge]:
     """The judge, made when it is first needed: a scorer is also built to read a log."""
     made: list[Judge] = []
+    making = threading.Lock()
 
     def get() -> Judge:
-        if not made:
-            made.append(judge_of(say=_logger.warning, **wishes))
-        return made[0]
+        with making:
+            if not made:
+                made.append(judge_of(say=_logger.warning, **wishes))
+            return made[0]
 
     return get
 

@@ -212,9 +212,9 @@ class SeasonResult(Struct, frozen=True, kw_only=True):
     """A team's best entry for a problem."""
 
     problem: str
-    score: float
-    score_low: float
-    score_high: float
+    score: float | None
+    score_low: float | None
+    score_high: float | None
     counts: float
     is_rejudged: bool
     author: str
@@ -657,8 +657,11 @@ class Figures(Struct, frozen=True, kw_only=True):
     faster: int
     correct_at_1: Estimate | None
     correct_at_k: Estimate | None
+    best_of_k: Estimate | None
     bounds: Bounds
     fast: list[SpeedEstimate]
+    fast_by_point: list[SpeedEstimate]
+    published_classes: dict[str, int]
     geomean_speedup: float | None
     score_rule: int
     verdicts: dict[str, int]
@@ -821,6 +824,7 @@ class Season(SeasonBrief, frozen=True, kw_only=True):
     access: str
     counts: str
     hides_board: bool
+    owners_read: bool
     code: str | None
     final_at: datetime | None
     entries: int

@@ -1,4 +1,4 @@
-"""`pkb login`, `logout`, `allowance`, `problems`, `seasons`, `prompt` and `prompts`."""
+"""`pkb login`, `logout`, `allowance`, `problems`, `prompt` and `prompts`."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from .client import Client
 from .context import Context, with_context
 from .errors import UsageError
 from .prompt_sets import from_site
-from .results import Forecast, Season, SeasonBrief
+from .results import Forecast
 from .submission_commands import backend_option, hints_option, only_profile, profile_option, prompt_option
 from .transport import site_address
 
@@ -101,41 +101,6 @@ def problems(context: Context, slug: str | None, *, hints: bool) -> None:
         return
     rows = [(str(entry.number), entry.slug, entry.block, "open" if entry.is_open else "paused") for entry in every]
     output.print_table(("number", "slug", "block", "state"), rows)
-
-
-@click.command()
-@click.argument("slug", required=False)
-@with_context
-def seasons(context: Context, slug: str | None) -> None:
-    """List the seasons, or show the season SLUG with its standings."""
-    with context.client() as pkb:
-        if slug is None:
-            _print_seasons(context, pkb.seasons())
-        else:
-            _print_season(context, pkb.season(slug))
-
-
-def _print_seasons(context: Context, every: list[SeasonBrief]) -> None:
-    if context.as_json:
-        output.print_json(every)
-        return
-    rows = [(each.slug, each.phase, each.profile, f"{each.closes_at:%Y-%m-%d %H:%M}", each.title) for each in every]
-    output.print_table(("slug", "phase", "profile", "closes (UTC)", "title"), rows)
-
-
-def _print_season(context: Context, season: Season) -> None:
-    if context.as_json:
-        output.print_json(season)
-        return
-    left = f", {season.seconds_left / 3600:.1f} h left" if season.seconds_left else ""
-    output.print_text(f"{season.title}: {season.phase}{left}\n{season.page}")
-    if season.example:
-        output.print_text(f"Example season: {season.example}")
-    rows = [
-        (str(each.place) if each.solved else "", each.team, f"{each.score:.3f}", str(each.solved))
-        for each in season.standings
-    ]
-    output.print_table(("place", "team", "score", "solved"), rows)
 
 
 @click.command()

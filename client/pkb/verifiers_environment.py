@@ -5,6 +5,7 @@ there: programs go from this process to the judge, and run in its sandbox.
 """
 
 import asyncio
+import threading
 from collections.abc import Iterable
 from functools import cache, partial
 from logging import getLogger
@@ -37,6 +38,8 @@ class KernelTaskConfig(vf.TaskConfig):
     """A checkout whose judge is used instead of the site's."""
     reports: str = "pkb-reports"
     """Where that judge's reports are kept."""
+    run: str = ""
+    """A run of the site (`pkb run create`), whose attempts the last programs become, judged in mode ranked."""
     series: str = ""
     """The same program is judged once in a series."""
     unsandboxed: bool = False
@@ -85,23 +88,29 @@ class KernelTask(vf.Task[KernelData, vf.State, KernelTaskConfig]):
         """Problem, backend and profile: the index in a split may change."""
         return f"{self.data.problem}/{self.data.backend}/{self.data.profile}"
 
-    async def graded(self, trace: vf.Trace[Any, Any, Any]) -> Graded:
-        """The verdict on the trace's last answer; every answer is judged once.
+    async def graded(self, trace: vf.Trace[Any, Any, Any], *, is_last: bool = True) -> Graded:
+        """The verdict on the trace's last answer; every answer is judged once, and for a run the last one ranked.
 
         Raises:
             PkbError: nobody could judge it. verifiers records it as an error of the task, and a resumed run repeats it.
         """
         known = trace.info.setdefault(_GRADED, [])
         number = len(trace.assistant_messages)
-        if not known or known[-1]["turn"] != number:
-            config = self.config
-            mode = "benchmark" if config.roofline else "check"
-            ask = _judge(self.data.profile, self.data.backend, *(getattr(config, name) for name in _JUDGING))
-            found = await in_thread(partial(graded_answer, ask, self.data.problem, trace.last_reply, mode=mode))
+        config = self.config
+        run = config.run if is_last else ""
+        if not known or (known[-1]["turn"], known[-1]["run"]) != (number, run):
+            mode = "ranked" if run else "benchmark" if config.roofline else "check"
+            # Made in a thread: it asks the site for the run.
+            wishes = (run, *(getattr(config, name) for name in _JUDGING[1:]))
+            ask = await in_thread(partial(_one_judge, self.data.profile, self.data.backend, *wishes))
+            what = {"mode": mode, "sample": trace.id}
+            found = await in_thread(partial(graded_answer, ask, self.data.problem, trace.last_reply, **what))
             if config.roofline and found.has_passed and found.roofline is None:
                 raise UsageError(f"{self.data.profile} has no roofline: leave roofline out, or choose a GPU profile.")
-            known.append({"turn": number, **{name: getattr(found, name) for name in found.__struct_fields__}})
-        return Graded(**{name: value for name, value in known[-1].items() if name != "turn"})
+            known.append(
+                {"turn": number, "run": run, **{name: getattr(found, name) for name in found.__struct_fields__}}
+            )
+        return Graded(**{name: value for name, value in known[-1].items() if name not in {"turn", "run"}})
 
     @vf.reward
     async def reward(self, trace: vf.Trace[Any, Any, Any]) -> dict[str, float]:
@@ -124,12 +133,20 @@ class KernelTask(vf.Task[KernelData, vf.State, KernelTaskConfig]):
         return found | ({"speedup": graded.score} if graded.score is not None else {})
 
 
-_JUDGING = ("site", "judge", "reports", "series", "unsandboxed", "at_once")
+_JUDGING = ("run", "site", "judge", "reports", "series", "unsandboxed", "at_once")
+
+
+_making = threading.Lock()
+
+
+def _one_judge(profile: str, backend: str, *wishes: Any) -> Judge:
+    """One judge for all rollouts, so that they share its slots, and the numbers of a run's samples."""
+    with _making:
+        return _judge(profile, backend, *wishes)
 
 
 @cache
 def _judge(profile: str, backend: str, *wishes: Any) -> Judge:
-    """One judge for all rollouts, so that its slots are shared."""
     chosen_by = dict(zip(_JUDGING, wishes, strict=True))
     return judge_of(profile=profile, backend=backend, say=_logger.warning, **chosen_by)
 
@@ -214,7 +231,7 @@ class KernelEnv(vf.Env[KernelEnvConfig]):
             for _ in range(self.config.turns - 1):
                 if segment.terminated:
                     break
-                graded = await task.graded(chat.trace)
+                graded = await task.graded(chat.trace, is_last=False)
                 if graded.has_passed and not task.config.roofline:
                     break
                 words = FASTER if graded.has_passed else REVISE

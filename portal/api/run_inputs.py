@@ -129,6 +129,7 @@ class TreeUpload(Strict):
 class ModelBoardQuery(Query):
     profile = ProfileName(help_text="A profile's name, such as h200x8-nomc.")
     p = serializers.FloatField(min_value=0, max_value=100, default=1.0, help_text="The speedup that fast_p asks for.")
+    faster = Choice(choices=("interval", "point"), default="interval", help_text="point: as publications count.")
 
 
 class OrganisationInput(Strict):

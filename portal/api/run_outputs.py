@@ -63,9 +63,9 @@ class BoundsOutput(serializers.Serializer[Any]):
 
 @shows(
     RunFigures,
-    "problems attempted measured programs judged is_complete solved faster correct_at_1 correct_at_k bounds fast "
-    "geomean_speedup score_rule verdicts pending=without_verdict.pending unranked=without_verdict.unranked "
-    "missing=without_verdict.missing primitives cost_usd tokens",
+    "problems attempted measured programs judged is_complete solved faster correct_at_1 correct_at_k best_of_k bounds "
+    "fast fast_by_point published_classes geomean_speedup score_rule verdicts pending=without_verdict.pending "
+    "unranked=without_verdict.unranked missing=without_verdict.missing primitives cost_usd tokens",
 )
 class FiguresOutput(CopiedFields):
     """A run's figures over all problems.
@@ -90,12 +90,24 @@ class FiguresOutput(CopiedFields):
 
     correct_at_1 = EstimateOutput(allow_null=True, help_text="Null until the run is complete.")
     correct_at_k = EstimateOutput(allow_null=True, help_text="Null until the run is complete.")
+    best_of_k = EstimateOutput(allow_null=True, help_text="Published as pass@k. Null until the run is complete.")
     bounds = BoundsOutput(help_text="Of correct@1 over all problems.")
     fast = serializers.SerializerMethodField(help_text="fast_p@1 at a few p; empty until the run is complete.")
+    fast_by_point = serializers.SerializerMethodField(help_text="The same by point estimates, as publications count.")
+    published_classes = serializers.DictField(
+        source="endings", child=serializers.IntegerField(), help_text="Samples by the failure modes of the publication."
+    )
 
     @extend_schema_field(SpeedEstimateOutput(many=True))
     def get_fast(self, figures: RunFigures) -> Any:
-        found = ((p, figures.fast_at(p)) for p in SHOWN_P)
+        return self._fast(figures, by_point=False)
+
+    @extend_schema_field(SpeedEstimateOutput(many=True))
+    def get_fast_by_point(self, figures: RunFigures) -> Any:
+        return self._fast(figures, by_point=True)
+
+    def _fast(self, figures: RunFigures, *, by_point: bool) -> Any:
+        found = ((p, figures.fast_at(p, by_point=by_point)) for p in SHOWN_P)
         return [{"p": p, "k": at.k, "value": at.value, "low": at.low, "high": at.high} for p, at in found if at]
 
 
@@ -306,6 +318,7 @@ class ModelBoardOutput(serializers.Serializer[Any]):
 
     profile = serializers.CharField()
     p = serializers.FloatField()
+    faster = serializers.CharField(help_text="What has to be above p: the whole interval, or the point estimate.")
     rows = ModelRowOutput(many=True)
 
 

@@ -278,4 +278,5 @@ class ModelBoard(Resource):
     def retrieve(self, _request: Request) -> dict[str, Any]:
         """The published runs on a profile by correct@1, with fast_p at the p that is asked for."""
         profile = get_profile(self.query["profile"]).name
-        return {**self.query, "rows": queries.model_board(profile, p=self.query["p"])}
+        by_point = self.query["faster"] == "point"
+        return {**self.query, "rows": queries.model_board(profile, p=self.query["p"], by_point=by_point)}

@@ -96,6 +96,7 @@ class SeasonDetail(SeasonBrief):
     access = serializers.ChoiceField(choices=Access.values)
     counts = serializers.ChoiceField(choices=Counted.values)
     hides_board = serializers.BooleanField(help_text="Whether others' results are shown only after the end.")
+    owners_read = serializers.BooleanField(help_text="Whether its owners read each entry's source at once.")
     code = serializers.SerializerMethodField(help_text="What participants need to join; null unless you run it.")
     final_at = serializers.DateTimeField(allow_null=True)
     entries = serializers.SerializerMethodField(help_text="How many count.")
@@ -114,7 +115,7 @@ class SeasonDetail(SeasonBrief):
         return self.counted.pending + self.counted.rejudge_pending
 
     def get_sources_read_by(self, season: Season) -> str:
-        return queries.READERS[OpenedSources(season.opened_sources)]
+        return queries.readers(season)
 
     def get_code(self, season: Season) -> str | None:
         return season.code if queries.runs(season, self.context["request"].user) else None
@@ -144,6 +145,7 @@ class SeasonInput(Strict):
     access = Choice(choices=Access.values, required=False)
     counts = Choice(choices=Counted.values, required=False)
     hides_board = serializers.BooleanField(required=False)
+    owners_read = serializers.BooleanField(required=False, help_text="Fixed once somebody has joined.")
 
 
 class SeasonStepInput(Strict):

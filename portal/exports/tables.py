@@ -79,6 +79,7 @@ class _RunEntry:
     run: Run
     figures: RunFigures
     fast_1_at_1: Estimate | None
+    fast_1_by_point: Estimate | None
 
 
 def _runs() -> Iterator[_RunEntry]:
@@ -87,7 +88,9 @@ def _runs() -> Iterator[_RunEntry]:
     while runs := list(islice(rows, _RUNS_AT_ONCE)):
         figures = queries.figures_of(runs)
         for run in runs:
-            yield _RunEntry(run=run, figures=figures[run.pk], fast_1_at_1=figures[run.pk].fast_at(1.0))
+            found = figures[run.pk]
+            by_point = found.fast_at(1.0, by_point=True)
+            yield _RunEntry(run=run, figures=found, fast_1_at_1=found.fast_at(1.0), fast_1_by_point=by_point)
 
 
 def _leaderboards() -> QuerySet[Standing]:
@@ -113,7 +116,9 @@ _ESTIMATES = tuple(
     for name, meaning, path in (
         ("correct_at_1", "correct@1", "figures.correct_at_1"),
         ("correct_at_k", "correct@k", "figures.correct_at_k"),
+        ("best_of_k", "best of k, published as pass@k", "figures.best_of_k"),
         ("fast_1_at_1", "fast_1@1", "fast_1_at_1"),
+        ("fast_1_by_point", "fast_1@1 by point estimates, as published", "fast_1_by_point"),
     )
     for suffix, what, part in (
         ("", "", "value"),

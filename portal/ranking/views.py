@@ -27,7 +27,7 @@ from portal.ranking import guests, people, published, published_charts, queries
 from portal.ranking.leaders import Leader, board_counts, leaders, open_problems, profiles_by_speed
 from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
-from portal.tabular.formats import MEDIA_TYPES, written
+from portal.tabular.formats import as_download
 from problems import registry
 from problems.spec.schema import Problem
 
@@ -306,9 +306,7 @@ def _correct_and_faster(counts: Mapping[str, float], k: str) -> tuple[float, flo
 @require_safe
 def published_data(request: HttpRequest, format: str) -> HttpResponse:  # noqa: A002, ARG001 - as the address says
     """Every published number with its source and date, as CSV or JSON Lines."""
-    response = HttpResponse(b"".join(written(published.TABLE, format=format)), content_type=MEDIA_TYPES[format])
-    response["Content-Disposition"] = f'attachment; filename="pkb-published.{format}"'
-    return response
+    return as_download(published.TABLE, format=format, name="pkb-published")
 
 
 class _Cursors(TypedDict):

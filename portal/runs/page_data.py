@@ -114,8 +114,7 @@ def _endings(figures: RunFigures, *, is_published: bool) -> dict[str, int]:
     none = {charts.PENDING: bare.pending, charts.UNRANKED: bare.unranked, charts.MISSING: bare.missing}
     if not is_published:
         return {**figures.verdicts, **none}
-    found = Counter(sample.ending for samples in figures.samples.values() for sample in samples)
-    return {title: found[title] for title, *_ in _PUBLISHED} | none
+    return {title: figures.endings[title] for title, *_ in _PUBLISHED} | none
 
 
 _PUBLISHED = (

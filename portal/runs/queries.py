@@ -153,6 +153,11 @@ class RunFigures:
         """How many problems the profile cannot judge, whatever the program."""
         return self.problems - len(self.able.union(self.samples))
 
+    @property
+    def endings(self) -> Counter[str]:
+        """Samples by the failure modes of the publication."""
+        return Counter(sample.ending for found in self.samples.values() for sample in found if sample.ending)
+
     def fast(self, *, by_point: bool = False) -> tuple[tuple[float, float], ...]:
         """fast_p@1 as (p, share), valid from that p to the next; empty until the run is complete."""
         if not self.is_complete:

@@ -40,7 +40,7 @@ from portal.runs.progress import progress
 from portal.runs.prompts import VERSION, VERSIONS, prompt_for
 from portal.runs.queries import RunFigures
 from portal.submissions.quotas import quota_of
-from portal.tabular.formats import MEDIA_TYPES
+from portal.tabular.formats import MEDIA_TYPES, as_download
 
 PER_PAGE = 30
 CURVES = 5
@@ -49,6 +49,7 @@ REFUSED_SHOWN = 20
 _choice = partial(choice, message="There is no such {field}.")
 
 
+MATRIX_FORMATS = ("csv", "jsonl")
 _FOLDED = (("1", "Shares alone"),)
 
 
@@ -61,6 +62,8 @@ def models(request: HttpRequest) -> HttpResponse:
     way, ways = _ways(request, [each.figures for each in columns])
     timed = [replace(each, figures=each.figures.by(way)) for each in columns]
     groups = matrix.groups(timed, matrix.GROUPINGS[grouping])
+    if wanted := _choice(request.GET, "format", MATRIX_FORMATS):
+        return as_download(matrix.table(groups), format=wanted, name="models-by-problems")
     context = {
         **ways,
         "columns": columns,
@@ -72,6 +75,7 @@ def models(request: HttpRequest) -> HttpResponse:
         "most": matrix.MOST_COLUMNS,
         "folded": _choice(request.GET, "folded", dict(_FOLDED)),
         "foldings": _FOLDED,
+        "chosen": urlencode([("run", str(each.run.pk)) for each in columns]),
         "source": published.figures()["results"],
     }
     return render(request, "runs/models.html", context)

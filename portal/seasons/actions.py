@@ -23,6 +23,9 @@ _CHANGEABLE = {"slug", "title", "closes_at", "rules", "organisation"}
 FIXED = tuple(name for name in Definition.__struct_fields__ if name not in _CHANGEABLE)
 """Fields that cannot change once a season is open: people have entered under them."""
 
+TOLD = ("opened_sources", "owners_read")
+"""Fields that say who reads sources: they cannot change once somebody has joined, who was told so."""
+
 
 def define(definition: Definition, *, now: datetime, by: User | None = None, is_draft: bool = False) -> Season:
     """Store a season, or change what may still be changed of it; `by` is None at the command line.
@@ -163,6 +166,10 @@ def check_change(season: Season, definition: Definition, now: datetime) -> None:
     """Refuse (409) a change that comes too late."""
     phase = season.phase(now)
     if phase in (Phase.DRAFT, Phase.UPCOMING):
+        for name in TOLD:
+            if definition.columns[name] != getattr(season, name) and season.members.exists():
+                message = f"Participants have joined and were told who reads their sources: {name} cannot be changed."
+                raise Conflict(name, season.slug, message, "Create another season.")
         return
     for name in FIXED:
         if definition.columns[name] != getattr(season, name):

@@ -39,6 +39,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     access: str = Access.EVERYBODY.value
     counts: str = Counted.SCORE.value
     hides_board: bool = False
+    owners_read: bool = False
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -74,9 +75,9 @@ def check(definition: Definition) -> None:
     if definition.slug in TAKEN:
         raise Refusal("slug", definition.slug, "This address is the site's own.", "Choose another short name.")
     profile = get_profile(definition.profile)
-    if not profile.measures_time:
-        message = f"{profile.name} times nothing, because its ranks share a GPU, and a season counts scores."
-        raise Refusal("profile", profile.name, message, "Choose a profile whose ranks have a GPU each, or CPU ranks.")
+    if not profile.measures_time and definition.counts == Counted.SCORE:
+        message = f"{profile.name} times nothing, because its ranks share a GPU: there is no score to count."
+        raise Refusal("counts", definition.counts, message, "Let correct count, or choose another profile.")
     _check_problems(definition, profile)
     if definition.closes_at <= definition.opens_at:
         raise Refusal("closes_at", str(definition.closes_at), "It closes before it opens.", "Choose a later moment.")

@@ -51,6 +51,11 @@ class SeasonForm(ActionForm):
     counts = forms.ChoiceField(label="What counts", choices=Counted.choices)
     hides_board = forms.BooleanField(label="Show results of others only after the end", required=False)
     opened_sources = forms.ChoiceField(label="Which sources become public", choices=OpenedSources.choices)
+    owners_read = forms.BooleanField(
+        label="Its owners read the source of each entry at once",
+        required=False,
+        help_text="Participants are told before they join. It cannot change once somebody has.",
+    )
     rejudged_per_problem = forms.IntegerField(
         label="Leaders judged again per problem", initial=5, min_value=1, max_value=1000
     )

@@ -80,6 +80,7 @@ class Season(models.Model):
     access = models.CharField(max_length=10, choices=Access.choices, default=Access.EVERYBODY)
     counts = models.CharField(max_length=10, choices=Counted.choices, default=Counted.SCORE)
     hides_board = models.BooleanField(default=False)
+    owners_read = models.BooleanField(default=False, help_text="Whether its owners read each entry's source at once.")
     code = models.CharField(max_length=20, unique=True, default=new_code, editable=False)
     revisions = models.JSONField(default=dict, editable=False)
     published_at = models.DateTimeField(null=True, editable=False)

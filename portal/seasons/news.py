@@ -51,14 +51,17 @@ def _leads(season: Season) -> list[News]:
             continue
         leading[result.problem] = result
         if before is None or before.team != result.team:
-            what = f"{names[result.team]} leads {result.problem} at {result.score:.3f} times the reference"
+            what, interval = f"is the first to solve {result.problem}", ""
+            if result.is_by_speed:
+                what = f"leads {result.problem} at {result.score:.3f} times the reference"
+                interval = f"Interval {result.low:.3f} to {result.high:.3f}. "
             found.append(
                 News(
                     season=season,
                     key=f"lead-{result.entry}",
                     at=result.entered_at,
-                    title=what,
-                    text=f"Interval {result.low:.3f} to {result.high:.3f}, on {season.profile}.",
+                    title=f"{names[result.team]} {what}",
+                    text=f"{interval}On {season.profile}.",
                 )
             )
     return found

@@ -90,15 +90,22 @@ def require_board(season: Season, viewer: Viewer, now: datetime) -> None:
         raise Forbidden("season", season.slug, "Its results are shown after its end.", "Come back then.")
 
 
-READERS = {
-    OpenedSources.NONE: "Nobody but you and the site's operators reads your sources, unless you publish them.",
-    OpenedSources.STANDINGS: "When the standings are final, everybody can read the sources that they rest on. "
-    "Until then only you and the site's operators read yours.",
-    OpenedSources.ALL: "When the standings are final, everybody can read the sources of all entries. "
-    "Until then only you and the site's operators read yours.",
+_OPENED = {
+    OpenedSources.NONE: "No source becomes public unless its author publishes it. ",
+    OpenedSources.STANDINGS: "When the standings are final, everybody can read the sources that they rest on. ",
+    OpenedSources.ALL: "When the standings are final, everybody can read the sources of all entries. ",
     OpenedSources.AT_ONCE: "Everybody can read the source of each entry from the moment it is handed in.",
 }
-"""Who reads a participant's sources, as they are told before they join."""
+
+
+def readers(season: Season) -> str:
+    """Who reads a participant's sources, as they are told before they join; `submissions.access` lets no others."""
+    chosen = OpenedSources(season.opened_sources)
+    if chosen == OpenedSources.AT_ONCE:
+        return _OPENED[chosen]
+    owners = f", the owners of {season.organisation.name}" if season.owners_read and season.organisation else ""
+    until = "Otherwise" if chosen == OpenedSources.NONE else "Until then"
+    return f"{_OPENED[chosen]}{until} only you{owners} and the site's operators read the sources of your entries."
 
 
 def changed_problems(season: Season) -> list[str]:
@@ -134,14 +141,12 @@ def _result(entry: Entry, judged: Evaluation, season: Season, *, is_rejudged: bo
     accepted = judged.state == State.FINISHED and judged.verdict == Verdict.PASSED.value
     if not accepted or judged.score_rule != season.score_rule:
         return None
-    if judged.score is None or judged.score_low is None or judged.score_high is None:
-        return None
     submission = entry.evaluation.submission
     return Result(
         team=entry.team_id,
         problem=entry.problem,
         score=judged.score,
-        low=judged.score_low,
+        low=None if judged.score is None else judged.score_low,  # what nothing timed has 0 there
         high=judged.score_high,
         entered_at=entry.entered_at,
         entry=entry.pk,
@@ -149,6 +154,7 @@ def _result(entry: Entry, judged: Evaluation, season: Season, *, is_rejudged: bo
         evaluation_id=judged.pk,
         author=submission.author.username,
         is_source_public=submission.visibility == Visibility.PUBLIC,
+        is_by_speed=season.is_ranked_by_speed,
         is_rejudged=is_rejudged,
     )
 
@@ -185,7 +191,7 @@ def _after_rejudge(
         found = _result(entry, entry.final, season, is_rejudged=True)
         if found is not None:
             again[key] = found
-    limit = min((result.low for result in again.values()), default=1.0)
+    limit = min((result.speed for result in again.values()), default=1.0)
     return again | {key: replace(result, limit=limit) for key, result in others.items()}
 
 
@@ -256,7 +262,7 @@ def progress(season: Season, teams: Iterable[int]) -> dict[int, Progress]:
         if result.team not in wanted:
             continue
         before = current.get((result.team, result.problem))
-        if before is not None and before.low >= result.low:
+        if before is not None and not scoring.is_ahead(result, before):
             continue
         current[result.team, result.problem] = result
         lines[result.team].append((result.entered_at, _reached(season, result.team, current)))

@@ -7,7 +7,8 @@ where the team has none or is slower than the reference. A geometric mean, becau
 one problem weighs the same on every problem, and the scores of others change nothing. (Points by rank do both wrong.)
 At least 1, so that holding back a slow but correct program is never an advantage.
 
-Where the profile is not ranked by speed, the number of problems solved decides instead of S.
+Where what counts is correctness, or the profile is not ranked by speed, the number of problems solved decides
+instead of S. There a team's first accepted entry counts: a later, quicker one costs it no time.
 """
 
 import math
@@ -21,33 +22,37 @@ from uuid import UUID
 class Result:
     """What an accepted entry of a team has reached on a problem.
 
-    `limit` is the most it may count, None for no limit: what was not judged again counts no more than the slowest that
-    was. `entry` is the entry's key.
+    `score` and its interval are None where nothing was timed. `is_by_speed` says whether they count. `limit` is the
+    most it may count, None for no limit: what was not judged again counts no more than the slowest that was. `entry` is
+    the entry's key.
     """
 
     team: int
     problem: str
-    score: float
-    low: float
-    high: float
+    score: float | None
+    low: float | None
+    high: float | None
     entered_at: datetime
     entry: int
     submission_id: UUID
     evaluation_id: UUID
     author: str
     is_source_public: bool
+    is_by_speed: bool = True
     is_rejudged: bool = False
     limit: float | None = None
 
     @property
     def speed(self) -> float:
         """What it counts: the lower end of its interval, at least 1."""
+        if self.low is None or not self.is_by_speed:
+            return 1.0
         return max(1.0, self.low if self.limit is None else min(self.low, self.limit))
 
     @property
     def is_limited(self) -> bool:
         """Whether it counts less than it reached."""
-        return self.limit is not None and self.low > max(1.0, self.limit)
+        return self.speed < replace(self, limit=None).speed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +68,7 @@ class TeamScore:
 
 
 def best_results(results: Iterable[Result]) -> dict[tuple[int, str], Result]:
-    """Each team's best result per problem: the higher lower end, the earlier one where equal."""
+    """Each team's best result per problem: the higher lower end where speed counts, else the earlier one."""
     best: dict[tuple[int, str], Result] = {}
     for result in results:
         current = best.get((result.team, result.problem))
@@ -83,7 +88,8 @@ def is_ahead(one: Result, other: Result) -> bool:
 
 
 def _order(result: Result) -> tuple[float, datetime, int]:
-    return (-result.low, result.entered_at, result.entry)
+    low = result.low if result.is_by_speed and result.low is not None else 0.0
+    return (-low, result.entered_at, result.entry)
 
 
 def geometric_mean(speeds: Iterable[float], *, problems: int) -> float:

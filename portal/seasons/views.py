@@ -22,9 +22,9 @@ from portal.core.errors import NotFound
 from portal.core.requests import by_id, choice
 from portal.seasons import actions, entering, queries
 from portal.seasons.forms import SeasonForm
-from portal.seasons.models import Access, OpenedSources, Phase, Season
+from portal.seasons.models import Access, Phase, Season
 from portal.seasons.queries import StandingRow
-from portal.tabular.formats import MEDIA_TYPES, written
+from portal.tabular.formats import as_download
 from problems import registry
 
 DRAWN = 8
@@ -108,7 +108,7 @@ def season(request: HttpRequest, slug: str) -> HttpResponse:
         "shows_board": shows_board,
         "own_row": own_row,
         "next_problem": _next_problem(chosen, own_row),
-        "readers": queries.READERS[OpenedSources(chosen.opened_sources)],
+        "readers": queries.readers(chosen),
         "changed": queries.changed_problems(chosen) if phase is Phase.OPEN else [],
         "closed_accounts": chosen.members.filter(user__is_active=False).count(),
         "waiting": queries.last_to_wait(chosen),
@@ -140,9 +140,7 @@ def people(request: HttpRequest, slug: str) -> HttpResponse:
     queries.require_board(chosen, request.user, timezone.now())
     wanted = choice(request.GET, "format", ("csv", "jsonl"))
     if wanted:
-        name = {"Content-Disposition": f'attachment; filename="{slug}-people.{wanted}"'}
-        body = b"".join(written(queries.people_table(chosen), format=wanted))
-        return HttpResponse(body, content_type=MEDIA_TYPES[wanted], headers=name)
+        return as_download(queries.people_table(chosen), format=wanted, name=f"{slug}-people")
     rows = [
         (
             name,
@@ -181,6 +179,8 @@ def history(request: HttpRequest, slug: str, username: str) -> HttpResponse:
     context = {
         "season": chosen,
         "title": username,
+        "readers": queries.readers(chosen),
+        "runs": queries.runs(chosen, user),
         "entries": [entry for entry in found if request.GET.get("problem", entry.problem) == entry.problem],
         "titles": {problem.slug: problem.title for problem in registry.problems()},
     }
@@ -226,6 +226,7 @@ def own_team(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "season": chosen,
         "title": part.team.name,
+        "readers": queries.readers(chosen),
         "entries": queries.entries_of(part.team),
         "members": part.team.members.select_related("user"),
         "titles": {problem.slug: problem.title for problem in registry.problems()},

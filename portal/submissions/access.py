@@ -1,13 +1,14 @@
-"""Who may see and change what: authors, their organisations for attempts of runs, operators, and everybody."""
+"""Who may see and change what: authors, their organisations for attempts of runs, owners of a season, operators."""
 
 import uuid
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.urls import reverse
 
 from evaluator.contract import SourceBundle
-from portal.accounts.models import User
+from portal.accounts.models import Role, User
 from portal.accounts.queries import Viewer
 from portal.core.errors import Forbidden, NotFound, Refusal
 from portal.core.requests import uuid_of
@@ -16,13 +17,14 @@ from portal.submissions.queries import accepted
 
 
 def visible_submissions(viewer: Viewer) -> QuerySet[Submission]:
-    """The submissions whose page `viewer` may open: own ones, their organisations' attempts, public ones; staff all."""
+    """Those whose page `viewer` may open: own ones, own organisations' attempts and entries, public ones; staff all."""
     submissions = Submission.objects.select_related("author", "source")
     if not isinstance(viewer, User):
         return submissions.filter(visibility=Visibility.PUBLIC)
     if viewer.is_staff:
         return submissions
-    return submissions.filter(Q(visibility=Visibility.PUBLIC) | Q(author=viewer) | _of_own_organisations(viewer))
+    own = Q(author=viewer) | _of_own_organisations(viewer) | Q(pk__in=_read_as_owner(viewer))
+    return submissions.filter(Q(visibility=Visibility.PUBLIC) | own)
 
 
 def _may_open(viewer: Viewer, submission: Submission) -> bool:
@@ -31,11 +33,26 @@ def _may_open(viewer: Viewer, submission: Submission) -> bool:
         return True
     if not isinstance(viewer, User):
         return False
-    return viewer.is_staff or submission.author_id == viewer.pk or _is_of_own_organisation(viewer, submission)
+    if viewer.is_staff or submission.author_id == viewer.pk or _is_of_own_organisation(viewer, submission):
+        return True
+    return not submission.is_attempt and _read_as_owner(viewer).filter(submission=submission).exists()
 
 
 def _of_own_organisations(user: User) -> Q:
     return Q(attempt__run__model__organisation__in=user.organisations.values("pk"))
+
+
+def _read_as_owner(user: User) -> QuerySet[Evaluation, Any]:
+    """The submissions that were entered for seasons whose owners read entries, `user` being one of them.
+
+    Participants were told so before they joined, of what counts: what was refused for the season stays out.
+    """
+    return Evaluation.objects.filter(
+        season_entries__refused="",
+        season_entries__season__owners_read=True,
+        season_entries__season__organisation__memberships__user=user,
+        season_entries__season__organisation__memberships__role=Role.OWNER,
+    ).values("submission")
 
 
 def _is_of_own_organisation(user: User, submission: Submission) -> bool:

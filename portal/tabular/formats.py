@@ -9,6 +9,8 @@ from datetime import datetime
 from itertools import islice
 from typing import IO
 
+from django.http import HttpResponse
+
 from portal.tabular.tables import Cell, Kind, Table
 
 MEDIA_TYPES = {
@@ -24,6 +26,12 @@ def written(table: Table, *, format: str) -> Iterator[bytes]:  # noqa: A002 - th
     """A table in one of the formats of `MEDIA_TYPES`, in pieces."""
     writers = {"csv": _csv, "jsonl": _json_lines, "parquet": _parquet}
     return writers[format](table)
+
+
+def as_download(table: Table, *, format: str, name: str) -> HttpResponse:  # noqa: A002 - the word that addresses use
+    """A small table as a file of that name, with the format's ending."""
+    saved = {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
+    return HttpResponse(b"".join(written(table, format=format)), content_type=MEDIA_TYPES[format], headers=saved)
 
 
 def _csv(table: Table) -> Iterator[bytes]:

@@ -15,9 +15,12 @@ from inspect_ai import score as score_again
 from inspect_ai.log import read_eval_log
 
 import tests.client.inspect_model  # noqa: F401 - registers the provider
+from pkb import UsageError
 from pkb.estimates import estimate
+from pkb.grading import judge_of
 from pkb.inspect_tasks import parallel_kernel_bench, revise, use_judge, verdict
 from pkb.prompt_sets import PromptRow
+from pkb.runs import NewRun
 from portal.runs import figures
 from tests.client.model_server import ModelServer, fenced
 from tests.client.programs import KEEPS_THE_FIRST_OUTPUT, NO_COMMUNICATION, RIGHT
@@ -117,6 +120,26 @@ def test_a_site_judges_a_program_once_and_the_score_links_to_its_page(site, alic
     # Refused without a judge, it has the verdict that the judge would give.
     log, _ = ran(monkeypatch, parallel_kernel_bench(problems="allreduce", **wishes), fenced("def solution(x: pass\n"))
     assert log.samples[0].scores["verdict"].metadata["verdict"] == "IMPORT_ERROR"
+
+
+def test_samples_become_the_attempts_of_a_run_once_each(site, alice, folder, monkeypatch):
+    monkeypatch.setenv("PKB_TOKEN", site.token)
+    run = alice.runs.create(NewRun(model="in-inspect", mode="best_of_k", profile="cpux2", k=3))
+    answers = [fenced(RIGHT), fenced(RIGHT), "I cannot do that."]
+    task = parallel_kernel_bench(problems="allreduce", site=site.url, run=run.id, k=3)
+    for _ in range(2):
+        log, _ = ran(monkeypatch, task, *answers)
+        assert sum(sample.scores["verdict"].value["correct"] for sample in log.samples) == 2
+    there = [(each.sample, each.verdict, each.mode) for each in alice.runs.attempts(run.id)]
+    assert sorted(there) == [(0, "PASSED", "ranked"), (1, "PASSED", "ranked"), (2, "IMPORT_ERROR", "ranked")]
+    # Rollouts without numbers, of two processes one after the other.
+    for _ in range(2):
+        judge = judge_of(profile="cpux2", site=site.url, run=run.id)
+        said = [judge("allgather", "", mode="ranked", sample=name).verdict for name in ("a", "b", "a")]
+        assert said == ["IMPORT_ERROR"] * 3
+    assert sorted(each.sample for each in alice.runs.attempts(run.id, problem="allgather")) == [0, 1]
+    with pytest.raises(UsageError, match="The run is pytorch on cpux2, not pytorch on cpux4"):
+        judge_of(profile="cpux4", site=site.url, run=run.id)
 
 
 def test_a_solver_shows_the_diagnosis_until_a_program_passes(folder, monkeypatch):

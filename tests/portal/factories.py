@@ -62,7 +62,8 @@ def report_on(
     """What a judge would say of `evaluation`; the score's interval starts at `low` and is 0.2 wide, by `rule`."""
     submission = evaluation.submission
     timing = None
-    if verdict is Verdict.PASSED and Mode(evaluation.mode).is_scored:
+    profile = profiles.get(evaluation.profile)
+    if profile.measures_time and verdict is Verdict.PASSED and Mode(evaluation.mode).is_scored:
         timing = Timing(
             score=low + 0.1, low=low, high=low + 0.2, blocks=(low + 0.1,) * 12, sizes=tuple(sizes), rule=rule
         )
@@ -73,12 +74,13 @@ def report_on(
         source_digest=submission.source.digest,
         backend=Backend(submission.backend),
         profile=evaluation.profile,
-        world_size=profiles.get(evaluation.profile).world_size,
+        world_size=profile.world_size,
         mode=Mode(evaluation.mode),
         dtype="bfloat16",
         verdict=verdict,
         message=f"the verdict is {verdict}",
         timing=timing,
+        is_untimed=not profile.measures_time,
         primitives=tuple(
             Detection(primitive=each, evidence=EvidenceSource.SOURCE, detail="seen") for each in primitives
         ),

@@ -61,8 +61,10 @@ class Route:
     parameters: tuple[str, ...]
 
     def kinds(self) -> tuple[str, ...]:
-        """The objects that it is tried with: a private and a public one where it is about either."""
-        about_one = {"submission_id", "evaluation_id", "run_id"} & set(self.parameters)
+        """The objects that it is tried with: a private and a public one where it is about either, and an entry."""
+        if {"submission_id", "evaluation_id"} & set(self.parameters):
+            return ("private", "public", "entered")
+        about_one = "run_id" in self.parameters
         return ("private", "public") if about_one or self.pattern.startswith(("models/", "api/v1/models/<")) else ("-",)
 
     def address(self, values: Any) -> str:
@@ -126,7 +128,7 @@ def row_for(known: list[Row], route: Route, method: str, kind: str) -> Row | Non
 
 def tried(world: World, route: Route, method: str, kind: str) -> Row:
     """What the site answers to every role, each time as if nothing had happened before."""
-    address = route.address(world.public if kind == "public" else world.private)
+    address = route.address(getattr(world, kind, world.private))
     cells = tuple(_try(world.clients[role], route, method, address) for role in ROLES)
     return Row(route.name, method, kind, cells)
 

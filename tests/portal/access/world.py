@@ -49,11 +49,12 @@ ROLES = (
 
 @dataclass(frozen=True)
 class World:
-    """Clients by role, and what may stand in an address: by parameter, private and public."""
+    """Clients by role, and what may stand in an address: by parameter, private, public, and entered for a season."""
 
     clients: Mapping[str, Callable[[], Client]]
     private: Mapping[str, Any]
     public: Mapping[str, Any]
+    entered: Mapping[str, Any]
 
 
 def make_world() -> World:
@@ -69,7 +70,7 @@ def make_world() -> World:
     webhook = deliveries.add_webhook(acme, url="https://hooks.example.org/", events=["run.completed"], by=alice)
     channel = deliveries.add_channel(alice, form="slack", url="https://hooks.example.org/", kinds=["verdict"])
     register_node("acme-1", owner=acme, allowed_profiles=["cpux4"])
-    _make_season("allreduce", alice)  # called as the problem is: addresses of both say `slug`
+    _make_season("allreduce", alice, bob)  # called as the problem is: addresses of both say `slug`
     _make_operators(op, ops)
     TOTP.activate(op, generate_totp_secret())
     shared = {
@@ -89,6 +90,7 @@ def make_world() -> World:
     }
     private = shared | _submission(alice, node, "private") | _run(alice, node, version="1")
     public = shared | _submission(alice, node, "public") | _run(alice, node, version="2", is_published=True)
+    entered = private | _submission(bob, node, "private", profile="cpux4")
     delivery = Delivery.objects.create(
         endpoint=webhook, event=RunEvent.objects.first(), state=DeliveryState.GIVEN_UP, next_try_at=None
     )
@@ -98,18 +100,21 @@ def make_world() -> World:
     clients |= {scope: _bearer(alice, scope) for scope in TokenScope.values}
     eve.is_active = False
     eve.save(update_fields=["is_active"])
-    return World(clients, private | {"delivery_id": delivery.pk}, public | {"delivery_id": delivery.pk})
+    return World(clients, private | {"delivery_id": delivery.pk}, public | {"delivery_id": delivery.pk}, entered)
 
 
-def _make_season(slug: str, member: User) -> None:
-    """An open season of Acme on a profile that nothing else here is judged on, with one member."""
+def _make_season(slug: str, *members: User) -> None:
+    """An open season of Acme, whose owners read entries, on a profile that only what is entered is judged on."""
     now = timezone.now()
     moments = {"opens_at": now - timedelta(hours=1), "closes_at": now + timedelta(hours=1)}
     definition = definition_of(
         {"slug": slug, "title": "A season", "profile": "cpux4", "problems": ["allreduce"], "organisation": "acme"}
+        | {"owners_read": True}
         | moments
     )
-    enter(define(definition, now=now), member, organisation=None, now=now)
+    season = define(definition, now=now)
+    for member in members:
+        enter(season, member, organisation=None, now=now)
 
 
 def _make_operators(*people: User) -> None:
@@ -119,8 +124,8 @@ def _make_operators(*people: User) -> None:
         person.user_permissions.set(Permission.objects.all())
 
 
-def _submission(author: User, node: Any, visibility: str) -> dict[str, Any]:
-    submission: Submission = scenes.submit(author, visibility=visibility)
+def _submission(author: User, node: Any, visibility: str, *, profile: str = "cpux2") -> dict[str, Any]:
+    submission: Submission = scenes.submit(author, visibility=visibility, profile=profile)
     code = MachineCode(kernels=(KernelCode(name=GEMM, symbol=GEMM, module="a.so", count=0, packed=pack([])),))
     timeline = Timeline(size="tiny", submission=call([(SpanKind.KERNEL, GEMM, 0, 60)]))
     deliver(submission, node, timeline=timeline, machine_code=code)

@@ -1,5 +1,6 @@
 """Models against problems, and what models have solved on the pages that say what is still open."""
 
+import json
 import re
 
 import pytest
@@ -126,3 +127,23 @@ def test_definitions_can_be_switched(client, runs):
     assert "Wrong shape or incomplete" not in page
     assert "as publications count" in page
     assert client.get(f"/runs/{runs[1].pk}/?faster=guess").status_code == 404
+
+
+def test_the_matrix_and_both_definitions_are_there_as_data(client, runs):
+    _, new, other = runs
+    answer = client.get("/leaderboards/models/?rows=category&format=jsonl")
+    rows = [json.loads(line) for line in answer.content.splitlines()]
+    assert len(rows) == 2 * PROBLEMS
+    found = {(row["run"], row["problem"]): (row["outcome"], row["passed"], row["samples"]) for row in rows}
+    assert found[str(new.pk), "allreduce"] == ("passed", 1, 1)
+    assert found[str(other.pk), "allreduce"] == ("deadlock", 0, 1)
+    chosen = client.get(f"/leaderboards/models/?run={new.pk}&format=csv").content.decode().splitlines()
+    assert (chosen[0].partition(",")[0], len(chosen)) == ("problem", PROBLEMS + 1)
+    figures = client.get(f"/api/v1/runs/{new.pk}/").json()["figures"]
+    assert figures["best_of_k"]["value"] == pytest.approx(1 / PROBLEMS)
+    assert figures["published_classes"] == {"Correct": 1, "Tensor shape error": 1}
+    # The interval begins at 1.0 and the speedup is 1.1.
+    at_one = {name: {each["p"]: each["value"] for each in figures[name]}[1.0] for name in ("fast", "fast_by_point")}
+    assert at_one == {"fast": 0, "fast_by_point": pytest.approx(1 / PROBLEMS)}
+    board = client.get("/api/v1/leaderboards/models/?profile=cpux2&faster=point").json()
+    assert (board["faster"], max(row["fast_p"]["value"] for row in board["rows"])) == ("point", at_one["fast_by_point"])

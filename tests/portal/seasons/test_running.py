@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.urls import reverse
 from django.utils import timezone
 
 from evaluator.contract import Verdict
@@ -153,7 +154,7 @@ def test_who_has_the_code_makes_an_account_without_an_address_and_joins(course, 
     assert client.get(SLUG).status_code == 404
     page = client.get("/seasons/join/", {"code": course.code}, follow=True)
     told = page.content.decode()
-    assert "Nobody but you and the site&#x27;s operators reads your sources" in told
+    assert "only you and the site&#x27;s operators read the sources of your entries" in told
     assert "Standings" not in told
     inside = page.redirect_chain[-1][0]
     signed_up = client.post(
@@ -205,6 +206,50 @@ def test_people_by_problems_with_attempts_and_a_history_for_who_runs_it(  # noqa
     assert "is shown after the end" in client.get(SLUG).content.decode()
     close(course)
     assert client.get(f"{SLUG}people/").status_code == 200
+
+
+def test_owners_read_what_was_entered_where_participants_were_told_so_before_joining(  # noqa: PLR0917 - fixtures
+    acme, alice, bob, node, client, close
+):
+    client.force_login(alice)
+    assert client.post("/seasons/new/", form(owners_read="on", access="everybody")).status_code == 302
+    client.post(f"{SLUG}steps/", {"step": "publish"})
+    course, told = Season.objects.get(), "only you, the owners of Acme and the site&#x27;s operators read the sources"
+    client.force_login(bob)
+    assert told in client.get(SLUG).content.decode()
+    entering.enter(course, bob, organisation=None, now=timezone.now())
+    client.force_login(alice)
+    changed = client.post(f"{SLUG}edit/", form(access="everybody"))
+    assert (changed.status_code, "owners_read cannot be changed" in changed.content.decode()) == (409, True)
+    before = submit(bob)
+    client.post(f"{SLUG}steps/", {"step": "open"})
+    entered = hand_in(bob, node, timezone.now())
+    close(course)
+    late = submit(bob, problem="allgather")
+    sources = [reverse("api:source", args=[each.pk]) for each in (before, entered, late)]
+    assert [client.get(address).status_code for address in sources] == [404, 200, 404]
+    history = client.get(f"{SLUG}people/bob/").content.decode()
+    assert (str(entered.pk) in history, str(late.pk) in history) == (True, False)
+
+
+def test_ranks_that_share_a_gpu_count_what_is_correct_and_the_first_time_at_that(acme, alice, bob, node, client):
+    client.force_login(alice)
+    wrong = client.post("/seasons/new/", form(profile="gpu1r2", counts="score"))
+    assert (wrong.status_code, "gpu1r2 times nothing" in wrong.content.decode()) == (422, True)
+    assert client.post("/seasons/new/", form(profile="gpu1r2", access="everybody")).status_code == 302
+    client.post(f"{SLUG}steps/", {"step": "open"})
+    season, now = Season.objects.get(), timezone.now()
+    for who in (alice, bob):
+        entering.enter(season, who, organisation=None, now=now)
+    for who, verdict in ((bob, Verdict.PASSED), (alice, Verdict.WRONG_RESULT), (alice, Verdict.PASSED)):
+        hand_in(who, node, now, profile="gpu1r2", verdict=verdict)
+    hand_in(bob, node, now, profile="gpu1r2")
+    assert [(row.team.name, row.line.solved) for row in queries.standings(season)] == [("bob", 1), ("alice", 1)]
+    page = client.get(SLUG).content.decode()
+    assert (page.count(">solved<"), "where nothing is timed" in page) == (2, True)
+    standings = client.get(reverse("api:season", args=["course"])).json()["standings"]
+    assert [(row["team"], row["results"][0]["score"]) for row in standings] == [("bob", None), ("alice", None)]
+    assert "bob is the first to solve allreduce" in client.get("/feeds/seasons/course.atom").content.decode()
 
 
 def test_sources_of_a_season_may_be_open_from_the_first_moment(course, alice, bob):

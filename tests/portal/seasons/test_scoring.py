@@ -10,7 +10,7 @@ from portal.seasons.scoring import Result, best_results, leaders, standings
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def result(team, problem, low, *, minute=0, limit=None):
+def result(team, problem, low, *, minute=0, limit=None, by_speed=True):
     return Result(
         team=team,
         problem=problem,
@@ -23,6 +23,7 @@ def result(team, problem, low, *, minute=0, limit=None):
         evaluation_id=uuid.uuid4(),
         author=f"author {team}",
         is_source_public=False,
+        is_by_speed=by_speed,
         limit=limit,
     )
 
@@ -58,6 +59,13 @@ def test_a_team_without_an_entry_comes_last_with_a_score_of_one():
 def test_on_a_practice_profile_what_was_solved_decides():
     found = [result(1, "a", 99.0), result(2, "a", 0.5, minute=1), result(2, "b", 0.5, minute=2)]
     assert [team for team, *_ in places(found, by_speed=False)] == [2, 1]
+
+
+def test_where_correctness_counts_a_later_quicker_entry_costs_no_time():
+    tries = [result(1, "a", 1.0, minute=0, by_speed=False), result(2, "a", 1.0, minute=1, by_speed=False)]
+    tries.append(result(1, "a", 5.0, minute=2, by_speed=False))
+    assert [team for team, *_ in places(tries, by_speed=False)] == [1, 2]
+    assert not result(1, "a", 5.0, limit=1.0, by_speed=False).is_limited
 
 
 def test_the_order_of_problems_decides_nothing():
