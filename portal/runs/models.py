@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from evaluator.contract import Backend, Mode, Verdict
 from portal.accounts.models import Organisation
-from portal.submissions.models import Evaluation, State, Submission, recorded_mark
+from portal.submissions.models import Evaluation, RecordedElsewhere, State, Submission
 
 
 class LanguageModel(models.Model):
@@ -64,7 +64,7 @@ class Verification(models.TextChoices):
     AUDITED = "audited", "Audited"
 
 
-class Run(models.Model):
+class Run(RecordedElsewhere):
     """One model's attempts at the problems on one profile, in one backend."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -85,15 +85,6 @@ class Run(models.Model):
         max_length=14, choices=Verification.choices, default=Verification.JUDGED_HERE, editable=False
     )
     is_quarantined = models.BooleanField(default=False, editable=False)
-    recorded_on = models.DateField(
-        null=True,
-        blank=True,
-        editable=False,
-        help_text="When it was judged elsewhere. Empty: this site judged it.",
-    )
-    recorded_where = models.CharField(
-        max_length=40, blank=True, editable=False, help_text="Hardware that judged it, for example: 2 H200."
-    )
     created_at = models.DateTimeField(default=timezone.now)
     published_at = models.DateTimeField(null=True, blank=True)
 
@@ -110,11 +101,6 @@ class Run(models.Model):
     @property
     def is_published(self) -> bool:
         return self.state == RunState.PUBLISHED
-
-    @property
-    def recorded(self) -> str:
-        """The mark of a run that was judged elsewhere and came as reports; empty for what this site judges."""
-        return recorded_mark(self.recorded_on, self.recorded_where)
 
 
 class AttemptState(models.TextChoices):

@@ -27,6 +27,7 @@ ARCHIVE_START = b"PK\x03\x04"
 _CHUNK = 256 * 1024
 _COUNTS = {"sample": 9_999, "step": 999, "tokens_in": 2_000_000_000, "tokens_out": 2_000_000_000}
 _AMOUNTS = ("cost_usd", "seconds")
+_MOST_AMOUNT = 1_000_000_000
 _KNOWN = ("problem", "sample", "step", "source", "files", "mode", "backend", "key", *_COUNTS, *_AMOUNTS, "trajectory")
 _ARCHIVED = re.compile(r"(?P<problem>[A-Za-z0-9_-]+)/(?P<sample>\d{1,4})(?:/(?P<step>\d{1,3}))?/(?P<path>.+)")
 
@@ -74,8 +75,9 @@ def attempt_from(data: Any) -> NewAttempt:
     problem = _text(data, "problem", max_length=100)
     if not problem:
         raise Refusal("problem", "", "The attempt names no problem.", "Give the slug of a problem.")
-    counts = {name: _count(data, name, most=most) for name, most in _COUNTS.items()}
-    sample, step = counts["sample"] or 0, counts["step"] or 0
+    numbers: dict[str, Any] = {name: _number(data, name, int, most, f"{most}") for name, most in _COUNTS.items()}
+    numbers |= {name: _number(data, name, int | float, _MOST_AMOUNT, f"{_MOST_AMOUNT:,}") for name in _AMOUNTS}
+    sample, step = numbers.pop("sample") or 0, numbers.pop("step") or 0
     mode = _text(data, "mode", max_length=20) or Mode.RANKED.value
     check_choice("mode", mode, Mode)
     backend = _text(data, "backend", max_length=20)
@@ -93,10 +95,7 @@ def attempt_from(data: Any) -> NewAttempt:
         source_digest=digest,
         fault=fault,
         trajectory=_trajectory(data),
-        tokens_in=counts["tokens_in"],
-        tokens_out=counts["tokens_out"],
-        cost_usd=_amount(data, "cost_usd"),
-        seconds=_amount(data, "seconds"),
+        **numbers,
     )
 
 
@@ -222,26 +221,13 @@ def _key(data: Mapping[str, Any]) -> str:
     return key
 
 
-def _count(data: Mapping[str, Any], name: str, *, most: int) -> int | None:
+def _number(data: Mapping[str, Any], name: str, kind: Any, most: int, shown: str) -> Any:
     value = data.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise Refusal(name, value, f"This is not a whole number from 0 to {most}.", "Correct it or leave it out.")
-    return value
-
-
-def _amount(data: Mapping[str, Any], name: str) -> float | None:
-    value = data.get(name)
-    if value is None:
-        return None
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 <= value < 1e9  # false of NaN as well; whole numbers may be too large for isfinite
-    ):
-        raise Refusal(name, str(value), "This is not an amount from 0 to 1,000,000,000.", "Correct it or leave it out.")
-    return float(value)
+    # The comparison is false of NaN as well; whole numbers may be too large for isfinite.
+    if value is None or (isinstance(value, kind) and not isinstance(value, bool) and 0 <= value <= most):
+        return value
+    what = "a whole number" if kind is int else "an amount"
+    raise Refusal(name, value, f"This is not {what} from 0 to {shown}.", "Correct it or leave it out.")
 
 
 def _trajectory(data: Mapping[str, Any]) -> str:

@@ -157,7 +157,29 @@ def recorded_mark(on: date | None, where: str) -> str:
     return f"recorded on {on.day} {on:%B %Y}, {where}" if on is not None else ""
 
 
-class Evaluation(models.Model):
+class RecordedElsewhere(models.Model):
+    """What may have been judged elsewhere and come as a report, with the mark of it."""
+
+    recorded_on = models.DateField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="When it was judged elsewhere. Empty: this site judged it.",
+    )
+    recorded_where = models.CharField(
+        max_length=40, blank=True, editable=False, help_text="Hardware that judged it, for example: 4 H200."
+    )
+
+    class Meta:
+        abstract = True
+
+    @property
+    def recorded(self) -> str:
+        """The mark of what was judged elsewhere; empty for what this site judged."""
+        return recorded_mark(self.recorded_on, self.recorded_where)
+
+
+class Evaluation(RecordedElsewhere):
     """One evaluation of a submission on a profile, and its position in the queue."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -255,15 +277,6 @@ class Evaluation(models.Model):
         editable=False,
         help_text="Public reason why an operator had it judged again.",
     )
-    recorded_on = models.DateField(
-        null=True,
-        blank=True,
-        editable=False,
-        help_text="When it was judged elsewhere. Empty: this site judged it.",
-    )
-    recorded_where = models.CharField(
-        max_length=40, blank=True, editable=False, help_text="Hardware that judged it, for example: 4 H200."
-    )
     request_id = models.CharField(
         max_length=32,
         blank=True,
@@ -318,11 +331,6 @@ class Evaluation(models.Model):
             "submission": str(self.submission_id),
             "evaluation": str(self.pk),
         }
-
-    @property
-    def recorded(self) -> str:
-        """The mark of what was judged elsewhere and came as a report; empty for what this site judged."""
-        return recorded_mark(self.recorded_on, self.recorded_where)
 
     @property
     def has_ended(self) -> bool:

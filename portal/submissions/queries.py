@@ -162,13 +162,13 @@ def live_view(evaluation: Evaluation) -> LiveView:
     )
 
 
-def accepted(mode: Mode = Mode.RANKED) -> QuerySet[Evaluation]:
-    """Every finished PASSED evaluation in `mode` of open accounts; attempts of runs and quarantines are left out."""
+def accepted() -> QuerySet[Evaluation]:
+    """Every finished PASSED ranked evaluation of open accounts; attempts of runs and quarantines are left out."""
     return (
         Evaluation.objects.filter(
             state=State.FINISHED,
             verdict="PASSED",
-            mode=mode.value,
+            mode=Mode.RANKED.value,
             submission__author__is_active=True,
             submission__is_attempt=False,
         )

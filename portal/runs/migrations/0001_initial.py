@@ -93,7 +93,7 @@ class Migration(migrations.Migration):
                 ('verification', models.CharField(choices=[('judged_here', 'Judged here'), ('recorded', 'Judged elsewhere'), ('re_run', 'Re-run'), ('audited', 'Audited')], default='judged_here', editable=False, max_length=14)),
                 ('is_quarantined', models.BooleanField(default=False, editable=False)),
                 ('recorded_on', models.DateField(blank=True, editable=False, help_text='When it was judged elsewhere. Empty: this site judged it.', null=True)),
-                ('recorded_where', models.CharField(blank=True, editable=False, help_text='Hardware that judged it, for example: 2 H200.', max_length=40)),
+                ('recorded_where', models.CharField(blank=True, editable=False, help_text='Hardware that judged it, for example: 4 H200.', max_length=40)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('published_at', models.DateTimeField(blank=True, null=True)),
                 ('created_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to=settings.AUTH_USER_MODEL)),
