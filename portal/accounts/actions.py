@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Iterable
 from datetime import timedelta
 
-from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
@@ -14,6 +13,7 @@ from portal.accounts import sign_up_codes
 from portal.accounts.models import ApiToken, TokenScope, User
 from portal.accounts.names import OWN_AUTHOR, check_name, name_taken
 from portal.accounts.operators import drop_unproven_rights
+from portal.accounts.passwords import check_password
 from portal.core.errors import Conflict, Forbidden, NotSignedIn, Refusal
 
 TOKEN_PREFIX = "pkb_"  # noqa: S105 - marks our tokens for secret scanners, is not one
@@ -187,8 +187,4 @@ def _validated(user: User, password: str) -> None:
         field, messages = next(iter(error.message_dict.items()))
         value = str(getattr(user, field, ""))
         raise Refusal(field, value, " ".join(messages), "Correct it and send the form again.") from error
-    try:
-        validate_password(password, user)
-    except ValidationError as error:
-        message = " ".join(error.messages)
-        raise Refusal("password", "", message, "Choose a longer or less common password.") from error
+    check_password(user, password)

@@ -1,5 +1,6 @@
 """Signing up, signing in, and making a token."""
 
+from collections.abc import Callable
 from typing import Any
 
 from allauth.account.forms import ResetPasswordForm as AnyResetPasswordForm
@@ -17,7 +18,8 @@ from django.http import HttpRequest
 
 from portal.accounts import sign_up_codes
 from portal.accounts.models import TokenScope, User
-from portal.accounts.names import MAX_NAME, name_taken
+from portal.accounts.names import MAX_NAME, check_name, name_taken
+from portal.accounts.passwords import check_password
 from portal.accounts.sign_up_codes import SignUp, sign_up_is
 from portal.core.errors import Refusal
 from portal.core.forms import ActionForm
@@ -68,6 +70,18 @@ class SignUpForm(ActionForm):
         cleaned = super().clean() or {}
         if cleaned.get("password") and cleaned.get("repeated") and cleaned["password"] != cleaned["repeated"]:
             self.add_error("repeated", "The two passwords differ. Type the same one twice.")
+        # All that is wrong at once. The action asks again, for whoever comes another way.
+        checks: dict[str, Callable[[str], None]] = {
+            "code": sign_up_codes.check,
+            "password": lambda password: check_password(User(username=cleaned.get("username", "")), password),
+            "username": check_name,
+        }
+        for name, check in checks.items():
+            try:
+                if name in cleaned:
+                    check(cleaned[name])
+            except Refusal as refusal:
+                self.refuse(refusal)
         return cleaned
 
     def values(self) -> dict[str, Any]:

@@ -91,6 +91,13 @@ class NewestFirst(CursorPagination):
     page_size_query_param = "page_size"
     max_page_size = 100
 
+    def decode_cursor(self, request: Any) -> Any:
+        """As the library does, but refuses a cursor of which its decoder dropped everything."""
+        cursor = super().decode_cursor(request)
+        if cursor is not None and cursor.position is None and not cursor.offset:
+            raise NotFound
+        return cursor
+
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         """A page of what `schema` lists."""
         address = {"type": ["string", "null"], "format": "uri"}

@@ -64,7 +64,7 @@
   if (draft && draft.text !== shown && !("isGiven" in form.dataset) && isStarter(shown)) {
     if (draft.backend in starters) backend.value = draft.backend;
     replace(draft.text);
-    notice.querySelector("span").textContent = `Your draft of ${new Date(draft.at).toLocaleString()} was restored.`;
+    notice.querySelector("span").textContent = `Your draft of ${new Date(draft.at).toISOString().slice(0, 16).replace("T", " ")} UTC was restored.`;
     notice.hidden = false;
   }
   form.querySelector("[data-drop-draft]").addEventListener("click", () => {

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -130,6 +130,12 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
             if result is None and line.attempt is not None
         ]
         stored = _store(run, fresh, by=by, priority=priority, payer=payer)
+    decided = [
+        replace(result, attempt=stored[sorter.repeats[result.line]])
+        if result and result.line in sorter.repeats
+        else result
+        for result in decided
+    ]
     return [
         result or LineResult(line=line.number, key=line.key, status="created", attempt=stored[line.number])
         for line, result in zip(batch, decided, strict=True)
@@ -161,7 +167,9 @@ class _Sorter:
         existing = run.attempts.filter(Q(key__in=keys) | Q(problem__in=slugs))
         self.by_key = {attempt.key: attempt for attempt in existing}
         self.by_place = {(attempt.problem, attempt.sample, attempt.step): attempt for attempt in existing}
-        self.in_batch: set[object] = set()
+        self.in_batch: dict[object, Line] = {}
+        self.repeats: dict[int, int] = {}
+        """The number of the line of this batch that a repeated one repeats."""
         self.asked_backend = run.backend
         self.closed = closed
         self.profile = run.profile
@@ -178,9 +186,15 @@ class _Sorter:
         place = (attempt.problem, attempt.sample, attempt.step)
         held = self.by_key.get(attempt.key) or self.by_place.get(place)
         if held is not None:
-            return self._repeated(line, attempt, held)
+            where = f"The run has a different attempt here, {held.key} ({held}, {held.mode})"
+            return self._repeated(line, self._what(held), where, held)
+        earlier = self.in_batch.get(attempt.key) or self.in_batch.get(place)
+        if earlier is not None and earlier.attempt is not None:
+            self.repeats[line.number] = earlier.number
+            where = f"Line {earlier.number} of this upload has a different attempt here"
+            return self._repeated(line, self._what(earlier.attempt), where, None)
         try:
-            self._check_fresh(attempt, place)
+            self._check_fresh(attempt)
         except Refusal as refusal:
             return LineResult(line=line.number, key=line.key, status="refused", refusal=refusal)
         if fault is None and self.limit is not None and self.left is not None:
@@ -189,27 +203,30 @@ class _Sorter:
                 return LineResult(line=line.number, key=line.key, status="over_quota", refusal=over)
             self.left -= 1
         self.room -= 1
-        self.in_batch |= {attempt.key, place}
+        self.in_batch |= {attempt.key: line, place: line}
         return None
 
-    def _repeated(self, line: Line, attempt: NewAttempt, held: Attempt) -> LineResult:
+    def _what(self, attempt: NewAttempt | Attempt) -> dict[str, Any]:
         names = ("key", "problem", "sample", "step", "mode")
-        found = differences(
-            {name: getattr(attempt, name) for name in names}
-            | {"backend": attempt.backend or self.asked_backend, "source": attempt.source_digest},
-            {name: getattr(held, name) for name in names} | {"backend": held.backend, "source": held.source_digest},
-        )
+        fixed = {"backend": attempt.backend or self.asked_backend, "source": attempt.source_digest}
+        return {name: getattr(attempt, name) for name in names} | fixed
+
+    def _repeated(self, line: Line, held: dict[str, Any], where: str, stored: Attempt | None) -> LineResult:
+        """A line where there is something already: the same, or refused; `stored` is its row, if it has one."""
+        assert line.attempt is not None
+        found = differences(self._what(line.attempt), held)
         if not found:
-            return LineResult(line=line.number, key=line.key, status="repeated", attempt=held)
+            return LineResult(line=line.number, key=line.key, status="repeated", attempt=stored)
+        self.repeats.pop(line.number, None)
         refusal = Conflict(
             "key",
-            attempt.key,
-            f"The run has a different attempt here, {held.key} ({held}, {held.mode}): {'; '.join(found)}.",
+            line.key,
+            f"{where}: {'; '.join(found)}.",
             "A run is append-only: use another key with another sample or step, or create a new run.",
         )
         return LineResult(line=line.number, key=line.key, status="refused", refusal=refusal)
 
-    def _check_fresh(self, attempt: NewAttempt, place: tuple[str, int, int]) -> None:
+    def _check_fresh(self, attempt: NewAttempt) -> None:
         catalog.get_problem(attempt.problem)
         if self.room <= 0:
             message = f"The run has {MAX_ATTEMPTS} attempts, which is the limit."
@@ -217,9 +234,6 @@ class _Sorter:
         if attempt.problem in self.closed:
             message = "This problem is closed: it accepts no submissions now."
             raise Conflict("problem", attempt.problem, message, "Leave out this problem.")
-        if attempt.key in self.in_batch or place in self.in_batch:
-            message = "An earlier line of this upload has the same key, or the same problem, sample and step."
-            raise Conflict("key", attempt.key, message, "Give every line its own sample and step.")
 
 
 @dataclass(frozen=True, kw_only=True)

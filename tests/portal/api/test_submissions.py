@@ -383,7 +383,7 @@ def test_a_bad_query_is_refused_by_name(alices, query, field):
     assert_problem(alices.get(f"{SUBMISSIONS}?{query}"), status=422, field=field)
 
 
-@pytest.mark.parametrize("cursor", ["nonsense", "cD1ub3QtYS1kYXRl"])
+@pytest.mark.parametrize("cursor", ["nonsense", "cD1ub3QtYS1kYXRl", "@@@"])
 def test_a_cursor_that_leads_nowhere_is_not_found(alices, cursor):
     assert_problem(alices.get(f"{SUBMISSIONS}?cursor={cursor}"), status=404, field="cursor")
 

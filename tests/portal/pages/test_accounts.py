@@ -40,6 +40,10 @@ def test_a_weak_password_and_two_different_ones_are_refused(client, db):
     assert (weak.status_code, different.status_code) == (422, 422)
     assert b"too common" in weak.content
     assert b"The two passwords differ." in different.content
+    # All that is wrong is named at once.
+    every = client.post("/accounts/sign-up/", {"username": "a name", "password": "short", "repeated": "other"}).content
+    for said in (b"a character that is not allowed", b"This password is too short", b"The two passwords differ."):
+        assert said in every
     assert not User.objects.exists()
 
 

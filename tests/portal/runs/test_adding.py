@@ -50,7 +50,11 @@ def test_another_source_for_the_same_sample_and_step_is_refused_because_a_run_is
 
 
 def test_two_lines_of_one_upload_cannot_be_the_same_attempt(alice):
-    assert statuses(add(make_run(alice), line(), line(key="another"))) == ["created", "refused"]
+    bulk = add(make_run(alice), line(), line(key="another"), line())
+    assert statuses(bulk) == ["created", "refused", "repeated"]
+    first, other, again = bulk.results
+    assert again.attempt == first.attempt
+    assert "Line 1 of this upload has a different attempt here: key" in other.refusal.message
 
 
 @pytest.mark.parametrize(
