@@ -42,6 +42,20 @@ def test_sums_over_ranks_pass_in_any_order_in_every_regime(pools: Pools, problem
             assert [outcome for outcome in outcomes if not outcome.passed] == [], (program, regime)
 
 
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(problem, id=problem.slug)
+        for problem in registry.problems()
+        if wires.is_concerned(problem) and problem.refuses_world_size(8) is None
+    ],
+)
+def test_honest_programs_pass_on_eight_ranks(pools: Pools, problem: Problem):
+    for program in wires.programs(problem):
+        outcomes = pools.of(8).run(attempt, Trial(slug=problem.slug, program=program, key=bytes(32)))
+        assert [outcome for outcome in outcomes if not outcome.passed] == [], program
+
+
 def test_every_published_problem_with_a_tolerance_has_its_rows():
     problems = [problem for problem in registry.problems() if wires.is_concerned(problem) and problem.slug in CARDS]
     assert [problem.slug for problem in problems if problem.slug not in wires.recorded()] == []

@@ -2,12 +2,13 @@
 # A table on standard output is what it is for.
 """How far honest programs and a wire of 10 bits an element lie apart, and which calls refuse that wire.
 
-    python -m tests.problems.wires [--calls 10] [--size tiny] [--ranks 2 4] [--record] [SLUG ...]
+    python -m tests.problems.wires [--calls 10] [--size tiny] [--ranks 2 4] [--record | --honest] [SLUG ...]
 
 Honest programs are the reference, every variant, and the reference with sums over ranks in drawn orders, rounded at
 every step or once. The wire is the reference whose collectives carry sign, 3 bits of exponent and 6 of mantissa, with
 one exponent in common per 128 elements. Where a call like the timed ones lets the wire pass, the regimes are tried,
-until one refuses it in every call. `--record` keeps the rows in `wires.json`, which `docs/problems.md` shows.
+until one refuses it in every call. `--honest` prints what honest programs use of every output's bounds and nothing of
+the wire. `--record` keeps the rows in `wires.json`, which `docs/problems.md` shows.
 """
 
 import argparse
@@ -214,6 +215,18 @@ def _short(row: Row) -> dict[str, object]:
     return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in asdict(row).items()}
 
 
+def honest_lines(ranks: Ranks, problem: Problem, *, size: SizeName, calls: int) -> Iterator[str]:
+    """For every output with a tolerance the largest part of its bounds that an honest program used, and which did."""
+    used: dict[str, list[Errors]] = {
+        program: list(_errors(ranks, problem, program, None, size=size, calls=calls)) for program in programs(problem)
+    }
+    refused = sum(not errors.passed for calls_of in used.values() for errors in calls_of)
+    for index, output in enumerate(problem.outputs):
+        if not output.tolerance.is_exact:
+            share, program = max((max(errors.shares[index] for errors in found), name) for name, found in used.items())
+            yield f"| {problem.number} | {problem.slug} | {output.name} | {share:.2f} | {program} | {refused} |"
+
+
 def bound(row: Row) -> str:
     """The bound of the rms error in words."""
     return "-" if row.bound is None else "exact" if row.bound == 0 else f"{row.bound:g}"
@@ -239,20 +252,28 @@ def main() -> None:
     parser.add_argument("--size", type=SizeName, default=SizeName.TINY, choices=list(SizeName))
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--record", action="store_true", help="keep the rows in wires.json")
+    parser.add_argument("--honest", action="store_true", help="print what honest programs use of each bound")
     parser.add_argument("slugs", nargs="*", metavar="SLUG")
     options = parser.parse_args()
     problems = [registry.get(slug) for slug in options.slugs] or [
         problem for problem in registry.problems() if is_concerned(problem)
     ]
     rows = []
-    print(
-        "| problem | size | ranks | calls | refused | bound | honest rms | wire rms | honest | wire | refused honest |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    if options.honest:
+        print("| number | problem | output | of its bounds | by | refused |\n|---|---|---|---|---|---|")
+    else:
+        print(
+            "| problem | size | ranks | calls | refused | bound | honest rms | wire rms | honest | wire | "
+            "refused honest |\n|---|---|---|---|---|---|---|---|---|---|---|"
+        )
     for world_size in options.ranks:
         with Ranks(world_size) as ranks:
             for problem in problems:
-                if problem.refuses(world_size, [options.size]) is None:
+                if problem.refuses(world_size, [options.size]) is not None:
+                    continue
+                if options.honest:
+                    print(*honest_lines(ranks, problem, size=options.size, calls=options.calls), sep="\n", flush=True)
+                else:
                     rows.append(measured(ranks, problem, size=options.size, calls=options.calls))
                     print(line(rows[-1]), flush=True)
     if options.record:

@@ -57,13 +57,14 @@ PROBLEM = Problem(
             shape=("M", "N"),
             placement=Placement.PER_RANK,
             tolerance=Tolerance(
-                atol=0.014,
-                rtol=0.014,
+                atol=0.04,
+                rtol=0.04,
                 rms=0.0055,
                 calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. At tiny, 2 and 4 ranks, 10 calls. Honest "
                 "programs (either layout, float32, backwards) err by at most 0.0034 and 0.0018 rms. The cheapest cheat "
                 "(float8 shards, one scale per row) errs by at least 0.048 and 0.0145 rms. At base, 4 ranks, 2 calls: "
-                "honest 0.0035 and 0.0017 rms, the cheat 0.179 and 0.0259 rms.",
+                "honest 0.0035 and 0.0017 rms, the cheat 0.179 and 0.0259 rms. 2026-11-26, 8 "
+                "ranks, rounded once per shard: at most 0.017 and 0.0045 rms, at base 0.030 and 0.0036.",
             ),
         ),
     ),

@@ -1,5 +1,7 @@
 """Programs that must pass and programs that must fail."""
 
+from functools import partial
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -24,13 +26,13 @@ def in_float32(A_local: Tensor, B: Tensor) -> Tensor:
     return (_gathered(A_local).t().float() @ B.float()).to(A_local.dtype)
 
 
-def backwards_in_float32(A_local: Tensor, B: Tensor) -> Tensor:
-    """One shard after the other, the last rank's first, added in float32."""
+def backwards(A_local: Tensor, B: Tensor, *, width: torch.dtype | None = None) -> Tensor:
+    """One shard after the other, the last rank's first, added in `width`: the run's dtype where it is None."""
     world_size = dist.get_world_size()
     pairs = list(zip(_gathered(A_local).chunk(world_size), B.chunk(world_size), strict=True))
-    C = A_local.new_zeros((A_local.shape[0], B.shape[1]), dtype=torch.float32)
+    C = A_local.new_zeros((A_local.shape[0], B.shape[1]), dtype=width)
     for shard, block in reversed(pairs):
-        C.addmm_(shard.t().float(), block.float())
+        C.addmm_(shard.t().to(C.dtype), block.to(C.dtype))
     return C.to(A_local.dtype)
 
 
@@ -53,7 +55,12 @@ def half_the_contraction(A_local: Tensor, B: Tensor) -> Tensor:
     return _gathered(A_local)[:half].t() @ B[:half] * 2**0.5
 
 
-HONEST = {"column_major": column_major, "float32": in_float32, "backwards": backwards_in_float32}
+HONEST = {
+    "column_major": column_major,
+    "float32": in_float32,
+    "backwards": partial(backwards, width=torch.float32),
+    "rounded_by_shard": backwards,
+}
 MUTANTS = {
     "not_transposed": not_transposed,
     "last_shard_twice": last_shard_twice,

@@ -57,13 +57,14 @@ PROBLEM = Problem(
             shape=("M", "N"),
             placement=Placement.PER_RANK,
             tolerance=Tolerance(
-                atol=0.014,
-                rtol=0.014,
+                atol=0.04,
+                rtol=0.04,
                 rms=0.0055,
                 calibration="2026-11-21, torch 2.13 CPU, gloo, bfloat16. At tiny, 2 and 4 ranks, 10 calls. Honest "
                 "programs (at once, by shard, by rows; float32) err by at most 0.0033 and 0.0019 rms. The cheapest "
                 "cheat (float8 shards, one scale per row) errs by at least 0.062 and 0.0162 rms. At base, 4 ranks, 2 "
-                "calls: honest 0.0037 and 0.0017 rms, the cheat 0.148 and 0.0261 rms.",
+                "calls: honest 0.0037 and 0.0017 rms, the cheat 0.148 and 0.0261 rms. 2026-11-26, 8 "
+                "ranks, rounded once per shard: at most 0.022 and 0.0040 rms, at base 0.030 and 0.0036.",
             ),
         ),
     ),

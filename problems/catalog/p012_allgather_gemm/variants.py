@@ -27,6 +27,14 @@ def shard_by_shard(A_local: Tensor, B: Tensor) -> Tensor:
     return C.to(A_local.dtype)
 
 
+def rounded_by_shard(A_local: Tensor, B: Tensor) -> Tensor:
+    """Adds each shard's product to the result in the run's dtype, as a program does that multiplies what has come."""
+    C = A_local.new_zeros((A_local.shape[0], B.shape[1]))
+    for shard, block in zip(all_gathered(A_local), B.chunk(dist.get_world_size()), strict=True):
+        C.addmm_(shard, block)
+    return C
+
+
 def rows_in_blocks(A_local: Tensor, B: Tensor) -> Tensor:
     """Four blocks of rows, each gathered and multiplied before the next."""
     return torch.cat([torch.cat(all_gathered(block), dim=1) @ B for block in A_local.chunk(4)])
@@ -58,7 +66,12 @@ def operands_in_float8(A_local: Tensor, B: Tensor) -> Tensor:
     return (left @ right).to(A_local.dtype)
 
 
-HONEST = {"float32": in_float32, "shard_by_shard": shard_by_shard, "rows_in_blocks": rows_in_blocks}
+HONEST = {
+    "float32": in_float32,
+    "shard_by_shard": shard_by_shard,
+    "rounded_by_shard": rounded_by_shard,
+    "rows_in_blocks": rows_in_blocks,
+}
 MUTANTS = {
     "own_shard_only": own_shard_only,
     "reversed_shards": reversed_shards,

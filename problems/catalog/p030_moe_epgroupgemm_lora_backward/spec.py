@@ -43,12 +43,13 @@ _WRITTEN = {f"{name} (in place)": name for name in _SHAPES}
 """The arguments that hold the sums after the call, by the names of these outputs."""
 
 _TOLERANCE = Tolerance(
-    atol=0.022,
-    rtol=0.022,
+    atol=0.045,
+    rtol=0.045,
     rms=0.01,
     calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, tiny, 2, 4 and 8 ranks, 6 calls. Honest programs "
     "(bfloat16 ring, backwards, one by one; float32) err by at most 0.0134 and 0.0054 rms. The cheapest cheats "
-    "(payload in e4m3 or int8) err by at least 0.039 and 0.0195 rms.",
+    "(payload in e4m3 or int8) err by at least 0.039 and 0.0195 rms. 2026-11-26, 8 ranks: one element once erred by "
+    "0.0245; in 12 calls at most 0.014 and 0.0048 rms, int8 by at least 0.0397 rms. The rms decides.",
 )
 
 
