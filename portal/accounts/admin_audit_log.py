@@ -3,10 +3,9 @@
 The log is read in the admin and changed nowhere: who, what, on what, when, and the reason where the form asks for one.
 """
 
-from collections.abc import Callable
-
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.http import HttpRequest, HttpResponse
+from django.utils.deprecation import MiddlewareMixin
 
 from portal.accounts.models import User
 
@@ -16,14 +15,10 @@ _OWN_AFFAIRS = ("/admin/", "/accounts/")
 MAX_REASON = 1000
 
 
-class OperatorsLogMiddleware:
+class OperatorsLogMiddleware(MiddlewareMixin):
     """Writes a line for every request of an operator that changed something, by page or by API."""
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self._get_response(request)
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         if request.method not in _READING and response.status_code < 400:
             # REST framework puts the owner of a token onto the same request.
             user = getattr(request, "user", None)

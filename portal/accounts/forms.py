@@ -170,7 +170,6 @@ class ActivateAppForm(ActivateTOTPForm):  # type: ignore[misc]  # allauth has no
     """allauth's form; the code that turns the app on does not sign in as well."""
 
     def clean_code(self) -> str:
-        """The code, used up."""
         code: str = super().clean_code()
         TOTP(Authenticator(user=self.user))._mark_code_used(code)  # noqa: SLF001 - allauth has no other name for it
         return code

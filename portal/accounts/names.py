@@ -24,10 +24,8 @@ def check_name(username: str) -> None:
     Raises:
         Refusal: what is wrong with it (422), or that another account has it or one that looks the same (409).
     """
-    problem = _fault(username)
-    if problem is not None:
-        message, remedy = problem
-        raise Refusal("username", username, message, remedy)
+    if fault := _fault(username):
+        raise Refusal("username", username, *fault)
     if User.objects.filter(username__iexact=username).exists():
         raise name_taken(username)
     if User.objects.filter(confusable_key=confusable_key(username)).exists():

@@ -169,10 +169,9 @@ def _household(address: str) -> str:
         found = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:  # how a socket for both names a visitor by IPv4
-        return str(found.ipv4_mapped)
+    # A mapped address is how a socket for both names a visitor by IPv4.
+    if plain := found if isinstance(found, ipaddress.IPv4Address) else found.ipv4_mapped:
+        return str(plain)
     return str(ipaddress.ip_network((int(found), 64), strict=False))
 
 

@@ -94,9 +94,8 @@ class Runs(_Runs):
     @operation("listRuns", "List runs", RunBrief, many=True, query=run_inputs.RunsQuery)
     def list(self, request: Request) -> QuerySet[Run]:
         """Published runs and those of own organisations, the newest first, by cursor."""
-        wanted = self.query
         paths = {"model": "model__slug", "state": "state"}
-        narrowed = {path: wanted[name] for name, path in paths.items() if name in wanted}
+        narrowed = {path: self.query[name] for name, path in paths.items() if name in self.query}
         return queries.with_counts(queries.visible_runs(request.user)).filter(**narrowed)
 
     @operation(
@@ -128,13 +127,12 @@ class Runs(_Runs):
     @operation("readEvents", "Follow a run", EventPageOutput, query=run_inputs.EventsQuery)
     def events(self, request: Request, run_id: uuid.UUID) -> dict[str, Any]:
         """What has happened after a cursor, oldest first; `wait` holds the call open until there is something."""
-        wanted = self.query
-        run = queries.get_run(request.user, run_id)
-        events = _events(run, after=wanted["after"], limit=wanted["limit"], wait_s=wanted["wait"])
+        run, after = queries.get_run(request.user, run_id), self.query["after"]
+        events = _events(run, after=after, limit=self.query["limit"], wait_s=self.query["wait"])
         total, pending = queries.counts(run)
         return {
             "events": events,
-            "next": events[-1].pk if events else wanted["after"],
+            "next": events[-1].pk if events else after,
             "pending": pending,
             "total": total,
             "poll_after_s": 2 if pending else None,
@@ -172,9 +170,8 @@ class Attempts(_Runs):
     @operation("listAttempts", "List a run's attempts", AttemptOutput, many=True, query=run_inputs.AttemptsQuery)
     def list(self, request: Request, run_id: uuid.UUID) -> QuerySet[Attempt]:
         """Attempts in the order in which they were added, by cursor."""
-        wanted = self.query
-        run = queries.get_run(request.user, run_id)
-        narrowed = {name: wanted[name] for name in ("problem", "verdict", "state", "sample") if name in wanted}
+        run, names = queries.get_run(request.user, run_id), ("problem", "verdict", "state", "sample")
+        narrowed = {name: self.query[name] for name in names if name in self.query}
         return run.attempts.filter(**narrowed).select_related("evaluation")
 
     @operation("addAttempt", "Add an attempt", AttemptOutput, status=201, body=run_inputs.AttemptInput, refuses=(409,))

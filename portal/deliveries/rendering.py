@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from portal.deliveries.models import Delivery, Form
+from portal.runs.models import RunEvent
 
 LINES = 20
 """A message lists at most this many notices; of the others it gives the number."""
@@ -52,22 +53,18 @@ def body_of(delivery: Delivery) -> bytes:
 
 def _event(delivery: Delivery) -> bytes:
     """The event as the feed has it, its run and its organisation. A test has no event."""
-    event = delivery.event
-    attempt = event.attempt if event is not None else None
+    event = delivery.event or RunEvent(at=delivery.created_at, message="This is a test of the webhook.")
     content = {
-        "id": event.pk if event else None,
+        "id": event.pk,
         "kind": delivery.kind,
-        "at": (event.at if event else delivery.created_at).isoformat(),
-        "run": str(event.run_id) if event else None,
-        "url": f"{settings.SITE_URL}/runs/{event.run_id}/" if event else None,
-        "attempt_id": attempt.pk if attempt else None,
-        "key": attempt.key if attempt else None,
-        "problem": attempt.problem if attempt else None,
-        "sample": attempt.sample if attempt else None,
-        "step": attempt.step if attempt else None,
-        "verdict": (event.verdict if event else "") or None,
-        "message": event.message if event else "This is a test of the webhook.",
-        "score": event.score if event else None,
+        "at": event.at.isoformat(),
+        "run": str(event.run_id) if event.run_id else None,
+        "url": f"{settings.SITE_URL}/runs/{event.run_id}/" if event.run_id else None,
+        "attempt_id": event.attempt_id,
+        **{name: getattr(event.attempt, name, None) for name in ("key", "problem", "sample", "step")},
+        "verdict": event.verdict or None,
+        "message": event.message,
+        "score": event.score,
     }
     return json.dumps(content).encode()
 

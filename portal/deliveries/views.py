@@ -19,20 +19,14 @@ from portal.deliveries.models import Endpoint, Form, NoticeKind
 def notices(request: HttpRequest) -> HttpResponse:
     """The reader's channels with their switches, a form for another one, and the log."""
     user = signed_in(request)
-    refusal: Refusal | None = None
-    if request.method == "POST":
-        try:
-            channel = actions.add_channel(
-                user,
-                form=request.POST.get("form", ""),
-                url=request.POST.get("url", "").strip(),
-                kinds=request.POST.getlist("kinds"),
-            )
-        except Refusal as refused:
-            refusal = refused
-        else:
-            return _page(request, new=channel)
-    return _page(request, refusal=refusal)
+    if request.method != "POST":
+        return _page(request)
+    form, url = request.POST.get("form", ""), request.POST.get("url", "").strip()
+    try:
+        channel = actions.add_channel(user, form=form, url=url, kinds=request.POST.getlist("kinds"))
+    except Refusal as refusal:
+        return _page(request, refusal=refusal)
+    return _page(request, new=channel)
 
 
 def _page(request: HttpRequest, *, new: Endpoint | None = None, refusal: Refusal | None = None) -> HttpResponse:

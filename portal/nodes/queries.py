@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from evaluator.contract import SlotState
 from portal.accounts.models import Organisation
-from portal.core.errors import NotFound
+from portal.core.requests import by_id
 from portal.nodes.models import Node, Slot
 
 
@@ -61,8 +61,7 @@ def guests_for(*names: str) -> QuerySet[Organisation]:
 
 def guest_owner(slug: str) -> Organisation:
     """The organisation of that name, if a node of its own is or was registered; raises Refusal (404)."""
-    owner = Organisation.objects.filter(slug=slug, nodes__isnull=False).distinct().first()
-    if owner is None:
-        message = "No organisation of this name has a node here."
-        raise NotFound("node_owner", slug, message, "The page of nodes lists the organisations that have one.")
-    return owner
+    owners = Organisation.objects.filter(nodes__isnull=False).distinct()
+    message = "No organisation of this name has a node here."
+    remedy = "The page of nodes lists the organisations that have one."
+    return by_id(owners, "node_owner", slug, message, remedy, column="slug")

@@ -1,7 +1,9 @@
 """What owners and operators do with seasons: define, publish, extend, end, judge the leaders again, finish."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -128,18 +130,12 @@ def take(season: Season, step: str, *, by: User, now: datetime) -> str:
     """
     queries.require_runs(season, by)
     check_choice("step", step, STEPS)
-    if step == "retry":
-        judge_failed_again(season, now=now)
-    elif step == "rejudge":
-        rejudge_leaders(season, now=now)
-    elif step == "finish":
-        finish(season, now=now)
-    else:
-        _change_phase(season, step, now)
+    acts: dict[str, Callable[..., object]] = {"retry": judge_failed_again, "rejudge": rejudge_leaders, "finish": finish}
+    acts.get(step, partial(_change_phase, step=step))(season, now=now)
     return STEPS[step].done
 
 
-def _change_phase(season: Season, step: str, now: datetime) -> None:
+def _change_phase(season: Season, *, step: str, now: datetime) -> None:
     with transaction.atomic():
         season = Season.objects.select_for_update().get(pk=season.pk)
         phase = season.phase(now)

@@ -33,7 +33,6 @@ DRAWN = 8
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    """Every season, those that are open first."""
     now = timezone.now()
     rows = [(season, season.phase(now)) for season in queries.visible(request.user)]
     context = {
@@ -72,7 +71,6 @@ def edit(request: HttpRequest, slug: str) -> HttpResponse:
 
 @changing
 def take_step(request: HttpRequest, slug: str) -> HttpResponse:
-    """Publish, open, end, delete, judge again or finish."""
     user, step = signed_in(request), request.POST.get("step", "")
     messages.success(request, actions.take(queries.get_season(slug, user), step, by=user, now=timezone.now()))
     return redirect("seasons:index") if step == "delete" else redirect("seasons:season", slug)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
 
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from evaluator.contract import Stage
@@ -49,7 +49,9 @@ def use_of_nodes(*, now: datetime | None = None) -> list[Use]:
     moment = now or timezone.now()
     slots = Counter(Slot.objects.order_by("node__name", "index").values_list("node__name", "profile"))
     judged_s, verdicts = _judged(moment)
-    ahead = _ahead()
+    # At most a few of each slot.
+    compiled = Evaluation.objects.filter(state__in=(State.BUILDING, State.BUILT), node__isnull=False).order_by()
+    ahead = Counter(compiled.values_list("node__name", "profile", "state"))
     starting, waits = _starting_times(moment)
     return [
         Use(
@@ -58,8 +60,8 @@ def use_of_nodes(*, now: datetime | None = None) -> list[Use]:
             slots=number,
             judged_share=min(1.0, judged_s[node, profile] / (WINDOW.total_seconds() * number)),
             verdicts=verdicts[node, profile],
-            building=ahead.get((node, profile), (0, 0))[0],
-            built=ahead.get((node, profile), (0, 0))[1],
+            building=ahead[node, profile, State.BUILDING],
+            built=ahead[node, profile, State.BUILT],
             starting_s=_median(starting[node, profile]),
             ranks_wait_s=_median(waits[node, profile]),
         )
@@ -85,16 +87,6 @@ def _judged(now: datetime) -> tuple[Mapping[_Place, float], Mapping[_Place, int]
         seconds[node, profile] += ((finished or now) - max(started, now - WINDOW)).total_seconds()
         verdicts[node, profile] += state == State.FINISHED
     return seconds, verdicts
-
-
-def _ahead() -> dict[_Place, tuple[int, int]]:
-    rows = (
-        Evaluation.objects.filter(state__in=(State.BUILDING, State.BUILT), node__isnull=False)
-        .values("node__name", "profile")
-        .annotate(building=Count("id", filter=Q(state=State.BUILDING)), built=Count("id", filter=Q(state=State.BUILT)))
-        .order_by()
-    )
-    return {(row["node__name"], row["profile"]): (row["building"], row["built"]) for row in rows}
 
 
 def _median(seconds: list[float]) -> float | None:

@@ -66,7 +66,6 @@ class BulkResult:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many lines ended in each status."""
         return Counter(result.status for result in self.results)
 
 

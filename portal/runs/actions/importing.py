@@ -47,7 +47,6 @@ class ImportPreview:
 
     @property
     def backends(self) -> dict[str, int]:
-        """How many programs are judged as which backend."""
         return dict(Counter(program.backend.value for program in self.programs).most_common())
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evaluator.contract import CallTimeline, Delivery, EvaluationReport
+from evaluator.contract import Delivery, EvaluationReport
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.submissions import sweeps
@@ -55,10 +55,6 @@ def _with_profile(report: EvaluationReport, profile: Profile, sizes: set[str]) -
         yield f"record has a call without the times of {profile.world_size} ranks"
     if any(len(size.rank_medians_us) not in (0, profile.world_size) for size in timing):
         yield f"timing has medians of other than {profile.world_size} ranks"
-    if any(len(call.ranks) > profile.world_size for call in _recorded(report)):
-        yield f"timeline has more than {profile.world_size} ranks"
-
-
-def _recorded(report: EvaluationReport) -> list[CallTimeline]:
     calls = (report.timeline.submission, report.timeline.reference) if report.timeline is not None else ()
-    return [call for call in calls if call is not None]
+    if any(call is not None and len(call.ranks) > profile.world_size for call in calls):
+        yield f"timeline has more than {profile.world_size} ranks"

@@ -21,7 +21,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add or remove, whatever the setting says."""
         wanted = parser.add_mutually_exclusive_group()
         wanted.add_argument("--add", action="store_const", const=True, dest="wanted", help="Put them on the site.")
         wanted.add_argument("--remove", action="store_const", const=False, dest="wanted", help="Remove them.")
