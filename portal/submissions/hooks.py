@@ -8,7 +8,7 @@ from portal.submissions.models import Evaluation, Submission
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineChanged:
-    """An operator has put an entry into quarantine, or lifted it."""
+    """An operator or a rejudge has put an entry into quarantine, or an operator has lifted it."""
 
     submission: Submission
     is_quarantined: bool
@@ -23,4 +23,4 @@ evaluation_ended: Hook[Evaluation] = Hook()
 """An evaluation has ended: its final row. Sent inside the transaction that ends it."""
 
 quarantine_changed: Hook[QuarantineChanged] = Hook()
-"""Sent inside the transaction in which an operator decides; the submission's row is locked."""
+"""Sent inside the transaction in which it is decided; the submission's row is locked."""

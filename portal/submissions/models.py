@@ -451,14 +451,14 @@ class AllowanceLimit(models.Model):
 
 
 class Quarantine(models.Model):
-    """An operator's decision to remove an entry from all boards, with its public reason, and to restore it.
+    """A decision to remove an entry from all boards, with its public reason, and to restore it.
 
-    Page and evidence stay, and rows are never deleted. In force while `lifted_at` is None.
+    Page and evidence stay, and rows are never deleted. In force while `lifted_at` is None. A rejudge decided where `by` is None.
     """
 
     submission = models.ForeignKey(Submission, on_delete=models.PROTECT, related_name="quarantines")
     reason = models.CharField(max_length=500, help_text="Public: shown on the entry's page and on its boards.")
-    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+")
     at = models.DateTimeField(default=timezone.now)
     lifted_at = models.DateTimeField(null=True, blank=True)
     lifted_by = models.ForeignKey(

@@ -192,12 +192,9 @@ _GENERIC: dict[str, Mutant] = {
 _BLOCK, _EXPONENTS = 128, 8
 
 
-def _to_ten_bits(tensor: Tensor, _group: Group) -> Tensor:
-    return _narrowed(tensor, mantissa_bits=6)
-
-
-def _to_eleven_bits(tensor: Tensor, _group: Group) -> Tensor:
-    return _narrowed(tensor, mantissa_bits=7)
+def _wire(bits: int) -> Mutant:
+    """The reference with payloads in `bits` bits an element."""
+    return _through(Tap(payload=lambda tensor, _: _narrowed(tensor, mantissa_bits=bits - 4)))
 
 
 def _narrowed(tensor: Tensor, *, mantissa_bits: int) -> Tensor:
@@ -312,8 +309,9 @@ NARROW: dict[str, Mutant] = {
     "clears_what_is_not_finite": _through(
         Tap(payload=lambda tensor, _: tensor.nan_to_num() if _is_wide(tensor) else tensor)
     ),
-    "ten_bit_wire": _through(Tap(payload=_to_ten_bits)),
-    "eleven_bit_wire": _through(Tap(payload=_to_eleven_bits)),
+    **{f"{bits}_bit_wire": _wire(bits) for bits in range(8, 15)},
+    "ten_bit_wire": _wire(10),
+    "eleven_bit_wire": _wire(11),
     "usual_numbers": _usual_numbers,
     "arguments_in_float16": _arguments_in_float16,
     "divides_arguments_by_the_largest": _arguments_by_largest,

@@ -9,7 +9,7 @@ from problems.harness.trials import Trial, attempt
 from tests.problems.conftest import Pools
 from tests.problems.wires import programs
 
-SUMS = ("allreduce", "reduce", "reducescatter", "gemm_allreduce", "gemm_reducescatter")
+SUMS = ("allreduce", "reduce", "reducescatter", "gemm_allreduce", "gemm_reducescatter", "moe_epgroupgemm_lora_backward")
 CALLS = 3
 
 

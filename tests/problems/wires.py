@@ -2,13 +2,14 @@
 # A table on standard output is what it is for.
 """How far honest programs and a wire of 10 bits an element lie apart, and which calls refuse that wire.
 
-    python -m tests.problems.wires [--calls 10] [--size tiny] [--ranks 2 4] [--record | --honest] [SLUG ...]
+    python -m tests.problems.wires [--calls 10] [--size tiny] [--ranks 2 4] [--record | --honest | --bits] [SLUG ...]
 
 Honest programs are the reference, every variant, and the reference with sums over ranks in drawn orders, rounded at
 every step or once. The wire is the reference whose collectives carry sign, 3 bits of exponent and 6 of mantissa, with
 one exponent in common per 128 elements. Where a call like the timed ones lets the wire pass, the regimes are tried,
 until one refuses it in every call. `--honest` prints what honest programs use of every output's bounds and nothing of
-the wire. `--record` keeps the rows in `wires.json`, which `docs/problems.md` shows.
+the wire. `--bits` prints how many calls like the timed ones refuse wires of 8 to 14 bits. `--record` keeps the rows in
+`wires.json`, which `docs/problems.md` shows.
 """
 
 import argparse
@@ -227,6 +228,15 @@ def honest_lines(ranks: Ranks, problem: Problem, *, size: SizeName, calls: int) 
             yield f"| {problem.number} | {problem.slug} | {output.name} | {share:.2f} | {program} | {refused} |"
 
 
+def line_of_bits(ranks: Ranks, problem: Problem, *, size: SizeName, calls: int) -> str:
+    """How many of `calls` like the timed ones refused a wire of 8 to 14 bits an element."""
+    refused = []
+    for bits in range(8, 15):
+        found = _errors(ranks, problem, f"wire:{bits}_bit_wire", None, size=size, calls=calls)
+        refused.append(sum(not errors.passed for errors in found))
+    return f"| {problem.number} | {problem.slug} | {ranks.world_size} | {' | '.join(map(str, refused))} |"
+
+
 def bound(row: Row) -> str:
     """The bound of the rms error in words."""
     return "-" if row.bound is None else "exact" if row.bound == 0 else f"{row.bound:g}"
@@ -253,6 +263,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--record", action="store_true", help="keep the rows in wires.json")
     parser.add_argument("--honest", action="store_true", help="print what honest programs use of each bound")
+    parser.add_argument("--bits", action="store_true", help="print which wires usual calls refuse")
     parser.add_argument("slugs", nargs="*", metavar="SLUG")
     options = parser.parse_args()
     problems = [registry.get(slug) for slug in options.slugs] or [
@@ -261,6 +272,10 @@ def main() -> None:
     rows = []
     if options.honest:
         print("| number | problem | output | of its bounds | by | refused |\n|---|---|---|---|---|---|")
+    elif options.bits:
+        print(
+            "| number | problem | ranks | 8 | 9 | 10 | 11 | 12 | 13 | 14 |\n|---|---|---|---|---|---|---|---|---|---|"
+        )
     else:
         print(
             "| problem | size | ranks | calls | refused | bound | honest rms | wire rms | honest | wire | "
@@ -273,6 +288,8 @@ def main() -> None:
                     continue
                 if options.honest:
                     print(*honest_lines(ranks, problem, size=options.size, calls=options.calls), sep="\n", flush=True)
+                elif options.bits:
+                    print(line_of_bits(ranks, problem, size=options.size, calls=options.calls), flush=True)
                 else:
                     rows.append(measured(ranks, problem, size=options.size, calls=options.calls))
                     print(line(rows[-1]), flush=True)

@@ -5,14 +5,28 @@ from datetime import timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from evaluator.contract import EvaluationReport, Mode, Verdict
+from evaluator.judging.verdicts import FACTS
 from portal.accounts.models import User
 from portal.core.errors import Conflict, Forbidden, Refusal, TooMany
 from portal.submissions.hooks import QuarantineChanged, quarantine_changed
-from portal.submissions.models import Flag, Quarantine, Submission
+from portal.submissions.models import Evaluation, Flag, Quarantine, Submission
+from portal.submissions.queue import REJUDGE_PRIORITY
 
 FLAGS_PER_DAY = 10
 """The most entries that one reader may flag in 24 hours: each takes an operator's attention."""
 REASON_CHARACTERS = 1000
+
+_REVOKING = {
+    Verdict.WRONG_RESULT,
+    Verdict.WRONG_SHAPE,
+    Verdict.NOT_FINITE,
+    Verdict.INPUT_MUTATED,
+    Verdict.NONDETERMINISTIC,
+    Verdict.STALE_OUTPUT,
+    Verdict.INCOMPLETE_OUTPUT,
+}
+"""Verdicts on what a program returns. Others may be a node's or a day's, and leave a pass as it is."""
 
 
 def quarantine(submission: Submission, *, reason: str, by: User) -> Quarantine:
@@ -35,6 +49,27 @@ def quarantine(submission: Submission, *, reason: str, by: User) -> Quarantine:
         created = Quarantine.objects.create(submission=submission, reason=text, by=by)
         quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=True))
     return created
+
+
+def revoke_pass(evaluation: Evaluation, report: EvaluationReport) -> None:
+    """Quarantine an entry whose rejudge finds wrong outputs where it had passed at the same revision and profile.
+
+    Runs inside the transaction that ends `evaluation`. The reason is the finding, which names the call. Checked calls
+    are secret and new in every judgement, so a pass may have met none that shows the fault.
+    """
+    submission = evaluation.submission
+    is_rejudge = evaluation.priority == REJUDGE_PRIORITY and evaluation.mode == Mode.RANKED
+    if not is_rejudge or report.verdict not in _REVOKING or submission.is_attempt or evaluation.node_owner_id:
+        return
+    same = {"mode": evaluation.mode, "profile": evaluation.profile, "problem_revision": evaluation.problem_revision}
+    Submission.objects.select_for_update().get(pk=submission.pk)
+    if not submission.evaluations.filter(**same, verdict=Verdict.PASSED.value, node_owner=None).exists():
+        return
+    title = FACTS[report.verdict].title
+    reason = f"Judged again on {evaluation.profile}, it did not pass. {title}: {report.message}"[:500]
+    if not submission.quarantines.filter(lifted_at=None).exists():
+        Quarantine.objects.create(submission=submission, reason=reason)
+        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=True))
 
 
 def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:

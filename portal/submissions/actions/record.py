@@ -22,6 +22,7 @@ from portal.nodes.actions import check_name
 from portal.nodes.leases import was_given
 from portal.nodes.models import Node
 from portal.submissions import lifecycle, sweeps
+from portal.submissions.actions.moderate import revoke_pass
 from portal.submissions.models import Evaluation, Report
 from portal.submissions.reports.agreement import disagreement
 
@@ -129,13 +130,16 @@ def _record(evaluation: Evaluation, delivery: Delivery, now: datetime) -> bool:
         detail = f"Try {evaluation.attempt} failed on our side: {report.message}"
         return lifecycle.queue_again(evaluation, attempt=evaluation.attempt + 1, detail=detail)
     started_at = evaluation.started_at or now
-    return lifecycle.finish(
+    has_ended = lifecycle.finish(
         evaluation,
         now=now,
         started_at=started_at,
         has_alarms=bool(report.alarms),
         **outcome_of(report) | sweeps.outcome(evaluation, report),
     )
+    if has_ended:
+        revoke_pass(evaluation, report)
+    return has_ended
 
 
 def outcome_of(report: EvaluationReport) -> dict[str, Any]:

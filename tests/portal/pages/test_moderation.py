@@ -27,12 +27,12 @@ def entry(author, node, *, low, files=None, **changes):
     return submission
 
 
-def judge(evaluation, node, *, low):
+def judge(evaluation, node, *, verdict=Verdict.PASSED, **report):
     now = timezone.now()  # each ends after the one before
     Evaluation.objects.filter(pk=evaluation.pk).update(
         state=State.RUNNING, lease=f"lease-{evaluation.pk}", node=node, slot_index=0, started_at=now
     )
-    assert actions.record_delivery(delivery_of(evaluation, verdict=Verdict.PASSED, low=low), now)
+    assert actions.record_delivery(delivery_of(evaluation, verdict=verdict, **report), now)
 
 
 def names():
@@ -65,6 +65,20 @@ def cheat(alice, bob, carol, node):
     entry(bob, node, low=2.0)
     entry(carol, node, low=3.0)
     return first
+
+
+def test_a_rejudge_that_finds_wrong_outputs_revokes_the_pass_and_says_why(alice, bob, node, operator, client):
+    cheat, _ = entry(bob, node, low=3.0), entry(alice, node, low=2.0)
+    for verdict, place in ((Verdict.TIMEOUT, 1), (Verdict.WRONG_RESULT, None)):
+        (again,) = actions.rejudge(cheat.evaluations.all())
+        judge(again, node, verdict=verdict)
+        assert {author: place for place, author in names()}.get("bob") == place
+    client.force_login(bob)
+    for url in (reverse("ranking:board", args=["allreduce"]) + f"?profile={PROFILE}", f"/submissions/{cheat.pk}/"):
+        reason = f"Judged again on {PROFILE}, it did not pass. Wrong result: the verdict is WRONG_RESULT"
+        assert reason in client.get(url).content.decode()
+    actions.lift_quarantine(cheat, reason="The finding was ours.", by=operator)
+    assert names() == [(1, "bob"), (2, "alice")]
 
 
 def test_places_records_and_people_move_up_and_back_again(cheat, operator, alice):
