@@ -8,6 +8,7 @@ import pytest
 
 from evaluator.contract import Progress, Stage, SweepPoint, TimeSummary, Verdict
 from portal.core.errors import Refusal
+from portal.runs.uploads import attempt_from
 from portal.submissions import actions, lifecycle, queries, sweeps
 from portal.submissions.models import Evaluation, State
 from tests.portal.factories import delivery_of, evaluation_of, submit
@@ -118,3 +119,10 @@ def test_what_cannot_be_swept_is_refused_with_a_remedy(alice, changes, words):
     with pytest.raises(Refusal) as refused:
         submit(alice, mode="sweep", **changes)
     assert words in f"{refused.value.message} {refused.value.remedy}"
+
+
+def test_an_attempt_of_a_run_is_no_sweep():
+    with pytest.raises(Refusal) as refused:
+        attempt_from({"problem": "allreduce", "mode": "sweep", "source": "def solution(tensor): ..."})
+    assert refused.value.field == "mode"
+    assert "ranked" in refused.value.remedy
