@@ -78,6 +78,7 @@ def judged() -> Evaluation:
             "queued_at": "2026-11-22T12:00:00Z",
             "started_at": None,
             "finished_at": None,
+            "points": [],
             "report": msgspec.json.decode(report.to_json()),
         },
         Evaluation,
