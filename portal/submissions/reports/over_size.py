@@ -7,9 +7,10 @@ from typing import Any
 
 from evaluator.contract import Mode, SweepPoint, is_faster, is_informative
 from evaluator.hardware import profiles
+from evaluator.judging.bus_bandwidth import bus_bytes
 from evaluator.judging.points import NoSweep, swept
 from portal.accounts.queries import Viewer
-from portal.catalog import rooflines
+from portal.catalog import measurements, rooflines
 from portal.catalog.templatetags.pkb import microseconds, rate
 from portal.charts.chart import Axis, Scale, Unit
 from portal.charts.chart import Point as Mark
@@ -56,10 +57,20 @@ def known_sweeps(slug: str, viewer: Viewer) -> list[Evaluation]:
     return [row for row in rows if newest[row.submission.author_id, row.profile] is row]
 
 
-def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: Sequence[Evaluation]) -> dict[str, Any]:
-    """Chart, table and words of the sweeps `shown` on `profile`, the first one's reference beside them; {} of none.
+def with_baselines(problem: Problem) -> set[str]:
+    """The profiles on which the reference was measured at a point of the problem's axes."""
+    tables = {name: measurements.baselines(name) for name in profiles.profiles()}
+    stored = {name: table.baselines.get(problem.slug, {}) for name, table in tables.items() if table is not None}
+    return {name for name, sizes in stored.items() if any(":" in size for size in sizes)}
 
-    The address's `y` asks for time or bus bandwidth; raises Refusal (404) for anything else.
+
+def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: Sequence[Evaluation]) -> dict[str, Any]:
+    """Chart, table and words of the sweeps `shown` on `profile`; the reference is that beside the first, or a baseline.
+
+    Empty where there are no points. The address's `y` asks for time or bus bandwidth.
+
+    Raises:
+        Refusal: it asks for anything else (404).
     """
     try:
         points = swept(problem, profiles.get(profile))
@@ -69,8 +80,15 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
     names = {point.value: size_name(point.value, axis.unit) for point in points}
     entries = [_entry(evaluation, names) for evaluation in shown[: len(LOOKS)]]
     every = [point for entry in entries for point in entry.points.values()]
-    moved = {point.value: point.bus_bytes for point in every if point.bus_bytes}
-    floors = {point.value: point.floor_us for point in every if point.floor_us}
+    alone = {
+        point.value: found
+        for point in points
+        if (found := measurements.baseline(problem.slug, profile=profile, size=point.name))
+    }
+    floors = {value: each.floor_us for value, each in alone.items() if each.floor_us}
+    floors |= {point.value: point.floor_us for point in every if point.floor_us}
+    ranks = profiles.get(profile).world_size
+    moved = {value: moves for value in names if (moves := bus_bytes(problem, value, ranks))}
     by_bandwidth = choice(query, "y", dict(FIGURES), opening=TIME) == BANDWIDTH and bool(moved)
 
     def height(value: int, us: float) -> float:
@@ -87,12 +105,9 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
         ends = ((value, height(value, low), height(value, high)) for value, low, high in spans)
         return Series(name=name, points=tuple(marks), intervals=tuple(ends))
 
-    theirs = {
-        point.value: point.reference.median_us
-        for each in entries[:1]
-        for point in each.points.values()
-        if point.reference
-    }
+    beside = [point for entry in entries[:1] for point in entry.points.values()]
+    theirs = {value: each.median_us for value, each in alone.items()}
+    theirs |= {point.value: point.reference.median_us for point in beside if point.reference}
     drawn = [series(entry.name, entry.times, _intervals(entry)) for entry in entries]
     ticks = tuple((float(value), name) for value, name in names.items())
     figure = over_size(
@@ -100,7 +115,7 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
         x=Axis(title=axis.name.capitalize(), scale=Scale.LOG, names=ticks),
         y=rooflines.BANDWIDTHS if by_bandwidth else _TIMES,
         floor=() if by_bandwidth else sorted(floors.items()),
-        levels=rooflines.wire_levels(profiles.get(profile)) if by_bandwidth else (),
+        levels=rooflines.wire_levels(profiles.get(profile)) if by_bandwidth and theirs else (),
     )
     rows = []
     for value, name in names.items():
@@ -108,7 +123,7 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
         rows.append((name, floors.get(value), text(value, theirs.get(value)), cells))
     return {
         "sweep_axis": axis,
-        "sweep_figure": figure,
+        "sweep_figure": figure if theirs else None,
         "sweep_rows": rows,
         "sweep_entries": entries,
         "sweep_y": BANDWIDTH if by_bandwidth else TIME,

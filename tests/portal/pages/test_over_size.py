@@ -62,7 +62,8 @@ def test_words_say_for_which_sizes_an_entry_is_faster(words, sentence):
 def test_a_submissions_page_shows_the_points_that_have_come(client, alice, node, now):
     evaluation = evaluation_of(submit(alice, mode="sweep", visibility="public"))
     address = f"/submissions/{evaluation.submission_id}/"
-    assert "0 of 5 points measured." in text(client.get(address))
+    for query in ("", "?y=bandwidth"):
+        assert "0 of 5 points measured." in text(client.get(f"{address}{query}"))
     lease(evaluation, node)
     Evaluation.objects.filter(pk=evaluation.pk).update(started_at=now)
     tell(evaluation, node, now, point(NAMES[0]), point(NAMES[1], **TOLD["slower"]))
