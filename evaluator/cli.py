@@ -46,6 +46,7 @@ from evaluator.measuring import baselines, ceiling_run, machine_draft
 from evaluator.node import spool
 from evaluator.sources import SourceError, read_source
 from problems import registry
+from problems.spec.memory import held_bytes
 from problems.spec.schema import Problem, SizeName, UnknownRegime
 
 DEFAULT_PROFILE = "cpux2"
@@ -273,9 +274,15 @@ def _sizes(options: argparse.Namespace, problem: Problem, profile: Profile) -> t
     """The sizes asked for, in mode sweep points; () for the profile's; raises UsageError."""
     if Mode(options.mode) is Mode.SWEEP:
         try:
-            return tuple(point.name for point in points.swept(problem, profile, options.size))
+            swept = points.swept(problem, profile, options.size)
         except points.NoSweep as error:
             raise UsageError(str(error)) from error
+        held = max(held_bytes(problem, problem.dims(point.name, profile.world_size)) for point in swept)
+        sys.stderr.write(
+            f"points measured: {len(swept)}, {swept[0].axis.name} {swept[0].value:,} to {swept[-1].value:,} "
+            f"{swept[0].axis.unit}; a rank holds at most {held / 1e6:,.3f} MB of inputs and outputs\n"
+        )
+        return tuple(point.name for point in swept)
     if unknown := sorted(set(options.size) - set(SizeName)):
         raise UsageError(f"--size {', '.join(unknown)} in mode {options.mode}: choose {', '.join(SizeName)}")
     return tuple(options.size)
