@@ -32,15 +32,9 @@ def over_size(
     levels: Sequence[tuple[str, float]] = (),
     is_wide: bool = True,
 ) -> Chart:
-    """Series over size.
+    """Series over size, at most as many as there are `LOOKS` beside the reference.
 
-    Args:
-        series: at most as many as there are `LOOKS`, beside the reference.
-        x: the axis of sizes.
-        y: that of what is measured.
-        floor: (x, y) of the least time.
-        levels: what bounds all sizes: a name and its y, drawn across.
-        is_wide: whether it takes a page's whole width.
+    `floor` has (x, y) of the least time. `levels` bound all sizes: a name and its y, drawn across.
     """
     reach = [point.x for each in series for point in each.points]
     layers: list[Layer] = [

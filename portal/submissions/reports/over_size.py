@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from evaluator.contract import Mode, SweepPoint, is_faster, is_informative
+from evaluator.contract import Baseline, Mode, SweepPoint, is_faster, is_informative
 from evaluator.hardware import profiles
 from evaluator.judging.bus_bandwidth import bus_bytes
 from evaluator.judging.points import NoSweep, swept
@@ -20,8 +20,10 @@ from portal.submissions import access, sweeps
 from portal.submissions.models import Evaluation
 from portal.submissions.queries import quarantined
 from problems import registry
-from problems.spec.schema import Problem
+from problems.spec.schema import Point, Problem
 
+BASELINES = registry.DATA / "sweeps"
+"""What `python -m evaluator baseline --sweep` writes."""
 TIME, BANDWIDTH = "time", "bandwidth"
 FIGURES = ((TIME, "Time"), (BANDWIDTH, "Bus bandwidth"))
 _MOST_LOOKED_AT = 50
@@ -58,10 +60,18 @@ def known_sweeps(slug: str, viewer: Viewer) -> list[Evaluation]:
 
 
 def with_baselines(problem: Problem) -> set[str]:
-    """The profiles on which the reference was measured at a point of the problem's axes."""
-    tables = {name: measurements.baselines(name) for name in profiles.profiles()}
-    stored = {name: table.baselines.get(problem.slug, {}) for name, table in tables.items() if table is not None}
-    return {name for name, sizes in stored.items() if any(":" in size for size in sizes)}
+    """The profiles on which the reference was measured alone at points of the problem's axis."""
+    tables = {name: measurements.baselines(name, folder=BASELINES) for name in profiles.profiles()}
+    return {name for name, table in tables.items() if table is not None and problem.slug in table.baselines}
+
+
+def _baselines(problem: Problem, profile: str, points: Iterable[Point]) -> dict[int, Baseline]:
+    """Those of the problem's current revision, by value."""
+    found = {
+        point.value: measurements.baseline(problem.slug, profile=profile, size=point.name, folder=BASELINES)
+        for point in points
+    }
+    return {value: baseline for value, baseline in found.items() if baseline is not None}
 
 
 def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: Sequence[Evaluation]) -> dict[str, Any]:
@@ -80,11 +90,7 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
     names = {point.value: size_name(point.value, axis.unit) for point in points}
     entries = [_entry(evaluation, names) for evaluation in shown[: len(LOOKS)]]
     every = [point for entry in entries for point in entry.points.values()]
-    alone = {
-        point.value: found
-        for point in points
-        if (found := measurements.baseline(problem.slug, profile=profile, size=point.name))
-    }
+    alone = _baselines(problem, profile, points)
     floors = {value: each.floor_us for value, each in alone.items() if each.floor_us}
     floors |= {point.value: point.floor_us for point in every if point.floor_us}
     ranks = profiles.get(profile).world_size
