@@ -21,9 +21,11 @@ from portal.catalog.size_times import SizeTime
 from portal.catalog.templatetags.pkb import flops as flops_text
 from portal.catalog.templatetags.pkb import microseconds, percent
 from portal.charts import rooflines as charts
-from portal.charts.chart import Chart, Points
+from portal.charts.chart import Axis as Axes
+from portal.charts.chart import Chart, Points, Scale
 from portal.charts.chart import Point as Mark
-from portal.charts.collectives import Curve, bus_bandwidths
+from portal.charts.scales import number
+from portal.charts.sizes import Series, over_size
 from portal.core.speedups import factor
 from problems import registry
 from problems.spec.schema import Cost, Problem, SizeName
@@ -312,23 +314,36 @@ def reached(profile: Profile) -> Reached | None:
 
 def collectives_figure(profile: Profile, found: Reached) -> Chart | None:
     """Collectives over message sizes below the wire's rates; None where no collective was measured."""
-    curves = [
-        Curve(
-            name=name.replace("_", "-"),
-            points=tuple((size, rates[1], rates[0]) for size, row in found.sizes if (rates := row[place]) is not None),
+    series = [
+        Series(
+            name=(title := name.replace("_", "-")),
+            points=tuple(
+                Mark(
+                    x=size,
+                    y=rates[1] / 1e9,
+                    tip=f"{title}, {number(size)}B\n{number(rates[1])}B/s, {number(rates[0])} µs",
+                )
+                for size, row in found.sizes
+                if (rates := row[place]) is not None
+            ),
         )
         for place, name in enumerate(found.names)
     ]
-    return bus_bandwidths(curves, levels) if curves and (levels := wire_levels(profile)) else None
+    levels = wire_levels(profile)
+    x = Axes(title="Bytes of a message", scale=Scale.LOG)
+    return over_size(series, x=x, y=BANDWIDTHS, levels=levels, is_wide=False) if series and levels else None
+
+
+BANDWIDTHS = Axes(title="Bus bandwidth, GB/s per GPU", scale=Scale.LOG)
 
 
 def wire_levels(profile: Profile) -> list[tuple[str, float]]:
-    """What bounds bus bandwidths: a name and bytes a second; empty where the profile has no links."""
+    """What bounds bus bandwidths: a name and GB/s; empty where the profile has no links."""
     if profile.peaks is None:
         return []
     wire = profile.peaks.wire_bytes_s
-    measured = [(f"{name} (measured)", rate) for name, rate in _measured_wire(profile)]
-    return [(f"wire {wire / 1e9:.0f} GB/s one way (datasheet)", wire), *measured]
+    measured = [(f"{name} (measured)", rate / 1e9) for name, rate in _measured_wire(profile)]
+    return [(f"wire {wire / 1e9:.0f} GB/s one way (datasheet)", wire / 1e9), *measured]
 
 
 NAMED_BEST = 5

@@ -5,15 +5,7 @@ from dataclasses import dataclass
 
 from evaluator.contract import Verdict
 from portal.charts.chart import Axis, Bar, Bars, Chart, Layer, Line, Point, Scale, Unit, marked_line
-
-_LINES = (
-    ("accent", "solid"),
-    ("danger", "dash"),
-    ("success", "dot"),
-    ("warning", "dashdot"),
-    ("code-type", "longdash"),
-)
-"""Tone and dash of each curve: two curves differ in both, so they never differ by colour alone."""
+from portal.charts.seasons import LOOKS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +95,8 @@ def fast_curves(
     layers += [
         Line(
             name=name,
-            tone=_LINES[place % len(_LINES)][0],
-            dash=_LINES[place % len(_LINES)][1],
+            tone=LOOKS[place % len(LOOKS)][0],
+            dash=LOOKS[place % len(LOOKS)][1],
             points=_steps(name, points, address),
             width=2,
             is_step=True,
@@ -210,7 +202,7 @@ def _agent_lines(lines: Mapping[str, Curve], *, x_title: str, y: Axis) -> Chart:
 def curves(lines: Mapping[str, Curve], *, x: Axis, y: Axis, is_step: bool = False, is_wide: bool = False) -> Chart:
     """Lines through marked points, each of its own tone and dash; a step keeps its value until the next point."""
     layers: list[Layer] = []
-    for (name, points), (tone, dash) in zip(lines.items(), _LINES, strict=False):
+    for (name, points), (tone, dash) in zip(lines.items(), LOOKS, strict=False):
         said = [Point(x=at, y=value, tip=f"{name}\n{at:g}: {value:.4g}") for at, value in points]
         layers += marked_line(name, said, tone=tone, size=3, dash=dash, is_step=is_step)
     return Chart(x=x, y=y, layers=tuple(layers), is_wide=is_wide)

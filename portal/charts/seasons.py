@@ -6,7 +6,7 @@ from datetime import datetime
 
 from portal.charts.chart import Axis, Chart, Layer, Point, Scale, Unit, marked_line
 
-_LOOKS = (
+LOOKS = (
     ("accent", "solid"),
     ("danger", "dash"),
     ("success", "dot"),
@@ -31,7 +31,7 @@ def progress_chart(
         is_speed: whether the values are speedups; else they are numbers of problems solved.
     """
     layers: list[Layer] = []
-    for (name, steps), (tone, dash) in zip(lines, _LOOKS, strict=False):
+    for (name, steps), (tone, dash) in zip(lines, LOOKS, strict=False):
         said = [
             Point(
                 x=at.timestamp(),

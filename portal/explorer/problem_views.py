@@ -130,14 +130,15 @@ def reference_file(_request: HttpRequest, slug: str) -> HttpResponse:
 def _over_sizes(request: HttpRequest, problem: Problem) -> dict[str, Any]:
     """The sweeps of a problem that has an axis, on one of the profiles that have any; those ranked by speed first."""
     known = over_size.known_sweeps(problem.slug, request.user) if problem.axes else []
-    found = [profile for profile in profiles_by_speed() if any(each.profile == profile.name for each in known)]
+    swept = {each.profile for each in known} | over_size.with_baselines(problem)
+    found = [profile for profile in profiles_by_speed() if profile.name in swept]
     name = choice(request.GET, "swept", [each.name for each in found], opening=found[0].name if found else "")
     shown = [each for each in known if each.profile == name]
     return {
         "swept": name,
         "swept_profiles": [(each.name, each.title) for each in found],
         "is_swept_by_speed": any(each.is_ranked_by_speed for each in found),
-        **(over_size.over_sizes(request.GET, problem, name, shown) if shown else {}),
+        **(over_size.over_sizes(request.GET, problem, name, shown) if name else {}),
     }
 
 

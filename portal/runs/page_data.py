@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from evaluator.contract import Primitive
 from portal.accounts.queries import Viewer
-from portal.catalog.size_times import WAYS
 from portal.charts import runs as charts
 from portal.charts.chart import Chart
 from portal.ranking import published_charts
@@ -60,39 +59,6 @@ def cell(run: Run, problem: Problem, samples: Sequence[Sample], score: float | N
     else:
         tone, word = ("bad", "no ranked result") if samples else ("none", "no attempt")
     return Cell(problem=problem, samples=len(samples), passed=passed, tone=tone, word=word, score=score)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Way:
-    """A run by one way of timing: how many of the `timed` problems are above each p, and the mean."""
-
-    title: str
-    timed: int
-    above: tuple[tuple[float, int], ...]
-    mean: float | None
-
-    @property
-    def faster(self) -> int:
-        """How many are faster than the reference by their point."""
-        return dict(self.above)[1.0]
-
-
-WAYS_P = (0.5, 1.0, 2.0, 3.0)
-
-
-def ways(figures: RunFigures) -> list[Way]:
-    """A run by its score and by each other way of timing; empty where there is no other."""
-    found = [(WAYS[way], figures.by(way)) for way in figures.ways]
-    rows = [
-        Way(
-            title=title,
-            timed=each.timed,
-            above=tuple((p, sum(score > p for score in best_scores(each.samples).values())) for p in WAYS_P),
-            mean=each.geomean_speedup,
-        )
-        for title, each in found
-    ]
-    return rows if len(rows) > 1 else []
 
 
 def curve_rows(figures: Mapping[str, RunFigures], *, by_point: bool) -> list[tuple[float, list[Estimate | None]]]:

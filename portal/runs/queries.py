@@ -132,9 +132,10 @@ class RunFigures:
         return tuple(way for way in WAYS if way == SCORE or any(way in others for others in every))
 
     @property
-    def timed(self) -> int:
-        """How many of the solved problems have a speedup."""
-        return len(figures.best_scores(self.samples))
+    def above(self) -> dict[float, int]:
+        """How many solved problems have a speedup by its point, and one above some p."""
+        best = figures.best_scores(self.samples).values()
+        return {p: sum(score > p for score in best) for p in (0.0, 0.5, 1.0, 2.0, 3.0)}
 
     def by(self, way: str) -> "RunFigures":
         """The same with speedups by another way of timing in place of scores; the score's own as they are."""

@@ -239,7 +239,7 @@ def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
         **ways,
         "run": run,
         "figures": figures,
-        "compared_ways": page_data.ways(by_score),
+        "compared_ways": [(WAYS[each], by_score.by(each)) for each in by_score.ways],
         "cells": page_data.cells(run, figures),
         "total": total,
         "pending": pending,

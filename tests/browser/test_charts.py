@@ -1,17 +1,16 @@
 """Rooflines and taxonomy in a real browser: fit and accessible, zoom that the address keeps, pictures, no scripts."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from portal.charts.chart import Axis, Point, Scale, Unit
 from portal.charts.drawing import PHONE_PX, svg
 from portal.charts.history import times_over_ranks
 from portal.charts.ink import Ink
 from portal.charts.runs import agent_problems, agent_speedups
-from portal.charts.sweeps import Series, over_size
-from portal.submissions.reports.over_size import value_name
+from portal.charts.sizes import Series, over_size, size_name
 from tests.browser.conftest import Visit
 from tests.browser.looks import LOOKS, LOOKS_FOR_AXE, problems_of
 
@@ -186,24 +185,44 @@ def test_words_of_charts_lie_apart_before_and_after_a_touch(visit: Visit, width:
 
 
 LINES = (("best", "solid", "accent", "base"), ("reference", "dot", "text-muted", "base"))
-REFERENCE, *ENTRIES = (
-    Series(name=name, points=tuple((4**k, us := alpha + 4**k / 3e5, us * 0.9, us * 1.2) for k in range(7, 16)))
-    for name, alpha in (("reference", 12.0), ("somebody-with-a-long-name", 4.0), ("bob", 25.0), ("carol", 6.0))
+MESSAGES = [4**power for power in range(7, 16)]
+
+
+def programs(*, in_bandwidth: bool) -> list[Series]:
+    """The reference and three entries with a start-up time, and intervals."""
+
+    def height(size: int, us: float) -> float:
+        return size / us / 1e3 if in_bandwidth else us
+
+    return [
+        Series(
+            name=name,
+            points=tuple(Point(x=size, y=height(size, alpha + size / 3e5)) for size in MESSAGES),
+            intervals=tuple((size, height(size, 0.9 * alpha), height(size, 1.2 * alpha)) for size in MESSAGES[:3]),
+        )
+        for name, alpha in (("reference", 12.0), ("somebody-with-a-long-name", 4.0), ("bob", 25.0), ("carol", 6.0))
+    ]
+
+
+SIZES = Axis(
+    title="Message size", scale=Scale.LOG, names=tuple((float(size), size_name(size, "bytes")) for size in MESSAGES)
 )
-MESSAGES = {"title": "Message size", "value_name": partial(value_name, unit="bytes")}
 SELDOM = {
     "scaling": times_over_ranks(
         [(f"{who} at {size}", dash, tone, ((2, 80.0), (4, 95.0), (8, 1310.0))) for who, dash, tone, size in LINES]
     ),
     "steps": agent_problems({"passing": [(0.0, 1.0), (3.0, 7.0)], "faster": [(0.0, 0.0), (3.0, 2.0)]}, x_title="Step"),
-    "sweep": over_size(REFERENCE, ENTRIES, floors={4**k: 0.001 * 4**k for k in range(7, 16)}, **MESSAGES),
+    "sweep": over_size(
+        programs(in_bandwidth=False),
+        x=SIZES,
+        y=Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS),
+        floor=[(size, size / 1e6) for size in MESSAGES],
+    ),
     "bandwidth": over_size(
-        REFERENCE,
-        ENTRIES,
-        floors={},
-        moved={4**k: 4**k for k in range(7, 16)},
-        levels=[("wire 450 GB/s one way (datasheet)", 4.5e11), ("peer copy 365 GB/s (measured)", 3.65e11)],
-        **MESSAGES,
+        programs(in_bandwidth=True),
+        x=SIZES,
+        y=Axis(title="Bus bandwidth, GB/s per GPU", scale=Scale.LOG),
+        levels=[("wire 450 GB/s one way (datasheet)", 450.0), ("peer copy 365 GB/s (measured)", 365.0)],
     ),
     "score": agent_speedups({"solved problems": [(0.25, 0.9), (12.5, 1.7)]}, x_title="Cost so far (USD)"),
 }

@@ -5,34 +5,43 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from evaluator.contract import Mode, SweepPoint, is_faster, is_informative
+from evaluator.contract import Baseline, Mode, SweepPoint, is_faster, is_informative
 from evaluator.hardware import profiles
+from evaluator.judging.bus_bandwidth import bus_bytes
 from evaluator.judging.points import NoSweep, swept
 from portal.accounts.queries import Viewer
-from portal.catalog import rooflines
+from portal.catalog import measurements, rooflines
 from portal.catalog.templatetags.pkb import microseconds, rate
-from portal.charts.sweeps import LOOKS, Series, over_size
+from portal.charts.chart import Axis, Scale, Unit
+from portal.charts.chart import Point as Mark
+from portal.charts.sizes import LOOKS, REFERENCE, Series, over_size, size_name
 from portal.core.requests import choice
 from portal.submissions import access, sweeps
 from portal.submissions.models import Evaluation
 from portal.submissions.queries import quarantined
 from problems import registry
-from problems.spec.schema import Problem
+from problems.spec.schema import Point, Problem
 
+BASELINES = registry.DATA / "sweeps"
+"""What `python -m evaluator baseline --sweep` writes."""
 TIME, BANDWIDTH = "time", "bandwidth"
 FIGURES = ((TIME, "Time"), (BANDWIDTH, "Bus bandwidth"))
 _MOST_LOOKED_AT = 50
-_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"), (1, "B"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """An entry's sweep, and for which sizes it is faster than the reference, in words."""
+    """An entry's sweep by value, and for which sizes it is faster than the reference, in words."""
 
     name: str
     evaluation: Evaluation
     points: Mapping[int, SweepPoint]
     sentence: str
+
+    @property
+    def times(self) -> dict[int, float]:
+        """Microseconds by value."""
+        return {value: point.submission.median_us for value, point in self.points.items() if point.submission}
 
 
 def known_sweeps(slug: str, viewer: Viewer) -> list[Evaluation]:
@@ -50,49 +59,74 @@ def known_sweeps(slug: str, viewer: Viewer) -> list[Evaluation]:
     return [row for row in rows if newest[row.submission.author_id, row.profile] is row]
 
 
-def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: Sequence[Evaluation]) -> dict[str, Any]:
-    """Chart, table and words of the sweeps `shown` on `profile`, the first one's reference beside them; {} of none.
+def with_baselines(problem: Problem) -> set[str]:
+    """The profiles on which the reference was measured alone at points of the problem's axis."""
+    tables = {name: measurements.baselines(name, folder=BASELINES) for name in profiles.profiles()}
+    return {name for name, table in tables.items() if table is not None and problem.slug in table.baselines}
 
-    The address's `y` asks for time or bus bandwidth; raises Refusal (404) for anything else.
+
+def _baselines(problem: Problem, profile: str, points: Iterable[Point]) -> dict[int, Baseline]:
+    """Those of the problem's current revision, by value."""
+    found = {
+        point.value: measurements.baseline(problem.slug, profile=profile, size=point.name, folder=BASELINES)
+        for point in points
+    }
+    return {value: baseline for value, baseline in found.items() if baseline is not None}
+
+
+def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: Sequence[Evaluation]) -> dict[str, Any]:
+    """Chart, table and words of the sweeps `shown` on `profile`; the reference is that beside the first, or a baseline.
+
+    Empty where there are no points. The address's `y` asks for time or bus bandwidth.
+
+    Raises:
+        Refusal: it asks for anything else (404).
     """
     try:
         points = swept(problem, profiles.get(profile))
     except NoSweep:
         return {}
     axis = points[0].axis
-    names = {point.value: value_name(point.value, axis.unit) for point in points}
+    names = {point.value: size_name(point.value, axis.unit) for point in points}
     entries = [_entry(evaluation, names) for evaluation in shown[: len(LOOKS)]]
     every = [point for entry in entries for point in entry.points.values()]
-    moved = {point.value: point.bus_bytes for point in every if point.bus_bytes}
-    floors = {point.value: point.floor_us for point in every if point.floor_us}
-    y = choice(query, "y", dict(FIGURES), opening=TIME)
-    by_bandwidth = y == BANDWIDTH and bool(moved)
-    theirs = _times(point for entry in entries[:1] for point in entry.points.values())
-    figure = over_size(
-        Series(name="reference", points=tuple((value, us, us, us) for value, us in theirs.items())),
-        [Series(name=entry.name, points=tuple(_spans(entry.points.values()))) for entry in entries],
-        title=axis.name.capitalize(),
-        value_name=names.__getitem__,
-        floors=floors,
-        moved=moved if by_bandwidth else None,
-        levels=rooflines.wire_levels(profiles.get(profile)),
-    )
+    alone = _baselines(problem, profile, points)
+    floors = {value: each.floor_us for value, each in alone.items() if each.floor_us}
+    floors |= {point.value: point.floor_us for point in every if point.floor_us}
+    ranks = profiles.get(profile).world_size
+    moved = {value: moves for value in names if (moves := bus_bytes(problem, value, ranks))}
+    by_bandwidth = choice(query, "y", dict(FIGURES), opening=TIME) == BANDWIDTH and bool(moved)
+
+    def height(value: int, us: float) -> float:
+        return moved[value] / us / 1e3 if by_bandwidth else us
 
     def text(value: int, us: float | None) -> str:
-        return "" if us is None else rate(moved[value] / us * 1e6) if by_bandwidth else microseconds(us)
+        return "" if us is None else rate(1e9 * height(value, us)) if by_bandwidth else microseconds(us)
 
-    rows = [
-        {
-            "name": name,
-            "floor_us": floors.get(value),
-            "reference": text(value, theirs.get(value)),
-            "cells": [
-                (point, text(value, point.submission.median_us if point and point.submission else None))
-                for point in (entry.points.get(value) for entry in entries)
-            ],
-        }
-        for value, name in names.items()
-    ]
+    def series(name: str, times: Mapping[int, float], spans: Iterable[tuple[int, float, float]] = ()) -> Series:
+        marks = (
+            Mark(x=value, y=height(value, us), tip=f"{name}, {names[value]}\n{text(value, us)}")
+            for value, us in times.items()
+        )
+        ends = ((value, height(value, low), height(value, high)) for value, low, high in spans)
+        return Series(name=name, points=tuple(marks), intervals=tuple(ends))
+
+    beside = [point for entry in entries[:1] for point in entry.points.values()]
+    theirs = {value: each.median_us for value, each in alone.items()}
+    theirs |= {point.value: point.reference.median_us for point in beside if point.reference}
+    drawn = [series(entry.name, entry.times, _intervals(entry)) for entry in entries]
+    ticks = tuple((float(value), name) for value, name in names.items())
+    figure = over_size(
+        [series(REFERENCE, theirs), *drawn],
+        x=Axis(title=axis.name.capitalize(), scale=Scale.LOG, names=ticks),
+        y=rooflines.BANDWIDTHS if by_bandwidth else _TIMES,
+        floor=() if by_bandwidth else sorted(floors.items()),
+        levels=rooflines.wire_levels(profiles.get(profile)) if by_bandwidth and theirs else (),
+    )
+    rows = []
+    for value, name in names.items():
+        cells = [(entry.points.get(value), text(value, entry.times.get(value))) for entry in entries]
+        rows.append((name, floors.get(value), text(value, theirs.get(value)), cells))
     return {
         "sweep_axis": axis,
         "sweep_figure": figure if theirs else None,
@@ -100,44 +134,26 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
         "sweep_entries": entries,
         "sweep_y": BANDWIDTH if by_bandwidth else TIME,
         "sweep_ys": FIGURES if moved else (),
-        "sweep_measured": len(entries[0].points) if entries else 0,
         "sweep_profile": profiles.get(profile),
         "has_floors": bool(floors),
     }
 
 
+_TIMES = Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS)
+
+
 def _entry(evaluation: Evaluation, names: Mapping[int, str]) -> Entry:
     points = {point.value: point for point in sweeps.points_of(evaluation) if point.value in names}
-    return Entry(
-        name=evaluation.submission.author.username,
-        evaluation=evaluation,
-        points=points,
-        sentence=crossover(list(points.values()), names),
-    )
+    name = evaluation.submission.author.username
+    return Entry(name=name, evaluation=evaluation, points=points, sentence=crossover(list(points.values()), names))
 
 
-def _times(points: Iterable[SweepPoint]) -> dict[int, float]:
-    return {point.value: point.reference.median_us for point in points if point.reference is not None}
-
-
-def _spans(points: Iterable[SweepPoint]) -> Iterator[tuple[int, float, float, float]]:
-    """Median, and the interval of the speedup as times: both below the reference's where the whole interval is above 1.
-
-    There is no interval where times were too noisy to tell.
-    """
-    for point in points:
-        if point.submission and point.speedup and point.low and point.high:
-            us = point.submission.median_us
-            low, high = us * point.speedup / point.high, us * point.speedup / point.low
-            yield (point.value, us, low, high) if is_informative(point.low, point.high) else (point.value, us, us, us)
-
-
-def value_name(value: int, unit: str) -> str:
-    """A value of an axis as it is read: `8 MiB`, `16,384 rows`."""
-    if unit != "bytes":
-        return f"{value:,} {unit}"
-    size, name = next(each for each in _UNITS if value >= each[0])
-    return f"{value / size:g} {name}"
+def _intervals(entry: Entry) -> Iterator[tuple[int, float, float]]:
+    """The interval of the speedup as times: below the reference's where it is above 1. None of what is too noisy."""
+    for point in entry.points.values():
+        if point.submission and point.speedup and point.low and point.high and is_informative(point.low, point.high):
+            us = point.submission.median_us * point.speedup
+            yield point.value, us / point.high, us / point.low
 
 
 def crossover(points: Sequence[SweepPoint], names: Mapping[int, str]) -> str:

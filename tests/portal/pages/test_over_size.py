@@ -5,10 +5,12 @@ import re
 
 import pytest
 
-from evaluator.contract import Verdict
+from evaluator.contract import SCORE_RULE, Baseline, BaselineTable, Verdict
 from portal.submissions.actions import set_visibility
 from portal.submissions.models import Evaluation, State
+from portal.submissions.reports import over_size
 from portal.submissions.reports.over_size import crossover
+from problems import registry
 from tests.portal.factories import evaluation_of, submit
 from tests.portal.test_sweeps import NAMES, lease, point, tell
 
@@ -62,7 +64,8 @@ def test_words_say_for_which_sizes_an_entry_is_faster(words, sentence):
 def test_a_submissions_page_shows_the_points_that_have_come(client, alice, node, now):
     evaluation = evaluation_of(submit(alice, mode="sweep", visibility="public"))
     address = f"/submissions/{evaluation.submission_id}/"
-    assert "0 of 5 points measured." in text(client.get(address))
+    for query in ("", "?y=bandwidth"):
+        assert "0 of 5 points measured." in text(client.get(f"{address}{query}"))
     lease(evaluation, node)
     Evaluation.objects.filter(pk=evaluation.pk).update(started_at=now)
     tell(evaluation, node, now, point(NAMES[0]), point(NAMES[1], **TOLD["slower"]))
@@ -91,6 +94,25 @@ def test_a_problems_page_lays_the_newest_sweeps_that_a_reader_may_see_over_each_
     address = re.search(r'data-plot="([^"]*figure=sweep-figure[^"]*)"', page.content.decode()).group(1)
     names = {trace["name"] for trace in json.loads(client.get(address.replace("&amp;", "&")).content)["data"]}
     assert {"reference", "alice", "bob"} <= names
+
+
+def test_a_problems_page_draws_a_reference_that_was_measured_alone(client, db, tmp_path, monkeypatch):
+    times = {"dims": {}, "dtype": "bfloat16", "calls": 9, "low_us": 1.0, "high_us": 2.0, "p10_us": 1.0, "p90_us": 2.0}
+    found = {
+        name: Baseline(
+            revision=registry.revision("allreduce"), median_us=1000.0 + place, rank_medians_us=(1.0,), **times
+        )
+        for place, name in enumerate(NAMES)
+    }
+    table = BaselineTable(
+        profile="cpux2", measured_at="", environment={}, baselines={"allreduce": found}, rule=SCORE_RULE
+    )
+    (tmp_path / "cpux2.json").write_text(table.to_json())
+    monkeypatch.setattr(over_size, "BASELINES", tmp_path)
+    page = client.get("/problems/allreduce/")
+    assert 'id="sweep-figure"' in page.content.decode()
+    assert "16 KiB 1.00 ms" in text(page)
+    assert "16 KiB 16.4 MB/s" in text(client.get("/problems/allreduce/?y=bandwidth"))
 
 
 def test_a_problem_without_a_sweep_says_so(client, db):
