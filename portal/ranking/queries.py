@@ -11,6 +11,7 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
+from portal.accounts.queries import Viewer
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.core.pagination import Ordering, Page, beyond, page_of, reverse_of
 from portal.ranking.models import Board, Record, Standing
@@ -263,6 +264,15 @@ def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, in
     )
     found = dict(boards.values_list("profile", "entries"))
     return {name: found[name] for name in profiles.profiles() if name in found}
+
+
+def solved_by(viewer: Viewer) -> frozenset[str]:
+    """The problems of which the viewer has an accepted entry, on any profile at the current revision."""
+    if not isinstance(viewer, User):
+        return frozenset()
+    current = [registry.revision(problem.slug) for problem in registry.problems()]
+    own = Standing.objects.filter(author=viewer, problem_revision__in=current, score_rule=SCORE_RULE)
+    return frozenset(own.values_list("problem", flat=True))
 
 
 def records_of(problem_slug: str, *, profile: str) -> tuple[Record, ...]:
