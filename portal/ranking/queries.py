@@ -330,10 +330,20 @@ _COLUMNS = (
 
 
 def latest_entries(count: int, *, is_ranked_by_speed: bool) -> list[Standing]:
-    """The standings that were submitted last on such profiles, of authors whose account is open."""
+    """The standings submitted last on such profiles that this site judged, of authors whose account is open."""
     chosen = [name for name, each in profiles.profiles().items() if each.is_ranked_by_speed is is_ranked_by_speed]
-    found = Standing.objects.filter(score_rule=SCORE_RULE, author__is_active=True, profile__in=chosen)
+    found = _shown().filter(profile__in=chosen, evaluation__recorded_on=None)
     return list(found.select_related("author", "evaluation").order_by("-submitted_at", "-id")[:count])
+
+
+def public_example() -> Standing | None:
+    """The fastest entry whose report everybody may read: what a verdict looks like."""
+    found = _shown().filter(evaluation__submission__visibility=Visibility.PUBLIC)
+    return found.select_related("author", "evaluation__submission").order_by("-score_low", "-id").first()
+
+
+def _shown() -> QuerySet[Standing]:
+    return Standing.objects.filter(score_rule=SCORE_RULE, author__is_active=True)
 
 
 def _entries(key: BoardKey) -> QuerySet[Standing]:
