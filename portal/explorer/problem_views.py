@@ -22,10 +22,12 @@ from portal.catalog.measurements import (
 from portal.catalog.queries import get_problem, switch
 from portal.charts.history import attempts_line
 from portal.core.requests import choice
+from portal.explorer.problem_rows import SORTS, problem_rows
 from portal.explorer.problem_times import problem_times
 from portal.ranking import queries as ranking
 from portal.ranking.leaders import board_counts, leaders, profiles_by_speed
 from portal.ranking.queries import BoardRow
+from portal.runs.solved import solved_by_models
 from portal.submissions.queries import own_submissions
 from portal.submissions.reports import over_size
 from problems import registry
@@ -41,7 +43,7 @@ TABLE_WORLD_SIZE = 8
 
 @require_safe
 def problem_list(request: HttpRequest) -> HttpResponse:
-    """Every problem, narrowed by facets and search words from the query string."""
+    """Every problem, narrowed by facets and search words from the query string, in the order that it asks for."""
     chosen = {facet.name: request.GET.get(facet.name, "") for facet in facets.FACETS}
     search = request.GET.get("q", "")[:100]
     every = registry.problems()
@@ -50,8 +52,27 @@ def problem_list(request: HttpRequest) -> HttpResponse:
     opening = opening_profile(profiles.profiles(), entries=counts, last=last)
     profile = profiles.get(choice(request.GET, "profile", profiles.profiles(), opening=opening))
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
+    sorts = {
+        name: label
+        for name, (label, _) in SORTS.items()
+        if (name != "headroom" or profile.peaks) and (name != "mine" or request.user.is_authenticated)
+    }
+    wanted = choice(request.GET, "sort", SORTS)
+    # An order may be left in the address from other hardware, or from before one signed out.
+    sort = wanted if wanted in sorts else "number"
+    solving = solved_by_models()
     context = {
-        "problems": [(problem, best.get(problem.slug)) for problem in facets.find(every, chosen=chosen, search=search)],
+        "rows": problem_rows(
+            facets.find(every, chosen=chosen, search=search),
+            profile=profile,
+            best=best,
+            solving=solving,
+            mine=ranking.solved_by(request.user),
+            sort=sort,
+        ),
+        "sort": sort,
+        "sorts": list(sorts.items()),
+        "by_models": solving,
         "profile": profile,
         "choices": [(each, counts.get(each.name, 0)) for each in profiles_by_speed()],
         "solved": len(best),

@@ -28,7 +28,7 @@ from portal.pages.search import MAX_TEXT, search
 from portal.ranking import published
 from portal.ranking.leaders import Leader, board_counts, leaders
 from portal.ranking.models import Standing
-from portal.ranking.queries import latest_entries
+from portal.ranking.queries import latest_entries, public_example
 from portal.runs.solved import solved_here
 from problems import registry
 
@@ -59,13 +59,15 @@ def home(request: HttpRequest) -> HttpResponse:
     profile = profiles()[opening_profile(profiles(), entries=counts, last=last_choice(request, counts))]
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
     results = published.figures()["results"]
+    latest = _newest(titles)
     context = {
         "problem_count": len(titles),
         "titles": titles,
         "profile": profile,
         "so_far": solved_here(),
         "fastest": sorted(best.values(), key=lambda leader: leader.score, reverse=True)[:HEAD_ROWS],
-        "latest": _newest(titles, has_gpus=profile.is_ranked_by_speed),
+        "latest": latest,
+        "example": None if latest else public_example(),
         "slot_count": online_slots().count(),
         "latency": published.figures()["latency"],
         "published": results,
@@ -75,9 +77,9 @@ def home(request: HttpRequest) -> HttpResponse:
     return render(request, "home.html", context)
 
 
-def _newest(titles: Container[str], *, has_gpus: bool) -> list[Standing]:
-    """The newest entries; practice boards only where there is no entry on any other."""
-    found = latest_entries(HEAD_ROWS, is_ranked_by_speed=has_gpus)
+def _newest(titles: Container[str]) -> list[Standing]:
+    """The newest entries that this site judged; practice boards only where there is no entry on any other."""
+    found = latest_entries(HEAD_ROWS, is_ranked_by_speed=True) or latest_entries(HEAD_ROWS, is_ranked_by_speed=False)
     return [entry for entry in found if entry.problem in titles]
 
 

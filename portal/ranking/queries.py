@@ -11,6 +11,7 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
+from portal.accounts.queries import Viewer
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.core.pagination import Ordering, Page, beyond, page_of, reverse_of
 from portal.ranking.models import Board, Record, Standing
@@ -266,6 +267,15 @@ def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, in
     return {name: found[name] for name in profiles.profiles() if name in found}
 
 
+def solved_by(viewer: Viewer) -> frozenset[str]:
+    """The problems of which the viewer has an accepted entry, on any profile at the current revision."""
+    if not isinstance(viewer, User):
+        return frozenset()
+    current = [registry.revision(problem.slug) for problem in registry.problems()]
+    own = Standing.objects.filter(author=viewer, problem_revision__in=current, score_rule=SCORE_RULE)
+    return frozenset(own.values_list("problem", flat=True))
+
+
 def records_of(problem_slug: str, *, profile: str) -> tuple[Record, ...]:
     """The records of a board at the problem's current revision by the current rule, the first one first."""
     found = Record.objects.filter(
@@ -321,10 +331,20 @@ _COLUMNS = (
 
 
 def latest_entries(count: int, *, is_ranked_by_speed: bool) -> list[Standing]:
-    """The standings that were submitted last on such profiles, of authors whose account is open."""
+    """The standings submitted last on such profiles that this site judged, of authors whose account is open."""
     chosen = [name for name, each in profiles.profiles().items() if each.is_ranked_by_speed is is_ranked_by_speed]
-    found = Standing.objects.filter(score_rule=SCORE_RULE, author__is_active=True, profile__in=chosen)
+    found = _shown().filter(profile__in=chosen, evaluation__recorded_on=None)
     return list(found.select_related("author", "evaluation").order_by("-submitted_at", "-id")[:count])
+
+
+def public_example() -> Standing | None:
+    """The fastest entry whose report everybody may read: what a verdict looks like."""
+    found = _shown().filter(evaluation__submission__visibility=Visibility.PUBLIC)
+    return found.select_related("author", "evaluation__submission").order_by("-score_low", "-id").first()
+
+
+def _shown() -> QuerySet[Standing]:
+    return Standing.objects.filter(score_rule=SCORE_RULE, author__is_active=True)
 
 
 def _entries(key: BoardKey) -> QuerySet[Standing]:

@@ -108,6 +108,21 @@ def test_every_page_that_shows_one_shows_the_mark(client):
         assert "ecorded on 23 November 2026, 2 H200" in response.content.decode(), address
 
 
+def test_a_table_says_once_what_its_sign_means_and_home_shows_what_is_new_only_if_something_is(client, alice, node):
+    kernels.add()
+    home = client.get("/").content.decode()
+    assert home.count(f"<b>R</b>: {MARK}. Not judged by this site.") == 1
+    assert home.count(">R</abbr>") == 6
+    assert "What a verdict looks like" in home
+    assert "Newest entries" not in home
+    own = evaluation_of(submit(alice, problem="allreduce", profile="cpux2"))
+    Evaluation.objects.filter(pk=own.pk).update(state="running", lease="a", node=node, slot_index=0)
+    assert actions.record_delivery(delivery_of(own, node=node.name), timezone.now())
+    home = client.get("/").content.decode()
+    assert "What a verdict looks like" not in home
+    assert "Newest entries" in home
+
+
 def test_the_api_and_the_exports_carry_the_mark(client):
     kernels.add()
     (entry,) = client.get(f"/api/v1/problems/hyena_forward_cp/leaderboard/?profile={PROFILE}").json()["entries"]

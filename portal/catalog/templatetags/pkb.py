@@ -1,5 +1,6 @@
 """How the site writes icons, verdicts, times, bytes and scores."""
 
+import contextlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -75,6 +76,25 @@ def state_badge(evaluation: Any, *, large: bool = False) -> SafeString:
         return _badge(tone="odd", symbol="clock", text=evaluation.get_state_display(), large=large)
     symbol = "clock" if evaluation.state in {"queued", "built"} else "play"
     return _badge(tone="busy", symbol=symbol, text=evaluation.get_state_display(), large=large)
+
+
+@register.filter
+def recorded_sign(mark: str) -> str:
+    """The sign of what was judged elsewhere and recorded (`mark` says when and where); empty without a mark."""
+    return format_html(' <abbr class="recorded" title="{}: not judged by this site">R</abbr>', mark) if mark else ""
+
+
+@register.simple_tag
+def recorded_legend(*pairs: Any) -> str:
+    """What the sign means in a table: rows, then where in a row its mark is, such as `"evaluation.recorded"`."""
+    marks: dict[str, None] = {}
+    for rows, path in zip(pairs[::2], pairs[1::2], strict=True):
+        place = template.Variable(f"row.{path}")
+        for row in rows:
+            with contextlib.suppress(template.VariableDoesNotExist):  # no leader, no model
+                marks[place.resolve({"row": row})] = None
+    shown = "; ".join(filter(None, marks))
+    return format_html('<p class="small muted"><b>R</b>: {}. Not judged by this site.</p>', shown) if shown else ""
 
 
 @register.filter
