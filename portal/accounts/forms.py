@@ -1,6 +1,7 @@
 """Signing up, signing in, and making a token."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from allauth.account.forms import ResetPasswordForm as AnyResetPasswordForm
@@ -186,6 +187,22 @@ class AddPasskeyForm(AddWebAuthnForm):  # type: ignore[misc]  # allauth has no t
         alone = self.fields["passwordless"]
         alone.label, alone.initial = "Sign in without a password", True
         alone.help_text = "Your device then asks for a fingerprint, your face or its PIN instead of a password."
+
+
+class PublicPageForm(forms.ModelForm):  # type: ignore[type-arg]
+    """What a person's public page says besides the name."""
+
+    class Meta:
+        model = User
+        fields = ("display_name", "affiliation", "website")
+        field_classes = {"website": partial(forms.URLField, assume_scheme="https")}
+
+    def clean_website(self) -> str:
+        """The address, which readers can follow."""
+        website: str = self.cleaned_data["website"]
+        if website and not website.startswith(("https://", "http://")):
+            raise ValidationError("The address begins with neither https:// nor http://. Copy it from your browser.")
+        return website
 
 
 class TokenForm(ActionForm):

@@ -28,6 +28,11 @@ class User(AbstractUser):
     """
 
     confusable_key = models.CharField(max_length=150, unique=True, editable=False)
+    display_name = models.CharField(
+        max_length=60, blank=True, help_text="The name as it is written, beside your name on the boards."
+    )
+    affiliation = models.CharField(max_length=100, blank=True, help_text="University, company or group.")
+    website = models.URLField(blank=True, help_text="An address that begins with https://.")
     left_at = models.DateTimeField(
         null=True,
         blank=True,

@@ -8,6 +8,7 @@ from portal.accounts import views
 app_name = "accounts"
 urlpatterns = [
     path("", views.profile, name="profile"),
+    path("public/", views.public_page, name="public"),
     path("sign-up/", views.sign_up, name="sign-up"),
     path("sign-in/", views.SignIn.as_view(), name="sign-in"),
     path("sign-out/", auth.LogoutView.as_view(), name="sign-out"),

@@ -26,7 +26,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from portal.accounts import actions, memberships, queries, throttle
-from portal.accounts.forms import FirstPasswordForm, NewPasswordForm, SignInForm, SignUpForm, TokenForm
+from portal.accounts.forms import FirstPasswordForm, NewPasswordForm, PublicPageForm, SignInForm, SignUpForm, TokenForm
 from portal.accounts.identity import changing, shown_again, signed_in
 from portal.accounts.operators import has_second_factor
 from portal.accounts.sign_up_codes import SignUp, sign_up_is
@@ -146,6 +146,21 @@ def profile(request: HttpRequest) -> HttpResponse:
         **ways_in(request),
     }
     return render(request, "accounts/profile.html", context, status=form.status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def public_page(request: HttpRequest) -> HttpResponse:
+    """Display name, affiliation and link of the reader's public page."""
+    user = signed_in(request)
+    form = PublicPageForm(request.POST or None, instance=user)
+    if request.method == "POST" and form.is_valid():
+        # The form's fields alone: an operator's rights that are not proven stay as they are.
+        user.save(update_fields=PublicPageForm.Meta.fields)
+        messages.success(request, "Your public page was changed.")
+        return redirect("ranking:person", user.username)
+    return render(request, "accounts/public.html", {"form": form}, status=422 if form.errors else 200)
 
 
 @changing

@@ -133,6 +133,7 @@ def _forget_person(user: User, *, entries: Entries) -> None:
         user.username = f"gone-{secrets.token_hex(6)}"
     user.set_unusable_password()
     user.first_name = user.last_name = user.email = ""
+    user.display_name = user.affiliation = user.website = ""
     user.last_login = None
     user.left_at = timezone.now()
     user.is_active = entries is not Entries.REMOVE

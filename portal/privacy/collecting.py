@@ -68,6 +68,7 @@ def _write_rows(archive: zipfile.ZipFile, name: str, rows: QuerySet[Any, Any]) -
 def _account(user: User) -> dict[str, Any]:
     return {
         "username": user.username,
+        "public_page": {name: getattr(user, name) for name in ("display_name", "affiliation", "website")},
         "email": user.email,
         "joined": user.date_joined,
         "last_sign_in": user.last_login,

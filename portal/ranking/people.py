@@ -10,7 +10,8 @@ from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.core.errors import NotFound
 from portal.core.pagination import Ordering, Page, page_of
-from portal.ranking.models import PersonStanding, Standing
+from portal.ranking import queries
+from portal.ranking.models import PersonStanding, Record, Standing
 from portal.ranking.order import PEOPLE_ORDER
 from problems import registry
 
@@ -54,9 +55,32 @@ def entries_page(person: User, *, after: str = "", before: str = "", rows: int =
     Raises:
         Refusal: a cursor is not one of ours (404).
     """
-    current = [registry.revision(problem.slug) for problem in registry.problems()]
-    found = Standing.objects.filter(author=person, problem_revision__in=current, score_rule=SCORE_RULE)
+    found = Standing.objects.filter(author=person, problem_revision__in=_current(), score_rule=SCORE_RULE)
     return page_of(found, _ENTRIES, after=after, before=before, rows=rows, counts=False)
+
+
+BEST_PLACES = 5
+
+
+def best_places(person: User) -> list[queries.BoardRow]:
+    """The places of the largest speedups of `person` on boards that speed orders, the best place first."""
+    by_speed = [name for name, profile in profiles.profiles().items() if profile.is_ranked_by_speed]
+    found = Standing.objects.filter(
+        author=person, problem_revision__in=_current(), score_rule=SCORE_RULE, profile__in=by_speed
+    )
+    boards = dict.fromkeys(found.order_by("-score_low").values_list("problem", "profile")[:BEST_PLACES])
+    rows = (queries.entry_of(slug, profile=profile, username=person.username) for slug, profile in boards)
+    return sorted((row for row in rows if row is not None), key=lambda row: row.place or 0)
+
+
+def records_of(person: User, *, most: int = 10) -> list[Record]:
+    """The last records that `person` reached, the newest first."""
+    found = Record.objects.filter(author=person, problem_revision__in=_current(), score_rule=SCORE_RULE)
+    return list(found.order_by("-reached_at", "-id")[:most])
+
+
+def _current() -> list[str]:
+    return [registry.revision(problem.slug) for problem in registry.problems()]
 
 
 def _row(person: PersonStanding, place: int) -> PersonRow:

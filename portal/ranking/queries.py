@@ -30,6 +30,7 @@ class BoardRow:
     board's size where it shows one. `recorded` is the mark of what was judged elsewhere.
     """
 
+    problem: str
     profile: str
     place: int | None
     author: str
@@ -397,6 +398,7 @@ def _row(entry: Mapping[str, Any], *, key: BoardKey, place: int | None, low_abov
         if size.size == key.size:
             score, low, high = size.score, size.low, size.high
     return BoardRow(
+        problem=key.problem,
         profile=key.profile,
         place=place,
         author=entry["author__username"],

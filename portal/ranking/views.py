@@ -174,6 +174,8 @@ def person(request: HttpRequest, username: str) -> HttpResponse:
     context = {
         "person": found,
         "totals": people.totals_of(found),
+        "places": people.best_places(found),
+        "records": people.records_of(found),
         "practice": {name for name, profile in profiles.profiles().items() if not profile.is_ranked_by_speed},
         "page": people.entries_page(found, **_cursors(request)),
         "quarantined": queries.quarantined_entries_of(found),

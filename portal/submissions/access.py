@@ -117,6 +117,17 @@ def get_evaluation(viewer: Viewer, evaluation_id: uuid.UUID | str) -> Evaluation
     return found
 
 
+def public_entry(viewer: Viewer, submission_id: uuid.UUID) -> Evaluation | None:
+    """The last ranked pass of a submission whose source `viewer` may not read; None where its page is theirs to open.
+
+    Entries of a season that is not final follow the season's own rule, and guests' nodes have boards of their own.
+    """
+    found = accepted().filter(submission=submission_id, node_owner=None).select_related("submission__source")
+    in_season = found.filter(season_entries__isnull=False, season_entries__season__final_at=None)
+    entry = found.exclude(pk__in=in_season.values("pk")).order_by("-queued_at").first()
+    return None if entry is None or _may_open(viewer, entry.submission) else entry
+
+
 def get_flaggable(viewer: User, submission_id: uuid.UUID) -> Submission:
     """The submission with this id, if `viewer` may flag it: their page is open to them, or it counts on a board.
 

@@ -28,7 +28,7 @@ from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, prof
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.profile_hints import submit_data
 from portal.submissions.reports import comparison, differences, machine_code, over_size, timelines
-from portal.submissions.reports.presentation import live_context, source_views
+from portal.submissions.reports.presentation import entry_context, live_context, source_views
 from portal.submissions.reports.traffic_matrix import link_rows
 from portal.submissions.starters import starters, starters_script
 from portal.tabular.formats import MEDIA_TYPES, written
@@ -162,7 +162,14 @@ def _evaluation(request: HttpRequest, submission: Submission) -> Evaluation:
 
 @require_safe
 def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
-    """One submission: state or verdict, per-rank detail, timing, logs, and the source where it may be read."""
+    """One submission: state or verdict, per-rank detail, timing, logs, and the source where it may be read.
+
+    Of a ranked entry with a private source everybody sees verdict, times, place under the roofline and environment.
+    """
+    entry = access.public_entry(request.user, submission_id)
+    if entry is not None and (found := queries.latest_report(entry)) is not None:
+        context = {"submission": entry.submission, "problem": get_problem(entry.submission.problem)}
+        return render(request, "submissions/entry.html", context | entry_context(entry, found))
     submission = access.get_submission(request.user, submission_id)
     evaluation = _evaluation(request, submission)
     problem = get_problem(submission.problem)

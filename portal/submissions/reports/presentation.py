@@ -226,6 +226,18 @@ def live_context(live: LiveView) -> dict[str, Any]:
     }
 
 
+def entry_context(evaluation: Evaluation, report: EvaluationReport) -> dict[str, Any]:
+    """What everybody may see of a ranked entry that passed, whoever may read its source: nothing that tells of it."""
+    timing = report.timing
+    return {
+        "evaluation": evaluation,
+        "profile": profiles.get(evaluation.profile),
+        "timing": timing,
+        "environment": _environment(report)["environment"],
+        **(_roofline(evaluation, timing) if timing is not None else {}),
+    }
+
+
 def _marks(evaluation: Evaluation, report: EvaluationReport | None) -> dict[str, Any]:
     """The lines that the verdict is about, for templates and for scripts."""
     paths = [file.path for file in evaluation.submission.source.files.files]

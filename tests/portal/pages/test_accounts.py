@@ -28,6 +28,20 @@ def test_signing_up_never_leads_to_another_site(client, db):
     assert response["Location"] == "/problems/"
 
 
+def test_a_public_page_says_what_its_owner_wants_and_links_nothing_else(client, alice):
+    client.force_login(alice)
+    assert 'href="/leaderboards/people/alice/"' in client.get("/accounts/").content.decode()
+    said = {"display_name": "Alice <Liddell>", "affiliation": "Wonderland", "website": "javascript:alert(1)"}
+    refused = client.post("/accounts/public/", said)
+    assert refused.status_code == 422
+    saved = client.post("/accounts/public/", said | {"website": "https://example.org/~alice"}, follow=True)
+    page = saved.content.decode()
+    assert saved.redirect_chain[-1][0] == "/leaderboards/people/alice/"
+    assert "Alice &lt;Liddell&gt;" in page
+    assert "Wonderland" in page
+    assert 'href="https://example.org/~alice" rel="nofollow ugc noopener"' in page
+
+
 def test_a_taken_name_is_a_409_beside_the_field(client, alice):
     response = client.post("/accounts/sign-up/", {**SIGN_UP, "username": "Alice"})
     assert response.status_code == 409

@@ -61,6 +61,7 @@ def test_people(client):
     assert re.search(rf"1 .*alice 1 2 {mean:.2f}×", alice)  # noqa: RUF001 - the multiplication sign is meant
     assert re.search(r"2 .*bob 0 1 1\.00×", bob)  # noqa: RUF001 - the multiplication sign is meant
     own = text_of(client.get("/leaderboards/people/alice/").content.decode())
+    assert re.search(r"Best places 1\. .*Records reached ", own)
     assert f"{mean:.2f}×" in own  # noqa: RUF001 - the multiplication sign is meant
 
 

@@ -90,7 +90,7 @@ def test_the_board_lists_entries_with_their_intervals(client, alice, bob, local)
     assert "1.21 to 1.28" in page
     assert "reference 100 µs" in page
     assert "A practice board" in page
-    assert page.count(">private<") == 1
+    assert page.count("source private") == 1
 
 
 @pytest.mark.django_db

@@ -376,6 +376,7 @@ def test_nobody_reads_a_rivals_source_before_the_end_and_everybody_after_it(  # 
     page = client.get(reverse("seasons:season", args=["winter"])).content.decode()
     assert str(submission.pk) not in page
     assert source_status(client, submission) == 404
+    assert client.get(reverse("submissions:detail", args=[submission.pk])).status_code == 404
     (again,) = actions.rejudge_leaders(ended, now=now)
     judge(again, node, now)
     assert source_status(client, submission) == 404
