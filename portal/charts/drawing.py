@@ -421,6 +421,21 @@ def _legend_entries(chart: Chart) -> dict[str, Entry]:
     return found if len(found) > 1 else {}
 
 
+def series(chart: Chart) -> list[str]:
+    """For each layer the legend's text that it goes with; empty where the legend names none.
+
+    Marks and whiskers without a name of their own there go with the first entry of their tone.
+    """
+    entries = _legend_entries(chart)
+    by_tone = {entry.tone: text for text, entry in reversed(entries.items())}
+    found = []
+    for layer in chart.layers:
+        text = getattr(layer, "legend", None) or getattr(layer, "name", "")
+        is_nameless = isinstance(layer, Whisker) or (isinstance(layer, Points) and layer.legend == "")
+        found.append(text if text in entries else by_tone.get(layer.tone, "") if is_nameless else "")
+    return found
+
+
 def _legend_rows(chart: Chart, width: int) -> list[list[tuple[float, str, Entry]]]:
     """The entries with where each begins, row by row."""
     rows: list[list[tuple[float, str, Entry]]] = []
@@ -439,8 +454,9 @@ def _legend(page: Page) -> Iterator[str]:
     for number, row in enumerate(_legend_rows(page.chart, page.width)):
         y = 12 + _LEGEND_ROW_PX * number
         for x, text, entry in row:
-            yield f"<g {page.ink.tone(entry.tone)}>{_swatch(page, entry, x + 11, y)}</g>"
-            yield _text(page, text, x + 27, y + 4, tone="text", anchor="start")
+            swatch = f"<g {page.ink.tone(entry.tone)}>{_swatch(page, entry, x + 11, y)}</g>"
+            said = _text(page, text, x + 27, y + 4, tone="text", anchor="start")
+            yield f'<g data-series="{escape(text)}">{swatch}{said}</g>'
 
 
 def _swatch(page: Page, entry: Entry, x: float, y: float) -> str:

@@ -1,7 +1,8 @@
 """The same charts as Plotly's figures: a page fetches one when a reader touches its picture; readers may keep it.
 
 A figure has the marks, and what they say and open. It lies over the server's picture, in whose frame it fits, so that
-words have their places from there. A trace names its colour by role in `meta["tone"]`, for light and dark.
+words have their places from there. A trace names its colour by role in `meta["tone"]`, for light and dark, and in
+`meta["series"]` the text of the legend with which readers hide it.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from html import escape
 from typing import Any
 
 from portal.charts.chart import Band, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
-from portal.charts.drawing import Page, edge_of, laid_out, svg, wide_px
+from portal.charts.drawing import Page, edge_of, laid_out, series, svg, wide_px
 from portal.charts.ink import Ink, light_colours
 from portal.charts.pictures import VENDOR
 from portal.charts.scales import Ruler
@@ -71,6 +72,8 @@ def figure(chart: Chart) -> Any:
         "plot_bgcolor": "rgba(0,0,0,0)",
     }
     traces = [_MAKERS[type(layer)](page, layer) for layer in chart.layers]
+    for trace, name in zip(traces, series(chart), strict=True):
+        trace["meta"]["series"] = name
     return graph_objects.Figure({"data": traces, "layout": layout})
 
 

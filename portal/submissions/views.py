@@ -14,11 +14,11 @@ from django.urls import reverse
 from django.utils.http import content_disposition_header, quote_etag
 from django.views.decorators.http import require_http_methods, require_safe
 
-from evaluator.contract import EvaluationReport, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.contract import EvaluationReport, Mode, SourceBundle, SourceFile
 from portal.accounts.identity import changing, signed_in
 from portal.catalog.costs import judging_profiles
 from portal.catalog.hardware import last_choice
-from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, reference_rows
+from portal.catalog.highlighting import reference_rows
 from portal.catalog.queries import get_problem, switch
 from portal.core.errors import NotFound
 from portal.core.pagination import BoundedPaginator
@@ -175,9 +175,9 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     problem = get_problem(submission.problem)
     bundle = access.readable_source(request.user, submission)
     parts = _live_parts(request, submission, evaluation)
-    is_whole = evaluation.verdict != Verdict.PASSED or request.GET.get("source") == "whole"
-    most = MOST_LINES if is_whole else FIRST_LINES
-    sources = list(source_views(bundle, marks=parts["marks"], most=most)) if bundle else []
+    # Before the end any line may yet be one that the verdict is about, and the page marks it where it stands.
+    is_whole = not evaluation.has_ended or request.GET.get("source") == "whole"
+    sources = list(source_views(bundle, marks=parts["marks"], is_whole=is_whole)) if bundle else []
     context = {
         **parts,
         "problem": problem,

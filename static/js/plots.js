@@ -10,6 +10,7 @@
     return getComputedStyle(probe).color;
   };
   const figures = new WeakMap();
+  const hidden = new WeakMap(); // by plot the series that a click on the legend has hidden
 
   // A trace names its tone in `meta.tone`, so that one figure serves light and dark.
   const toned = (trace) => {
@@ -21,6 +22,7 @@
       ...(trace.fill ? { fillcolor: tone } : {}),
     };
   };
+  const shownIn = (box) => (trace) => ({ ...toned(trace), visible: !hidden.get(box)?.has(trace.meta.series) });
   // A finger that drags over a plot wants to scroll the page.
   const isTouch = matchMedia("(pointer: coarse)").matches;
   const config = { displayModeBar: false, responsive: false, showTips: false, doubleClick: "autosize" };
@@ -79,7 +81,7 @@
     stage.style.width = `${shown.width}px`;
     stage.style.height = `${shown.height}px`;
     stage.style.transform = `scale(${inner.width / shown.width})`;
-    window.Plotly[how](stage, data.map(toned), shown, config).then(() => box.setAttribute("data-drawn", ""));
+    window.Plotly[how](stage, data.map(shownIn(box)), shown, config).then(() => box.setAttribute("data-drawn", ""));
     if (!isNew && how === "react") return; // a new plot forgets who listened to the old one
     stage.on("plotly_click", (event) => {
       const address = event.points[0]?.customdata?.[0];
@@ -119,6 +121,18 @@
     const box = event.target.closest?.("[data-plot]");
     if (box && !("wanted" in box.dataset)) show(box);
   };
+  const toggle = (event) => {
+    const box = event.target.closest?.("[data-plot]");
+    const entry = event.target.closest?.("[data-series]");
+    if (!box || !entry) return;
+    const names = hidden.get(box) ?? new Set();
+    hidden.set(box, names);
+    const { series } = entry.dataset;
+    if (!names.delete(series)) names.add(series);
+    for (const each of box.querySelectorAll("[data-series]")) each.toggleAttribute("data-off", names.has(each.dataset.series));
+    if (box.hasAttribute("data-drawn")) draw(box);
+  };
+  document.addEventListener("click", toggle);
   const widths = new WeakMap();
   const sizes = new ResizeObserver((entries) => {
     for (const { target, contentRect } of entries) {

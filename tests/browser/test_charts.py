@@ -1,5 +1,6 @@
 """Rooflines and taxonomy in a real browser: fit and accessible, zoom that the address keeps, pictures, no scripts."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,24 @@ def test_zooming_changes_the_address_and_the_address_restores_the_view(visit: Vi
     page.goto(address)
     _touch_the_plot(page)
     assert page.evaluate(RANGE) == pytest.approx(shown, abs=0.001)
+
+
+def test_a_click_on_the_legend_hides_a_series_and_shows_it_again(visit: Visit) -> None:
+    page = visit().page
+    page.goto("/roofline/")
+    _touch_the_plot(page)
+    entry = page.locator(f"{PLOT} .plot-wide [data-series]").first
+    name = entry.get_attribute("data-series")
+    shown = f"""document.querySelector('{PLOT} .plot-stage').data
+        .filter((trace) => trace.meta.series === {json.dumps(name)} && trace.visible).length"""
+    before = page.evaluate(shown)
+    assert before > 0
+    entry.locator("text").click()
+    page.wait_for_function(f"{shown} === 0")
+    expect(entry).to_have_attribute("data-off", "")
+    assert page.evaluate(shown.replace("=== " + json.dumps(name), "!== " + json.dumps(name))) > 0
+    entry.locator("text").click()
+    page.wait_for_function(f"{shown} === {before}")
 
 
 def test_a_point_says_what_it_is_and_opens_its_problem(visit: Visit) -> None:

@@ -29,7 +29,7 @@ from evaluator.hardware import profiles
 from evaluator.judging import driver_faults
 from evaluator.judging.verdicts import FACTS, Facts
 from portal.catalog import rooflines
-from portal.catalog.highlighting import MOST_LINES, Listing, listings
+from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, Listing, listings
 from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.spread import Series, timed_calls, times_spread
@@ -177,28 +177,63 @@ class SourceView:
 
     @property
     def rows(self) -> SafeString:
-        """The lines as rows of a table: a template would take half a second for 10,000."""
+        """The lines as rows of a table, each with how many stand left out before it, where some do."""
         # Cells and rows end by themselves, in HTML: a third of a long page would be their ends.
-        form = '<tr id="{}-L{}"{}><td>{}<td{}>{}'
-        return format_html_join("", form, (self._cells(number, line) for number, line in self.listing.lines))
+        form = '<tr id="{}-L{}"{}{}><td>{}<td{}>{}'
+        lines, before = [], 0
+        for number, line in self.listing.lines:
+            gap = format_html(' data-gap="{}"', number - before - 1) if number > before + 1 else SafeString("")
+            lines.append(self._cells(number, line, gap))
+            before = number
+        return format_html_join("", form, lines)
 
-    def _cells(self, number: int, line: SafeString) -> tuple[str, int, SafeString, int, SafeString, SafeString]:
+    def _cells(self, number: int, line: SafeString, gap: SafeString) -> tuple[Any, ...]:
         mark = self.marks.get(number)
         if mark is None:
             kind = note = SafeString("")
         else:
             kind = SafeString(' class="is-waiting"' if mark.is_quiet else ' class="is-marked"')
             note = format_html(' data-note="{}"', mark.why) if mark.is_quiet else SafeString("")
-        return self.path, number, kind, number, note, line
+        return self.path, number, kind, gap, number, note, line
+
+
+_AROUND = 12
+"""Lines before and after one that a verdict is about that an excerpt has."""
+_EXCERPT_CHARACTERS = 50_000
+"""Of HTML in the rows of an excerpt, all files together: a page of a failure weighs 150 kB at most."""
 
 
 def source_views(
-    bundle: SourceBundle, *, marks: Sequence[FailingLine] = (), most: int = MOST_LINES
+    bundle: SourceBundle, *, marks: Sequence[FailingLine] = (), is_whole: bool = True
 ) -> Iterator[SourceView]:
-    """Every file of `bundle`, `solution.py` first, with the lines that a verdict is about; `most` lines in all."""
-    for path, listing in listings(bundle, most=most).items():
+    """Every file of `bundle`, `solution.py` first, with the lines that a verdict is about.
+
+    Unless `is_whole`, an excerpt: the lines around those, then the first ones, as many as `FIRST_LINES` in all.
+    """
+    found = listings(bundle, most=MOST_LINES if is_whole or marks else FIRST_LINES)
+    for path, listing in (found if is_whole else _excerpts(found, marks)).items():
         here = {mark.line: mark for mark in marks if mark.path == path}
         yield SourceView(path=path, listing=listing, marks=here)
+
+
+def _excerpts(found: Mapping[str, Listing], marks: Sequence[FailingLine]) -> dict[str, Listing]:
+    lines = {(path, number): line for path, listing in found.items() for number, line in listing.lines}
+    marked = [(mark.path, mark.line) for mark in marks]
+    near = [(path, line + step) for path, line in marked for step in range(-_AROUND, _AROUND + 1)]
+    kept: set[tuple[str, int]] = set()
+    room = _EXCERPT_CHARACTERS
+    for place in dict.fromkeys((*marked, *near, *lines)):
+        if place in lines and len(lines[place]) <= room and len(kept) < FIRST_LINES:
+            room -= len(lines[place])
+            kept.add(place)
+    return {
+        path: replace(
+            listing,
+            lines=(few := tuple(each for each in listing.lines if (path, each[0]) in kept)),
+            left_out=listing.left_out + len(listing.lines) - len(few),
+        )
+        for path, listing in found.items()
+    }
 
 
 def live_context(live: LiveView) -> dict[str, Any]:

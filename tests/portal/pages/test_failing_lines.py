@@ -1,10 +1,12 @@
 """Which lines of a source a verdict marks."""
 
+import re
+
 import msgspec
 import pytest
 from django.utils import timezone
 
-from evaluator.contract import Delivery, Finding, Verdict
+from evaluator.contract import Delivery, Finding, SourceBundle, SourceFile, Verdict
 from portal.submissions import actions
 from portal.submissions.reports.failing_lines import failing_lines, marks_for_scripts
 from portal.submissions.reports.source_links import own_frames
@@ -99,6 +101,37 @@ def test_the_page_marks_both_kinds_of_line_and_each_file_can_be_had(client, loca
     assert answer.content.decode() == submission.source.files.entry
     assert answer["Content-Disposition"] == 'attachment; filename="solution.py"'
     assert client.get(f"/submissions/{submission.pk}/source/", {"file": "../x"}).status_code == 404
+
+
+def test_a_failure_in_a_long_source_shows_the_lines_around_it_and_links_to_the_whole(client, alice, local):
+    text = scenes.SOLUTION.format(remark="long") + "".join(
+        f"first_{number}, second_{number} = compute({number}, 'a word'), [each for each in range({number})]\n"
+        for number in range(6000)
+    )
+    made = actions.create_submission(
+        alice,
+        problem="allreduce",
+        backend="pytorch",
+        profile="cpux2",
+        mode="check",
+        files=SourceBundle(files=(SourceFile(path="solution.py", text=text),)),
+        visibility="public",
+    )
+    evaluation = scenes.lease(made.submission, local)
+    address = f"/submissions/{made.submission.pk}/"
+    assert 'id="solution.py-L5000"' in client.get(address).content.decode(), "before the end any line may be marked"
+    there = msgspec.structs.replace(RAISED, line=5000)
+    found = report(evaluation, findings=(there,), waiting=(5005, None))
+    assert actions.record_delivery(Delivery(lease=evaluation.lease, node=local.name, report=found), timezone.now())
+    answer = client.get(address)
+    page = answer.content.decode()
+    assert len(answer.content) <= 150_000
+    assert 'id="solution.py-L5000" class="is-marked"' in page
+    assert 'id="solution.py-L5005" class="is-waiting"' in page
+    assert ('id="solution.py-L1"' in page, 'id="solution.py-L3000"' in page) == (True, False)
+    assert re.search(r'id="solution.py-L4988" data-gap="\d{4}"', page)
+    assert 'href="?source=whole#source"' in page
+    assert 'id="solution.py-L3000"' in client.get(f"{address}?source=whole").content.decode()
 
 
 def test_nobody_has_a_private_source_as_a_file(client, alice, local):
