@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from portal.catalog.facets import FACETS, NONE
 from portal.catalog.templatetags.pkb import score as score_text
-from portal.ranking.leaders import Leader
+from portal.ranking.queries import BoardRow
 from problems.spec.schema import Problem
 from problems.spec.taxonomy import BLOCK_GROUPS, Block, BlockGroup, Parallelism
 
@@ -52,7 +52,7 @@ class Cell:
     name: str
     count: int
     solved: int
-    best: Leader | None
+    best: BoardRow | None
     text: str
     note: str
     shade: int
@@ -88,7 +88,7 @@ class Shown:
     """
 
     problems: Sequence[Problem]
-    leaders: Mapping[str, Sequence[Leader]]
+    leaders: Mapping[str, Sequence[BoardRow]]
     quantity: Quantity
     chosen: Mapping[str, str]
 
@@ -139,7 +139,7 @@ def _cell(shown: Shown, problems: Sequence[Problem], *, name: str, query: Mappin
     )
 
 
-def _content(quantity: Quantity, *, count: int, solved: int, best: Leader | None) -> tuple[float | None, str, str]:
+def _content(quantity: Quantity, *, count: int, solved: int, best: BoardRow | None) -> tuple[float | None, str, str]:
     """The value that shades a cell, its text, and the line below."""
     if not count:
         return None, "", ""

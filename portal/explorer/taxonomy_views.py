@@ -16,7 +16,8 @@ from portal.core.requests import choice
 from portal.explorer import layers, taxonomy
 from portal.explorer.layers import Edge, Layer
 from portal.explorer.taxonomy import Quantity
-from portal.ranking.leaders import Leader, best_leaders, board_counts, leaders, profiles_by_speed
+from portal.ranking.leaders import best_leaders, board_counts, leaders, profiles_by_speed
+from portal.ranking.queries import BoardRow
 from portal.runs.solved import ModelResult, solved_by_models
 from problems import registry
 from problems.spec.schema import Problem
@@ -82,8 +83,8 @@ def _drawing(layer: Layer) -> SafeString:
 
 
 def _edges(
-    layer: Layer, leading: Mapping[str, Sequence[Leader]], solving: Mapping[str, ModelResult]
-) -> list[tuple[str, Edge, list[tuple[Problem, Leader | None, ModelResult | None]]]]:
+    layer: Layer, leading: Mapping[str, Sequence[BoardRow]], solving: Mapping[str, ModelResult]
+) -> list[tuple[str, Edge, list[tuple[Problem, BoardRow | None, ModelResult | None]]]]:
     """Every edge of the drawing with its problems, who leads each of them, and which models solve it."""
     every = registry.problems()
     return [
@@ -117,14 +118,14 @@ def _labelled(offered: Sequence[facets.Option]) -> list[tuple[str, str]]:
     return [(option.value, f"{option.label} ({option.count})") for option in offered]
 
 
-def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[Leader]]:
+def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[BoardRow]]:
     """The leaders of the boards on `profile` that use `primitive`, any where either is empty, by problem.
 
     Where no primitive is asked for, the best board of a problem speaks for all of them.
     """
     if not primitive:
         return {slug: [leader] for slug, leader in best_leaders(profile=profile or None).items()}
-    found: dict[str, list[Leader]] = {}
+    found: dict[str, list[BoardRow]] = {}
     for leader in leaders(profile=profile or None).values():
         if not primitive or primitive in leader.primitives:
             found.setdefault(leader.problem, []).append(leader)

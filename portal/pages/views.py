@@ -26,9 +26,9 @@ from portal.manual import pages as manual
 from portal.nodes.queries import online_slots
 from portal.pages.search import MAX_TEXT, search
 from portal.ranking import published
-from portal.ranking.leaders import Leader, board_counts, leaders
+from portal.ranking.leaders import board_counts, leaders
 from portal.ranking.models import Standing
-from portal.ranking.queries import latest_entries, public_example
+from portal.ranking.queries import BoardRow, latest_entries, public_example
 from portal.runs.solved import solved_here
 from problems import registry
 
@@ -83,7 +83,7 @@ def _newest(titles: Container[str]) -> list[Standing]:
     return [entry for entry in found if entry.problem in titles]
 
 
-def _small_roofline(profile: Profile, best: Mapping[str, Leader]) -> dict[str, Any]:
+def _small_roofline(profile: Profile, best: Mapping[str, BoardRow]) -> dict[str, Any]:
     """Every problem on the profile, or on the best measured one if it has no entry by the current rule."""
     has_places = profile.peaks is not None and best
     name = profile.name if has_places else opening_profile([each.name for each in gpu_profiles()], entries={})

@@ -1,50 +1,18 @@
 """Who leads where: the first entry of every board, for the overview and the problem list."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db.models import Case, OuterRef, QuerySet, Subquery, When
 
 from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware.profiles import Profile, profiles
-from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.ranking.models import Board, Standing
 from portal.ranking.order import board_order
-from portal.submissions.models import recorded_mark
+from portal.ranking.queries import COLUMNS, BoardRow, board_row
 from problems import registry
 from problems.spec.schema import Problem
-
-
-@dataclass(frozen=True, kw_only=True)
-class Leader:
-    """The first entry of one problem's board on one profile, and how many entries the board has."""
-
-    problem: str
-    profile: str
-    author: str
-    backend: str
-    score: float
-    low: float
-    high: float
-    entries: int
-    is_ranked_by_speed: bool
-    submitted_at: datetime
-    sizes: tuple[SizeTime, ...]
-    primitives: tuple[str, ...] = ()
-    recorded: str = ""
-
-    @property
-    def is_faster(self) -> bool:
-        """Whether it is significantly faster: the whole interval is above 1, on a board ranked by speed."""
-        return self.is_ranked_by_speed and is_faster(self.low)
-
-    @property
-    def utilisation(self) -> float | None:
-        """Floor over time, over all sizes; None where there is no floor."""
-        return mean_utilisation(self.sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,20 +20,18 @@ class OpenProblems:
     """The problems that nobody has solved, and those that were solved and whose reference nobody has beaten."""
 
     unsolved: tuple[Problem, ...]
-    unbeaten: tuple[tuple[Problem, Leader | None], ...]
+    unbeaten: tuple[tuple[Problem, BoardRow | None], ...]
 
 
-def _current() -> dict[str, str]:
-    return {problem.slug: registry.revision(problem.slug) for problem in registry.problems()}
-
-
-def _current_boards(slugs: Iterable[str] | None = None) -> QuerySet[Board]:
+def _current_boards(*, profile: str | None = None, problem: str | None = None) -> QuerySet[Board]:
     """The boards with entries at the problems' current revisions, by the current rule."""
-    current = _current()
-    chosen = current if slugs is None else {slug: current[slug] for slug in slugs}
+    slugs = [each.slug for each in registry.problems()] if problem is None else [problem]
     # A revision is a hash of its own problem's files: no other problem has it.
     return Board.objects.filter(
-        problem_revision__in=list(chosen.values()), profile__in=list(profiles()), score_rule=SCORE_RULE, entries__gt=0
+        problem_revision__in=[registry.revision(slug) for slug in slugs],
+        profile__in=list(profiles()) if profile is None else [profile],
+        score_rule=SCORE_RULE,
+        entries__gt=0,
     )
 
 
@@ -75,18 +41,15 @@ def board_counts() -> dict[str, int]:
     return {name: counted[name] for name in profiles() if counted[name]}
 
 
-def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[tuple[str, str], Leader]:
+def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[tuple[str, str], BoardRow]:
     """The leader of every board that has entries (of one profile, of one problem), by problem and profile.
 
     Two queries, whatever the number of boards and entries.
     """
-    boards = _current_boards(None if problem is None else (problem,))
-    if profile is not None:
-        boards = boards.filter(profile=profile)
-    return _leaders_of(boards)
+    return _leaders_of(_current_boards(profile=profile, problem=problem))
 
 
-def best_leaders(*, profile: str | None = None) -> dict[str, Leader]:
+def best_leaders(*, profile: str | None = None) -> dict[str, BoardRow]:
     """By problem the leader of its best board, on one profile or anywhere: the board whose record begins highest.
 
     A practice board, which does not order by speed, is used for a problem that has no other.
@@ -111,29 +74,21 @@ class _BoardRecord(NamedTuple):
 
 
 def _best_boards(*, profile: str | None) -> dict[str, _BoardRecord]:
-    boards = _current_boards()
-    if profile is not None:
-        boards = boards.filter(profile=profile)
-    best: dict[str, _BoardRecord] = {}
     # Rows instead of models: there is a board for every problem and profile.
-    for row in boards.values_list("pk", "problem", "profile", "record_low"):
-        board = _BoardRecord(*row)
-        held = best.get(board.problem)
-        if held is None or board.low > held.low:
-            best[board.problem] = board
-    return best
+    rows = _current_boards(profile=profile).values_list("pk", "problem", "profile", "record_low")
+    boards = sorted((_BoardRecord(*row) for row in rows), key=lambda board: -board.low)
+    return {board.problem: board for board in reversed(boards)}
 
 
-def _leaders_of(boards: QuerySet[Board]) -> dict[tuple[str, str], Leader]:
+def _leaders_of(boards: QuerySet[Board]) -> dict[tuple[str, str], BoardRow]:
     practice = [name for name, chosen in profiles().items() if not chosen.is_ranked_by_speed]
     leader = Case(
         When(profile__in=practice, then=_first(is_ranked_by_speed=False)), default=_first(is_ranked_by_speed=True)
     )
     rows = boards.annotate(leader=leader).values_list("leader", "entries")
     entries = {standing: entries for standing, entries in rows if standing}
-    found = {row["pk"]: row for row in Standing.objects.filter(pk__in=list(entries)).values(*_SHOWN)}
-    leaders = [_leader(found[pk], entries=number) for pk, number in entries.items() if pk in found]
-    return {(leader.problem, leader.profile): leader for leader in leaders}
+    found = Standing.objects.filter(pk__in=list(entries)).values(*COLUMNS)
+    return {(row["problem"], row["profile"]): board_row(row, place=None, entries=entries[row["id"]]) for row in found}
 
 
 def _first(*, is_ranked_by_speed: bool) -> Subquery:
@@ -145,42 +100,6 @@ def _first(*, is_ranked_by_speed: bool) -> Subquery:
         author__is_active=True,
     )
     return Subquery(entries.order_by(*board_order(is_ranked_by_speed=is_ranked_by_speed)).values("pk")[:1])
-
-
-_SHOWN = (
-    "pk",
-    "problem",
-    "profile",
-    "author__username",
-    "backend",
-    "score",
-    "score_low",
-    "score_high",
-    "submitted_at",
-    "sizes",
-    "primitives",
-    "evaluation__recorded_on",
-    "evaluation__recorded_where",
-)
-"""What a leader shows of its standing; whole evaluations and authors would be many times as much."""
-
-
-def _leader(row: Mapping[str, Any], *, entries: int) -> Leader:
-    return Leader(
-        problem=row["problem"],
-        profile=row["profile"],
-        author=row["author__username"],
-        backend=row["backend"],
-        score=row["score"],
-        low=row["score_low"],
-        high=row["score_high"],
-        entries=entries,
-        is_ranked_by_speed=profiles()[row["profile"]].is_ranked_by_speed,
-        submitted_at=row["submitted_at"],
-        sizes=from_stored(row["sizes"]),
-        primitives=tuple(row["primitives"]),
-        recorded=recorded_mark(row["evaluation__recorded_on"], row["evaluation__recorded_where"]),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

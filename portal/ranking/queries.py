@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
-from evaluator.contract import SCORE_RULE
+from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
@@ -27,7 +27,8 @@ class BoardRow:
 
     `place` is None on practice boards, which do not order by speed. `overlaps_above` marks an entry whose interval
     overlaps that of the entry above: the difference is not significant. `score`, `low` and `high` are those of the
-    board's size where it shows one. `recorded` is the mark of what was judged elsewhere.
+    board's size where it shows one. `recorded` is the mark of what was judged elsewhere. Of a board's leader the row
+    says how many `entries` the board has.
     """
 
     problem: str
@@ -47,6 +48,16 @@ class BoardRow:
     primitives: tuple[str, ...]
     size: str | None = None
     recorded: str = ""
+    entries: int = 0
+
+    @property
+    def is_ranked_by_speed(self) -> bool:
+        return profiles.get(self.profile).is_ranked_by_speed
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it is significantly faster: the whole interval is above 1, on a board ranked by speed."""
+        return self.is_ranked_by_speed and is_faster(self.low)
 
     @property
     def shown_sizes(self) -> tuple[SizeTime, ...]:
@@ -312,9 +323,10 @@ def records_page(*, profile: str | None = None, after: str = "", before: str = "
     return page_of(latest_records(profile=profile), order, after=after, before=before, rows=rows, counts=False)
 
 
-# What a line of a board is made of.
-_COLUMNS = (
+COLUMNS = (
     "id",
+    "problem",
+    "profile",
     "backend",
     "score",
     "score_low",
@@ -329,6 +341,7 @@ _COLUMNS = (
     "sizes",
     "primitives",
 )
+"""What a line of a board is made of; whole evaluations and authors would be many times as much."""
 
 
 def latest_entries(count: int, *, is_ranked_by_speed: bool) -> list[Standing]:
@@ -377,7 +390,7 @@ def _read(
     """
     if limit is not None:
         entries = Standing.objects.filter(pk__in=entries.values("pk")[:limit]).order_by(*columns)
-    shown = _COLUMNS if key.size is None else (*_COLUMNS, f"low_{key.size}")
+    shown = COLUMNS if key.size is None else (*COLUMNS, f"low_{key.size}")
     return list(entries.values(*shown))
 
 
@@ -386,20 +399,28 @@ def _rows(
 ) -> Iterable[BoardRow]:
     by_speed = key.is_ranked_by_speed
     for place, entry in enumerate(entries, start=ahead + 1):
-        row = _row(entry, key=key, place=place if by_speed else None, low_above=low_above)
+        row = board_row(entry, place=place if by_speed else None, size=key.size, low_above=low_above)
         yield row
         low_above = row.low
 
 
-def _row(entry: Mapping[str, Any], *, key: BoardKey, place: int | None, low_above: float | None) -> BoardRow:
+def board_row(
+    entry: Mapping[str, Any],
+    *,
+    place: int | None,
+    size: str | None = None,
+    low_above: float | None = None,
+    entries: int = 0,
+) -> BoardRow:
+    """The line of a standing that was read with `COLUMNS`, at one size or at all."""
     score, low, high = entry["score"], entry["score_low"], entry["score_high"]
     sizes = from_stored(entry["sizes"])
-    for size in sizes:
-        if size.size == key.size:
-            score, low, high = size.score, size.low, size.high
+    for time in sizes:
+        if time.size == size:
+            score, low, high = time.score, time.low, time.high
     return BoardRow(
-        problem=key.problem,
-        profile=key.profile,
+        problem=entry["problem"],
+        profile=entry["profile"],
         place=place,
         author=entry["author__username"],
         backend=entry["backend"],
@@ -413,6 +434,7 @@ def _row(entry: Mapping[str, Any], *, key: BoardKey, place: int | None, low_abov
         is_source_public=entry["evaluation__submission__visibility"] == Visibility.PUBLIC,
         sizes=sizes,
         primitives=tuple(entry["primitives"]),
-        size=key.size,
+        size=size,
         recorded=recorded_mark(entry["evaluation__recorded_on"], entry["evaluation__recorded_where"]),
+        entries=entries,
     )

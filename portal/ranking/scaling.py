@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware.profiles import Profile, profiles
 from portal.catalog.references import ReferenceRow, reference_row
-from portal.ranking.leaders import Leader, leaders
+from portal.ranking.leaders import leaders
+from portal.ranking.queries import BoardRow
 from problems.spec.schema import Problem
 
 
@@ -14,7 +15,7 @@ class ScalingPoint:
     """One number of ranks: its profile, the leader there (None where the board is empty), and the reference."""
 
     profile: Profile
-    leader: Leader | None
+    leader: BoardRow | None
     reference: ReferenceRow
 
     @property
@@ -53,7 +54,7 @@ def families(problem: Problem) -> tuple[Family, ...]:
     return tuple(sorted((family for family in made if family.measured), key=lambda family: -len(family.measured)))
 
 
-def _family(gpu: str, group: list[Profile], found: dict[tuple[str, str], Leader], problem: Problem) -> Family:
+def _family(gpu: str, group: list[Profile], found: dict[tuple[str, str], BoardRow], problem: Problem) -> Family:
     ordered = sorted(group, key=lambda profile: profile.world_size)
     suffix = "" if ordered[0].multicast or ordered[0].gpu is None else ", multicast off"
     return Family(
@@ -63,6 +64,6 @@ def _family(gpu: str, group: list[Profile], found: dict[tuple[str, str], Leader]
     )
 
 
-def _point(problem: Problem, profile: Profile, leader: Leader | None) -> ScalingPoint:
+def _point(problem: Problem, profile: Profile, leader: BoardRow | None) -> ScalingPoint:
     reference = reference_row(problem, profile=profile.name, beside=leader.sizes if leader else ())
     return ScalingPoint(profile=profile, leader=leader, reference=reference)

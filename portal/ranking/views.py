@@ -24,7 +24,7 @@ from portal.charts.history import Curve, record_line, times_over_ranks
 from portal.core.requests import choice
 from portal.nodes.queries import guest_owner
 from portal.ranking import guests, people, published, published_charts, queries
-from portal.ranking.leaders import Leader, board_counts, leaders, open_problems, profiles_by_speed
+from portal.ranking.leaders import board_counts, leaders, open_problems, profiles_by_speed
 from portal.ranking.models import Record
 from portal.ranking.scaling import Family, families
 from portal.tabular.formats import as_download
@@ -57,7 +57,7 @@ def problems_board(request: HttpRequest) -> HttpResponse:
 
 
 _GROUPINGS = {facet.name: facet for facet in FACETS if facet.name in ("category", "source")}
-_Rows = Sequence[tuple[Problem, Leader | None]]
+_Rows = Sequence[tuple[Problem, queries.BoardRow | None]]
 
 
 def _grouped(rows: _Rows, grouping: str) -> list[tuple[str, _Rows, float | None, dict[str, dict[str, float]]]]:

@@ -150,7 +150,8 @@ def test_what_a_guest_judged_is_on_none_of_the_sites_boards(alice, guest, guest_
     for page in ("/", "/leaderboards/problems/?profile=cpux2", "/leaderboards/records/", "/leaderboards/people/alice/"):
         assert "900.6" not in client.get(page).content.decode()
     (board,) = guests.boards_of(guest.owner)
-    assert [(row.author, row.low, row.node) for row in board.rows] == [("alice", 900.5, "acme-1")]
+    (entry,) = [row.entry for row in board.rows]
+    assert (entry.submission.author, entry.score_low, entry.node.name) == (alice, 900.5, "acme-1")
 
 
 def test_a_rejudge_of_a_guests_entry_stays_with_the_guest(alice, guest, guest_key, node, now):
