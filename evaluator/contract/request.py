@@ -125,5 +125,3 @@ class EvaluationRequest(Message, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.regime and self.mode is not Mode.CHECK:
             raise ValueError(f"a single regime ({self.regime!r}) can be judged in mode check, not in {self.mode.value}")
-        if self.mode is Mode.SWEEP and not self.sizes:
-            raise ValueError("a sweep names its points in `sizes`")

@@ -66,8 +66,8 @@ class Job:
             registry.get(self.request.problem)
         except registry.UnknownProblem as error:
             raise NodeFailure(str(error)) from error
-        if self.mode is Mode.SWEEP and not self.profile.measures_time:
-            raise NodeFailure(f"profile {self.profile.name} times nothing, so it has no sweeps")
+        if self.mode is Mode.SWEEP and not (self.request.sizes and self.profile.measures_time):
+            raise NodeFailure(f"the sweep of {self.request.problem} on {self.profile.name} names no points, or cannot")
 
     @property
     def profile(self) -> Profile:

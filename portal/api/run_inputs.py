@@ -2,13 +2,13 @@
 
 from rest_framework import serializers
 
-from evaluator.contract import Backend, Mode, Verdict
+from evaluator.contract import Backend, Verdict
 from portal.accounts.models import Role
 from portal.accounts.organisations import SHORT_NAME
 from portal.api.fields import values_of
 from portal.api.inputs import Attachment, Choice, Number, PagedQuery, ProfileName, Query, Strict, Text, Whole, patterned
 from portal.deliveries.outbound_http import ADDRESS
-from portal.runs.models import AttemptState, EventKind, RunMode, RunState
+from portal.runs.models import ATTEMPT_MODES, AttemptState, EventKind, RunMode, RunState
 from portal.runs.prompts import VERSION, VERSIONS
 from portal.tabular.formats import MEDIA_TYPES
 
@@ -61,7 +61,7 @@ class AttemptInput(Strict):
         required=False,
         help_text="Identifies the attempt if it is sent again; problem/sample/step by default.",
     )
-    mode = Choice(choices=values_of(Mode), required=False, help_text="ranked by default.")
+    mode = Choice(choices=ATTEMPT_MODES, required=False, help_text="ranked by default.")
     backend = Choice(
         choices=values_of(Backend), required=False, help_text="What it is written in; the run's backend by default."
     )

@@ -41,6 +41,10 @@ class LanguageModel(models.Model):
         return f"{self.name} {self.version}".strip()
 
 
+ATTEMPT_MODES = tuple(mode.value for mode in Mode if mode is not Mode.SWEEP)
+"""An attempt answers a task once; for which sizes it is good is a question about an entry."""
+
+
 class RunMode(models.TextChoices):
     SINGLE_SHOT = "single_shot", "Single shot"
     BEST_OF_K = "best_of_k", "Best of k"
@@ -134,7 +138,7 @@ class Attempt(models.Model):
     problem = models.SlugField(max_length=100)
     sample = models.PositiveSmallIntegerField(default=0)
     step = models.PositiveSmallIntegerField(default=0)
-    mode = models.CharField(max_length=10, choices=[(mode.value, mode.value) for mode in Mode])
+    mode = models.CharField(max_length=10, choices=[(mode, mode) for mode in ATTEMPT_MODES])
     backend = models.CharField(
         max_length=20,
         choices=[(backend.value, backend.value) for backend in Backend],

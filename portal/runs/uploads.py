@@ -18,6 +18,7 @@ from django.conf import settings
 from evaluator.contract import Backend, Mode, SourceBundle, Verdict
 from evaluator.judging.source_files import ARCHIVE_ERRORS, is_folder
 from portal.core.errors import Refusal, check_choice
+from portal.runs.models import ATTEMPT_MODES
 from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
 from portal.submissions import uploads
 
@@ -77,7 +78,7 @@ def attempt_from(data: Any) -> NewAttempt:
     counts = {name: _count(data, name, most=most) for name, most in _COUNTS.items()}
     sample, step = counts["sample"] or 0, counts["step"] or 0
     mode = _text(data, "mode", max_length=20) or Mode.RANKED.value
-    check_choice("mode", mode, Mode)
+    check_choice("mode", mode, ATTEMPT_MODES)
     backend = _text(data, "backend", max_length=20)
     if backend:
         check_choice("backend", backend, Backend)

@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
                 ('problem', models.SlugField(max_length=100)),
                 ('sample', models.PositiveSmallIntegerField(default=0)),
                 ('step', models.PositiveSmallIntegerField(default=0)),
-                ('mode', models.CharField(choices=[('check', 'check'), ('profile', 'profile'), ('benchmark', 'benchmark'), ('ranked', 'ranked'), ('sweep', 'sweep')], max_length=10)),
+                ('mode', models.CharField(choices=[('check', 'check'), ('profile', 'profile'), ('benchmark', 'benchmark'), ('ranked', 'ranked')], max_length=10)),
                 ('backend', models.CharField(choices=[('pytorch', 'pytorch'), ('cuda', 'cuda'), ('triton', 'triton'), ('parallelkittens', 'parallelkittens'), ('nvshmem', 'nvshmem'), ('nccl_device', 'nccl_device')], help_text='The backend that it is judged as. A model may answer in another one than its run requests.', max_length=20)),
                 ('source_digest', models.CharField(max_length=64)),
                 ('tokens_in', models.PositiveIntegerField(blank=True, null=True)),

@@ -96,6 +96,7 @@ def test_a_session_with_its_csrf_token_submits_too(alice, anonymous):
         ({"backend": "opencl"}, 422, "backend"),
         ({"backend": "cuda"}, 422, "backend"),
         ({"mode": "fast"}, 422, "mode"),
+        ({"problem": "ddp", "mode": "sweep"}, 422, "mode"),
         ({"mode": ["ranked"]}, 422, "mode"),
         ({"size": "tiny"}, 422, "size"),
         ({"mode": "profile", "size": "huge"}, 422, "size"),
