@@ -121,7 +121,7 @@ def _empty(chosen: QuerySet[Submission]) -> None:
     sources = list(theirs.values_list("source_id", flat=True))
     Report.objects.filter(evaluation__submission__in=ids).delete()
     Trajectory.objects.filter(attempt__submission__in=ids).delete()
-    Evaluation.objects.filter(submission__in=ids).update(message="", stage_detail="", primitives=[])
+    Evaluation.objects.filter(submission__in=ids).update(message="", stage_detail="", primitives=[], points={})
     empty = submissions.store_sources([REMOVED])
     theirs.update(source=next(iter(empty.values())), visibility=Visibility.PRIVATE, note="", idempotency_key=None)
     Source.objects.filter(pk__in=sources, submissions=None).delete()

@@ -21,7 +21,7 @@ _SOURCES_AT_ONCE = 8
 _SUBMISSION = ("id", "problem", "backend", "visibility", "note", "is_attempt", "created_at")
 _EVALUATION = (
     "id", "submission_id", "problem_revision", "profile", "mode", "state", "queued_at", "started_at", "finished_at",
-    "verdict", "message", "score", "score_low", "score_high", "recorded_on",
+    "verdict", "message", "score", "score_low", "score_high", "points", "recorded_on",
 )  # fmt: skip
 _RUN = (
     "id", "model__name", "model__organisation__slug", "mode", "backend", "profile", "k", "sampling", "notes", "state",

@@ -25,9 +25,13 @@ def names(evaluation: Evaluation) -> tuple[str, ...]:
 
 
 def points_to_measure(evaluation: Evaluation) -> tuple[str, ...]:
-    """Those that no try has measured yet, or all where each has been; () in other modes."""
+    """Those that no try has passed yet, or all where each has; () in other modes.
+
+    What an earlier try found wrong is judged again, so that the last report tells the sweep's verdict.
+    """
     every = names(evaluation)
-    return tuple(name for name in every if name not in evaluation.points) or every
+    passed = {name for name, point in evaluation.points.items() if point["verdict"] == Verdict.PASSED}
+    return tuple(name for name in every if name not in passed) or every
 
 
 def with_points(evaluation: Evaluation, points: Iterable[SweepPoint]) -> dict[str, Any]:
@@ -44,14 +48,10 @@ def points_of(evaluation: Evaluation) -> tuple[SweepPoint, ...]:
 
 
 def outcome(evaluation: Evaluation, report: EvaluationReport) -> dict[str, Any]:
-    """Verdict and message of a sweep over all its tries, where its last one passed; {} otherwise."""
+    """The message of a sweep that passed, over the points of all its tries; {} otherwise."""
     if report.mode is not Mode.SWEEP or report.verdict is not Verdict.PASSED:
         return {}
-    points = points_of(evaluation)
-    wrong = [point for point in points if point.verdict not in (Verdict.PASSED, Verdict.UNSUPPORTED)]
-    if wrong:
-        return {"verdict": wrong[0].verdict.value, "message": f"at {wrong[0].size}: {wrong[0].message}"}
-    return {"message": summary(points)}
+    return {"message": summary(points_of(evaluation))}
 
 
 _COLUMNS = (

@@ -29,7 +29,10 @@ QUEUE = (
     "stage stage_detail stage_fraction stage_since"
 )
 BY_REQUEST = "id submission state attempt queued_at started_at finished_at problem_revision queued_because request_id"
-OUTCOME = "node verdict message score score_low score_high score_rule primitives has_alarms recorded_on recorded_where"
+OUTCOME = (
+    "node verdict message score score_low score_high score_rule other_speedups primitives points has_alarms "
+    "recorded_on recorded_where"
+)
 
 REASONS = {
     (Submission, "form"): {
@@ -80,7 +83,7 @@ REASONS = {
         "the answer that it stands in": "submission",
         "in `queue`": "unable_since",
         "in `stage`": "stage_detail stage_fraction stage_since",
-        "in `report`": "primitives has_alarms",
+        "in `report`": "primitives has_alarms other_speedups",
         "the queue's own": "priority payer turn lease slot_index lease_expires_at deadline_at",
         "for pages and logs of the site": "queued_because request_id",
     },
@@ -92,12 +95,14 @@ REASONS = {
         "the last try is what counts": "attempt",
         "mode profile times nothing": "size",
         "for operators": "has_alarms request_id",
+        "of times in the report": "other_speedups",
+        "nothing ranks a sweep": "points",
         "for the page": "queued_because recorded_where",
     },
     (Evaluation, "own data"): {
         "as `submission_id`": "submission",
         "the queue's own": f"{QUEUE} attempt",
-        "in the report of the folder `reports`": "primitives has_alarms node score_rule size",
+        "in the report of the folder `reports`": "primitives has_alarms node score_rule other_speedups size",
         "about the site and its operators, not the person": "node_owner queued_because recorded_where request_id",
     },
     (Evaluation, "deletion"): {
@@ -106,7 +111,9 @@ REASONS = {
             "started_at finished_at lease node slot_index lease_expires_at deadline_at node_owner"
         ),
         "a name of a stage, or its share and moment": "stage stage_fraction stage_since",
-        "what the judge found": "verdict score score_low score_high score_rule has_alarms recorded_on recorded_where",
+        "what the judge found": (
+            "verdict score score_low score_high score_rule other_speedups has_alarms recorded_on recorded_where"
+        ),
         "an operator's words": "queued_because",
         "a random number": "request_id",
     },

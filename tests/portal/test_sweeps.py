@@ -75,14 +75,11 @@ def test_a_sweep_ends_with_the_points_of_all_its_tries_and_without_a_score(swept
     assert [each.size for each in sweeps.points_of(swept)] == NAMES
 
 
-def test_a_wrong_point_of_an_earlier_try_decides(swept, node, now):
+def test_a_wrong_point_of_an_earlier_try_is_judged_again(swept, node, now):
     times = {"submission": None, "reference": None, "speedup": None, "low": None, "high": None}
-    tell(swept, node, now, point(NAMES[0], verdict=Verdict.WRONG_RESULT, message="rank 1: 3 wrong", **times))
-    delivery = delivery_of(swept)
-    report = msgspec.structs.replace(delivery.report, points=tuple(point(name) for name in NAMES[1:]))
-    assert actions.record_delivery(msgspec.structs.replace(delivery, report=report), now)
-    swept.refresh_from_db()
-    assert (swept.verdict, swept.message) == ("WRONG_RESULT", f"at {NAMES[0]}: rank 1: 3 wrong")
+    wrong = point(NAMES[0], verdict=Verdict.WRONG_RESULT, message="rank 1: 3 wrong", **times)
+    tell(swept, node, now, wrong, point(NAMES[1]))
+    assert queries.request_of(swept).sizes == (NAMES[0], *NAMES[2:])
 
 
 def test_points_that_the_judge_failed_or_that_are_none_are_not_kept(swept, node, now):
