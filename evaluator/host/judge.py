@@ -153,7 +153,7 @@ class Judge:
         try:
             if self._cross_judge is None or self._cross_judge.quarantine:
                 self._close_cross_judge()
-                settings = dataclasses.replace(self.settings, profile=name, warm=False, cross_check=False)
+                settings = dataclasses.replace(self.settings, profile=name, cross_check=False)
                 self._cross_judge = Judge(settings)
         except EvaluatorError as error:
             return cross_check.unseen(report, world_size=ranks, why=str(error))
