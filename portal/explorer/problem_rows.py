@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from evaluator.hardware.profiles import Profile
 from portal.catalog import measurements, rooflines
-from portal.ranking.leaders import Leader
+from portal.ranking.queries import BoardRow
 from portal.runs.figures import geometric_mean
 from portal.runs.solved import ModelResult
 from problems.spec.schema import Problem
@@ -21,7 +21,7 @@ class ProblemRow:
     """
 
     problem: Problem
-    leader: Leader | None
+    leader: BoardRow | None
     result: ModelResult | None
     is_mine: bool
     headroom: float | None = None
@@ -42,7 +42,7 @@ def problem_rows(
     problems: Iterable[Problem],
     *,
     profile: Profile,
-    best: Mapping[str, Leader],
+    best: Mapping[str, BoardRow],
     solving: Mapping[str, ModelResult],
     mine: frozenset[str],
     sort: str,
