@@ -29,7 +29,7 @@ class User(AbstractUser):
 
     confusable_key = models.CharField(max_length=150, unique=True, editable=False)
     display_name = models.CharField(
-        max_length=60, blank=True, help_text="The name as it is written, beside your name on the boards."
+        max_length=60, blank=True, help_text="How you write your name, for the head of your public page."
     )
     affiliation = models.CharField(max_length=100, blank=True, help_text="University, company or group.")
     website = models.URLField(blank=True, help_text="An address that begins with https://.")

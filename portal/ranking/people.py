@@ -64,9 +64,8 @@ BEST_PLACES = 5
 
 def best_places(person: User) -> list[queries.BoardRow]:
     """The places of the largest speedups of `person` on boards that speed orders, the best place first."""
-    by_speed = [name for name, profile in profiles.profiles().items() if profile.is_ranked_by_speed]
     found = Standing.objects.filter(
-        author=person, problem_revision__in=_current(), score_rule=SCORE_RULE, profile__in=by_speed
+        author=person, problem_revision__in=_current(), score_rule=SCORE_RULE, profile__in=_by_speed()
     )
     boards = dict.fromkeys(found.order_by("-score_low").values_list("problem", "profile")[:BEST_PLACES])
     rows = (queries.entry_of(slug, profile=profile, username=person.username) for slug, profile in boards)
@@ -74,9 +73,15 @@ def best_places(person: User) -> list[queries.BoardRow]:
 
 
 def records_of(person: User, *, most: int = 10) -> list[Record]:
-    """The last records that `person` reached, the newest first."""
-    found = Record.objects.filter(author=person, problem_revision__in=_current(), score_rule=SCORE_RULE)
+    """The last records that `person` reached on boards that speed orders, the newest first."""
+    found = Record.objects.filter(
+        author=person, problem_revision__in=_current(), score_rule=SCORE_RULE, profile__in=_by_speed()
+    )
     return list(found.order_by("-reached_at", "-id")[:most])
+
+
+def _by_speed() -> list[str]:
+    return [name for name, profile in profiles.profiles().items() if profile.is_ranked_by_speed]
 
 
 def _current() -> list[str]:

@@ -172,16 +172,16 @@ class EvaluationAdmin(OfSubmission):
 
     list_display = (
         "short",
+        "queued_at",
         "author",
+        "verdict",
         "problem",
         "profile",
         "mode",
         "state",
-        "verdict",
         "has_alarms",
         "attempt",
         "node",
-        "queued_at",
     )
     ordering = ("-queued_at", "-id")
     list_filter = (
@@ -304,7 +304,7 @@ class AllowanceLimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ("scope", "account", "organisation", "profile", "gpu_seconds_per_day", "queued_at_most", "reason")
     list_filter = ("scope",)
     list_select_related = ("account", "organisation")
-    raw_id_fields = ("account", "organisation")
+    autocomplete_fields = ("account", "organisation")
     search_fields = ("account__username", "organisation__slug")
 
 

@@ -115,6 +115,9 @@ class LargeList(admin.ModelAdmin):  # type: ignore[type-arg]
         problem_column: the column with the problem's slug, found by the whole of it.
     """
 
+    class Media:
+        css = {"all": ("css/admin.css",)}
+
     show_full_result_count = False
     paginator = CappedPaginator
     list_per_page = 25  # Django's admin takes about a millisecond for a row

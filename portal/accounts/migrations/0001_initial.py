@@ -32,7 +32,7 @@ class Migration(migrations.Migration):
                 ('is_active', models.BooleanField(default=True, help_text='Designates whether this user should be treated as active. Unselect this instead of deleting accounts.', verbose_name='active')),
                 ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
                 ('confusable_key', models.CharField(editable=False, max_length=150, unique=True)),
-                ('display_name', models.CharField(blank=True, help_text='The name as it is written, beside your name on the boards.', max_length=60)),
+                ('display_name', models.CharField(blank=True, help_text='How you write your name, for the head of your public page.', max_length=60)),
                 ('affiliation', models.CharField(blank=True, help_text='University, company or group.', max_length=100)),
                 ('website', models.URLField(blank=True, help_text='An address that begins with https://.')),
                 ('left_at', models.DateTimeField(blank=True, editable=False, help_text='When its owner deleted the account. It cannot be signed in to any more.', null=True)),

@@ -1,5 +1,7 @@
 """Flags and quarantine: off the boards at once and everywhere, the page and the reason stay, and lifted again."""
 
+import re
+
 import pytest
 from django.urls import reverse
 from django.utils import timezone
@@ -214,18 +216,19 @@ def test_a_reader_flags_an_entry_and_the_operators_see_it(cheat, bob, operator, 
     assert Flag.objects.get().resolved_by == operator
 
 
-def test_an_entry_whose_source_is_private_is_flagged_from_its_board(cheat, alice, bob, client):
+def test_an_entry_whose_source_is_private_is_flagged_from_its_page(cheat, alice, bob, client):
     actions.set_visibility(cheat, visibility="private", by=alice)
     client.force_login(bob)
     form = reverse("submissions:flag", args=[cheat.pk])
-    board = reverse("ranking:board", args=["allreduce"])
-    assert form in client.get(board, {"profile": PROFILE}).content.decode()
+    board, entry = reverse("ranking:board", args=["allreduce"]), reverse("submissions:detail", args=[cheat.pk])
+    assert entry in client.get(board, {"profile": PROFILE}).content.decode()
+    assert form in client.get(entry).content.decode()
     page = client.get(form).content.decode()
     assert "An entry of alice for" in page
     assert "def solution" not in page
     assert client.post(form, {"reason": "It caches."})["Location"] == board
     assert "Your flag was sent" in client.get(form).content.decode()
-    assert client.get(reverse("submissions:detail", args=[cheat.pk])).status_code == 404
+    assert 'id="file-1"' not in client.get(entry).content.decode()
 
 
 def test_flags_are_limited_and_never_of_ones_own_or_of_what_one_may_not_see(cheat, alice, bob, client):
@@ -280,3 +283,17 @@ def test_every_name_in_the_admin_has_its_plural(operator, client):
     page = client.get("/admin/").content.decode()
     for name in ("Problem switches", "Profile states", "GPU use", "Quarantines", "Flags", "Allowance limits"):
         assert name in page
+
+
+def test_operators_reach_the_admin_from_every_page_and_fold_its_long_filters(operator, alice, client):
+    client.force_login(alice)
+    assert ">Operate</a>" not in client.get("/problems/").content.decode()
+    client.force_login(operator)
+    assert '<a href="/admin/">Operate</a>' in client.get("/problems/").content.decode()
+    page = client.get("/admin/submissions/evaluation/").content.decode()
+    assert '<details data-filter-title="problem">' in page
+    assert '<details data-filter-title="state" open>' in page
+    chosen = client.get("/admin/submissions/evaluation/", {"problem": "allreduce"}).content.decode()
+    assert '<details data-filter-title="problem" open>' in chosen
+    limit = client.get("/admin/submissions/allowancelimit/add/").content.decode()
+    assert re.findall(r'<select name="(\w+)"[^>]*class="admin-autocomplete"', limit) == ["account", "organisation"]
