@@ -306,6 +306,9 @@ class Evaluation(RecordedElsewhere):
                 condition=models.Q(state="finished", verdict="PASSED", mode="ranked"),
                 name="passed_of_a_board",
             ),
+            models.Index(
+                fields=("problem_revision", "-queued_at"), condition=models.Q(mode="sweep"), name="sweeps_of_a_problem"
+            ),
         )
         constraints = (
             models.UniqueConstraint(fields=("lease",), name="one_evaluation_per_lease"),

@@ -251,6 +251,10 @@ class Migration(migrations.Migration):
             model_name='evaluation',
             index=models.Index(condition=models.Q(('mode', 'ranked'), ('state', 'finished'), ('verdict', 'PASSED')), fields=['problem_revision', 'profile', 'finished_at'], name='passed_of_a_board'),
         ),
+        migrations.AddIndex(
+            model_name='evaluation',
+            index=models.Index(condition=models.Q(('mode', 'sweep')), fields=['problem_revision', '-queued_at'], name='sweeps_of_a_problem'),
+        ),
         migrations.AddConstraint(
             model_name='evaluation',
             constraint=models.UniqueConstraint(fields=('lease',), name='one_evaluation_per_lease'),
