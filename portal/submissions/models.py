@@ -456,8 +456,7 @@ class AllowanceLimit(models.Model):
 class Quarantine(models.Model):
     """A decision to remove an entry from all boards, with its public reason, and to restore it.
 
-    Page and evidence stay, and rows are never deleted. In force while `lifted_at` is None. Where `by` is None, a
-    rejudge decided.
+    Page and evidence stay, and rows are never deleted. In force while `lifted_at` is None. `by` is None for a rejudge.
     """
 
     submission = models.ForeignKey(Submission, on_delete=models.PROTECT, related_name="quarantines")
