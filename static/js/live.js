@@ -76,8 +76,18 @@
       if (element.textContent !== text) element.textContent = text;
     }
   };
-  setInterval(tick, 1000);
-  document.addEventListener("htmx:afterSwap", tick);
+  // A call that hangs ends at its limit, which counts down from when this page first saw the call begin.
+  let call = "", begun = 0;
+  const countDown = () => {
+    const element = document.querySelector("[data-counts-down]");
+    const limit = element?.dataset.countsDown.match(/may take (\d+) s/);
+    if (!limit) return;
+    if (call !== element.dataset.countsDown) [call, begun] = [element.dataset.countsDown, Date.now()];
+    const left = Math.max(0, Number(limit[1]) - Math.round((Date.now() - begun) / 1000));
+    element.textContent = `: ends in ${clock(left)} at most`;
+  };
+  setInterval(() => { tick(); countDown(); }, 1000);
+  document.addEventListener("htmx:afterSwap", () => { tick(); countDown(); });
   tick();
 
   document.addEventListener("click", async (event) => {

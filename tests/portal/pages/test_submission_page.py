@@ -220,6 +220,15 @@ def test_own_submissions_are_listed_and_others_are_not(as_alice, alice, bob, loc
     assert str(theirs.pk) not in page
 
 
+def test_the_list_says_what_waits_for_hardware_and_what_for_its_turn(as_alice, alice, local):
+    scenes.submit(alice, profile="h200x8")
+    assert "Waiting for hardware" in as_alice.get("/submissions/").content.decode()
+    scenes.node(profile="h200x8", name="another")
+    listed = as_alice.get("/submissions/").content.decode()
+    assert "Waiting for hardware" not in listed
+    assert "Queued" in listed
+
+
 def test_the_list_of_own_submissions_costs_a_fixed_number_of_queries(as_alice, alice, local, django_assert_num_queries):
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
