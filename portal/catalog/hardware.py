@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from django.http import HttpRequest, HttpResponse
 
 from evaluator.contract import SCORE_RULE
-from evaluator.hardware.profiles import profiles
+from evaluator.hardware.profiles import Profile, profiles
 from portal.catalog.measurements import baselines, public_references
+from portal.core.requests import choice
 from portal.nodes.queries import online_slots
 
 COOKIE = "hardware"
@@ -22,6 +23,18 @@ def last_choice(request: HttpRequest, names: Iterable[str]) -> str:
 def remember(response: HttpResponse, profile: str, *, is_secure: bool) -> None:
     """Have the browser keep `profile` as its last choice."""
     response.set_cookie(COOKIE, profile, max_age=_LASTS_S, httponly=True, samesite="Lax", secure=is_secure)
+
+
+def chosen_profile(
+    request: HttpRequest, names: Iterable[str], *, entries: Mapping[str, int], message: str, problem: str = ""
+) -> Profile:
+    """The profile that the address asks for, else `opening_profile`.
+
+    Raises:
+        Refusal: it asks for one that is none of `names` (404), with `message`.
+    """
+    opening = opening_profile(names, entries=entries, problem=problem, last=last_choice(request, names))
+    return profiles()[choice(request.GET, "profile", names, opening=opening, message=message)]
 
 
 def opening_profile(names: Iterable[str], *, entries: Mapping[str, int], problem: str = "", last: str = "") -> str:

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from evaluator.contract import Verdict
 from portal.charts.chart import Axis, Bar, Bars, Chart, Layer, Line, Point, Scale, Unit, marked_line
 
-_LINES = (
+LINES = (
     ("accent", "solid"),
     ("danger", "dash"),
     ("success", "dot"),
@@ -101,15 +102,8 @@ def fast_curves(
     top = max((share for _, points in curves for _, share in points), default=0.0) or 1.0
     layers: list[Layer] = [] if chosen is None else [_chosen_p(chosen, top=top)]
     layers += [
-        Line(
-            name=name,
-            tone=_LINES[place % len(_LINES)][0],
-            dash=_LINES[place % len(_LINES)][1],
-            points=_steps(name, points, address),
-            width=2,
-            is_step=True,
-        )
-        for place, (name, points) in enumerate(curves)
+        Line(name=name, tone=tone, dash=dash, points=_steps(name, points, address), width=2, is_step=True)
+        for (name, points), (tone, dash) in zip(curves, cycle(LINES), strict=False)
     ]
     x = Axis(title="p: speedup over the reference", low=0.0, high=_LAST_P)
     y = Axis(title="fast_p@1", unit=Unit.SHARE, low=0.0, high=min(1.0, top * 1.06))
@@ -210,7 +204,7 @@ def _agent_lines(lines: Mapping[str, Curve], *, x_title: str, y: Axis) -> Chart:
 def curves(lines: Mapping[str, Curve], *, x: Axis, y: Axis, is_step: bool = False, is_wide: bool = False) -> Chart:
     """Lines through marked points, each of its own tone and dash; a step keeps its value until the next point."""
     layers: list[Layer] = []
-    for (name, points), (tone, dash) in zip(lines.items(), _LINES, strict=False):
+    for (name, points), (tone, dash) in zip(lines.items(), LINES, strict=False):
         said = [Point(x=at, y=value, tip=f"{name}\n{at:g}: {value:.4g}") for at, value in points]
         layers += marked_line(name, said, tone=tone, size=3, dash=dash, is_step=is_step)
     return Chart(x=x, y=y, layers=tuple(layers), is_wide=is_wide)

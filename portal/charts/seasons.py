@@ -5,17 +5,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from portal.charts.chart import Axis, Chart, Layer, Point, Scale, Unit, marked_line
+from portal.charts.runs import LINES
 
-_LOOKS = (
-    ("accent", "solid"),
-    ("danger", "dash"),
-    ("success", "dot"),
-    ("warning", "dashdot"),
-    ("code-type", "longdash"),
-    ("code-keyword", "solid"),
-    ("code-function", "dash"),
-    ("text-muted", "dot"),
-)
+_LOOKS = (*LINES, ("code-keyword", "solid"), ("code-function", "dash"), ("text-muted", "dot"))
 """Tone and dash of each line: two lines differ in both, so they never differ by colour alone."""
 
 

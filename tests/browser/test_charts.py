@@ -1,5 +1,6 @@
 """Rooflines and taxonomy in a real browser: fit and accessible, zoom that the address keeps, pictures, no scripts."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -190,18 +191,17 @@ REFERENCE, *ENTRIES = (
     Series(name=name, points=tuple((4**k, us := alpha + 4**k / 3e5, us * 0.9, us * 1.2) for k in range(7, 16)))
     for name, alpha in (("reference", 12.0), ("somebody-with-a-long-name", 4.0), ("bob", 25.0), ("carol", 6.0))
 )
+MOVED = {4**k: 4**k for k in range(7, 16)}
 MESSAGES = {"title": "Message size", "value_name": partial(value_name, unit="bytes")}
 SELDOM = {
     "scaling": times_over_ranks(
         [(f"{who} at {size}", dash, tone, ((2, 80.0), (4, 95.0), (8, 1310.0))) for who, dash, tone, size in LINES]
     ),
     "steps": agent_problems({"passing": [(0.0, 1.0), (3.0, 7.0)], "faster": [(0.0, 0.0), (3.0, 2.0)]}, x_title="Step"),
-    "sweep": over_size(REFERENCE, ENTRIES, floors={4**k: 0.001 * 4**k for k in range(7, 16)}, **MESSAGES),
+    "sweep": over_size(ENTRIES, reference=REFERENCE, floors={4**k: 0.001 * 4**k for k in range(7, 16)}, **MESSAGES),
     "bandwidth": over_size(
-        REFERENCE,
-        ENTRIES,
-        floors={},
-        moved={4**k: 4**k for k in range(7, 16)},
+        [replace(each, moved=MOVED) for each in ENTRIES],
+        reference=replace(REFERENCE, moved=MOVED),
         levels=[("wire 450 GB/s one way (datasheet)", 4.5e11), ("peer copy 365 GB/s (measured)", 3.65e11)],
         **MESSAGES,
     ),

@@ -67,14 +67,16 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
     floors = {point.value: point.floor_us for point in every if point.floor_us}
     y = choice(query, "y", dict(FIGURES), opening=TIME)
     by_bandwidth = y == BANDWIDTH and bool(moved)
-    theirs = _times(point for entry in entries[:1] for point in entry.points.values())
+    first = entries[0].points.values() if entries else ()
+    theirs = {point.value: point.reference.median_us for point in first if point.reference is not None}
+    shown_moved = moved if by_bandwidth else None
+    reference = tuple((value, us, us, us) for value, us in theirs.items())
     figure = over_size(
-        Series(name="reference", points=tuple((value, us, us, us) for value, us in theirs.items())),
-        [Series(name=entry.name, points=tuple(_spans(entry.points.values()))) for entry in entries],
+        [Series(name=each.name, points=tuple(_spans(each.points.values())), moved=shown_moved) for each in entries],
         title=axis.name.capitalize(),
         value_name=names.__getitem__,
+        reference=Series(name="reference", points=reference, moved=shown_moved),
         floors=floors,
-        moved=moved if by_bandwidth else None,
         levels=rooflines.wire_levels(profiles.get(profile)),
     )
 
@@ -114,10 +116,6 @@ def _entry(evaluation: Evaluation, names: Mapping[int, str]) -> Entry:
         points=points,
         sentence=crossover(list(points.values()), names),
     )
-
-
-def _times(points: Iterable[SweepPoint]) -> dict[int, float]:
-    return {point.value: point.reference.median_us for point in points if point.reference is not None}
 
 
 def _spans(points: Iterable[SweepPoint]) -> Iterator[tuple[int, float, float, float]]:

@@ -305,8 +305,8 @@ def test_measured_ceilings_are_drawn_beside_the_datasheet(client, tmp_path, monk
     page, curves = answer.content.decode(), answer.context["collectives"]
     drawn = [layer for layer in curves.layers if isinstance(layer, Points)]
     assert {layer.name: [point.y for point in layer.points] for layer in drawn} == {
-        "all-reduce": [30e9, 200e9],
-        "all-gather": [150e9],
+        "all-reduce": [30.0, 200.0],
+        "all-gather": [150.0],
     }
     reached = page.split('id="reached"')[1]
     assert "370 GB/s" in reached
