@@ -40,8 +40,9 @@ def chosen_profile(
 def opening_profile(names: Iterable[str], *, entries: Mapping[str, int], problem: str = "", last: str = "") -> str:
     """The profile of `names` that a page opens with.
 
-    It is the first of these that there is: the reader's `last` choice; of the profiles with `entries`, the one with
-    most, those ranked by speed first; the one where the reference was measured best; one that is online; the first.
+    It is the reader's `last` choice if there is one. Of the profiles with `entries` it is the one with most, those
+    ranked by speed first. Without any it is where the reference was measured best, else one that is online, else the
+    first.
 
     Args:
         names: the profiles that the page could show, at least one.
