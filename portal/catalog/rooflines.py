@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from typing import Protocol
@@ -301,8 +301,10 @@ def collectives_figure(profile: Profile, found: Reached) -> Chart | None:
         )
         for place, name in enumerate(found.names)
     ]
-    title = "Bytes of a message"
-    return over_size(programs, title=title, value_name=data_size, levels=levels) if programs and levels else None
+    if not programs or not levels:
+        return None
+    # It stands in a column beside its table.
+    return replace(over_size(programs, title="Bytes of a message", value_name=data_size, levels=levels), is_wide=False)
 
 
 def wire_levels(profile: Profile) -> list[tuple[str, float]]:
