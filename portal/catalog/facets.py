@@ -104,10 +104,6 @@ FACETS = (
 )
 
 
-def _contains(problem: Problem, words: Sequence[str]) -> bool:
-    return not words or all(word in _text(problem) for word in words)
-
-
 def _text(problem: Problem) -> str:
     labels = " ".join(facet.label_of(str(value)) for facet in FACETS for value in facet.values(problem))
     return f"{problem.number} {problem.slug} {problem.title} {problem.summary} {problem.origin or ''} {labels}".lower()
@@ -126,7 +122,8 @@ def find(problems: Iterable[Problem], *, chosen: dict[str, str], search: str = "
     return [
         problem
         for problem in problems
-        if _contains(problem, words) and all(value in facet.values(problem) for facet, value in wanted)
+        if all(word in _text(problem) for word in words)
+        and all(value in facet.values(problem) for facet, value in wanted)
     ]
 
 

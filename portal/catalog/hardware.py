@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from django.http import HttpRequest, HttpResponse
 
 from evaluator.contract import SCORE_RULE
-from evaluator.hardware.profiles import profiles
+from evaluator.hardware.profiles import Profile, profiles
 from portal.catalog.measurements import baselines, public_references
+from portal.core.requests import choice
 from portal.nodes.queries import online_slots
 
 COOKIE = "hardware"
@@ -24,11 +25,24 @@ def remember(response: HttpResponse, profile: str, *, is_secure: bool) -> None:
     response.set_cookie(COOKIE, profile, max_age=_LASTS_S, httponly=True, samesite="Lax", secure=is_secure)
 
 
+def chosen_profile(
+    request: HttpRequest, names: Iterable[str], *, entries: Mapping[str, int], message: str, problem: str = ""
+) -> Profile:
+    """The profile that the address asks for, else `opening_profile`.
+
+    Raises:
+        Refusal: it asks for one that is none of `names` (404), with `message`.
+    """
+    opening = opening_profile(names, entries=entries, problem=problem, last=last_choice(request, names))
+    return profiles()[choice(request.GET, "profile", names, opening=opening, message=message)]
+
+
 def opening_profile(names: Iterable[str], *, entries: Mapping[str, int], problem: str = "", last: str = "") -> str:
     """The profile of `names` that a page opens with.
 
-    It is the first of these that there is: the reader's `last` choice; of the profiles with `entries`, the one with
-    most, those ranked by speed first; the one where the reference was measured best; one that is online; the first.
+    It is the reader's `last` choice if there is one. Of the profiles with `entries` it is the one with most, those
+    ranked by speed first. Without any it is where the reference was measured best, else one that is online, else the
+    first.
 
     Args:
         names: the profiles that the page could show, at least one.

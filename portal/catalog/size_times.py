@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from evaluator.contract import SizeTiming, Timing
+from evaluator.contract import Timing
 
 
 class SizeTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,18 +43,17 @@ def mean_utilisation(sizes: Iterable[Timed]) -> float | None:
 
 
 def size_times(timing: Timing) -> tuple[SizeTime, ...]:
-    return tuple(_size_time(size) for size in timing.sizes)
-
-
-def _size_time(size: SizeTiming) -> SizeTime:
-    return SizeTime(
-        size=size.size,
-        time_us=size.candidate.median_us,
-        baseline_us=size.baseline.median_us,
-        floor_us=size.floor_us,
-        score=size.score,
-        low=size.low,
-        high=size.high,
+    return tuple(
+        SizeTime(
+            size=size.size,
+            time_us=size.candidate.median_us,
+            baseline_us=size.baseline.median_us,
+            floor_us=size.floor_us,
+            score=size.score,
+            low=size.low,
+            high=size.high,
+        )
+        for size in timing.sizes
     )
 
 

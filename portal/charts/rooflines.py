@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from portal.charts.chart import Axis, Bar, Chart, Layer, Line, Point, Points, Scale, Unit
-from portal.charts.chart import Bars as BarLayer
+from portal.charts.chart import Axis, Bar, Bars, Chart, Layer, Line, Point, Points, Scale, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,35 +128,26 @@ def _join(pair: tuple[Point, Point]) -> Line:
     return Line(name="reference to best", tone="text-faint", points=points, width=1, legend="")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bars:
-    """How many problems of one kind of time fall into each bin; `pattern` shows the kind without colour."""
-
-    name: str
-    tone: str
-    pattern: str
-    counts: tuple[int, ...]
+Kind = tuple[str, str, str, Sequence[int]]
+"""A kind of time: its name, tone and pattern, and how many problems fall into each bin."""
 
 
-def distribution(bars: Sequence[Bars], *, bins: Sequence[str]) -> Chart:
+def distribution(kinds: Sequence[Kind], *, bins: Sequence[str]) -> Chart:
     """Number of problems per bin of utilisation, the kinds side by side."""
-    width = 0.8 / max(1, len(bars))
-    layers = tuple(
-        _kind(kind, bins, offset=(place - (len(bars) - 1) / 2) * width, width=width) for place, kind in enumerate(bars)
-    )
+    width = 0.8 / max(1, len(kinds))
+    layers = []
+    for place, (kind, tone, pattern, counts) in enumerate(kinds):
+        offset = (place - (len(kinds) - 1) / 2) * width
+        bars = tuple(
+            Bar(at=at, start=0.0, end=count, tip=f"{kind}, {name}: {count}", offset=offset, width=width)
+            for at, (name, count) in enumerate(zip(bins, counts, strict=True))
+            if count
+        )
+        layers.append(Bars(name=kind, tone=tone, pattern=pattern, bars=bars))
     names = tuple((float(place), name) for place, name in enumerate(bins))
     return Chart(
         x=Axis(title="Share of the roofline (floor / time)", scale=Scale.CATEGORY, names=names),
         y=Axis(title="Problems", low=0.0, unit=Unit.NUMBER),
-        layers=layers,
+        layers=tuple(layers),
         height=300,
     )
-
-
-def _kind(kind: Bars, bins: Sequence[str], *, offset: float, width: float) -> BarLayer:
-    bars = tuple(
-        Bar(at=place, start=0.0, end=count, tip=f"{kind.name}, {name}: {count}", offset=offset, width=width)
-        for place, (name, count) in enumerate(zip(bins, kind.counts, strict=True))
-        if count
-    )
-    return BarLayer(name=kind.name, tone=kind.tone, pattern=kind.pattern, bars=bars)

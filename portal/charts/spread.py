@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from evaluator.contract import Record, SizeTiming, TimeSummary
 from evaluator.judging.timing import NetSeries
@@ -32,27 +31,20 @@ def timed_calls(record: Record | None) -> dict[str, Series]:
             found.setdefault(size.size, []).append(NetSeries(size, record.rules))
     # A record that lacks calls is no reason to show nothing else.
     with contextlib.suppress(ValueError):
-        return {size: _series(groups) for size, groups in found.items()}
+        return {
+            size: Series(
+                submission=_thinned([net.candidate for net in groups]),
+                reference=_thinned([net.reference for net in groups]),
+            )
+            for size, groups in found.items()
+        }
     return {}
 
 
-def _series(groups: Sequence[NetSeries]) -> Series:
-    return Series(
-        submission=_thinned([time for net in groups for block in net.candidate for time in block]),
-        reference=_thinned([time for net in groups for block in net.reference for time in block]),
-    )
-
-
-def _thinned(times_us: Sequence[float]) -> tuple[float, ...]:
+def _thinned(groups: Sequence[Sequence[Sequence[float]]]) -> tuple[float, ...]:
+    times_us = [time for blocks in groups for block in blocks for time in block]
     every = max(1, -(-len(times_us) // MOST_CALLS))
     return tuple(round(time, 2) for time in times_us[::every])
-
-
-class _Row(NamedTuple):
-    label: str
-    height: int
-    summary: TimeSummary
-    calls: tuple[float, ...]
 
 
 def times_spread(size: SizeTiming, calls: Series) -> Chart:
@@ -62,41 +54,31 @@ def times_spread(size: SizeTiming, calls: Series) -> Chart:
         size: what was measured.
         calls: the size's, as of `timed_calls`; without any only its summaries are drawn.
     """
-    ours = _Row("submission", 0, size.candidate, calls.submission)
-    theirs = _Row("reference", 1, size.baseline, calls.reference)
     layers = (
-        *_points(theirs, tone="text-faint"),
-        *_points(ours, tone="accent"),
-        *_summary(theirs, tone="text-muted", symbol="diamond"),
-        *_summary(ours, tone="accent-strong", symbol="dot"),
+        *_row("reference", 1, size.baseline, calls.reference, tones=("text-faint", "text-muted"), symbol="diamond"),
+        *_row("submission", 0, size.candidate, calls.submission, tones=("accent", "accent-strong"), symbol="dot"),
         _ranks(size),
     )
     x = Axis(title=f"Time of a call at size {size.size}", scale=Scale.LOG, unit=Unit.MICROSECONDS)
-    y = Axis(low=1.5, high=-0.55, names=((0.0, ours.label), (1.0, theirs.label)), has_grid=False)
+    y = Axis(low=1.5, high=-0.55, names=((0.0, "submission"), (1.0, "reference")), has_grid=False)
     return Chart(x=x, y=y, layers=layers, height=230)
 
 
-def _points(row: _Row, *, tone: str) -> Iterator[Points]:
-    heights = _heights(row.height, len(row.calls))
-    name = f"{row.label}, one call"
-    points = tuple(Point(x=time, y=at) for time, at in zip(row.calls, heights, strict=True))
-    if points:
-        yield Points(name=name, tone=tone, symbol="dot", points=points, size=1.7, is_cloud=True, legend="")
-
-
-def _heights(middle: float, count: int) -> list[float]:
-    step = _BAND / max(1, count - 1)
-    return [round(middle - _BAND / 2 + step * index, 3) for index in range(count)]
-
-
-def _summary(row: _Row, *, tone: str, symbol: str) -> tuple[Layer, Layer]:
-    time = row.summary
-    tip = f"{row.label}: median {number(time.median_us)} µs\n{number(time.p10_us)} to {number(time.p90_us)} µs"
-    mark = Point(x=time.median_us, y=row.height, tip=tip)
-    return (
-        Whisker(tone=tone, x=mark.x, y=mark.y, low=time.p10_us, high=time.p90_us, is_vertical=False),
-        Points(name=f"{row.label}, median", tone=tone, symbol=symbol, points=(mark,), size=5.5, legend=""),
-    )
+def _row(
+    label: str, height: int, summary: TimeSummary, calls: Sequence[float], *, tones: tuple[str, str], symbol: str
+) -> Iterator[Layer]:
+    """A row's calls as a cloud, and their summary over it."""
+    tone, strong = tones
+    step = _BAND / max(1, len(calls) - 1)
+    cloud = tuple(Point(x=time, y=round(height - _BAND / 2 + step * index, 3)) for index, time in enumerate(calls))
+    if cloud:
+        name = f"{label}, one call"
+        yield Points(name=name, tone=tone, symbol="dot", points=cloud, size=1.7, is_cloud=True, legend="")
+    ends = (summary.p10_us, summary.p90_us)
+    tip = f"{label}: median {number(summary.median_us)} µs\n{number(ends[0])} to {number(ends[1])} µs"
+    mark = Point(x=summary.median_us, y=height, tip=tip)
+    yield Whisker(tone=strong, x=mark.x, y=mark.y, low=ends[0], high=ends[1], is_vertical=False)
+    yield Points(name=f"{label}, median", tone=strong, symbol=symbol, points=(mark,), size=5.5, legend="")
 
 
 def _ranks(size: SizeTiming) -> Points:

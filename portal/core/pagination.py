@@ -7,7 +7,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -42,6 +42,10 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
         return self.count >= self.most
 
 
+def _models(entries: QuerySet[Any, Any], columns: tuple[str, ...], limit: int) -> list[Any]:
+    return list(entries.order_by(*columns)[:limit])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ordering(Generic[Row]):
     """How a board is ordered and read.
@@ -49,14 +53,17 @@ class Ordering(Generic[Row]):
     Attributes:
         columns: as Django writes them, "-" for descending.
         kinds: the types of their values, for cursors.
-        values: the ordering values of a row.
-        read: the first rows of an ordered query set.
+        read: the first rows of a query set in an order; by default models as they are.
     """
 
     columns: tuple[str, ...]
     kinds: tuple[type, ...]
-    values: Callable[[Row], Sequence[Any]]
-    read: Callable[[QuerySet[Any, Any], tuple[str, ...], int], list[Row]]
+    read: Callable[[QuerySet[Any, Any], tuple[str, ...], int], list[Row]] = _models
+
+    def values(self, row: Row) -> tuple[Any, ...]:
+        """The ordering values of a row, a model or a mapping."""
+        names = [name.lstrip("-") for name in self.columns]
+        return tuple(row[name] if isinstance(row, Mapping) else getattr(row, name) for name in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +111,7 @@ def page_of(
         in_front = entries.filter(beyond(backwards, decode(before, kinds=ordering.kinds)))
         found = ordering.read(in_front, backwards, rows + 1)[::-1]
         if len(found) > rows:
-            above, shown, is_more = tuple(ordering.values(found[0])), found[1:], True
+            above, shown, is_more = ordering.values(found[0]), found[1:], True
     if above is None or after:
         behind = entries if above is None else entries.filter(beyond(ordering.columns, above))
         found = ordering.read(behind, ordering.columns, rows + 1)

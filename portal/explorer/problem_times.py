@@ -1,7 +1,6 @@
 """The times that are known of one problem on one profile: floor, best entry, best of each model, reference."""
 
 import uuid
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from evaluator.contract import Mode
@@ -14,34 +13,21 @@ from portal.ranking.queries import BoardRow
 from portal.runs.solved import best_of_models
 from problems.spec.schema import Problem
 
-_KINDS = {
-    "floor": ("text", "tick"),
-    "best entry": ("success", "star"),
-    "first correct entry": ("success", "star"),
-    "best of a model": ("warning", "diamond"),
-    "reference": ("accent", "ring"),
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """Something with a time per size, in microseconds in the order of the profile's sizes; None where unknown.
+    """Something with a time per size, in the order of the profile's sizes.
 
-    `run` and `submission` name the page that shows more, if there is one that everybody may open.
+    Each of `columns` is the time in microseconds, and how many times the floor that is; None where unknown. `run` and
+    `submission` name the page that shows more, if there is one that everybody may open.
     """
 
     kind: str
     name: str
     note: str
-    times_us: tuple[float | None, ...]
-    over_floor: tuple[float | None, ...]
+    columns: tuple[tuple[float | None, float | None], ...]
     run: uuid.UUID | None = None
     submission: uuid.UUID | None = None
-
-    @property
-    def columns(self) -> Iterable[tuple[float | None, float | None]]:
-        """Per size the time and how many times the floor it is."""
-        return zip(self.times_us, self.over_floor, strict=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +46,9 @@ def problem_times(problem: Problem, *, profile: Profile, best: BoardRow | None) 
     floors = {work.size: work.floor.us for work in works if work.problem.slug == problem.slug}
 
     def line(kind: str, name: str, note: str, times: dict[str, float], **pages: uuid.UUID | None) -> Timed:
-        found = tuple(times.get(size) for size in sizes)
-        over = tuple(
-            us / floors[size] if us and floors.get(size) else None for size, us in zip(sizes, found, strict=True)
-        )
-        return Timed(kind=kind, name=name, note=note, times_us=found, over_floor=over, **pages)
+        known = ((times.get(size), floors.get(size)) for size in sizes)
+        columns = tuple((us, us / floor if us and floor else None) for us, floor in known)
+        return Timed(kind=kind, name=name, note=note, columns=columns, **pages)
 
     lines = [line("floor", "Floor", "cost model", floors)] if floors else []
     if best is not None:
@@ -78,26 +62,6 @@ def problem_times(problem: Problem, *, profile: Profile, best: BoardRow | None) 
     if reference.sizes:
         times = {size.size: size.time_us for size in reference.sizes}
         lines.append(line("reference", "Reference", reference.source, times))
-    return ProblemTimes(sizes=sizes, lines=tuple(lines), figure=_figure(sizes, lines))
-
-
-def _figure(sizes: Sequence[str], lines: Sequence[Timed]) -> Chart | None:
-    if not any(line.kind != "floor" for line in lines):
-        return None
-    return time_axis(
-        sizes,
-        [
-            (
-                kind,
-                *_KINDS[kind],
-                [
-                    (at, us, line.name)
-                    for line in lines
-                    if line.kind == kind
-                    for at, us in enumerate(line.times_us)
-                    if us is not None
-                ],
-            )
-            for kind in _KINDS
-        ],
-    )
+    marks = [(each.kind, each.name, [us for us, _ in each.columns]) for each in lines]
+    figure = time_axis(sizes, marks) if any(each.kind != "floor" for each in lines) else None
+    return ProblemTimes(sizes=sizes, lines=tuple(lines), figure=figure)

@@ -12,13 +12,9 @@ from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
 from portal.catalog import costs, facets, rooflines
 from portal.catalog.diagrams import diagram
-from portal.catalog.hardware import last_choice, opening_profile
+from portal.catalog.hardware import chosen_profile, opening_profile
 from portal.catalog.highlighting import reference_rows
-from portal.catalog.measurements import (
-    baselines,
-    public_references,
-    published_against_ours,
-)
+from portal.catalog.measurements import baselines, public_references, published_against_ours
 from portal.catalog.queries import get_problem, switch
 from portal.charts.history import attempts_line
 from portal.core.requests import choice
@@ -48,9 +44,8 @@ def problem_list(request: HttpRequest) -> HttpResponse:
     search = request.GET.get("q", "")[:100]
     every = registry.problems()
     counts = board_counts()
-    last = last_choice(request, profiles.profiles())
-    opening = opening_profile(profiles.profiles(), entries=counts, last=last)
-    profile = profiles.get(choice(request.GET, "profile", profiles.profiles(), opening=opening))
+    message = "There is no {field} {value}."
+    profile = chosen_profile(request, profiles.profiles(), entries=counts, message=message)
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
     sorts = {
         name: label
@@ -95,12 +90,8 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     judging = costs.judging_profiles(problem)
     names, boards = [profile.name for profile in judging], ranking.boards_of(slug)
-    opening = opening_profile(names, entries=boards, problem=slug, last=last_choice(request, names))
-    profile = profiles.get(
-        choice(
-            request.GET, "profile", names, opening=opening, message="The {field} {value} does not judge this problem."
-        )
-    )
+    message = "The {field} {value} does not judge this problem."
+    profile = chosen_profile(request, names, entries=boards, problem=slug, message=message)
     board = ranking.board(slug, profile=profile.name, limit=ROOFLINE_ENTRIES) if profile.name in boards else ()
     context = {
         "problem": problem,
@@ -166,16 +157,13 @@ def _over_sizes(request: HttpRequest, problem: Problem) -> dict[str, Any]:
 def _published(slug: str) -> dict[str, Any]:
     """The speed of the published reference of the same problem relative to ours; empty if not measured."""
     table = published_against_ours()
-    ratio = table.ratios.get(slug) if table is not None else None
-    if table is None or ratio is None:
+    if table is None or slug not in table.ratios:
         return {}
+    scores = [each.score for each in table.ratios.values()]
     return {
         "published": table,
-        "published_ratio": ratio,
-        "published_range": (
-            min(each.score for each in table.ratios.values()),
-            max(each.score for each in table.ratios.values()),
-        ),
+        "published_ratio": table.ratios[slug],
+        "published_range": (min(scores), max(scores)),
     }
 
 
@@ -211,8 +199,4 @@ def _what_there_is(profile: str, boards: Mapping[str, int]) -> str:
 def _sizes(problem: Problem) -> list[costs.SizeRow]:
     """The sizes at eight ranks, or at the largest world size of a profile that the problem allows."""
     candidates = [TABLE_WORLD_SIZE, *sorted({p.world_size for p in costs.judging_profiles(problem)}, reverse=True)]
-    for world_size in candidates:
-        rows = costs.size_rows(problem, world_size=world_size)
-        if rows:
-            return rows
-    return []
+    return next(filter(None, (costs.size_rows(problem, world_size=each) for each in candidates)), [])

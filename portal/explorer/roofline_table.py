@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -44,11 +44,6 @@ COLUMNS = (
     Column(name="best", label="Best entry", value=lambda point: point.best_us),
     Column(name="speedup", label="Speedup", value=lambda point: point.speedup),
 )
-
-
-def shown_columns(*, has_public: bool) -> list[Column]:
-    """The table's columns: without the public references' where the profile has none."""
-    return [column for column in COLUMNS if has_public or column.name != "public"]
 
 
 _BY_NAME = {column.name: column for column in COLUMNS}
@@ -138,21 +133,14 @@ def _no_window(text: str) -> NotFound:
 def narrowed(points: Iterable[Point], view: View) -> list[Point]:
     """The points of the view's size and block, in its order."""
     chosen = [
-        _without_public(point) if view.public == "hidden" else point
+        replace(point, public_us=None) if view.public == "hidden" else point
         for point in points
         if view.size in (ALL_SIZES, point.work.size) and view.block in ("", point.work.problem.block)
     ]
-    return _ordered(chosen, _BY_NAME[view.sort], descending=view.order == "descending")
-
-
-def _without_public(point: Point) -> Point:
-    return replace(point, public_us=None)
-
-
-def _ordered(points: Sequence[Point], column: Column, *, descending: bool) -> list[Point]:
-    known = [point for point in points if column.value(point) is not None]
-    unknown = [point for point in points if column.value(point) is None]
-    return sorted(known, key=column.value, reverse=descending) + unknown
+    value = _BY_NAME[view.sort].value
+    known = [point for point in chosen if value(point) is not None]
+    unknown = [point for point in chosen if value(point) is None]
+    return sorted(known, key=value, reverse=view.order == "descending") + unknown
 
 
 _CSV_COLUMNS: tuple[tuple[str, Callable[[Point], Any]], ...] = (

@@ -66,13 +66,15 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "axes": [(axis.value, axis.label) for axis in Axis],
         "points": chosen,
         "columns": [
-            (column, view.sort_query(column)) for column in roofline_table.shown_columns(has_public=public is not None)
+            (column, view.sort_query(column))
+            for column in roofline_table.COLUMNS
+            if public is not None or column.name != "public"
         ],
         "kept": [pair for pair in parse_qsl(view.query()) if pair[0] not in ("block", "public", "window")],
         "unplaced": sum(point.work.x(axis) <= 0 for point in chosen),
         "figure": _figure(view, chosen),
         "bars": bars,
-        "bins": [(name, [kind.counts[place] for kind in bars]) for place, name in enumerate(rooflines.BINS)],
+        "bins": [(name, [counts[place] for *_, counts in bars]) for place, name in enumerate(rooflines.BINS)],
         "distribution": distribution(bars, bins=rooflines.BINS) if bars else None,
         "below_half": _below_half(chosen),
         "bounds": _bounds(chosen),

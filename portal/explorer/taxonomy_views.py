@@ -47,7 +47,11 @@ def browser(request: HttpRequest) -> HttpResponse:
         "table": _table(taxonomy.matrix(shown)),
         "count": len(left),
         "total": len(every),
-        "few": [(facet, _labelled(offered), chosen[facet.name]) for facet, offered in options if facet.name in _FEW],
+        "few": [
+            (facet, [(each.value, f"{each.label} ({each.count})") for each in offered], chosen[facet.name])
+            for facet, offered in options
+            if facet.name in _FEW
+        ],
         "facets": [(facet, offered) for facet, offered in options if facet.name not in _FEW],
         "kept": [(name, value) for name, value in request.GET.items() if value and name in _BY_CHIPS],
         "is_narrowed": any(chosen.values()) or bool(profile or primitive) or quantity is not Quantity.COUNT,
@@ -114,10 +118,6 @@ def _patterns() -> SafeString:
     return render_to_string("taxonomy/_patterns.html", context)
 
 
-def _labelled(offered: Sequence[facets.Option]) -> list[tuple[str, str]]:
-    return [(option.value, f"{option.label} ({option.count})") for option in offered]
-
-
 def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[BoardRow]]:
     """The leaders of the boards on `profile` that use `primitive`, any where either is empty, by problem.
 
@@ -127,6 +127,6 @@ def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[BoardRow]]:
         return {slug: [leader] for slug, leader in best_leaders(profile=profile or None).items()}
     found: dict[str, list[BoardRow]] = {}
     for leader in leaders(profile=profile or None).values():
-        if not primitive or primitive in leader.primitives:
+        if primitive in leader.primitives:
             found.setdefault(leader.problem, []).append(leader)
     return found

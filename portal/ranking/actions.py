@@ -10,7 +10,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, F, Max, QuerySet
 
-from evaluator.contract import SCORE_RULE, EvaluationReport, is_faster
+from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, size_times, to_stored
@@ -63,13 +63,14 @@ def _renewed(evaluation: Evaluation) -> tuple[Standing | None, float | None]:
         "score_rule": evaluation.score_rule,
     }
     low: float = evaluation.score_low  # type: ignore[assignment]  # the caller has looked
+    report = submissions.latest_report(evaluation)
     values = {
         "evaluation": evaluation,
         "score": UNTIMED_SCORE if evaluation.score is None else evaluation.score,
         "score_low": low,
         "score_high": low if evaluation.score_high is None else evaluation.score_high,
         "submitted_at": submission.created_at,
-        **_sizes(submissions.latest_report(evaluation)),
+        **columns_of(size_times(report.timing) if report is not None and report.timing is not None else ()),
         "primitives": evaluation.primitives,
     }
     # get_or_create and the row lock decide between two evaluations of one author that end at the same moment.
@@ -82,11 +83,6 @@ def _renewed(evaluation: Evaluation) -> tuple[Standing | None, float | None]:
     Standing.objects.filter(pk=standing.pk).update(**values)
     standing.refresh_from_db()
     return standing, previous_low
-
-
-def _sizes(report: EvaluationReport | None) -> dict[str, Any]:
-    """What a standing keeps of its report's times."""
-    return columns_of(size_times(report.timing) if report is not None and report.timing is not None else ())
 
 
 def columns_of(times: Sequence[SizeTime]) -> dict[str, Any]:
@@ -113,19 +109,8 @@ def _renew_board(standing: Standing, *, is_new: bool) -> Record | None:
     counting = Record.objects.filter(**place, author__is_active=True).exclude(evaluation=standing.evaluation)
     beaten = counting.select_related("author").order_by("-reached_at", "-id").first()
     Board.objects.filter(pk=board.pk).update(record_low=standing.score_low)
-    Record.objects.get_or_create(
-        evaluation=standing.evaluation,
-        defaults={
-            **place,
-            "author_id": standing.author_id,
-            "backend": standing.backend,
-            "score": standing.score,
-            "score_low": standing.score_low,
-            "score_high": standing.score_high,
-            "previous_low": board.record_low,
-            "reached_at": standing.evaluation.finished_at or standing.submitted_at,
-        },
-    )
+    values = _record(standing.evaluation, place, previous=board.record_low)
+    Record.objects.get_or_create(evaluation=standing.evaluation, defaults=values)
     return beaten
 
 
@@ -191,14 +176,7 @@ def recount_boards(author: User) -> None:
 def change_quarantine(submission: Submission, *, is_quarantined: bool) -> None:
     """Remove an entry from its boards or restore it there: places, records and people follow."""
     passed = _passed().filter(submission=submission)
-    places = [
-        dict(place)
-        for place in passed.values("problem_revision", "profile", "score_rule")
-        .annotate(problem=F("submission__problem"))
-        .order_by()
-        .distinct()
-        if place["score_rule"] is not None
-    ]
+    places = _places(passed)
     if is_quarantined:
         forget(passed)
     else:
@@ -211,16 +189,14 @@ def change_quarantine(submission: Submission, *, is_quarantined: bool) -> None:
 
 def order_records(evaluation: Evaluation) -> None:
     """Recompute the records of a board that an entry has joined later than it was judged: they go by time."""
-    if evaluation.score_rule is None or not _passed().filter(pk=evaluation.pk).exists():
-        return
-    _renew_records(
-        {
-            "problem": evaluation.submission.problem,
-            "problem_revision": evaluation.problem_revision,
-            "profile": evaluation.profile,
-            "score_rule": evaluation.score_rule,
-        }
-    )
+    for place in _places(_passed().filter(pk=evaluation.pk)):
+        _renew_records(place)
+
+
+def _places(evaluations: QuerySet[Evaluation]) -> Sequence[Mapping[str, Any]]:
+    """The boards of scored evaluations."""
+    columns = evaluations.exclude(score_rule=None).values("problem_revision", "profile", "score_rule")
+    return list(columns.annotate(problem=F("submission__problem")).order_by().distinct())
 
 
 def _passed() -> QuerySet[Evaluation]:
@@ -236,14 +212,15 @@ def _renew_records(place: Mapping[str, Any]) -> None:
     for evaluation in counted.exclude(score_low=None).order_by("finished_at", "id").iterator():
         low: float = evaluation.score_low  # type: ignore[assignment]  # those without were left out
         if _is_record(low, previous=previous, profile=place["profile"]):
-            _write_record(evaluation, place, previous=previous)
+            values = _record(evaluation, place, previous=previous)
+            Record.objects.update_or_create(evaluation=evaluation, defaults=values)
             kept.append(evaluation.pk)
             previous = low
     Record.objects.filter(**place).exclude(evaluation__in=kept).delete()
 
 
-def _write_record(evaluation: Evaluation, place: Mapping[str, Any], *, previous: float | None) -> None:
-    values: dict[str, Any] = {
+def _record(evaluation: Evaluation, place: Mapping[str, Any], *, previous: float | None) -> dict[str, Any]:
+    return {
         **place,
         "author_id": evaluation.submission.author_id,
         "backend": evaluation.submission.backend,
@@ -253,13 +230,10 @@ def _write_record(evaluation: Evaluation, place: Mapping[str, Any], *, previous:
         "previous_low": previous,
         "reached_at": evaluation.finished_at or evaluation.submission.created_at,
     }
-    Record.objects.update_or_create(evaluation=evaluation, defaults=values)
 
 
-def places_of(standings: QuerySet[Standing]) -> list[dict[str, Any]]:
-    return [
-        dict(place) for place in standings.values("problem", "problem_revision", "profile", "score_rule").distinct()
-    ]
+def places_of(standings: QuerySet[Standing]) -> Sequence[Mapping[str, Any]]:
+    return list(standings.values("problem", "problem_revision", "profile", "score_rule").distinct())
 
 
 def _recount(place: Mapping[str, Any]) -> None:

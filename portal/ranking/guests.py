@@ -10,7 +10,6 @@ from django.db.models import QuerySet
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware.profiles import Profile, profiles
 from portal.accounts.models import Organisation
-from portal.nodes.models import Node
 from portal.submissions.models import Evaluation, State
 from portal.submissions.queries import quarantined
 from problems import registry
@@ -41,11 +40,6 @@ class GuestBoard:
     problem: Problem
     profile: Profile
     rows: tuple[GuestRow, ...]
-
-
-def nodes_of(owner: Organisation) -> QuerySet[Node]:
-    """The owner's nodes, revoked ones too."""
-    return owner.nodes.prefetch_related("slots")
 
 
 def boards_of(owner: Organisation) -> list[GuestBoard]:

@@ -102,19 +102,11 @@ def _first(*, is_ranked_by_speed: bool) -> Subquery:
     return Subquery(entries.order_by(*board_order(is_ranked_by_speed=is_ranked_by_speed)).values("pk")[:1])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reached:
+def reached() -> tuple[set[str], set[str]]:
     """The problems that somebody has solved somewhere, and those of which somebody has beaten the reference."""
-
-    solved: frozenset[str]
-    beaten: frozenset[str]
-
-
-def reached() -> Reached:
-    """What `open_problems` leaves, in one query."""
     best = _best_boards(profile=None)
     known = {problem.slug for problem in registry.problems()} & best.keys()
-    return Reached(solved=frozenset(known), beaten=frozenset(slug for slug in known if is_faster(best[slug].low)))
+    return known, {slug for slug in known if is_faster(best[slug].low)}
 
 
 def open_problems(*, profile: str | None = None) -> OpenProblems:

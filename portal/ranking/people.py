@@ -1,9 +1,6 @@
 """The board of people: who solved how many problems on a profile, and how many faster than the reference."""
 
-from dataclasses import dataclass
 from datetime import datetime
-
-from django.db.models import QuerySet
 
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
@@ -18,21 +15,14 @@ from problems import registry
 PAGE_ROWS = 50
 
 
-@dataclass(frozen=True, kw_only=True)
-class PersonRow:
-    place: int
-    author: str
-    solved: int
-    faster: int
-    mean_score: float
-    reached_at: datetime
+_BY_PLACE = Ordering[PersonStanding](columns=PEOPLE_ORDER, kinds=(int, int, datetime, int))
+_NEWEST = Ordering[Standing](columns=("-submitted_at", "-id"), kinds=(datetime, int))
 
 
-def people_page(*, profile: str, after: str = "", before: str = "", rows: int = PAGE_ROWS) -> Page[PersonRow]:
+def people_page(*, profile: str, after: str = "", before: str = "", rows: int = PAGE_ROWS) -> Page[PersonStanding]:
     """The part of a profile's board of people that the cursors ask for; raises Refusal."""
-    everyone = PersonStanding.objects.filter(profile=profile, author__is_active=True)
-    found = page_of(everyone, _ORDER, after=after, before=before, rows=rows)
-    return found.showing(_row(person, place) for place, person in enumerate(found.rows, start=found.ahead + 1))
+    everyone = PersonStanding.objects.filter(profile=profile, author__is_active=True).select_related("author")
+    return page_of(everyone, _BY_PLACE, after=after, before=before, rows=rows)
 
 
 def get_person(username: str) -> User:
@@ -56,7 +46,8 @@ def entries_page(person: User, *, after: str = "", before: str = "", rows: int =
         Refusal: a cursor is not one of ours (404).
     """
     found = Standing.objects.filter(author=person, problem_revision__in=_current(), score_rule=SCORE_RULE)
-    return page_of(found, _ENTRIES, after=after, before=before, rows=rows, counts=False)
+    found = found.select_related("evaluation__submission")
+    return page_of(found, _NEWEST, after=after, before=before, rows=rows, counts=False)
 
 
 BEST_PLACES = 5
@@ -86,38 +77,3 @@ def _by_speed() -> list[str]:
 
 def _current() -> list[str]:
     return [registry.revision(problem.slug) for problem in registry.problems()]
-
-
-def _row(person: PersonStanding, place: int) -> PersonRow:
-    return PersonRow(
-        place=place,
-        author=person.author.username,
-        solved=person.solved,
-        faster=person.faster,
-        mean_score=person.mean_score,
-        reached_at=person.reached_at,
-    )
-
-
-def _read(people: QuerySet[PersonStanding], columns: tuple[str, ...], limit: int) -> list[PersonStanding]:
-    return list(people.select_related("author").order_by(*columns)[:limit])
-
-
-_ORDER = Ordering[PersonStanding](
-    columns=PEOPLE_ORDER,
-    kinds=(int, int, datetime, int),
-    values=lambda person: [getattr(person, name.lstrip("-")) for name in PEOPLE_ORDER],
-    read=_read,
-)
-
-
-def _read_entries(entries: QuerySet[Standing], columns: tuple[str, ...], limit: int) -> list[Standing]:
-    return list(entries.select_related("evaluation__submission").order_by(*columns)[:limit])
-
-
-_ENTRIES = Ordering[Standing](
-    columns=("-submitted_at", "-id"),
-    kinds=(datetime, int),
-    values=lambda standing: [standing.submitted_at, standing.pk],
-    read=_read_entries,
-)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
 from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware import profiles
@@ -208,7 +208,6 @@ def _order(key: BoardKey) -> Ordering[Mapping[str, Any]]:
     return Ordering(
         columns=key.order,
         kinds=(float, datetime, int) if key.is_ranked_by_speed else (datetime, int),
-        values=lambda entry: [entry[name.lstrip("-")] for name in key.order],
         read=lambda entries, columns, limit: _read(entries.order_by(*columns), key, columns=columns, limit=limit),
     )
 
@@ -251,20 +250,20 @@ def _quarantined(about: Q, judged: dict[str, str]) -> tuple[QuarantinedEntry, ..
         .filter(about, submission__author__is_active=True)
         .annotate(profile=Subquery(passed.order_by("-finished_at").values("profile")[:1]))
     )
-    return tuple(
-        QuarantinedEntry(
-            author=row.submission.author.username,
-            problem=row.submission.problem,
-            profile=row.profile,
-            submission_id=row.submission_id,
-            is_source_public=row.submission.visibility == Visibility.PUBLIC,
-            reason=row.reason,
-            at=row.at,
+    shown = (
+        found.exclude(profile=None)
+        .order_by("-at", "-id")
+        .values(
+            "profile",
+            "submission_id",
+            "reason",
+            "at",
+            author=F("submission__author__username"),
+            problem=F("submission__problem"),
+            is_source_public=Q(submission__visibility=Visibility.PUBLIC),
         )
-        for row in found.exclude(profile=None)
-        .select_related("submission__author")
-        .order_by("-at", "-id")[:QUARANTINED_SHOWN]
     )
+    return tuple(QuarantinedEntry(**row) for row in shown[:QUARANTINED_SHOWN])
 
 
 def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, int]:
@@ -314,12 +313,7 @@ RECORDS_ORDER = ("-reached_at", "-id")
 
 def records_page(*, profile: str | None = None, after: str = "", before: str = "", rows: int) -> Page[Record]:
     """The part of the records of all boards that the cursors ask for, the newest first; raises Refusal."""
-    order = Ordering[Record](
-        columns=RECORDS_ORDER,
-        kinds=(datetime, int),
-        values=lambda record: [record.reached_at, record.pk],
-        read=lambda records, columns, limit: list(records.order_by(*columns)[:limit]),
-    )
+    order = Ordering[Record](columns=RECORDS_ORDER, kinds=(datetime, int))
     return page_of(latest_records(profile=profile), order, after=after, before=before, rows=rows, counts=False)
 
 

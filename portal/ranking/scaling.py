@@ -33,11 +33,6 @@ class Family:
     points: tuple[ScalingPoint, ...]
 
     @property
-    def slug(self) -> str:
-        """Its identifier in the page."""
-        return self.points[0].profile.name
-
-    @property
     def measured(self) -> tuple[ScalingPoint, ...]:
         """The points at which something was measured."""
         return tuple(point for point in self.points if point.is_measured)
@@ -56,14 +51,14 @@ def families(problem: Problem) -> tuple[Family, ...]:
 
 def _family(gpu: str, group: list[Profile], found: dict[tuple[str, str], BoardRow], problem: Problem) -> Family:
     ordered = sorted(group, key=lambda profile: profile.world_size)
+    points = []
+    for profile in ordered:
+        leader = found.get((problem.slug, profile.name))
+        reference = reference_row(problem, profile=profile.name, beside=leader.sizes if leader else ())
+        points.append(ScalingPoint(profile=profile, leader=leader, reference=reference))
     suffix = "" if ordered[0].multicast or ordered[0].gpu is None else ", multicast off"
     return Family(
         title=f"{gpu}{suffix}" if ordered[0].gpu else "CPU ranks (practice)",
         is_ranked_by_speed=ordered[0].is_ranked_by_speed,
-        points=tuple(_point(problem, profile, found.get((problem.slug, profile.name))) for profile in ordered),
+        points=tuple(points),
     )
-
-
-def _point(problem: Problem, profile: Profile, leader: BoardRow | None) -> ScalingPoint:
-    reference = reference_row(problem, profile=profile.name, beside=leader.sizes if leader else ())
-    return ScalingPoint(profile=profile, leader=leader, reference=reference)

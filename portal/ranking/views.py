@@ -16,7 +16,7 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog.costs import judging_profiles
 from portal.catalog.facets import FACETS, grouped
-from portal.catalog.hardware import last_choice, opening_profile
+from portal.catalog.hardware import chosen_profile
 from portal.catalog.queries import get_problem, switch
 from portal.catalog.references import ReferenceRow, reference_row
 from portal.charts.chart import Chart
@@ -24,27 +24,27 @@ from portal.charts.history import Curve, record_line, times_over_ranks
 from portal.core.requests import choice
 from portal.nodes.queries import guest_owner
 from portal.ranking import guests, people, published, published_charts, queries
-from portal.ranking.leaders import board_counts, leaders, open_problems, profiles_by_speed
-from portal.ranking.models import Record
+from portal.ranking.leaders import board_counts, leaders, open_problems
 from portal.ranking.scaling import Family, families
 from portal.tabular.formats import as_download
 from problems import registry
 from problems.spec.schema import Problem
 
 PAGE_ROWS = 50
+_NOT_HERE = "This board has no {field} {value}."
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 @require_safe
 def problems_board(request: HttpRequest) -> HttpResponse:
     counts = board_counts()
-    profile = _chosen_profile(request, counts)
+    profile = chosen_profile(request, profiles.profiles(), entries=counts, message=_NOT_HERE)
     found = leaders(profile=profile.name)
     rows = [(problem, found.get((problem.slug, profile.name))) for problem in registry.problems()]
     grouping = _chosen(request, "group", _GROUPINGS)
     context = {
         "profile": profile,
-        "choices": _choices(profile, counts),
+        "choices": _used(profile, counts),
         "rows": rows,
         "groups": _grouped(rows, grouping),
         "grouping": grouping,
@@ -84,7 +84,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     choices = judging_profiles(problem)
     entries = queries.boards_of(slug)
-    profile = _chosen_of(request, slug, choices, entries=entries)
+    profile = chosen_profile(request, [each.name for each in choices], entries=entries, problem=slug, message=_NOT_HERE)
     key = _board_key(request, slug, profile)
     page = queries.board_page(key, **_cursors(request), rows=PAGE_ROWS)
     context = {
@@ -115,21 +115,16 @@ def _reference(problem: Problem, key: queries.BoardKey) -> ReferenceRow:
     return reference_row(problem, profile=key.profile, beside=first[0].sizes if first else (), size=key.size)
 
 
-def _chosen_of(request: HttpRequest, slug: str, choices: Sequence[Profile], *, entries: Mapping[str, int]) -> Profile:
-    """The profile that is asked for, else the one that pages open with.
-
-    Raises:
-        Refusal: a profile is asked for that does not judge the problem (404).
-    """
-    names = [choice.name for choice in choices]
-    opening = opening_profile(names, entries=entries, problem=slug, last=last_choice(request, names))
-    return profiles.get(_chosen(request, "profile", names, opening=opening))
-
-
-def _with_entries(choices: Sequence[Profile], entries: Mapping[str, int]) -> list[tuple[Profile, int]]:
+def _with_entries(choices: Iterable[Profile], entries: Mapping[str, int]) -> list[tuple[Profile, int]]:
     """The profiles with their number of entries, practice boards last."""
     ordered = sorted(choices, key=lambda choice: not choice.is_ranked_by_speed)
     return [(choice, entries.get(choice.name, 0)) for choice in ordered]
+
+
+def _used(profile: Profile, counts: Mapping[str, int]) -> list[tuple[Profile, int]]:
+    """Those with entries, and the one that is shown."""
+    every = _with_entries(profiles.profiles().values(), counts)
+    return [(choice, count) for choice, count in every if count or choice is profile]
 
 
 def _board_key(request: HttpRequest, slug: str, profile: Profile) -> queries.BoardKey:
@@ -157,10 +152,10 @@ def _narrowings(profile: Profile) -> dict[str, Sequence[str]]:
 def people_board(request: HttpRequest) -> HttpResponse:
     """Everybody with an accepted entry on a profile, by problems solved faster than the reference."""
     counts = board_counts()
-    profile = _chosen_profile(request, counts)
+    profile = chosen_profile(request, profiles.profiles(), entries=counts, message=_NOT_HERE)
     context = {
         "profile": profile,
-        "choices": _choices(profile, counts),
+        "choices": _used(profile, counts),
         "page": people.people_page(profile=profile.name, **_cursors(request)),
         "total": len(registry.problems()),
     }
@@ -192,7 +187,7 @@ def records(request: HttpRequest) -> HttpResponse:
         "page": queries.records_page(profile=name, **_cursors(request), rows=PAGE_ROWS),
         "titles": _titles(),
         "profile": name,
-        "choices": _every_profile(),
+        "choices": _with_entries(profiles.profiles().values(), board_counts()),
     }
     return render(request, "ranking/records.html", context)
 
@@ -203,15 +198,16 @@ def problem_records(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     entries = queries.boards_of(slug)
     choices = judging_profiles(problem)
-    name = _chosen_of(request, slug, choices, entries=entries).name
-    found = queries.records_of(slug, profile=name)
+    profile = chosen_profile(request, [each.name for each in choices], entries=entries, problem=slug, message=_NOT_HERE)
+    found = queries.records_of(slug, profile=profile.name)
+    line = [(each.reached_at, each.author.username, each.score, each.score_low, each.score_high) for each in found]
     context = {
         "problem": problem,
-        "profile": profiles.get(name),
+        "profile": profile,
         "choices": _with_entries(choices, entries),
         "records": list(reversed(found)),
         "own_name": request.user.get_username(),
-        "figure": _record_figure(found) if found and profiles.get(name).measures_time else None,
+        "figure": record_line(line, until=timezone.now()) if line and profile.measures_time else None,
     }
     return render(request, "ranking/problem_records.html", context)
 
@@ -235,7 +231,7 @@ def open_board(request: HttpRequest) -> HttpResponse:
     context = {
         "open": open_problems(profile=wanted or None),
         "profile": profiles.get(wanted) if wanted else None,
-        "choices": _every_profile(),
+        "choices": _with_entries(profiles.profiles().values(), board_counts()),
         "total": len(registry.problems()),
     }
     return render(request, "ranking/open.html", context)
@@ -245,7 +241,7 @@ def open_board(request: HttpRequest) -> HttpResponse:
 def guest(request: HttpRequest, slug: str) -> HttpResponse:
     """The boards of one owner of guests' nodes: whose machines judged, what that proves, what the site confirmed."""
     owner = guest_owner(slug)
-    context = {"owner": owner, "nodes": guests.nodes_of(owner), "boards": guests.boards_of(owner)}
+    context = {"owner": owner, "nodes": owner.nodes.prefetch_related("slots"), "boards": guests.boards_of(owner)}
     return render(request, "ranking/guest.html", context)
 
 
@@ -261,7 +257,10 @@ def published_board(request: HttpRequest) -> HttpResponse:
             group,
             problems.of("", group)["problems"],
             categories.get(group),
-            [_correct_and_faster(results.of(model, group), k) for model in results.models],
+            [
+                (results.of(model, group)[f"pass@{k}"], results.of(model, group)[f"fast_1@{k}"])
+                for model in results.models
+            ],
         )
         for group in problems.groups
     ]
@@ -301,10 +300,6 @@ def _counted_here(name: str) -> dict[str, tuple[str, int]]:
     return {label: (value, len(members)) for value, label, members in groups}
 
 
-def _correct_and_faster(counts: Mapping[str, float], k: str) -> tuple[float, float]:
-    return counts[f"pass@{k}"], counts[f"fast_1@{k}"]
-
-
 @require_safe
 def published_data(request: HttpRequest, format: str) -> HttpResponse:  # noqa: A002, ARG001 - as the address says
     """Every published number with its source and date, as CSV or JSON Lines."""
@@ -325,26 +320,9 @@ def _titles() -> dict[str, str]:
     return {problem.slug: problem.title for problem in registry.problems()}
 
 
-def _every_profile() -> list[tuple[Profile, int]]:
-    """All profiles with how many boards have entries there; those without any are folded away by the page."""
-    counts = board_counts()
-    return [(profile, counts.get(profile.name, 0)) for profile in profiles_by_speed()]
-
-
-def _choices(profile: Profile, counts: dict[str, int]) -> list[tuple[Profile, int]]:
-    every = [(choice, counts.get(choice.name, 0)) for choice in profiles_by_speed()]
-    return [(choice, count) for choice, count in every if count or choice.name == profile.name]
-
-
-def _chosen_profile(request: HttpRequest, counts: Mapping[str, int]) -> Profile:
-    every = profiles.profiles()
-    opening = opening_profile(every, entries=counts, last=last_choice(request, every))
-    return profiles.get(_chosen(request, "profile", every, opening=opening))
-
-
-def _chosen(request: HttpRequest, field: str, known: Iterable[str], *, opening: str = "") -> str:
+def _chosen(request: HttpRequest, field: str, known: Iterable[str]) -> str:
     """The value of `field` in the address; raises Refusal (404) where `known` does not have it."""
-    return choice(request.GET, field, known, opening=opening, message="This board has no {field} {value}.")
+    return choice(request.GET, field, known, message=_NOT_HERE)
 
 
 def _chosen_size(request: HttpRequest, sizes: tuple[str, ...]) -> str | None:
@@ -358,11 +336,6 @@ def _chosen_size(request: HttpRequest, sizes: tuple[str, ...]) -> str | None:
 def _edges(rows: tuple[queries.BoardRow, ...]) -> tuple[float, float]:
     """The speedups at which the pictures of intervals begin and end."""
     return min([0.9, *(row.low for row in rows)]) * 0.97, max([1.1, *(row.high for row in rows)]) * 1.03
-
-
-def _record_figure(found: tuple[Record, ...]) -> Chart:
-    line = [(each.reached_at, each.author.username, each.score, each.score_low, each.score_high) for each in found]
-    return record_line(line, until=timezone.now())
 
 
 def _family_rows(family: Family) -> list[dict[str, Any]]:

@@ -94,10 +94,10 @@ class SolvedHere:
 
 def solved_here() -> SolvedHere:
     """What is not open any more, and by whom."""
-    people, models = reached(), solved_by_models()
+    (solved, beaten), models = reached(), solved_by_models()
     return SolvedHere(
-        by_people=len(people.solved),
+        by_people=len(solved),
         by_models=len(models),
-        solved=len(people.solved | models.keys()),
-        beaten=len(people.beaten.union(slug for slug, result in models.items() if result.is_faster)),
+        solved=len(solved | models.keys()),
+        beaten=len(beaten.union(slug for slug, result in models.items() if result.is_faster)),
     )

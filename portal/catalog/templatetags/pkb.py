@@ -195,6 +195,9 @@ def is_informative(low: float | None, high: float | None) -> bool:
     return contract.is_informative(low, high)
 
 
+register.filter(speedups.untold)
+
+
 def _ends(row: Any) -> tuple[float | None, float | None]:
     """The interval of a row's speedup, however the row calls its ends."""
     return (row.low, row.high) if hasattr(row, "low") else (row.score_low, row.score_high)

@@ -117,7 +117,7 @@ def test_a_board_can_be_narrowed_to_a_primitive_and_places_are_among_these(inven
 def test_people_lead_on_and_back(invented):
     first = people_page(profile="h200x8", rows=3)
     second = people_page(profile="h200x8", after=first.after, rows=3)
-    assert [row.place for row in second.rows] == [4, 5, 6]
+    assert (second.ahead, len(second.rows)) == (3, 3)
     assert people_page(profile="h200x8", before=second.before, rows=3).rows == first.rows
 
 
