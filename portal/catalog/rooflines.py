@@ -12,7 +12,6 @@ from django.urls import reverse
 from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware import profiles
 from evaluator.hardware.ceilings import Ceilings
-from evaluator.hardware.machines import Peaks
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.floors import Floor, floor
 from portal.catalog import measurements
@@ -87,7 +86,7 @@ class Work:
 
 
 class Entry(Protocol):
-    """An accepted entry with its times by size."""
+    """An accepted entry with its times by size; where its source is public, a chart leads to its submission."""
 
     @property
     def author(self) -> str: ...
@@ -98,16 +97,11 @@ class Entry(Protocol):
     @property
     def sizes(self) -> Sequence[SizeTime]: ...
 
-
-class LinkedEntry(Entry, Protocol):
-    """An entry whose submission a chart may lead to."""
-
     @property
     def submission_id(self) -> uuid.UUID: ...
 
     @property
-    def is_source_public(self) -> bool:
-        """Whether everybody may open that page."""
+    def is_source_public(self) -> bool: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,49 +219,36 @@ def ceilings(profile: Profile, axis: Axis) -> list[charts.Ceiling]:
     if profile.peaks is None:
         return []
     if axis is Axis.TRAFFIC:
-        return _wire_levels(profile, profile.peaks)
+        levels = wire_levels(profile)
+        return [
+            charts.Ceiling(name=name, level=1e9 * at, dash=dash)
+            for (name, at), dash in zip(levels, _DASHES, strict=False)
+        ]
     peaks, tensor, vector = profile.peaks, profile.peaks.bf16_flops, profile.peaks.fp32_flops
+    measured = measurements.ceilings(profile.name)
     if axis is Axis.MEMORY:
         rate, name = peaks.memory_bytes_s, f"memory {peaks.memory_bytes_s / 1e12:.3g} TB/s"
+        slopes = [measured.memory_bytes_s] if measured else []
+        reached = [(f"memory {each / 1e12:.3g} TB/s", each) for each in slopes]
     else:
         rate, name = peaks.wire_bytes_s, f"wire {peaks.wire_bytes_s / 1e9:.0f} GB/s"
-    return [
+        reached = _measured_wire(profile)
+    found = [
         charts.Ceiling(name=f"{name} (datasheet)", level=tensor, rate=rate),
         charts.Ceiling(name=f"bf16 {tensor / 1e12:.0f} TFLOP/s (datasheet)", level=tensor, start=tensor / rate),
         charts.Ceiling(
             name=f"fp32 {vector / 1e12:.0f} TFLOP/s (datasheet)", level=vector, start=vector / rate, dash="dash"
         ),
-        *_measured_slopes(profile, axis, level=tensor),
-        *_measured_levels(profile, rate),
+        *(charts.Ceiling(name=f"{what} (measured)", level=tensor, rate=each, dash="dot") for what, each in reached),
     ]
+    if measured and (flops := measured.arithmetic_flops.get("bfloat16")) is not None:
+        name = f"bf16 {flops / 1e12:.0f} TFLOP/s (measured)"
+        found.append(charts.Ceiling(name=name, level=flops, start=flops / rate, dash="dot"))
+    return found
 
 
-def _measured_slopes(profile: Profile, axis: Axis, *, level: float) -> list[charts.Ceiling]:
-    measured = measurements.ceilings(profile.name)
-    reached = _measured_wire(profile) if axis is Axis.WIRE else []
-    if axis is Axis.MEMORY and measured is not None:
-        reached = [(f"memory {measured.memory_bytes_s / 1e12:.3g} TB/s", measured.memory_bytes_s)]
-    return [charts.Ceiling(name=f"{what} (measured)", level=level, rate=rate, dash="dot") for what, rate in reached]
-
-
-def _measured_levels(profile: Profile, rate: float) -> list[charts.Ceiling]:
-    measured = measurements.ceilings(profile.name)
-    reached = measured.arithmetic_flops.get("bfloat16") if measured else None
-    if reached is None:
-        return []
-    name = f"bf16 {reached / 1e12:.0f} TFLOP/s (measured)"
-    return [charts.Ceiling(name=name, level=reached, start=reached / rate, dash="dot")]
-
-
-def _wire_levels(profile: Profile, peaks: Peaks) -> list[charts.Ceiling]:
-    sheet = f"wire {peaks.wire_bytes_s / 1e9:.0f} GB/s one way (datasheet)"
-    return [
-        charts.Ceiling(name=sheet, level=peaks.wire_bytes_s),
-        *(
-            charts.Ceiling(name=f"{what} (measured)", level=bytes_s, dash="dot")
-            for what, bytes_s in _measured_wire(profile)
-        ),
-    ]
+_DASHES = ("solid", "dot")
+"""Of the datasheet's level and of the measured one."""
 
 
 def _measured_wire(profile: Profile) -> list[tuple[str, float]]:
@@ -367,7 +348,7 @@ def explorer_figure(chosen: Sequence[Point], *, profile: Profile, axis: Axis, wi
     placed = [item for item in chosen if item.work.x(axis) > 0]
     named = _named_best(placed)
     # A problem has up to three marks at each size, and finding an address costs more than all else of a mark.
-    addresses = {slug: _problem_page(slug) for slug in {item.work.problem.slug for item in placed}}
+    addresses = {slug: reverse("explorer:problem", args=[slug]) for slug in {item.work.problem.slug for item in placed}}
 
     def mark(item: Point, us: float | None, what: str, *, label: str = "") -> Mark | None:
         return _at(item.work, axis, us, what, href=addresses[item.work.problem.slug], label=label) if us else None
@@ -413,7 +394,7 @@ def _by_group(
     ]
 
 
-def problem_figure(chosen: Sequence[Point], entries: Sequence[LinkedEntry], *, profile: Profile) -> Chart:
+def problem_figure(chosen: Sequence[Point], entries: Sequence[Entry], *, profile: Profile) -> Chart:
     """One problem at its sizes: floors, reference, public reference and the entries of its board.
 
     Problems that compute nothing are plotted by their bytes on the wire, all others by FLOP per byte there; entries
@@ -421,9 +402,12 @@ def problem_figure(chosen: Sequence[Point], entries: Sequence[LinkedEntry], *, p
     """
     axis = problem_axis(chosen)
     by_size = {item.work.size: item.work for item in chosen}
+    pages = [
+        reverse("submissions:detail", args=[each.submission_id]) if each.is_source_public else "" for each in entries
+    ]
     entered = [
-        _at(by_size[timing.size], axis, timing.time_us, f"{entry.author} ({entry.backend})", href=_address(entry))
-        for entry in entries
+        _at(by_size[timing.size], axis, timing.time_us, f"{entry.author} ({entry.backend})", href=page)
+        for entry, page in zip(entries, pages, strict=True)
         for timing in entry.sizes
         if timing.size in by_size
     ]
@@ -442,10 +426,6 @@ def problem_figure(chosen: Sequence[Point], entries: Sequence[LinkedEntry], *, p
     return charts.roofline(series, ceilings(profile, axis), titles=axis.titles, height=420)
 
 
-def _address(entry: LinkedEntry) -> str:
-    return reverse("submissions:detail", args=[entry.submission_id]) if entry.is_source_public else ""
-
-
 def problem_axis(chosen: Iterable[Point]) -> Axis:
     """The first axis on which every size can be plotted."""
     for axis in Axis:
@@ -456,10 +436,6 @@ def problem_axis(chosen: Iterable[Point]) -> Axis:
 
 def _author(item: Point) -> str:
     return f"best entry: {item.entry.author}, {item.entry.backend}" if item.entry else ""
-
-
-def _problem_page(slug: str) -> str:
-    return reverse("explorer:problem", args=[slug])
 
 
 def _at(work: Work, axis: Axis, us: float, what: str, *, href: str, label: str = "") -> Mark:
@@ -493,19 +469,19 @@ BINS = ("below 0.1 %", "0.1 to 1 %", "1 to 3 %", "3 to 10 %", "10 to 30 %", "30 
 """Bins of utilisation; the last one holds times below the floor, which only other inputs than ours can reach."""
 
 
-def distribution_bars(chosen: Sequence[Point]) -> list[charts.Bars]:
+def distribution_bars(chosen: Sequence[Point]) -> list[charts.Kind]:
     """How many problems fall into each bin, per kind of time that is known."""
     kinds = (
         ("public reference, public inputs", "warning", "/", [item.public_utilisation for item in chosen]),
         ("our reference", "accent", "", [item.reference_utilisation for item in chosen]),
         ("best entry", "success", "x", [item.best_utilisation for item in chosen]),
     )
-    bars = []
+    bars: list[charts.Kind] = []
     for name, tone, pattern, shares in kinds:
         known = [share for share in shares if share is not None]
         if known:
             counts = [0] * len(BINS)
             for share in known:
                 counts[sum(share >= edge for edge in _EDGES)] += 1
-            bars.append(charts.Bars(name=name, tone=tone, pattern=pattern, counts=tuple(counts)))
+            bars.append((name, tone, pattern, counts))
     return bars
