@@ -325,6 +325,7 @@ SPECTACULAR_SETTINGS = {
         "State": ["queued", "building", "built", "leased", "running", "finished", "cancelled", "unserved"],
         "SlotState": [member.value for member in SlotState],
         "Mode": [member.value for member in Mode],
+        "AttemptMode": "portal.runs.models.ATTEMPT_MODES",
         "SizeName": [member.value for member in SizeName],
         "RunMode": ["single_shot", "best_of_k", "agentic"],
         "EventKind": ["attempt.ended", "run.completed", "run.published"],

@@ -131,13 +131,13 @@ def test_definitions_can_be_switched(client, runs):
 
 def test_the_matrix_and_both_definitions_are_there_as_data(client, runs):
     _, new, other = runs
-    answer = client.get("/leaderboards/models/?rows=category&format=jsonl")
+    answer = client.get("/models/?rows=category&format=jsonl")
     rows = [json.loads(line) for line in answer.content.splitlines()]
     assert len(rows) == 2 * PROBLEMS
     found = {(row["run"], row["problem"]): (row["outcome"], row["passed"], row["samples"]) for row in rows}
     assert found[str(new.pk), "allreduce"] == ("passed", 1, 1)
     assert found[str(other.pk), "allreduce"] == ("deadlock", 0, 1)
-    chosen = client.get(f"/leaderboards/models/?run={new.pk}&format=csv").content.decode().splitlines()
+    chosen = client.get(f"/models/?run={new.pk}&format=csv").content.decode().splitlines()
     assert (chosen[0].partition(",")[0], len(chosen)) == ("problem", PROBLEMS + 1)
     figures = client.get(f"/api/v1/runs/{new.pk}/").json()["figures"]
     assert figures["best_of_k"]["value"] == pytest.approx(1 / PROBLEMS)
