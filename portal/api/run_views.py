@@ -34,7 +34,6 @@ from portal.api.run_outputs import (
 )
 from portal.api.schema import LOCATION, idempotency_key
 from portal.catalog.queries import get_profile
-from portal.core.errors import NotFound
 from portal.runs import actions, queries, uploads
 from portal.runs.models import Attempt, LanguageModel, Run, RunEvent
 from portal.runs.progress import Progress, progress
@@ -189,11 +188,7 @@ class Attempts(_Runs):
     def trajectory(self, request: Request, run_id: uuid.UUID, attempt_id: int) -> dict[str, str]:
         """The trajectory as it was uploaded, without what looked like a credential."""
         run = queries.get_run(request.user, run_id)
-        attempt = queries.get_attempt(run, attempt_id)
-        if not attempt.has_trajectory or not queries.shows_sources(request.user, run):
-            message = "The attempt has no trajectory, or the run keeps its sources private."
-            remedy = "Look for an attempt whose has_trajectory is true in a run with public sources."
-            raise NotFound("attempt_id", attempt_id, message, remedy)
+        attempt = queries.get_attempt_with_trajectory(run, attempt_id, request.user)
         return {"key": attempt.key, "text": attempt.trajectory.text}
 
 

@@ -12,7 +12,7 @@ from portal.core.errors import NotFound
 from portal.ranking.models import Standing
 from portal.runs import queries
 from portal.runs.figures import Estimate
-from portal.runs.models import Attempt, LanguageModel, Run, RunState
+from portal.runs.models import Attempt, LanguageModel, Run
 from portal.runs.queries import RunFigures
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import quarantined
@@ -70,10 +70,6 @@ def _attempts(chosen: QuerySet[Attempt]) -> QuerySet[Attempt]:
     return chosen.annotate(known_verdict=NullIf("verdict", Value("")))
 
 
-def _public_runs() -> QuerySet[Run]:
-    return Run.objects.filter(state=RunState.PUBLISHED, is_quarantined=False)
-
-
 @dataclass(frozen=True, kw_only=True)
 class _RunEntry:
     run: Run
@@ -83,7 +79,7 @@ class _RunEntry:
 
 
 def _runs() -> Iterator[_RunEntry]:
-    chosen = _public_runs().select_related("model__organisation").order_by("published_at", "id")
+    chosen = queries.board_runs().order_by("published_at", "id")
     rows = chosen.iterator(chunk_size=CHUNK)
     while runs := list(islice(rows, _RUNS_AT_ONCE)):
         figures = queries.figures_of(runs)
@@ -102,7 +98,7 @@ def _leaderboards() -> QuerySet[Standing]:
 
 def _evaluations() -> QuerySet[Evaluation]:
     public = Q(submission__visibility=Visibility.PUBLIC, submission__is_attempt=False)
-    published = Q(submission__attempt__run__in=_public_runs())
+    published = Q(submission__attempt__run__in=queries.board_runs())
     chosen = Evaluation.objects.filter(public | published, state=State.FINISHED)
     reason = quarantined().filter(submission=OuterRef("submission")).values("reason")
     return chosen.annotate(
@@ -159,7 +155,7 @@ TABLES = {
                 text("provider", "as declared"),
                 text("organisation", "short name of the organisation", "organisation.slug"),
             ),
-            entries=lambda: LanguageModel.objects.filter(runs__in=_public_runs()).distinct().order_by("slug"),
+            entries=lambda: LanguageModel.objects.filter(runs__in=queries.board_runs()).distinct().order_by("slug"),
         ),
         Table(
             name="runs",
@@ -197,7 +193,7 @@ TABLES = {
             name="attempts",
             meaning="The attempts of published runs with their results.",
             columns=_ATTEMPT_COLUMNS,
-            entries=lambda: _attempts(Attempt.objects.filter(run__in=_public_runs()).order_by("run", *_PLACE)),
+            entries=lambda: _attempts(Attempt.objects.filter(run__in=queries.board_runs()).order_by("run", *_PLACE)),
         ),
         Table(
             name="evaluations",

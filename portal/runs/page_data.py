@@ -5,13 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.contract import Primitive
-from portal.accounts.queries import Viewer
 from portal.charts import runs as charts
 from portal.charts.chart import Chart
 from portal.ranking import published_charts
-from portal.runs import endings, queries
+from portal.runs import endings
 from portal.runs.figures import Estimate, Sample, best_scores
-from portal.runs.models import Attempt, Run
+from portal.runs.models import Run
 from portal.runs.progress import Progress
 from portal.runs.queries import RunFigures
 from problems import registry
@@ -119,17 +118,11 @@ def primitive_rows(named: Sequence[tuple[str, RunFigures]]) -> list[tuple[str, l
     return [(name, [(figures.primitives.get(name, 0), figures.solved) for _, figures in named]) for name in used]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plot:
-    """A figure on a page: its identifier there, what it shows in words, and the figure."""
+def progress_plots(steps: Sequence[Progress]) -> list[tuple[str, str, Chart]]:
+    """Problems and speedups that an agent has reached, against step, and against cost where it was declared.
 
-    id: str
-    title: str
-    figure: Chart
-
-
-def progress_plots(steps: Sequence[Progress]) -> list[Plot]:
-    """Problems and speedups that an agent has reached, against step, and against cost where it was declared."""
+    Each is a figure with its identifier on the page before it, and with what it shows in words.
+    """
     axes = [("step", "Step", [(float(row.step), row) for row in steps])]
     if costs := [(row.cost_usd, row) for row in steps if row.cost_usd is not None]:
         axes.append(("cost", "Cost so far (USD)", costs))
@@ -137,14 +130,14 @@ def progress_plots(steps: Sequence[Progress]) -> list[Plot]:
     for name, x_title, rows in axes:
         counts = {"passing": [(x, row.solved) for x, row in rows], "faster": [(x, row.faster) for x, row in rows]}
         figure = charts.agent_problems(counts, x_title=x_title)
-        plots.append(Plot(id=f"{name}-problems", title=f"Problems by {name}", figure=figure))
+        plots.append((f"{name}-problems", f"Problems by {name}", figure))
         speedups = {
             "solved problems": [(x, row.speedup_solved) for x, row in rows if row.speedup_solved is not None],
             "all problems": [(x, row.speedup_all) for x, row in rows if row.speedup_all is not None],
         }
         if any(speedups.values()):
             figure = charts.agent_speedups(speedups, x_title=x_title)
-            plots.append(Plot(id=f"{name}-score", title=f"Score by {name}", figure=figure))
+            plots.append((f"{name}-score", f"Score by {name}", figure))
     return plots
 
 
@@ -157,9 +150,3 @@ def side_by_side(pair: Sequence[tuple[Run, RunFigures]]) -> list[tuple[tuple[Cel
     return [
         (row, _SOLVED_BY[row[0].passed > 0, row[1].passed > 0]) for row in rows if any(each.samples for each in row)
     ]
-
-
-def attempts_at(run: Run, slug: str, viewer: Viewer) -> tuple[list[Attempt], bool]:
-    """The attempts of a run at one problem, and whether `viewer` may open what they wrote."""
-    attempts = run.attempts.filter(problem=slug).order_by("sample", "step")
-    return list(attempts), queries.shows_sources(viewer, run)

@@ -51,19 +51,14 @@ def progress(run: Run) -> list[Progress]:
                     faster.add(problem)
         if spent is not None:
             cost, has_cost = cost + spent, True
+        over_all = [max(1.0, value) for value in best.values()] + [1.0] * (problems - len(best))
         by_step[step] = Progress(
             step=step,
             solved=len(solved),
             faster=len(faster),
             speedup_solved=geometric_mean(list(best.values())),
-            speedup_all=_over_all(best, problems=problems),
+            speedup_all=geometric_mean(over_all) if best else None,
             attempts=count,
             cost_usd=cost if has_cost else None,
         )
     return list(by_step.values())
-
-
-def _over_all(best: dict[str, float], *, problems: int) -> float | None:
-    if not best:
-        return None
-    return geometric_mean([max(1.0, value) for value in best.values()] + [1.0] * (problems - len(best)))

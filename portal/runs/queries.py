@@ -16,7 +16,7 @@ from evaluator.hardware import profiles
 from portal.accounts.models import Organisation, User
 from portal.accounts.queries import Viewer
 from portal.catalog.size_times import SCORE, WAYS
-from portal.core.errors import Forbidden
+from portal.core.errors import Forbidden, NotFound
 from portal.core.requests import by_id
 from portal.runs import figures, paired, prompts
 from portal.runs.endings import published_class
@@ -70,11 +70,15 @@ def get_model(viewer: Viewer, slug: str) -> LanguageModel:
     )
 
 
-def get_attempt(run: Run, attempt_id: int) -> Attempt:
-    """One attempt of a run; raises Refusal (404)."""
-    attempts = run.attempts.select_related("submission")
+def get_attempt_with_trajectory(run: Run, attempt_id: int, viewer: Viewer) -> Attempt:
+    """One attempt of a run whose trajectory `viewer` may read; raises Refusal (404)."""
     message, remedy = "The run has no such attempt.", "Take an id from the run's attempts."
-    return by_id(attempts, "attempt_id", attempt_id, message, remedy)
+    attempt = by_id(run.attempts.select_related("trajectory"), "attempt_id", attempt_id, message, remedy)
+    if not attempt.has_trajectory or not shows_sources(viewer, run):
+        message = "The attempt has no trajectory, or the run keeps its sources private."
+        remedy = "Look for an attempt whose has_trajectory is true in a run with public sources."
+        raise NotFound("attempt_id", attempt_id, message, remedy)
+    return attempt
 
 
 def shows_sources(viewer: Viewer, run: Run) -> bool:

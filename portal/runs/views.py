@@ -28,7 +28,7 @@ from portal.catalog.hardware import last_choice, opening_profile
 from portal.catalog.queries import get_problem
 from portal.catalog.size_times import SCORE, WAYS
 from portal.core import live_links
-from portal.core.errors import NotFound, Refusal
+from portal.core.errors import Refusal
 from portal.core.live_links import Kind, Subject
 from portal.core.requests import choice, if_changed
 from portal.ranking import published
@@ -322,10 +322,13 @@ def publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def attempts(request: HttpRequest, run_id: uuid.UUID, slug: str) -> HttpResponse:
     """The results of a run's attempts at one problem, sample by sample and step by step."""
     run = queries.get_run(request.user, run_id)
-    problem = get_problem(slug)
-    rows, is_open = page_data.attempts_at(run, slug, request.user)
-    figures = queries.run_figures(run)
-    context = {"run": run, "figures": figures, "problem": problem, "rows": rows, "is_open": is_open}
+    context = {
+        "run": run,
+        "figures": queries.run_figures(run),
+        "problem": get_problem(slug),
+        "rows": list(run.attempts.filter(problem=slug).order_by("sample", "step")),
+        "is_open": queries.shows_sources(request.user, run),
+    }
     return render(request, "runs/attempts.html", context)
 
 
@@ -333,10 +336,7 @@ def attempts(request: HttpRequest, run_id: uuid.UUID, slug: str) -> HttpResponse
 def trajectory(request: HttpRequest, run_id: uuid.UUID, attempt_id: int) -> HttpResponse:
     """What an agent did on the way to an attempt."""
     run = queries.get_run(request.user, run_id)
-    attempt = queries.get_attempt(run, attempt_id)
-    if not attempt.has_trajectory or not queries.shows_sources(request.user, run):
-        message = "This attempt has no trajectory, or the run keeps its sources private."
-        raise NotFound("attempt", attempt_id, message, "Choose another attempt of the run.")
+    attempt = queries.get_attempt_with_trajectory(run, attempt_id, request.user)
     context = {"run": run, "attempt": attempt, "problem": get_problem(attempt.problem)}
     return render(request, "runs/trajectory.html", context)
 

@@ -1,6 +1,5 @@
 """What the submit page says before one submits: which profile can judge what, and what its figures mean."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -11,19 +10,6 @@ from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
 from portal.submissions.queue import Capability, capabilities
 from portal.submissions.quotas import Forecast, forecasts, payer_of_author
-
-
-@dataclass(frozen=True, kw_only=True)
-class SubmitData:
-    """The submit page's own data: capabilities and forecasts in the order of the profiles, and JSON."""
-
-    capabilities: tuple[Capability, ...]
-    forecasts: tuple[Forecast, ...]
-    unserved_hours: str
-    default_profile: str
-    default_note: str
-    script: dict[str, Any]
-    max_kib: int
 
 
 def note(capability: Capability) -> str:
@@ -70,7 +56,7 @@ def _for_script(capability: Capability, forecast: Forecast) -> dict[str, Any]:
     }
 
 
-def submit_data(*, profiles: list[Profile], author: User, last: str) -> SubmitData:
+def submit_data(*, profiles: list[Profile], author: User, last: str) -> dict[str, Any]:
     """What the submit page says of these profiles; the forecasts are the author's, and so is the `last` choice.
 
     A profile without a node is offered first only where it is that choice, or where none is online.
@@ -81,18 +67,18 @@ def submit_data(*, profiles: list[Profile], author: User, last: str) -> SubmitDa
     costs = {forecast.price.profile: forecast for forecast in found}
     online = [capability.profile.name for capability in chosen if capability.is_online]
     default = last or (online[-1] if online else chosen[0].profile.name)
-    return SubmitData(
-        capabilities=tuple(chosen),
-        default_profile=default,
-        forecasts=tuple(found),
-        unserved_hours=f"{settings.UNSERVED_HOURS:.0f}",
-        default_note=f"{default}: {note(able[default])} {costs[default].words}",
-        script={
+    return {
+        "capabilities": chosen,
+        "default_profile": default,
+        "forecasts": found,
+        "unserved_hours": f"{settings.UNSERVED_HOURS:.0f}",
+        "default_note": f"{default}: {note(able[default])} {costs[default].words}",
+        "script": {
             "profiles": {
                 capability.profile.name: _for_script(capability, costs[capability.profile.name])
                 for capability in chosen
             },
             "maxBytes": settings.SUBMISSION_MAX_BYTES,
         },
-        max_kib=settings.SUBMISSION_MAX_BYTES // 1024,
-    )
+        "max_kib": settings.SUBMISSION_MAX_BYTES // 1024,
+    }

@@ -70,7 +70,7 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
             return render(request, "submissions/_refused.html", {"form": form}, status=form.status)
     else:
         form = SubmissionForm(
-            profiles=chosen, initial=_initial(request, slug=slug, default_profile=data.default_profile)
+            profiles=chosen, initial=_initial(request, slug=slug, default_profile=data["default_profile"])
         )
     context = {
         "problem": problem,

@@ -115,7 +115,7 @@ def test_the_page_says_the_same(client, run):
     assert said["correct@1"][0] == f"{share(1.5)} %"
     assert said["correct@2"][0] == f"{share(2)} %"
     assert said["problems solved"] == (f"2 of {PROBLEMS}", "problems solved, 1 faster than the reference")
-    assert said["geomean speedup over solved problems"][0] == "1.168\u00d7"
+    assert said["geomean speedup over solved problems"][0] == "1.17\u00d7"
     assert said["cost"] == ("$0.06", "cost, 6600 tokens")
     assert said["attempts"][0] == "6"
 
@@ -135,7 +135,7 @@ def test_the_model_board_and_the_models_page_say_the_same(client, run):
     row = text_of(board.split("<tbody>")[1].split("</tr>")[0])
     assert re.findall(r"([\d.]+) %\s+[\d.]+ % to", row) == [share(1.5), share(2), share(0.5)]
     assert f"2 of {PROBLEMS}" in row
-    assert "1.168" in row
+    assert "1.17" in row
     assert "$0.06" in row
     own = text_of(client.get(f"/models/{run.model.slug}/").content.decode().split("<tbody>")[1].split("</tr>")[0])
     assert re.search(rf" 6 {share(1.5)} % .* {share(2)} % .* 2 1 \$0\.06 ", own)
@@ -155,7 +155,7 @@ def test_an_agents_steps(client, alice, node):
     assert [text_of(row).split() for row in table.split("</tr>")[:-1]] == [
         ["0", "1", "0", "not", "timed", "not", "timed", "1", "$0.25"],
         ["1", "1", "0", "not", "timed", "not", "timed", "2", "$0.50"],
-        ["2", "1", "1", "1.300\u00d7", f"{mean_of_all:.3f}\u00d7", "3", "$0.75"],
+        ["2", "1", "1", "1.30\u00d7", f"{mean_of_all:.2f}\u00d7", "3", "$0.75"],
     ]
     assert "$0.75" in text_of(page)
     assert f"1 of {PROBLEMS} problems solved, 1 faster than the reference" in text_of(page)

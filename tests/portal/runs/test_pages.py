@@ -230,8 +230,8 @@ def test_a_run_is_read_by_score_or_by_calls_back_to_back(client, alice, node):
         words(client.get(f"/runs/{run.pk}/{query}")) for query in ("", "?by=back_to_back", "?by=back_to_back_at_base")
     )
     assert "2 of 87 problems solved, 1 faster" in by_score
-    assert "2.000× geomean speedup back to back, over 1 solved problem " in back  # noqa: RUF001 - the sign is meant
-    assert "8.000× geomean speedup back to back at base alone" in at_base  # noqa: RUF001 - the sign is meant
+    assert "2.00× geomean speedup back to back, over 1 solved problem " in back  # noqa: RUF001 - the sign is meant
+    assert "8.00× geomean speedup back to back at base alone" in at_base  # noqa: RUF001 - the sign is meant
     assert "1 of 2 are faster than the reference by the score" in by_score
     assert "and 1 of 1 are faster than the reference back to back at base alone" in by_score
     for page in (f"/models/{run.model.slug}/", "/leaderboards/models/"):
