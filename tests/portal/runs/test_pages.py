@@ -234,7 +234,7 @@ def test_a_run_is_read_by_score_or_by_calls_back_to_back(client, alice, node):
     assert "8.00× geomean speedup back to back at base alone" in at_base  # noqa: RUF001 - the sign is meant
     assert "1 of 2 are faster than the reference by the score" in by_score
     assert "and 1 of 1 are faster than the reference back to back at base alone" in by_score
-    for page in (f"/models/{run.model.slug}/", "/leaderboards/models/"):
+    for page in (f"/models/{run.model.slug}/", "/models/"):
         assert "have no interval and rank nothing" in words(client.get(f"{page}?by=back_to_back"))
         assert "rank nothing" not in words(client.get(page))
     refused = client.get(f"/runs/{run.pk}/?by=luck")
