@@ -148,4 +148,5 @@ def test_a_slow_program_is_not_refused_for_calls_that_rank_nothing(tmp_path: Pat
         report = judge.evaluate(request_for_text(slow, mode=Mode.BENCHMARK))
     assert report.verdict is Verdict.PASSED, report.message
     assert report.record is not None
-    assert (report.record.sizes[0].looped_ns or 0) > 120_000_000
+    # Times are net of an empty call, which the pause of 0.12 s covers in part.
+    assert (report.record.sizes[0].looped_ns or 0) > 100_000_000
