@@ -1,4 +1,4 @@
-"""Pictures that others show of a page: a card for shared links, and a badge of a place on a board."""
+"""The picture that others show of a page: a card for shared links."""
 
 from dataclasses import dataclass
 from html import escape
@@ -10,7 +10,6 @@ from portal.charts.ink import Ink, light_colours
 CARD_WIDTH, CARD_HEIGHT = 1200, 630
 _LINE_CHARACTERS = 44
 _CHART_WIDTH = 600
-_BADGE_CHARACTER_PX = 6.7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,20 +53,3 @@ def _wrapped(text: str, *, most: int = _LINE_CHARACTERS) -> list[str]:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
     return lines
-
-
-def badge_svg(label: str, message: str, *, tone: str) -> str:
-    """A badge as build servers show them: what it is about, and what is so; `tone` names a colour of the site."""
-    first, second = (round(len(text) * _BADGE_CHARACTER_PX) + 14 for text in (label, message))
-    width = first + second
-    colour = light_colours()[tone]
-    spoken = escape(f"{label}: {message}")
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{spoken}">'
-        f"<title>{spoken}</title>"
-        f'<rect width="{width}" height="20" rx="3" fill="#3b4046"/>'
-        f'<path d="M{first} 0h{second - 3}a3 3 0 0 1 3 3v14a3 3 0 0 1-3 3H{first}z" fill="{colour}"/>'
-        f'<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">'
-        f'<text x="{first / 2:.1f}" y="14">{escape(label)}</text>'
-        f'<text x="{first + second / 2:.1f}" y="14">{escape(message)}</text></g></svg>'
-    )

@@ -1,14 +1,11 @@
-"""What others show of this site: badges, frames with a board or the rooflines, and pictures of shared links."""
+"""What others show of this site: pictures of shared links."""
 
 import hashlib
 import uuid
 from dataclasses import replace
 
-from csp.decorators import csp_replace
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.clickjacking import xframe_options_exempt
 from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
@@ -18,21 +15,17 @@ from portal.catalog.costs import judging_profiles
 from portal.catalog.hardware import opening_profile
 from portal.catalog.queries import get_problem
 from portal.catalog.rooflines import Axis
-from portal.charts.cards import Card, badge_svg, card_svg
+from portal.charts.cards import Card, card_svg
 from portal.charts.chart import Chart
 from portal.charts.pictures import png
 from portal.core import speedups
 from portal.core.requests import choice
 from portal.ranking import people, queries
 from portal.ranking.leaders import board_counts, leaders
-from portal.ranking.queries import BoardRow
 from portal.runs.queries import get_run, run_figures
 from problems import registry
 
-FRAME_ROWS = 20
 _MAX_AGE_S = 600
-_anybody = csp_replace({"frame-ancestors": ["*"]})
-"""Frames hold no form and know no visitor, so any page may show them."""
 
 
 def _board_profile(request: HttpRequest, slug: str) -> Profile:
@@ -49,49 +42,6 @@ def _board_profile(request: HttpRequest, slug: str) -> Profile:
 def _kept(response: HttpResponse) -> HttpResponse:
     response["Cache-Control"] = f"public, max-age={_MAX_AGE_S}"
     return response
-
-
-@require_safe
-def badge(request: HttpRequest, slug: str, username: str) -> HttpResponse:
-    """An author's place on a board as an SVG badge, or “no entry”."""
-    problem, profile = get_problem(slug), _board_profile(request, slug)
-    own = queries.entry_of(slug, profile=profile.name, username=username)
-    label = f"{problem.slug} on {profile.name}{', recorded' if own is not None and own.recorded else ''}"
-    drawn = badge_svg(label, _standing(own, profile), tone=_tone(own))
-    return _kept(HttpResponse(drawn, content_type="image/svg+xml"))
-
-
-def _standing(row: BoardRow | None, profile: Profile) -> str:
-    if row is None:
-        return "no entry"
-    if not profile.is_ranked_by_speed:
-        return "solved"
-    return f"#{row.place}, {speedups.in_words(row.score, row.low, row.high, profile=profile.name)}"
-
-
-def _tone(row: BoardRow | None) -> str:
-    if row is None:
-        return "text-faint"
-    return "success" if row.low > 1 else "accent"
-
-
-@require_safe
-@xframe_options_exempt
-@_anybody  # type: ignore[arg-type]  # django-csp's types know views without parameters only
-def framed_board(request: HttpRequest, slug: str) -> HttpResponse:
-    """The head of a board, for a frame on another site."""
-    problem, profile = get_problem(slug), _board_profile(request, slug)
-    rows = queries.board(slug, profile=profile.name, limit=FRAME_ROWS)
-    return _kept(render(request, "elsewhere/board.html", {"problem": problem, "profile": profile, "rows": rows}))
-
-
-@require_safe
-@xframe_options_exempt
-@_anybody
-def framed_roofline(request: HttpRequest) -> HttpResponse:
-    """The rooflines of a profile, for a frame on another site."""
-    profile = _roofline_profile(request)
-    return _kept(render(request, "elsewhere/roofline.html", {"profile": profile, "figure": _roofline(profile)}))
 
 
 def _roofline_profile(request: HttpRequest) -> Profile:

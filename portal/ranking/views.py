@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypedDict
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -98,7 +97,6 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         **_narrowings(profile),
         "entries": entries.get(profile.name, 0),
         "edges": _edges(page.rows),
-        "site_url": settings.SITE_URL,
         "primitive_notes": Counter(primitive for row in page.rows for primitive in row.primitives),
         "has_floors": profile.peaks is not None,
         "is_untimed": not profile.measures_time,

@@ -282,8 +282,6 @@ KINDS = (
     Kind(name="feed of records", addresses=always("/feeds/records.atom")),
     Kind(name="feed of a board", addresses=for_boards("/feeds/problems/{problem}/{profile}.atom")),
     Kind(name="feed of a person", addresses=from_data("/feeds/people/{}.atom", lambda d: d.worst_people)),
-    Kind(name="badge", addresses=for_boards("/badges/{problem}/demo-000007.svg?profile={profile}")),
-    Kind(name="board in a frame", addresses=for_boards("/frames/problems/{problem}/?profile={profile}")),
     Kind(name="API: problems, profiles, nodes", addresses=always(*(f"/api/v1/{n}/" for n in ("problems", "profiles")))),
     Kind(name="API: use of nodes", addresses=always("/api/v1/nodes/use/")),
     Kind(

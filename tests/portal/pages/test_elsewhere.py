@@ -1,4 +1,4 @@
-"""What other sites show of this one: badges, frames, pictures, feeds, citations."""
+"""What other sites show of this one: pictures, feeds, citations."""
 
 from datetime import date
 from xml.etree import ElementTree as ET
@@ -15,32 +15,7 @@ pytestmark = pytest.mark.django_db
 ATOM = "{http://www.w3.org/2005/Atom}"
 
 
-def test_a_badge_says_somebodys_place_and_speedup(client, local):
-    for name, low in (("second", 1.0), ("first", 1.2)):
-        stand(scenes.person(name), local, low=low, high=low + 0.1)
-    texts = {}
-    for name in ("first", "second", "nobody"):
-        answer = client.get(f"/badges/allreduce/{name}.svg", {"profile": "h200x8"})
-        assert answer["Content-Type"] == "image/svg+xml"
-        assert "max-age" in answer["Cache-Control"]
-        texts[name] = [each.text for each in ET.fromstring(answer.content).iter() if each.tag.endswith("text")][1]
-    assert texts == {"first": "#1, 1.25×", "second": "#2, not distinguishable", "nobody": "no entry"}  # noqa: RUF001 - the multiplication sign is meant
-
-
-@pytest.mark.parametrize("path", ["/frames/problems/allreduce/", "/frames/roofline/"])
-def test_frames_may_be_shown_anywhere_and_hold_no_form(client, local, path):
-    stand(scenes.person("first"), local, low=1.2, high=1.3)
-    answer = client.get(path)
-    assert "X-Frame-Options" not in answer
-    policy = answer["Content-Security-Policy"]
-    assert "frame-ancestors *" in policy
-    assert "script-src 'self'" in policy
-    assert "<form" not in answer.content.decode()
-    assert "<script" not in answer.content.decode().replace('<script id="framed-roofline"', "")
-    assert answer.cookies == {}
-
-
-def test_every_other_page_stays_out_of_frames(client):
+def test_pages_stay_out_of_frames(client):
     answer = client.get("/problems/allreduce/leaderboard/")
     assert answer["X-Frame-Options"] == "DENY"
     assert "frame-ancestors 'none'" in answer["Content-Security-Policy"]
@@ -58,11 +33,9 @@ def test_shared_links_have_a_picture_with_the_figure(client, local):
         assert answer.content != before
 
 
-def test_badges_and_pictures_say_what_was_recorded_elsewhere(client, local):
+def test_pictures_say_what_was_recorded_elsewhere(client, local):
     stand(scenes.person("first"), local, low=1.2, high=1.3)
     Evaluation.objects.update(recorded_on=date(2026, 11, 23), recorded_where="2 H200")
-    badge = client.get("/badges/allreduce/first.svg", {"profile": "h200x8"}).content.decode()
-    assert ">allreduce on h200x8, recorded</text>" in badge
     assert card_of_problem("allreduce", profiles.get("h200x8")).caption.endswith(
         ", all sizes, interval 1.20 to 1.30, recorded on 23 November 2026, 2 H200"
     )
@@ -86,9 +59,9 @@ def test_problem_board_and_person_have_feeds(client, local):
 @pytest.mark.parametrize(
     "path",
     [
-        "/badges/no_such/first.svg",
-        "/frames/problems/allreduce/?profile=x",
-        "/frames/roofline/?profile=cpux2",
+        "/cards/problems/no_such.png",
+        "/cards/problems/allreduce.png?profile=x",
+        "/cards/roofline.png?profile=cpux2",
         "/cards/people/nobody.png",
         "/feeds/problems/allreduce/x.atom",
         "/feeds/people/nobody.atom",
