@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from portal.manual.views import manual
 from portal.pages import embeds, operators_pages, views
-from portal.pages.feeds import BoardFeed, PersonFeed, RecordsFeed, SeasonFeed
+from portal.pages.feeds import BoardFeed, PersonFeed, RecordsFeed
 from portal.pages.leaderboards import leaderboards
 from portal.pages.sitemaps import SECTIONS
 from portal.pages.status import status
@@ -33,7 +33,6 @@ urlpatterns = [
     path("feeds/problems/<slug:slug>.atom", BoardFeed(), name="problem-feed"),
     path("feeds/problems/<slug:slug>/<slug:profile>.atom", BoardFeed(), name="board-feed"),
     path("feeds/people/<str:username>.atom", PersonFeed(), name="person-feed"),
-    path("feeds/seasons/<slug:slug>.atom", SeasonFeed(), name="season-feed"),
     path("cards/problems/<slug:slug>.png", embeds.problem_card, name="problem-card"),
     path("cards/people/<str:username>.png", embeds.person_card, name="person-card"),
     path("cards/runs/<uuid:run_id>.png", embeds.run_card, name="run-card"),

@@ -4,11 +4,9 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
-from django.contrib.auth.models import AnonymousUser
 from django.contrib.syndication.views import Feed
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.feedgenerator import Atom1Feed
 
 from evaluator.hardware import profiles
@@ -19,9 +17,6 @@ from portal.core.requests import choice
 from portal.ranking import people
 from portal.ranking.models import Record, Standing
 from portal.ranking.queries import latest_records
-from portal.seasons import queries as seasons
-from portal.seasons.models import Season
-from portal.seasons.news import News, news_of
 from problems import registry
 
 ENTRIES = 50
@@ -127,44 +122,5 @@ class PersonFeed(_EvaluationsFeed):
 
     def item_pubdate(self, item: Standing) -> datetime:
         return item.submitted_at
-
-    item_updateddate = item_pubdate
-
-
-class SeasonFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stubs alone
-    """What happens in a season: its opening, who leads, its end, the final standings; the newest first, as Atom."""
-
-    feed_type = Atom1Feed
-
-    def get_object(self, _request: HttpRequest, slug: str) -> Season:
-        """A season that everybody sees, with its board; raises Refusal (404)."""
-        season = seasons.get_season(slug, AnonymousUser())
-        seasons.require_board(season, AnonymousUser(), timezone.now())
-        return season
-
-    def title(self, season: Season) -> str:
-        return f"ParallelKernelBench: {season.title}"
-
-    def link(self, season: Season) -> str:
-        return season.get_absolute_url()
-
-    def items(self, season: Season) -> Sequence[News]:
-        return news_of(season, now=timezone.now())[:ENTRIES]
-
-    def item_title(self, item: News) -> str:
-        return item.title
-
-    def item_description(self, item: News) -> str:
-        return item.text
-
-    def item_link(self, item: News) -> str:
-        return item.season.get_absolute_url()
-
-    def item_guid(self, item: News) -> str:
-        """The same for as long as it stays true."""
-        return f"urn:pkb:season:{item.season.slug}:{item.key}"
-
-    def item_pubdate(self, item: News) -> datetime:
-        return item.at
 
     item_updateddate = item_pubdate

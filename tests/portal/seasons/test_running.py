@@ -176,7 +176,6 @@ def test_a_season_by_link_is_listed_nowhere_and_read_with_its_link(course, bob, 
     client.logout()
     assert "A course" not in client.get("/seasons/").content.decode()
     assert client.get("/api/v1/seasons/").json() == []
-    assert client.get("/feeds/seasons/course.atom").status_code == 404
     assert "Standings" in client.get(SLUG, {"code": course.code}).content.decode()
 
 
@@ -249,7 +248,6 @@ def test_ranks_that_share_a_gpu_count_what_is_correct_and_the_first_time_at_that
     assert (page.count(">solved<"), "where nothing is timed" in page) == (2, True)
     standings = client.get(reverse("api:season", args=["course"])).json()["standings"]
     assert [(row["team"], row["results"][0]["score"]) for row in standings] == [("bob", None), ("alice", None)]
-    assert "bob is the first to solve allreduce" in client.get("/feeds/seasons/course.atom").content.decode()
 
 
 def test_sources_of_a_season_may_be_open_from_the_first_moment(course, alice, bob):

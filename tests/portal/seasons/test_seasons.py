@@ -415,7 +415,7 @@ def test_only_what_the_standings_rest_on_is_opened(define, alice, node, close, n
     assert opened == {kept.pk: "private", best.pk: "public"}
 
 
-# Pages, feed, API
+# Pages, API
 
 
 def test_the_page_counts_down_and_shows_rules_and_formula(define, client, now):
@@ -447,14 +447,6 @@ def test_entering_and_leaving_in_the_browser(define, alice, bob, client):
     assert client.get("/seasons/winter/enter/").status_code == 405
 
 
-def test_the_feed_reports_leads_and_the_end(ended, client):
-    feed = client.get("/feeds/seasons/winter.atom").content.decode()
-    assert "Winter is open" in feed
-    assert "alice leads allreduce at 4.100" in feed
-    assert "Winter has closed" in feed
-    assert "bob leads" not in feed
-
-
 def test_the_api_reads_standings_without_private_ids(ended, client):
     told = client.get("/api/v1/seasons/winter/").json()
     assert (told["phase"], told["seconds_left"], told["entries"]) == ("closed", 0.0, 2)
@@ -483,7 +475,6 @@ def test_the_example_is_judged_for_real_and_marked(client):
     assert all(result.is_rejudged for row in queries.standings(season) for result in row.line.results if result)
     page = client.get("/seasons/example-2026/").content.decode()
     assert "Nobody competed" in page
-    assert client.get("/feeds/seasons/example-2026.atom").status_code == 200
     # A practice board's only record is its first entry, whatever the order in which a folder lists its teams.
     first = {}
     for evaluation in Evaluation.objects.filter(score__isnull=False).order_by("-finished_at"):
