@@ -2,20 +2,13 @@
 
 from problems.spec.schema import ArgumentKind, Dims, Problem
 
-_BYTES = {
-    "bool": 1,
-    "uint8": 1,
-    "int8": 1,
-    "float8_e4m3fn": 1,
-    "bfloat16": 2,
-    "float16": 2,
-    "int32": 4,
-    "float32": 4,
-    "int64": 8,
-    "float64": 8,
-    "complex64": 8,
-    "complex128": 16,
-}
+ITEM_BYTES = {
+    "bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
+    "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2,
+    "int32": 4, "uint32": 4, "float32": 4,
+    "int64": 8, "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+"""Bytes of an element by the name of its dtype, for code that has no torch."""
 _RUN = "bfloat16"
 
 
@@ -35,4 +28,4 @@ def _bytes(shape: tuple[str | int, ...], dtype: str, dims: Dims) -> int:
     elements = 1
     for symbol in shape:
         elements *= dims.get(symbol, 0) if isinstance(symbol, str) else symbol
-    return elements * _BYTES[_RUN if dtype == "input" else dtype]
+    return elements * ITEM_BYTES[_RUN if dtype == "input" else dtype]

@@ -78,4 +78,6 @@ def test_from_the_home_page_over_a_submission_to_the_rooflines_by_keyboard(visit
     _follow(page, "Leaderboard", "**/leaderboard/**")
     _follow(page, "Roofline", "**/roofline/**")
     _skip_to_content(page)
+    expect(page.get_by_role("heading", name="Roofline", exact=True)).to_be_visible()
     _tab_to(page, "Link to this view")
+    expect(page.get_by_role("link", name="Link to this view")).to_be_focused()

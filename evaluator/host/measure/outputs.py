@@ -13,13 +13,8 @@ import msgspec
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.host.process import memory_files
 from evaluator.host.process.logs import clean
+from problems.spec.memory import ITEM_BYTES
 
-_ITEM_BYTES = {
-    "bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
-    "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2,
-    "int32": 4, "uint32": 4, "float32": 4,
-    "int64": 8, "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16,
-}  # fmt: skip
 _COPY_BYTES = 16 * 1024 * 1024
 _MAX_OUTPUTS = 256
 _MAX_DIMENSIONS = 16
@@ -119,7 +114,7 @@ def _checked(entry: _Entry, file_bytes: int) -> dict[str, Any]:
     if entry.other is not None:
         return {"other": clean(entry.other)[:80]}
     # A dtype we never store (quantised, sub-byte) can still be returned by mistake; it has no elements to read.
-    item_bytes = _ITEM_BYTES.get(entry.dtype)
+    item_bytes = ITEM_BYTES.get(entry.dtype)
     if len(entry.shape) > _TORCHS_DIMENSIONS or any(not 0 <= extent < _TORCHS_EXTENT for extent in entry.shape):
         raise HeaderError(f"a tensor of shape {str(entry.shape)[:200]} is impossible")
     if len(entry.shape) > _MAX_DIMENSIONS or max(entry.shape, default=0) > _MAX_EXTENT:

@@ -15,6 +15,7 @@ from portal.catalog.templatetags.pkb import microseconds, rate
 from portal.charts.chart import Axis, Scale, Unit
 from portal.charts.chart import Point as Mark
 from portal.charts.sizes import LOOKS, REFERENCE, Series, over_size, size_name
+from portal.core import speedups
 from portal.core.requests import choice
 from portal.submissions import access, sweeps
 from portal.submissions.models import Evaluation
@@ -125,7 +126,10 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
     )
     rows = []
     for value, name in names.items():
-        cells = [(entry.points.get(value), text(value, entry.times.get(value))) for entry in entries]
+        cells = [
+            (point := entry.points.get(value), text(value, entry.times.get(value)), _speedup(point, profile))
+            for entry in entries
+        ]
         rows.append((name, floors.get(value), text(value, theirs.get(value)), cells))
     return {
         "sweep_axis": axis,
@@ -137,6 +141,15 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
         "sweep_profile": profiles.get(profile),
         "has_floors": bool(floors),
     }
+
+
+def _speedup(point: SweepPoint | None, profile: str) -> str:
+    """A point's speedup as boards say it, with its interval; empty where nothing was timed."""
+    if point is None or point.speedup is None or point.low is None or point.high is None:
+        return ""
+    words = speedups.in_words(point.speedup, point.low, point.high, profile=profile)
+    ends = speedups.interval(point.low, point.high)
+    return f"{words} ({ends})" if is_informative(point.low, point.high) else words
 
 
 _TIMES = Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS)

@@ -72,7 +72,8 @@ def test_a_submissions_page_shows_the_points_that_have_come(client, alice, node,
     for page in (text(client.get(address)), text(client.get(f"{address}live/"))):
         assert "2 of 5 points measured." in page
         assert "alice : faster at 4 KiB, slower at 16 KiB." in page
-        assert "4 KiB 200 µs 100 µs 2.00× (1.800 to 2.200)" in page  # noqa: RUF001 - the sign is meant
+        # A practice profile names no factor.
+        assert "4 KiB 200 µs 100 µs faster here (1.80 to 2.20)" in page
         assert "1 MiB not measured not measured yet" in page
     in_bandwidth = text(client.get(f"{address}?y=bandwidth"))
     assert "4 KiB 20.5 MB/s 41.0 MB/s" in in_bandwidth  # 4096 bytes in 200 and 100 microseconds
