@@ -8,7 +8,11 @@ from problems.spec.schema import Point, Problem
 
 
 class NoSweep(ValueError):
-    """A profile cannot sweep a problem, or not at these points; the text says what can be done."""
+    """A profile cannot sweep a problem, or not at these points; `remedy` says what can be done."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(f"{message}: {remedy}")
+        self.message, self.remedy = message, remedy
 
 
 def swept(problem: Problem, profile: Profile, names: Sequence[str] = ()) -> tuple[Point, ...]:
@@ -18,15 +22,15 @@ def swept(problem: Problem, profile: Profile, names: Sequence[str] = ()) -> tupl
         NoSweep: the profile times nothing, the problem has no axis or does not run there, or a name is not a point.
     """
     if not profile.measures_time:
-        raise NoSweep(f"profile {profile.name} times nothing, because all ranks share one GPU: choose another one")
+        raise NoSweep(f"profile {profile.name} times nothing, because all ranks share one GPU", "choose another one")
     points = [point for axis in problem.axes for point in axis.points(profile.sizes[Mode.SWEEP])]
     if not points:
-        raise NoSweep(f"problem {problem.slug} has no axis to sweep along: choose mode benchmark")
+        raise NoSweep(f"problem {problem.slug} has no axis to sweep along", "choose mode benchmark")
     if refusal := problem.refuses(profile.world_size, profile.sizes[Mode.SWEEP]):
-        raise NoSweep(f"problem {problem.slug} {refusal}: choose another profile")
+        raise NoSweep(f"problem {problem.slug} {refusal}", "choose another profile")
     if unknown := sorted(set(names) - {point.name for point in points}):
         known = ", ".join(point.name for point in points)
-        raise NoSweep(f"problem {problem.slug} has no point {', '.join(unknown)} on {profile.name}; it has {known}")
+        raise NoSweep(f"problem {problem.slug} has no point {', '.join(unknown)} on {profile.name}", f"it has {known}")
     return tuple(point for point in points if (point.name in names if names else point.axis is problem.axes[0]))
 
 

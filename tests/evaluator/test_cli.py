@@ -49,7 +49,7 @@ def test_run_of_a_wrong_program_exits_1_and_names_the_rank(tmp_path: Path) -> No
         (["run", "ddp", "x.py", "--mode", "sweep"], "problem ddp has no axis to sweep along"),
         (
             ["run", "allreduce", "x.py", "--mode", "sweep", "--size", "tiny"],
-            "no point tiny on cpux2; it has tiny:bytes=4096",
+            "no point tiny on cpux2: it has tiny:bytes=4096",
         ),
         (["run", "allreduce", "x.py", "--mode", "sweep", "--profile", "gpu1r2"], "profile gpu1r2 times nothing"),
         (["run", "allreduce", "x.py", "--mode", "fast"], "invalid choice: 'fast'"),

@@ -107,8 +107,8 @@ def test_points_are_read_as_a_table_and_by_the_api(swept, node, now, client):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"problem": "ddp"}, "problem ddp has no axis to sweep along. Choose mode benchmark."),
-        ({"profile": "gpu1r2"}, "profile gpu1r2 times nothing"),
+        ({"problem": "ddp"}, "Problem ddp has no axis to sweep along. Choose mode benchmark."),
+        ({"profile": "gpu1r2"}, "Profile gpu1r2 times nothing"),
         ({"size": "tiny"}, "Mode sweep has sizes of its own"),
     ],
 )

@@ -213,8 +213,8 @@ def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str, size:
         try:
             swept(problem, chosen)
         except NoSweep as error:
-            message, _, remedy = str(error).rpartition(": ")
-            raise Refusal("mode", mode, f"{message}.", f"{remedy.capitalize()}.") from error
+            message = f"{error.message[:1].upper()}{error.message[1:]}."
+            raise Refusal("mode", mode, message, f"{error.remedy.capitalize()}.") from error
     catalog.check_world_size(problem, chosen, (size,) if size else chosen.sizes[Mode(mode)])
     catalog.check_backend(chosen, backend)
     return chosen
