@@ -4,8 +4,11 @@
 
 A fault is one change by one operator of cosmic-ray: a comparison, a condition, a number, a decorator or the like. It is
 made in a clone beside this checkout, and meets there, until one of them fails: the tests that execute its line, then
-its room's tests in `make test`, then those in `make integration`. Results go to tools/bench/faults.json as they come,
-so a run that was cut off goes on where it was. `--coverage` first records which test executes which line.
+its room's tests in `make test`, then those in `make integration`. Each result is a line of tools/bench/faults.jsonl
+as it comes, so a run that was cut off goes on where it was. `--coverage` first records which test executes which line.
+
+`--part 2/8` takes the second of every eight faults, so that eight workers share them. `--tier test` leaves integration
+to a later run, which meets the faults that were not found. A test that fails also without the fault finds nothing.
 """
 
 import argparse
@@ -19,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
 from cosmic_ray.ast import ast_nodes, get_ast_from_path
@@ -27,7 +31,7 @@ from cosmic_ray.plugins import get_operator
 from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = Path(__file__).with_name("faults.json")
+RESULTS = Path(__file__).with_name("faults.jsonl")
 CONTEXTS = ROOT / "var" / "contexts.coverage"
 """What `--coverage` records: by line, the tests that execute it in their own process."""
 ROOMS = {
@@ -44,6 +48,7 @@ OPERATORS = [
 ]
 MOST_TESTS = 400
 """So many of the tests that execute a line are run first; a line of a much-used module is executed by thousands."""
+TIERS = ("test", "integration")
 LIMIT_S = 1800
 MOST_S = 6 * 3600
 """No fault is begun after so much time in all."""
@@ -61,29 +66,43 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What became of a fault: the tier that found it, "" where none did, and the first test that failed."""
+    """What became of a fault: the tier that found it, "" where none of `met` did, and the first test that failed."""
 
     fault: Fault
     before: str
     after: str
+    met: list[str]
     found_by: str
     test: str
     seconds: float
 
 
 def drawn(seed: int) -> Iterator[Fault]:
-    """Faults without end: a file by its length, then any change that an operator can make in it."""
+    """Different faults without end: a file by its length, then any change that an operator can make in it."""
     dice = random.Random(seed)
     names = subprocess.run(
         ["git", "ls-files", "portal/*.py", "evaluator/*.py"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     paths = [path for path in names.stdout.split() if "/migrations/" not in path]
     lengths = [(ROOT / path).read_text(encoding="utf-8").count("\n") for path in paths]
+    seen = set()
     while True:
         path = dice.choices(paths, lengths)[0]
         possible = list(_changes(path))
-        if possible:
-            yield dice.choice(possible)
+        fault = dice.choice(possible) if possible else None
+        if fault is not None and fault not in seen and _changed(fault) != _source(fault):
+            seen.add(fault)
+            yield fault
+
+
+def _source(fault: Fault) -> str:
+    return (ROOT / fault.path).read_text(encoding="utf-8")
+
+
+def _changed(fault: Fault) -> str:
+    """The file with the fault in it; as it is where the operator changes nothing."""
+    source = _source(fault)
+    return mutate_code(source, get_operator(fault.operator)(), fault.occurrence) or source
 
 
 def _changes(path: str) -> Iterator[Fault]:
@@ -95,39 +114,45 @@ def _changes(path: str) -> Iterator[Fault]:
             yield Fault(path=path, operator=f"core/{name}", occurrence=occurrence, line=start[0])
 
 
-def meet(fault: Fault, clone: Path) -> Result | None:
-    """Make the fault in the clone, run tests until one fails, and take it back; None where it changes nothing."""
-    file = clone / fault.path
-    source = file.read_text(encoding="utf-8")
-    changed = mutate_code(source, get_operator(fault.operator)(), fault.occurrence)
-    if changed is None or changed == source:
-        return None
+def meet(fault: Fault, clone: Path, tiers: list[str]) -> Result:
+    """Make the fault in the clone, run the tests of each tier until one fails, and take it back."""
+    source, changed = _source(fault), _changed(fault)
     started = time.monotonic()
-    file.write_text(changed, encoding="utf-8")
-    try:
-        found_by, test = _first_failure(fault, clone)
-    finally:
-        file.write_text(source, encoding="utf-8")
+    found_by, test = "", ""
+    for tier in tiers:
+        test = _first_failure(fault, clone, tier) or ""
+        if test:
+            found_by = tier
+            break
     pairs = zip(source.splitlines(), changed.splitlines(), strict=False)
     before, after = next((old.strip(), new.strip()) for old, new in pairs if old != new)
     seconds = round(time.monotonic() - started, 1)
-    return Result(fault=fault, before=before, after=after, found_by=found_by, test=test, seconds=seconds)
+    return Result(fault=fault, before=before, after=after, met=tiers, found_by=found_by, test=test, seconds=seconds)
 
 
-def _first_failure(fault: Fault, clone: Path) -> tuple[str, str]:
-    room = ROOMS[fault.path.partition("/")[0]]
-    runs = [("test", tests) for tests in [_executing(fault)] if tests]
-    runs += [("test", room), ("integration", room)]
-    for tier, tests in runs:
-        test = _failing(clone, tier, tests)
-        if test is not None:
-            return tier, test
-    return "", ""
+def _first_failure(fault: Fault, clone: Path, tier: str) -> str | None:
+    """The first test of the tier that fails, and passes without the fault."""
+    executing = _executing(fault) if tier == "test" else []
+    failing_anyway: list[str] = []
+    for tests in ([executing] if executing else []) + [ROOMS[fault.path.partition("/")[0]]]:
+        while True:
+            (clone / fault.path).write_text(_changed(fault), encoding="utf-8")
+            try:
+                test = _failing(clone, tier, tests, failing_anyway)
+            finally:
+                (clone / fault.path).write_text(_source(fault), encoding="utf-8")
+            if test is None:
+                break
+            if "::" not in test or _failing(clone, tier, [test], []) is None:
+                return test
+            failing_anyway.append(test)
+    return None
 
 
-def _failing(clone: Path, tier: str, tests: list[str]) -> str | None:
+def _failing(clone: Path, tier: str, tests: list[str], left_out: list[str]) -> str | None:
     """The first test that fails; "(collection)" where the change ends pytest before any test, None where all pass."""
     command = [sys.executable, "-m", "pytest", "--tier", tier, "-x", "-q", "-p", "no:cacheprovider", *tests]
+    command += [f"--deselect={test}" for test in left_out]
     if all("::" not in test for test in tests):
         command += ["-n", "2", "--dist", "loadfile"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PKB_")}
@@ -181,29 +206,39 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=24)
     parser.add_argument("--count", type=int, default=24)
     parser.add_argument("--coverage", action="store_true", help="record which test executes which line, first")
+    parser.add_argument("--part", default="1/1", metavar="I/K", help="only every K-th fault, from the I-th")
+    parser.add_argument("--tier", action="append", choices=TIERS, help="only this tier; may be repeated")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     if options.coverage:
         record_coverage()
-    rows = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
-    known = {json.dumps(row["fault"], sort_keys=True) for row in rows}
+    first, step = map(int, options.part.split("/"))
+    tiers = options.tier or list(TIERS)
+    rows = _rows(options.results)
     folder = Path(tempfile.mkdtemp(prefix="pkb-faults-"))
     clone = folder / "clone"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
     try:
-        faults = drawn(options.seed)
-        while len(rows) < options.count and sum(row["seconds"] for row in rows) < MOST_S:
-            fault = next(faults)
-            if json.dumps(asdict(fault), sort_keys=True) in known:
+        for fault in islice(drawn(options.seed), first - 1, options.count, step):
+            row = rows.get(fault, {"met": [], "found_by": "", "seconds": 0})
+            left = [tier for tier in tiers if tier not in row["met"]]
+            if row["found_by"] or not left or sum(each["seconds"] for each in rows.values()) > MOST_S:
                 continue
-            result = meet(fault, clone)
-            if result is None:
-                continue
-            rows.append(asdict(result))
-            RESULTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+            result = meet(fault, clone, left)
+            both = {"met": row["met"] + result.met, "seconds": row["seconds"] + result.seconds}
+            rows[fault] = asdict(result) | both
+            with options.results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(rows[fault]) + "\n")
             change = f"{fault.path}:{fault.line} {result.before} -> {result.after}"
-            print(f"{len(rows):>3} {result.found_by or 'nothing':<12} {change}", flush=True)
+            print(f"{result.found_by or 'nothing':<12} {change}", flush=True)
     finally:
         shutil.rmtree(folder)
+
+
+def _rows(results: Path) -> dict[Fault, dict]:
+    """The last result of each fault."""
+    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+    return {Fault(**row["fault"]): row for row in map(json.loads, lines)}
 
 
 if __name__ == "__main__":
