@@ -53,7 +53,6 @@ def _shown(context: Context, chosen: Season) -> None:
     lines = [
         f"{chosen.title}: {chosen.phase}{left}",
         chosen.page,
-        *([f"Example season: {chosen.example}"] if chosen.example else ()),
         f"From {chosen.opens_at:%Y-%m-%d %H:%M} to {chosen.closes_at:%Y-%m-%d %H:%M} UTC on {chosen.profile}.",
         f"Problems: {', '.join(chosen.problems)}",
         f"What counts: {counts}.",

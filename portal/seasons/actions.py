@@ -262,12 +262,8 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
             raise Conflict("season", season.slug, f"{waiting} entries are still being judged again.", "Wait for them.")
         season.final_at = now
         season.save(update_fields=["final_at"])
-        open_final_sources(season)
+        submissions.open_sources(_opened(season), opened_by=f"the season {season.title}")
     return season
-
-
-def open_final_sources(season: Season) -> None:
-    submissions.open_sources(_opened(season), opened_by=f"the season {season.title}")
 
 
 def _opened(season: Season) -> list[object]:

@@ -50,5 +50,4 @@ def remove() -> int:
 
 
 def _entries() -> QuerySet[Evaluation]:
-    recorded = Evaluation.objects.filter(recorded_on__isnull=False, submission__is_attempt=False)
-    return recorded.filter(season_entries=None, final_season_entries=None)
+    return Evaluation.objects.filter(recorded_on__isnull=False, submission__is_attempt=False)

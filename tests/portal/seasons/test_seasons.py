@@ -13,9 +13,6 @@ from portal.accounts import memberships
 from portal.accounts.models import User
 from portal.accounts.organisations import create_organisation
 from portal.core.errors import Refusal
-from portal.operations.recorded import season as example
-from portal.ranking.actions import rebuild_standings
-from portal.ranking.models import Record
 from portal.ranking.queries import board
 from portal.seasons import actions, entering, queries
 from portal.seasons.definition import definition_of, read
@@ -466,23 +463,3 @@ def test_the_number_of_queries_does_not_grow_with_entries(  # noqa: PLR0917 - fi
             hand_in(author, node, now)
     with django_assert_max_num_queries(14):
         client.get("/seasons/winter/")
-
-
-def test_the_example_is_judged_for_real_and_marked(client):
-    assert (example.add().added, example.add().added) == (1, 0)
-    season = Season.objects.get()
-    assert teams(season) == [("gathering", 3), ("library", 3), ("blocks", 2)]
-    assert all(result.is_rejudged for row in queries.standings(season) for result in row.line.results if result)
-    page = client.get("/seasons/example-2026/").content.decode()
-    assert "Nobody competed" in page
-    # A practice board's only record is its first entry, whatever the order in which a folder lists its teams.
-    first = {}
-    for evaluation in Evaluation.objects.filter(score__isnull=False).order_by("-finished_at"):
-        first[evaluation.submission.problem] = evaluation.pk
-    assert dict(Record.objects.values_list("problem", "evaluation")) == first
-    rebuild_standings()
-    assert dict(Record.objects.values_list("problem", "evaluation")) == first
-    assert (example.remove(), example.remove()) == (1, 0)
-    assert not Season.objects.exists()
-    assert not Evaluation.objects.exists()
-    assert not Submission.objects.exists()
