@@ -156,10 +156,10 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
 AUTHENTICATION_BACKENDS = ["portal.accounts.operators.AccountBackend"]
-# Who may make an account: open, invitation (with an operator's code) or closed.
+# Who may make an account: open to everybody, or closed, so that operators make accounts in the admin.
 SIGN_UP = env.str("PKB_SIGN_UP", default="open")
-if SIGN_UP not in {"open", "invitation", "closed"}:
-    raise ImproperlyConfigured(f"PKB_SIGN_UP is {SIGN_UP!r}; it is open, invitation or closed")
+if SIGN_UP not in {"open", "closed"}:
+    raise ImproperlyConfigured(f"PKB_SIGN_UP is {SIGN_UP!r}; it is open or closed")
 # Operators act as such only with an authenticator app or a passkey; on one's own machine that is one's own choice.
 OPERATORS_NEED_SECOND_FACTOR = env.bool("PKB_OPERATORS_NEED_SECOND_FACTOR", default=not IS_EMBEDDED)
 # Where mail goes out, for example smtp+tls://user:password@mail.example.org:587; empty: the site sends none.
@@ -334,7 +334,6 @@ SPECTACULAR_SETTINGS = {
         "RunState": ["draft", "published"],
         "DeliveryState": ["waiting", "delivered", "given_up"],
         "DeliveredKind": ["attempt.ended", "run.completed", "run.published", "webhook.test"],
-        "InvitationState": ["open", "accepted", "declined", "withdrawn"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
@@ -346,8 +345,8 @@ SPECTACULAR_SETTINGS = {
         {"name": "Submissions", "description": "Submitting, following, cancelling and judging again."},
         {"name": "Runs", "description": "Models and their runs: create, fill, follow, publish."},
         {"name": "Seasons", "description": "Seasons, their entries and results."},
-        {"name": "Organisations", "description": "Members, quota and webhooks."},
-        {"name": "Exports", "description": "Public data as CSV, JSON Lines and Parquet."},
+        {"name": "Organisations", "description": "Quota and webhooks."},
+        {"name": "Exports", "description": "Public data as CSV and JSON Lines."},
         {"name": "Judging", "description": "Where submissions are judged."},
         {"name": "Nodes", "description": "What machines that judge say to the site, each with its key."},
         {"name": "Account", "description": "Who is calling."},

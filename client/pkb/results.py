@@ -205,7 +205,6 @@ class SeasonBrief(Struct, frozen=True, kw_only=True):
     announced_closes_at: datetime
     phase: str
     seconds_left: float
-    example: str
 
 
 class SeasonResult(Struct, frozen=True, kw_only=True):

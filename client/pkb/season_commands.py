@@ -12,7 +12,7 @@ from .context import Context, with_context
 from .errors import UsageError
 from .results import Season, SeasonTeam
 
-STEPS = ("publish", "open", "delete", "end", "retry", "rejudge", "finish")
+STEPS = ("publish", "open", "delete", "end", "retry", "rejudge", "finish", "finish_despite_failures")
 _code_option = click.option("--code", default="", help="The season's code, unless everybody sees it.")
 
 
@@ -53,7 +53,6 @@ def _shown(context: Context, chosen: Season) -> None:
     lines = [
         f"{chosen.title}: {chosen.phase}{left}",
         chosen.page,
-        *([f"Example season: {chosen.example}"] if chosen.example else ()),
         f"From {chosen.opens_at:%Y-%m-%d %H:%M} to {chosen.closes_at:%Y-%m-%d %H:%M} UTC on {chosen.profile}.",
         f"Problems: {', '.join(chosen.problems)}",
         f"What counts: {counts}.",

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.reverse import reverse
 
 from evaluator.contract import Backend
-from portal.accounts.models import Invitation, Organisation, Role
+from portal.accounts.models import Organisation, Role
 from portal.api.fields import URI, AddressField, CopiedFields, PageField, VerdictField, shows, values_of
 from portal.api.problem_details import FieldErrorOutput
 from portal.deliveries.models import TEST_KIND, Delivery, Endpoint
@@ -352,19 +352,6 @@ class OrganisationOutput(serializers.Serializer[Organisation]):
         return organisation.sponsor.username if organisation.payer_id and organisation.sponsor else None
 
 
-@shows(
-    Invitation,
-    "id organisation=organisation.slug name=organisation.name username=invited.username role "
-    "invited_by=invited_by.username state created_at",
-)
-class InvitationOutput(CopiedFields):
-    """An invitation to an organisation.
-
-    Attributes:
-        username: Who is invited.
-    """
-
-
 class QuotaOutput(serializers.Serializer[Any]):
     """GPU-seconds in the last 30 days of the allowance that an organisation draws on."""
 
@@ -404,15 +391,13 @@ class NewWebhookOutput(WebhookOutput):
 
 @shows(
     Delivery,
-    "id event run=event.run_id again_of=again_of_id state tries next_try_at answer_status error created_at "
-    "delivered_at",
+    "id event run=event.run_id state tries next_try_at answer_status error created_at delivered_at",
 )
 class DeliveryOutput(CopiedFields):
     """One line of a webhook's log.
 
     Attributes:
         run: Null for a test.
-        again_of: The failed delivery that this one repeats.
     """
 
     event = serializers.ChoiceField(choices=[*EventKind.values, TEST_KIND], source="kind")

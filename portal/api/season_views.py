@@ -21,13 +21,12 @@ from portal.seasons.queries import StandingRow
 from portal.seasons.scoring import Result
 
 
-@shows(Season, "slug url page title profile problems opens_at closes_at announced_closes_at phase seconds_left example")
+@shows(Season, "slug url page title profile problems opens_at closes_at announced_closes_at phase seconds_left")
 class SeasonBrief(CopiedFields):
     """A season as a list shows it.
 
     Attributes:
         announced_closes_at: The end as first announced.
-        example: For an example season without competitors: what it shows. Empty for others.
     """
 
     url = AddressField("api:season", lookup_url_kwarg="slug", lookup_field="slug")

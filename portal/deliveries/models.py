@@ -17,7 +17,6 @@ class NoticeKind(models.TextChoices):
     VERDICT = "verdict", "A verdict on a submission of yours"
     RECORD_BEATEN = "record_beaten", "Somebody beats a record of yours"
     PLACE_LOST = "place_lost", "Somebody passes you among the first ten of a board"
-    RUN_DONE = "run_done", "A run of yours is done"
 
 
 class Form(models.TextChoices):
@@ -81,23 +80,16 @@ class DeliveryState(models.TextChoices):
     GIVEN_UP = "given_up", "Given up"
 
 
-BY_HAND = models.Q(is_test=True) | models.Q(again_of__isnull=False)
-"""Deliveries with `Delivery.is_by_hand`."""
-
-
 class Delivery(models.Model):
     """One message to one endpoint, and its result: the log. It carries an event, or notices, or is a test.
 
-    `again_of` is the failed delivery that this one repeats, at somebody's request.
+    A test is tried once and at once.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="deliveries")
     event = models.ForeignKey(RunEvent, null=True, on_delete=models.CASCADE, related_name="deliveries")
     is_test = models.BooleanField(default=False)
-    again_of = models.OneToOneField(
-        "self", null=True, blank=True, editable=False, on_delete=models.CASCADE, related_name="sent_again"
-    )
     state = models.CharField(max_length=10, choices=DeliveryState.choices, default=DeliveryState.WAITING)
     tries = models.PositiveSmallIntegerField(default=0)
     next_try_at = models.DateTimeField(null=True, blank=True, default=timezone.now)
@@ -109,11 +101,7 @@ class Delivery(models.Model):
     class Meta:
         verbose_name_plural = "deliveries"
         ordering = ("-created_at",)
-        constraints = (
-            models.UniqueConstraint(
-                fields=("endpoint", "event"), condition=models.Q(again_of=None), name="one_delivery_per_event"
-            ),
-        )
+        constraints = (models.UniqueConstraint(fields=("endpoint", "event"), name="one_delivery_per_event"),)
         indexes = (
             models.Index(
                 fields=("endpoint", "next_try_at"), condition=models.Q(state="waiting"), name="due_of_an_endpoint"
@@ -128,29 +116,14 @@ class Delivery(models.Model):
         """The kind of event: an `EventKind`, or `TEST_KIND`."""
         return self.event.kind if self.event is not None else TEST_KIND
 
-    @property
-    def is_by_hand(self) -> bool:
-        """Whether it was sent by hand, a test or a repetition: it is tried once and immediately."""
-        return self.is_test or self.again_of_id is not None
-
-    @property
-    def may_be_sent_again(self) -> bool:
-        """Whether it was given up, carries an event, and was not sent again yet."""
-        is_failed = self.state == DeliveryState.GIVEN_UP and self.event_id is not None
-        return is_failed and getattr(self, "sent_again", None) is None
-
 
 class Notice(models.Model):
-    """One notice for one channel. `delivery` is what carried it; None while the notice is pending.
-
-    `about` is the run while the notice waits for the run to stay done.
-    """
+    """One notice for one channel. `delivery` is what carried it; None while the notice is pending."""
 
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="notices")
     kind = models.CharField(max_length=20, choices=NoticeKind.choices)
     text = models.CharField(max_length=300)
     path = models.CharField(max_length=200, help_text="Path of the page of this site that shows it.")
-    about = models.CharField(max_length=40, blank=True)
     delivery = models.ForeignKey(Delivery, null=True, on_delete=models.CASCADE, related_name="notices")
     at = models.DateTimeField(default=timezone.now)
 

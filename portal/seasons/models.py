@@ -55,8 +55,7 @@ class Season(models.Model):
 
     `organisation` is whose owners run it, None where operators do. `closes_at` may be moved to a later time while it is
     open; `announced_closes_at` is the end first announced. `published_at` is None for a draft. `revisions` are those of
-    the problems when it was last defined. `code` lets people in where not everybody is. `example` is a sentence that
-    marks a season without competitors.
+    the problems when it was last defined. `code` lets people in where not everybody is.
     """
 
     organisation = models.ForeignKey(
@@ -85,7 +84,6 @@ class Season(models.Model):
     revisions = models.JSONField(default=dict, editable=False)
     published_at = models.DateTimeField(null=True, editable=False)
     score_rule = models.PositiveSmallIntegerField(default=SCORE_RULE, editable=False)
-    example = models.CharField(max_length=300, blank=True, editable=False)
     rejudge_at = models.DateTimeField(null=True, blank=True, editable=False)
     final_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -39,15 +39,13 @@ def visible(viewer: Viewer) -> QuerySet[Season]:
     return seasons.filter(found | Q(organisation__in=owned) | Q(pk__in=viewer.season_memberships.values("season")))
 
 
-def get_season(slug: str, viewer: Viewer | None = None, *, code: str = "") -> Season:
-    """The season of that name, if `viewer` finds it or has its code; None is the command line, which finds all.
+def get_season(slug: str, viewer: Viewer, *, code: str = "") -> Season:
+    """The season of that name, if `viewer` finds it or has its code.
 
     Raises:
         Refusal: there is none (404).
     """
-    found = Season.objects.all()
-    if viewer is not None:
-        found = found.filter(Q(pk__in=visible(viewer).values("pk")) | Q(code=code, published_at__isnull=False))
+    found = Season.objects.filter(Q(pk__in=visible(viewer).values("pk")) | Q(code=code, published_at__isnull=False))
     message = "There is no such season, or you need its code."
     return by_id(
         found, "season", slug, message, "/seasons/ lists the seasons, /seasons/join/ takes a code.", column="slug"
@@ -71,9 +69,9 @@ def runs(season: Season, viewer: Viewer) -> bool:
     return viewer.is_staff or owner
 
 
-def require_runs(season: Season, user: User | None) -> None:
-    """Refuse (403) whoever does not run the season; None is the command line."""
-    if user is not None and not runs(season, user):
+def require_runs(season: Season, user: User) -> None:
+    """Refuse (403) whoever does not run the season."""
+    if not runs(season, user):
         remedy = "Ask an owner of its organisation, or an operator."
         raise Forbidden("season", season.slug, "Only who runs the season can do this.", remedy)
 
@@ -249,44 +247,16 @@ def has_failed(evaluation: Evaluation) -> bool:
     return evaluation.state == State.UNSERVED or (evaluation.state == State.FINISHED and evaluation.verdict in OURS)
 
 
-Progress = tuple[tuple[datetime, float], ...]
-"""What a team's score was, or how much it had solved, from each moment on."""
-
-
-def progress(season: Season, teams: Iterable[int]) -> dict[int, Progress]:
-    """How the given teams' scores grew with what they handed in, by what was judged first."""
-    wanted = set(teams)
-    current: dict[tuple[int, str], Result] = {}
-    lines: dict[int, list[tuple[datetime, float]]] = {team: [] for team in wanted}
-    for result in results_in_order(season):
-        if result.team not in wanted:
-            continue
-        before = current.get((result.team, result.problem))
-        if before is not None and not scoring.is_ahead(result, before):
-            continue
-        current[result.team, result.problem] = result
-        lines[result.team].append((result.entered_at, _reached(season, result.team, current)))
-    return {team: tuple(line) for team, line in lines.items()}
-
-
-def _reached(season: Season, team: int, current: dict[tuple[int, str], Result]) -> float:
-    own = [result for (owner, _), result in current.items() if owner == team]
-    if not season.is_ranked_by_speed:
-        return float(len(own))
-    return scoring.geometric_mean((result.speed for result in own), problems=len(season.problems))
-
-
 def part_in(season: Season, viewer: Viewer) -> TeamMember | None:
     if not isinstance(viewer, User):
         return None
     return TeamMember.objects.filter(season=season, user=viewer).select_related("team__organisation").first()
 
 
-def entries_of(team: Team, *, author: User | None = None) -> list[Entry]:
-    """The last 100 that a team, or `author` in it, has handed in, the last one first, refused ones too."""
-    mine = team.entries.filter(evaluation__submission__author=author) if author else team.entries
-    chosen = mine.select_related("evaluation__submission__author", "final").order_by("-entered_at", "-id")
-    return list(chosen[:100])
+def entries_of(season: Season, author: User) -> list[Entry]:
+    """The last 100 that `author` has handed in, the last one first, refused ones too."""
+    mine = season.entries.filter(evaluation__submission__author=author)
+    return list(mine.select_related("evaluation__submission__author", "final").order_by("-entered_at", "-id")[:100])
 
 
 def entries_from(submission: Submission, evaluations: Iterable[Evaluation] | None = None) -> list[Entry]:

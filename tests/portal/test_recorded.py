@@ -13,12 +13,11 @@ from portal.accounts.models import User
 from portal.catalog import measurements
 from portal.catalog.references import reference_row
 from portal.exports import tables
-from portal.operations.recorded import kernels, runs, season
+from portal.operations.recorded import kernels, runs
 from portal.operations.recorded.reports import Outcome, read_reports, read_source
 from portal.ranking import queries
 from portal.ranking.models import Board, PersonStanding, Record, Standing
 from portal.runs.models import Run
-from portal.seasons.models import Season
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Report, Submission
 from problems import registry
@@ -151,7 +150,7 @@ def test_adding_them_twice_changes_nothing():
 def test_an_update_that_ships_them_at_new_revisions_replaces_them():
     present = shipped()
     rewrite(present, lambda _: {"revision": "0123456789abcdef"})
-    assert kernels.add() == Outcome(added=6, older=6)
+    assert kernels.add() == Outcome(added=6)
     assert queries.board("gemm_allreduce", profile=PROFILE) == ()
     rewrite(present, lambda _: {})
     assert kernels.add() == Outcome(added=6)
@@ -231,7 +230,7 @@ def _without_runs(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("_without_runs")
-@pytest.mark.parametrize(("setting", "there"), [(True, 22), (False, 0), (None, 3)])
+@pytest.mark.parametrize(("setting", "there"), [(True, 6), (False, 0), (None, 3)])
 def test_the_switch_adds_removes_or_leaves_alone(settings, setting, there):
     kernels.add()
     keep = list(Evaluation.objects.values_list("pk", flat=True)[:3])
@@ -246,11 +245,9 @@ def test_an_option_goes_before_the_switch_and_means_all_that_ships(settings, cap
     settings.RECORDED = False
     call_command("recorded", "--add")
     number = len(list(runs.shipped()))
-    assert (Season.objects.count(), Run.objects.count()) == (1, number)
+    assert Run.objects.count() == number
     assert "6 recorded entries added" in capsys.readouterr().out
-    # The entries are not those of the season, whichever goes first.
     assert kernels.remove() == 6
-    assert season.remove() == 1
     call_command("recorded", "--remove")
     assert capsys.readouterr().out == f"{number} recorded runs of models removed\n"
     assert not Evaluation.objects.exists()

@@ -41,7 +41,6 @@ class Migration(migrations.Migration):
                 ('revisions', models.JSONField(default=dict, editable=False)),
                 ('published_at', models.DateTimeField(editable=False, null=True)),
                 ('score_rule', models.PositiveSmallIntegerField(default=2, editable=False)),
-                ('example', models.CharField(blank=True, editable=False, max_length=300)),
                 ('rejudge_at', models.DateTimeField(blank=True, editable=False, null=True)),
                 ('final_at', models.DateTimeField(blank=True, editable=False, null=True)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),

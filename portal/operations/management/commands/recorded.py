@@ -6,17 +6,17 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from portal.core.errors import Refusal
-from portal.operations.recorded import kernels, runs, season
+from portal.operations.recorded import kernels, runs
 from portal.operations.recorded.reports import NotRecorded
 
-KINDS = {"entries": kernels, "seasons": season, "runs of models": runs}
+KINDS = {"entries": kernels, "runs of models": runs}
 
 
 class Command(BaseCommand):
     """`manage.py recorded [--add | --remove]`: idempotent."""
 
     help = (
-        "Put the kernels, the season and the runs of models that ship with the problems on this site, marked as "
+        "Put the kernels and the runs of models that ship with the problems on this site, marked as "
         "recorded elsewhere, or remove them. Without an option PKB_RECORDED decides; if it is empty, nothing happens."
     )
 
@@ -42,8 +42,7 @@ class Command(BaseCommand):
                 continue
             for refusal in outcome.refused:
                 self.stderr.write(f"refused: {refusal}")
-            older = f", {outcome.older} of them on boards of older revisions" if outcome.older else ""
-            self._say(outcome.added, f"recorded {name} added{older}")
+            self._say(outcome.added, f"recorded {name} added")
 
     def _say(self, count: int, what: str) -> None:
         if count:
