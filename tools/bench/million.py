@@ -336,7 +336,6 @@ KINDS = (
         addresses=from_data("/admin/submissions/submission/{}/change/", lambda d: d.own),
         who="operator",
     ),
-    Kind(name="admin: judged again", addresses=always(_EVALUATIONS[:-1] + "rejudged/"), who="operator"),
     Kind(
         name="admin: submissions",
         addresses=always(
