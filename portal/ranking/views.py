@@ -23,7 +23,7 @@ from portal.charts.history import Curve, record_line, times_over_ranks
 from portal.core.requests import choice
 from portal.nodes.queries import guest_owner
 from portal.ranking import guests, people, published, published_charts, queries
-from portal.ranking.leaders import board_counts, leaders, open_problems
+from portal.ranking.leaders import board_counts, open_problems
 from portal.ranking.scaling import Family, families
 from portal.tabular.formats import as_download
 from problems import registry
@@ -34,47 +34,7 @@ _NOT_HERE = "This board has no {field} {value}."
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
-@require_safe
-def problems_board(request: HttpRequest) -> HttpResponse:
-    counts = board_counts()
-    profile = chosen_profile(request, profiles.profiles(), entries=counts, message=_NOT_HERE)
-    found = leaders(profile=profile.name)
-    rows = [(problem, found.get((problem.slug, profile.name))) for problem in registry.problems()]
-    grouping = _chosen(request, "group", _GROUPINGS)
-    context = {
-        "profile": profile,
-        "choices": _used(profile, counts),
-        "rows": rows,
-        "groups": _grouped(rows, grouping),
-        "grouping": grouping,
-        "groupings": [(name, facet.label) for name, facet in _GROUPINGS.items()],
-        "source": published.figures()["results"],
-        "solved": sum(leader is not None for _, leader in rows),
-        "beaten": sum(leader is not None and leader.is_faster for _, leader in rows),
-    }
-    return render(request, "ranking/problems.html", context)
-
-
 _GROUPINGS = {facet.name: facet for facet in FACETS if facet.name in ("category", "source")}
-_Rows = Sequence[tuple[Problem, queries.BoardRow | None]]
-
-
-def _grouped(rows: _Rows, grouping: str) -> list[tuple[str, _Rows, float | None, dict[str, dict[str, float]]]]:
-    """The rows under the label of each group, with how many problems and what of each model is published of it."""
-    if not grouping:
-        return [("", rows, None, {})]
-    leader_of = {problem.slug: leader for problem, leader in rows}
-    counts, results = published.problem_counts(grouping), published.figures()["results"]
-    models = results.models if grouping == "category" else ()
-    return [
-        (
-            label,
-            [(problem, leader_of[problem.slug]) for problem in members],
-            counts.get(label),
-            {model: results.of(model, label) for model in models},
-        )
-        for _, label, members in grouped(registry.problems(), _GROUPINGS[grouping])
-    ]
 
 
 @require_safe

@@ -260,7 +260,6 @@ KINDS = (
     Kind(name="scaling of a problem", addresses=for_boards("/problems/{problem}/scaling/")),
     Kind(name="prompt of a problem", addresses=every("/problems/{s}/prompt/", s=_SLUGS)),
     Kind(name="leaderboards", addresses=always("/leaderboards/")),
-    Kind(name="leaders, every profile", addresses=every("/leaderboards/problems/?profile={p}", p=_PROFILES)),
     Kind(
         name="people, all pages",
         addresses=following(every("/leaderboards/people/?profile={p}", p=_PROFILES), pages=400),

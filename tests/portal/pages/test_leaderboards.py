@@ -28,7 +28,7 @@ INVENTED = 600
 BOARD = "/problems/allreduce/leaderboard/"
 PAGES = [
     "/leaderboards/",
-    "/leaderboards/problems/",
+    "/problems/",
     "/leaderboards/people/",
     "/leaderboards/records/",
     "/leaderboards/open/",
@@ -204,9 +204,9 @@ def test_the_way_in_shows_the_head_of_every_board_models_first(client, alice, lo
     assert f"<b>1 / {len(registry.problems())}</b><span>significantly faster than the reference" in text
 
 
-def test_where_the_board_of_problems_lived_leads_to_it(client, db):
-    response = client.get("/leaderboards/", {"profile": "h200x8"})
-    assert (response.status_code, response["Location"]) == (302, "/leaderboards/problems/?profile=h200x8")
+def test_where_the_board_of_problems_lived_leads_to_their_list(client, db):
+    response = client.get("/leaderboards/problems/", {"profile": "h200x8"})
+    assert (response.status_code, response["Location"]) == (302, "/problems/?profile=h200x8")
 
 
 def test_people_go_by_problems_solved_faster_than_the_reference(client, local):
@@ -235,7 +235,7 @@ def test_a_closed_account_leaves_people_records_counts_and_search(client, local)
         "/leaderboards/people/?profile=h200x8",
         "/leaderboards/records/",
         "/leaderboards/",
-        "/leaderboards/problems/",
+        "/problems/",
         BOARD,
     ):
         assert ">quitter<" not in page(client, address)
