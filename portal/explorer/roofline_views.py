@@ -16,7 +16,6 @@ from portal.catalog.rooflines import Axis, Point
 from portal.charts.chart import Chart
 from portal.charts.drawing import svg
 from portal.charts.ink import Ink
-from portal.charts.pictures import png
 from portal.charts.rooflines import distribution
 from portal.explorer import roofline_table
 from portal.explorer.roofline_table import View
@@ -109,10 +108,9 @@ def roofline_csv(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def roofline_picture(request: HttpRequest, kind: str) -> HttpResponse:
-    """The explorer's chart as a picture file, `svg` or `png`, with the window that is shown."""
+def roofline_picture(request: HttpRequest) -> HttpResponse:
+    """The explorer's chart as an SVG file, with the window that is shown."""
     view, _ = _view(request)
     drawn = svg(_figure(view, _points(view)), width=PICTURE_PX, ink=Ink(is_standalone=True), ground=True)
-    name = f'attachment; filename="pkb-roofline-{view.profile}.{kind}"'
-    body, content_type = (png(drawn), "image/png") if kind == "png" else (drawn.encode(), "image/svg+xml")
-    return HttpResponse(body, content_type=content_type, headers={"Content-Disposition": name})
+    name = f'attachment; filename="pkb-roofline-{view.profile}.svg"'
+    return HttpResponse(drawn, content_type="image/svg+xml", headers={"Content-Disposition": name})

@@ -282,9 +282,8 @@ def addresses(evaluation: Evaluation) -> Iterator[str]:
     yield from (f"{api}evaluations/{pk}/{name}" for name in ("", "trace/", "machine-code/", "bundle/"))
     board = f"?profile={evaluation.profile}"
     yield from (f"/problems/{slug}/{name}{board}" for name in ("", "leaderboard/", "records/", "scaling/", "submit/"))
-    yield from (f"/api/v1/problems/{slug}/leaderboard/{board}", f"/cards/problems/{slug}.png{board}")
-    yield "/cards/people/alice.png"
-    yield from (f"/leaderboards/{name}{board}" for name in ("problems/", "people/", "people/alice/", "records/"))
+    yield f"/api/v1/problems/{slug}/leaderboard/{board}"
+    yield from (f"/leaderboards/{name}{board}" for name in ("people/", "people/alice/", "records/"))
     yield from (f"/feeds/problems/{slug}/{evaluation.profile}.atom", "/feeds/records.atom", "/feeds/people/alice.atom")
     yield from ("/", "/submissions/", f"/roofline/{board}", f"/roofline/data.csv{board}", "/nodes/", "/search/?q=alice")
     yield from (f"/problems/{slug}/", f"/roofline/?problem={slug}")

@@ -1,13 +1,9 @@
-"""What other sites show of this one: pictures, feeds, citations."""
+"""What other sites show of this one: feeds, citations."""
 
-from datetime import date
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from evaluator.hardware import profiles
-from portal.pages.embeds import card_of_problem
-from portal.submissions.models import Evaluation
 from tests.portal.pages import scenes
 from tests.portal.pages.test_leaderboards import stand
 
@@ -19,26 +15,6 @@ def test_pages_stay_out_of_frames(client):
     answer = client.get("/problems/allreduce/leaderboard/")
     assert answer["X-Frame-Options"] == "DENY"
     assert "frame-ancestors 'none'" in answer["Content-Security-Policy"]
-
-
-def test_shared_links_have_a_picture_with_the_figure(client, local):
-    before = client.get("/cards/problems/allreduce.png").content
-    stand(scenes.person("first"), local, low=1.2, high=1.3)
-    board = client.get("/problems/allreduce/leaderboard/?profile=h200x8").content.decode()
-    assert 'property="og:image" content="http://testserver/cards/problems/allreduce.png?profile=h200x8"' in board
-    for path in ("/cards/problems/allreduce.png", "/cards/people/first.png", "/cards/roofline.png"):
-        answer = client.get(path)
-        assert answer["Content-Type"] == "image/png"
-        assert answer.content[16:24] == (1200).to_bytes(4) + (630).to_bytes(4)
-        assert answer.content != before
-
-
-def test_pictures_say_what_was_recorded_elsewhere(client, local):
-    stand(scenes.person("first"), local, low=1.2, high=1.3)
-    Evaluation.objects.update(recorded_on=date(2026, 11, 23), recorded_where="2 H200")
-    assert card_of_problem("allreduce", profiles.get("h200x8")).caption.endswith(
-        ", all sizes, interval 1.20 to 1.30, recorded on 23 November 2026, 2 H200"
-    )
 
 
 def test_problem_board_and_person_have_feeds(client, local):
@@ -59,10 +35,6 @@ def test_problem_board_and_person_have_feeds(client, local):
 @pytest.mark.parametrize(
     "path",
     [
-        "/cards/problems/no_such.png",
-        "/cards/problems/allreduce.png?profile=x",
-        "/cards/roofline.png?profile=cpux2",
-        "/cards/people/nobody.png",
         "/feeds/problems/allreduce/x.atom",
         "/feeds/people/nobody.atom",
     ],
