@@ -284,7 +284,7 @@ def addresses(evaluation: Evaluation) -> Iterator[str]:
     yield from (f"/problems/{slug}/{name}{board}" for name in ("", "leaderboard/", "records/", "scaling/", "submit/"))
     yield f"/api/v1/problems/{slug}/leaderboard/{board}"
     yield from (f"/leaderboards/{name}{board}" for name in ("people/", "people/alice/", "records/"))
-    yield from (f"/feeds/problems/{slug}/{evaluation.profile}.atom", "/feeds/records.atom", "/feeds/people/alice.atom")
+    yield "/feeds/records.atom"
     yield from ("/", "/submissions/", f"/roofline/{board}", f"/roofline/data.csv{board}", "/nodes/", "/search/?q=alice")
     yield from (f"/problems/{slug}/", f"/roofline/?problem={slug}")
 

@@ -279,8 +279,6 @@ KINDS = (
     Kind(name="search: people", addresses=always("/search/?q=demo-0001", "/search/?q=o", "/search/?q=nobody-at-all")),
     Kind(name="public submission", addresses=from_data("/submissions/{}/", lambda d: d.public)),
     Kind(name="feed of records", addresses=always("/feeds/records.atom")),
-    Kind(name="feed of a board", addresses=for_boards("/feeds/problems/{problem}/{profile}.atom")),
-    Kind(name="feed of a person", addresses=from_data("/feeds/people/{}.atom", lambda d: d.worst_people)),
     Kind(name="API: problems, profiles, nodes", addresses=always(*(f"/api/v1/{n}/" for n in ("problems", "profiles")))),
     Kind(name="API: use of nodes", addresses=always("/api/v1/nodes/use/")),
     Kind(
