@@ -275,7 +275,7 @@ def addresses(evaluation: Evaluation) -> Iterator[str]:
     submission = evaluation.submission
     page, pk, slug = f"/submissions/{submission.pk}/", evaluation.pk, submission.problem
     yield from (page, f"{page}?desk=1", f"{page}?evaluation={pk}", f"{page}live/", f"{page}live/?desk=1")
-    yield from (f"{page}compare/?with={other}" for other in ("reference", "attempts"))
+    yield f"{page}compare/?with=reference"
     yield from (f"/submissions/evaluations/{pk}/{name}" for name in ("report.json", "trace.json", "machine-code/"))
     api = f"/api/v1/submissions/{submission.pk}/"
     yield from (api, "/api/v1/submissions/")
