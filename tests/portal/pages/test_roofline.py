@@ -119,8 +119,7 @@ def test_the_page_says_how_many_references_reach_less_than_half_of_their_rooflin
     assert "50 to 100 %" in page
 
 
-def test_public_references_can_be_hidden_and_belong_to_one_profile(client):
-    assert all(row["public_reference_us"] == "" for row in _rows(client, public="hidden"))
+def test_public_references_belong_to_one_profile(client):
     assert all(row["public_reference_us"] == "" for row in _rows(client, profile="h100x4"))
 
 
