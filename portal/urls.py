@@ -6,8 +6,8 @@ from django.urls import include, path
 from django.views.decorators.http import require_safe
 
 from portal.manual.views import manual
-from portal.pages import embeds, operators_pages, views
-from portal.pages.feeds import BoardFeed, PersonFeed, RecordsFeed
+from portal.pages import operators_pages, views
+from portal.pages.feeds import RecordsFeed
 from portal.pages.leaderboards import leaderboards
 from portal.pages.sitemaps import SECTIONS
 from portal.pages.status import status
@@ -30,13 +30,6 @@ urlpatterns = [
     path("accounts/", include("portal.privacy.urls")),
     path("api/v1/", include("portal.api.urls")),
     path("feeds/records.atom", RecordsFeed(), name="records-feed"),
-    path("feeds/problems/<slug:slug>.atom", BoardFeed(), name="problem-feed"),
-    path("feeds/problems/<slug:slug>/<slug:profile>.atom", BoardFeed(), name="board-feed"),
-    path("feeds/people/<str:username>.atom", PersonFeed(), name="person-feed"),
-    path("cards/problems/<slug:slug>.png", embeds.problem_card, name="problem-card"),
-    path("cards/people/<str:username>.png", embeds.person_card, name="person-card"),
-    path("cards/runs/<uuid:run_id>.png", embeds.run_card, name="run-card"),
-    path("cards/roofline.png", embeds.roofline_card, name="roofline-card"),
     path("search/", views.search_page, name="search"),
     path("privacy/", operators_pages.privacy, name="privacy"),
     path("terms/", operators_pages.terms, name="terms"),

@@ -11,14 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from portal.charts.chart import Band, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
 from portal.charts.drawing import Page, edge_of, laid_out, series, svg, wide_px
 from portal.charts.ink import Ink, light_colours
-from portal.charts.pictures import VENDOR
 from portal.charts.scales import Ruler
 
+VENDOR = Path(__file__).resolve().parents[2] / "static" / "vendor"
 ASK = "figure"
 """The parameter of a page's address that asks for one of its charts as Plotly's figure, by name."""
 _SYMBOLS = {

@@ -1,11 +1,10 @@
-"""Boards over time and over ranks: the line of records, and leaders beside the reference at 2, 4 and 8 ranks."""
+"""Speedups over time: the records of a board, and the attempts of an author."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import accumulate
 
-from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale, Unit, Whisker, marked_line
-from portal.charts.scales import number
+from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale, Unit, Whisker
 from portal.core.speedups import factor
 
 
@@ -56,22 +55,3 @@ def attempts_line(attempts: Sequence[tuple[float, float, float]]) -> Chart:
     )
     x = Axis(title="Passed attempts, the first one first", low=0.5, high=len(attempts) + 0.5, has_grid=False)
     return Chart(x=x, y=Axis(title="Speedup", unit=Unit.SPEEDUP), layers=layers, height=230)
-
-
-Curve = tuple[str, str, str, tuple[tuple[int, float], ...]]
-"""Name, dash ("solid", "dot", ...), tone and points (ranks, microseconds) of a line."""
-
-
-def times_over_ranks(series: Sequence[Curve]) -> Chart:
-    """Time of a call over the number of ranks, both axes logarithmic.
-
-    Args:
-        series: the lines, best and reference at every size.
-    """
-    layers: list[Layer] = []
-    for name, dash, tone, times in series:
-        said = [Point(x=ranks, y=us, tip=f"{name}, {ranks} ranks: {number(us)} µs") for ranks, us in times]
-        layers += marked_line(name, said, tone=tone, symbol="dot" if tone == "accent" else "ring", dash=dash)
-    x = Axis(title="Ranks", scale=Scale.LOG, low=1.8, high=8.9, names=((2, "2"), (4, "4"), (8, "8")))
-    y = Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS)
-    return Chart(x=x, y=y, layers=tuple(layers), is_wide=True)

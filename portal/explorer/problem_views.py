@@ -10,8 +10,7 @@ from django.views.decorators.http import require_safe
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
-from portal.catalog import costs, facets, rooflines
-from portal.catalog.diagrams import diagram
+from portal.catalog import costs, facets, patterns, rooflines
 from portal.catalog.hardware import chosen_profile, opening_profile
 from portal.catalog.highlighting import reference_rows
 from portal.catalog.measurements import baselines, public_references, published_against_ours
@@ -100,7 +99,8 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "revision": registry.revision(slug),
         **_published(slug),
         "reference": reference_rows(slug),
-        "diagrams": [diagram(hop) for hop in problem.hops],
+        "hops": [(hop, patterns.pattern(hop.pattern)) for hop in problem.hops],
+        "rank_rows": patterns.rank_rows(),
         "sizes": _sizes(problem),
         "floors": costs.floor_rows(problem),
         "judging_profiles": judging,

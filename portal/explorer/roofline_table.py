@@ -4,9 +4,8 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, Self
-from urllib.parse import urlencode
 
 from django.http import QueryDict
 
@@ -51,60 +50,35 @@ _BY_NAME = {column.name: column for column in COLUMNS}
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """One way to look at the rooflines. Every field but `opening` is a parameter of the page's address.
-
-    `opening` is the profile that the page opens with, which an address need not name.
-    """
+    """One way to look at the rooflines: the parameters of the page's address."""
 
     profile: str
-    opening: str
-    size: str = "base"
-    block: str = ""
-    axis: str = Axis.WIRE.value
-    public: str = "shown"
-    sort: str = "number"
-    order: str = "ascending"
-    window: str = ""
+    size: str
+    block: str
+    axis: str
+    sort: str
+    order: str
+    window: str
 
     @classmethod
-    def from_query(cls, query: QueryDict, *, opening: str, last: str = "") -> Self:
+    def from_query(cls, query: QueryDict, *, opening: str) -> Self:
         """The view that an address asks for; what it leaves out is as the page opens, on the profile `opening`.
-
-        A reader with a `last` choice of another profile opens with that, and the addresses of such a view name it.
 
         Raises:
             Refusal: a parameter has a value that does not exist (404), with the known ones.
         """
-        known = {
-            "profile": [profile.name for profile in gpu_profiles()],
-            "size": [*RANKED_SIZES, ALL_SIZES],
-            "block": ["", *Block],
-            "axis": list(Axis),
-            "public": ["shown", "hidden"],
-            "sort": list(_BY_NAME),
-            "order": ["ascending", "descending"],
+        known: dict[str, tuple[Iterable[str], str]] = {
+            "profile": ([profile.name for profile in gpu_profiles()], opening),
+            "size": ([*RANKED_SIZES, ALL_SIZES], "base"),
+            "block": (["", *Block], ""),
+            "axis": (list(Axis), Axis.WIRE.value),
+            "sort": (list(_BY_NAME), "number"),
+            "order": (["ascending", "descending"], "ascending"),
         }
-        given = {name: value for name in known if (value := choice(query, name, known[name]))}
+        chosen = {name: choice(query, name, values, opening=first) for name, (values, first) in known.items()}
         window = str(query.get("window", ""))
         parse_window(window)
-        return cls(**({"profile": last or opening} | given), opening=opening, window=window)
-
-    def query(self, **changes: str) -> str:
-        """The query string of this view with `changes`, without what is as the page opens."""
-        changed = replace(self, **changes)
-        opening = View(profile=self.opening, opening=self.opening)
-        return urlencode(
-            {
-                item.name: getattr(changed, item.name)
-                for item in fields(changed)
-                if getattr(changed, item.name) != getattr(opening, item.name)
-            }
-        )
-
-    def sort_query(self, column: Column) -> str:
-        """The query that sorts by `column`, turning round where it already does."""
-        turns = self.sort == column.name and self.order == "ascending"
-        return self.query(sort=column.name, order="descending" if turns else "ascending")
+        return cls(**chosen, window=window)
 
 
 def parse_window(text: str) -> Window | None:
@@ -133,7 +107,7 @@ def _no_window(text: str) -> NotFound:
 def narrowed(points: Iterable[Point], view: View) -> list[Point]:
     """The points of the view's size and block, in its order."""
     chosen = [
-        replace(point, public_us=None) if view.public == "hidden" else point
+        point
         for point in points
         if view.size in (ALL_SIZES, point.work.size) and view.block in ("", point.work.problem.block)
     ]

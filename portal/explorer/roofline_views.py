@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from urllib.parse import parse_qsl
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -16,7 +15,6 @@ from portal.catalog.rooflines import Axis, Point
 from portal.charts.chart import Chart
 from portal.charts.drawing import svg
 from portal.charts.ink import Ink
-from portal.charts.pictures import png
 from portal.charts.rooflines import distribution
 from portal.explorer import roofline_table
 from portal.explorer.roofline_table import View
@@ -30,8 +28,8 @@ def _view(request: HttpRequest) -> tuple[View, dict[str, int]]:
     """The view that an address asks for, and how many boards each profile has."""
     boards = board_counts()
     names = [profile.name for profile in rooflines.gpu_profiles()]
-    opening = opening_profile(names, entries=boards)
-    return View.from_query(request.GET, opening=opening, last=last_choice(request, names)), boards
+    opening = opening_profile(names, entries=boards, last=last_choice(request, names))
+    return View.from_query(request.GET, opening=opening), boards
 
 
 def _points(view: View) -> list[Point]:
@@ -65,12 +63,8 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "blocks": list(Block),
         "axes": [(axis.value, axis.label) for axis in Axis],
         "points": chosen,
-        "columns": [
-            (column, view.sort_query(column))
-            for column in roofline_table.COLUMNS
-            if public is not None or column.name != "public"
-        ],
-        "kept": [pair for pair in parse_qsl(view.query()) if pair[0] not in ("block", "public", "window")],
+        "columns": [each for each in roofline_table.COLUMNS if public is not None or each.name != "public"],
+        "kept": [pair for pair in request.GET.items() if pair[0] not in ("block", "window")],
         "unplaced": sum(point.work.x(axis) <= 0 for point in chosen),
         "figure": _figure(view, chosen),
         "bars": bars,
@@ -82,7 +76,6 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "reached": reached,
         "collectives": curves or None,
         "public": public,
-        "query": view.query(),
     }
     return render(request, "roofline/explorer.html", context)
 
@@ -109,10 +102,9 @@ def roofline_csv(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def roofline_picture(request: HttpRequest, kind: str) -> HttpResponse:
-    """The explorer's chart as a picture file, `svg` or `png`, with the window that is shown."""
+def roofline_picture(request: HttpRequest) -> HttpResponse:
+    """The explorer's chart as an SVG file, with the window that is shown."""
     view, _ = _view(request)
     drawn = svg(_figure(view, _points(view)), width=PICTURE_PX, ink=Ink(is_standalone=True), ground=True)
-    name = f'attachment; filename="pkb-roofline-{view.profile}.{kind}"'
-    body, content_type = (png(drawn), "image/png") if kind == "png" else (drawn.encode(), "image/svg+xml")
-    return HttpResponse(body, content_type=content_type, headers={"Content-Disposition": name})
+    name = f'attachment; filename="pkb-roofline-{view.profile}.svg"'
+    return HttpResponse(drawn, content_type="image/svg+xml", headers={"Content-Disposition": name})

@@ -1,6 +1,6 @@
 """Addresses of the problems, their rooflines and their taxonomy."""
 
-from django.urls import path, re_path
+from django.urls import path
 
 from portal.explorer import problem_views, roofline_views, taxonomy_views
 
@@ -11,6 +11,6 @@ urlpatterns = [
     path("problems/<slug:slug>/reference.py", problem_views.reference_file, name="reference"),
     path("roofline/", roofline_views.roofline, name="roofline"),
     path("roofline/data.csv", roofline_views.roofline_csv, name="roofline-csv"),
-    re_path(r"^roofline/chart\.(?P<kind>svg|png)$", roofline_views.roofline_picture, name="roofline-picture"),
+    path("roofline/chart.svg", roofline_views.roofline_picture, name="roofline-picture"),
     path("taxonomy/", taxonomy_views.browser, name="taxonomy"),
 ]

@@ -1,8 +1,7 @@
 """The way into the boards: the head of each on the profile where most has happened, models first."""
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
-from django.urls import reverse
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluator.hardware import profiles
@@ -20,8 +19,6 @@ HEAD_ROWS = 5
 @require_safe
 def leaderboards(request: HttpRequest) -> HttpResponse:
     """Models, problems, people, records and what is open, a few lines each."""
-    if "profile" in request.GET:  # the board of problems lived here
-        return redirect(f"{reverse('ranking:problems')}?{request.GET.urlencode()}")
     counts, runs = board_counts(), board_profiles()
     profile = profiles.get(opening_profile(profiles.profiles(), entries=counts, last=last_choice(request, counts)))
     model_profile = profiles.get(next(iter(runs), profile.name))

@@ -14,7 +14,7 @@ from portal.runs.queries import board_runs
 from portal.submissions.models import Visibility
 from problems import registry
 
-_PAGES = ("home", "explorer:problems", "explorer:roofline", "explorer:taxonomy", "leaderboards", "ranking:problems")
+_PAGES = ("home", "explorer:problems", "explorer:roofline", "explorer:taxonomy", "leaderboards")
 _MOST = 5000
 """Entries and runs that are listed, the newest ones."""
 

@@ -1,12 +1,18 @@
 """Addresses of the boards."""
 
 from django.urls import path
+from django.views.generic import RedirectView
 
 from portal.ranking import views
 
 app_name = "ranking"
+_to_problems = RedirectView.as_view(pattern_name="explorer:problems", query_string=True)
 urlpatterns = [
-    path("leaderboards/problems/", views.problems_board, name="problems"),
+    path(
+        "leaderboards/problems/",
+        RedirectView.as_view(pattern_name="explorer:problems", query_string=True),
+        name="problems",
+    ),
     path("leaderboards/people/", views.people_board, name="people"),
     path("leaderboards/people/<str:username>/", views.person, name="person"),
     path("leaderboards/records/", views.records, name="records"),

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any, TypedDict
 
 from django.http import HttpRequest, HttpResponse
@@ -18,12 +17,13 @@ from portal.catalog.facets import FACETS, grouped
 from portal.catalog.hardware import chosen_profile
 from portal.catalog.queries import get_problem, switch
 from portal.catalog.references import ReferenceRow, reference_row
-from portal.charts.chart import Chart
-from portal.charts.history import Curve, record_line, times_over_ranks
+from portal.charts.chart import Axis, Chart, Scale, Unit
+from portal.charts.history import record_line
+from portal.charts.runs import curves
 from portal.core.requests import choice
 from portal.nodes.queries import guest_owner
 from portal.ranking import guests, people, published, published_charts, queries
-from portal.ranking.leaders import board_counts, leaders, open_problems
+from portal.ranking.leaders import board_counts, open_problems
 from portal.ranking.scaling import Family, families
 from portal.tabular.formats import as_download
 from problems import registry
@@ -31,50 +31,9 @@ from problems.spec.schema import Problem
 
 PAGE_ROWS = 50
 _NOT_HERE = "This board has no {field} {value}."
-_DASHES = ("solid", "dash", "dot", "dashdot")
-
-
-@require_safe
-def problems_board(request: HttpRequest) -> HttpResponse:
-    counts = board_counts()
-    profile = chosen_profile(request, profiles.profiles(), entries=counts, message=_NOT_HERE)
-    found = leaders(profile=profile.name)
-    rows = [(problem, found.get((problem.slug, profile.name))) for problem in registry.problems()]
-    grouping = _chosen(request, "group", _GROUPINGS)
-    context = {
-        "profile": profile,
-        "choices": _used(profile, counts),
-        "rows": rows,
-        "groups": _grouped(rows, grouping),
-        "grouping": grouping,
-        "groupings": [(name, facet.label) for name, facet in _GROUPINGS.items()],
-        "source": published.figures()["results"],
-        "solved": sum(leader is not None for _, leader in rows),
-        "beaten": sum(leader is not None and leader.is_faster for _, leader in rows),
-    }
-    return render(request, "ranking/problems.html", context)
 
 
 _GROUPINGS = {facet.name: facet for facet in FACETS if facet.name in ("category", "source")}
-_Rows = Sequence[tuple[Problem, queries.BoardRow | None]]
-
-
-def _grouped(rows: _Rows, grouping: str) -> list[tuple[str, _Rows, float | None, dict[str, dict[str, float]]]]:
-    """The rows under the label of each group, with how many problems and what of each model is published of it."""
-    if not grouping:
-        return [("", rows, None, {})]
-    leader_of = {problem.slug: leader for problem, leader in rows}
-    counts, results = published.problem_counts(grouping), published.figures()["results"]
-    models = results.models if grouping == "category" else ()
-    return [
-        (
-            label,
-            [(problem, leader_of[problem.slug]) for problem in members],
-            counts.get(label),
-            {model: results.of(model, label) for model in models},
-        )
-        for _, label, members in grouped(registry.problems(), _GROUPINGS[grouping])
-    ]
 
 
 @require_safe
@@ -352,16 +311,14 @@ def _family_rows(family: Family) -> list[dict[str, Any]]:
 
 def _family_figure(family: Family) -> Chart | None:
     """Times over ranks, a line per size for leader and reference; None where there is nothing to join."""
-    names = dict.fromkeys(size.size for point in family.measured for size in point.reference.sizes)
-    series: list[Curve] = []
-    for name, dash in zip(names, islice(_DASHES, len(names)), strict=False):
-        ours, theirs = [], []
-        for point in family.measured:
-            ranks = point.profile.world_size
-            best = point.leader.sizes if point.leader else ()
-            ours += [(ranks, size.time_us) for size in best if size.size == name]
-            theirs += [(ranks, size.time_us) for size in point.reference.sizes if size.size == name]
-        if ours:
-            series.append((f"best, {name}", dash, "accent", tuple(ours)))
-        series.append((f"reference, {name}", dash, "text-faint", tuple(theirs)))
-    return times_over_ranks(series) if series and len(family.measured) > 1 else None
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for point in family.measured:
+        best = point.leader.sizes if point.leader else ()
+        times = [(f"best, {size.size}", size.time_us) for size in best]
+        times += [(f"reference, {size.size}", size.time_us) for size in point.reference.sizes]
+        for name, us in times:
+            lines.setdefault(name, []).append((point.profile.world_size, us))
+    if not lines or len(family.measured) < 2:
+        return None
+    x = Axis(title="Ranks", scale=Scale.LOG, low=1.8, high=8.9, names=((2, "2"), (4, "4"), (8, "8")))
+    return curves(lines, x=x, y=Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS), is_wide=True)

@@ -8,8 +8,7 @@ from django.contrib import admin, messages
 from django.db import transaction
 from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -42,7 +41,6 @@ from portal.submissions.models import (
 )
 from portal.submissions.quotas import price_of
 
-REJUDGED_SHOWN = 200
 ACTED_AT_ONCE = 100
 
 
@@ -165,9 +163,8 @@ class QuarantineAdmin(OfSubmission):
 
 @admin.register(Evaluation)
 class EvaluationAdmin(OfSubmission):
-    """Evaluations: filter them, then judge what is shown again, or look at what a rejudge changed."""
+    """Evaluations: filter them, then judge what is shown again."""
 
-    change_list_template = "admin/evaluations.html"
     actions = ("judge_again", "judge_again_and_refund", "confirm_here")
 
     list_display = (
@@ -242,21 +239,6 @@ class EvaluationAdmin(OfSubmission):
             # With "select all" the filters in the address choose again; the ids would not fit into a form.
             selected=list(queryset.values_list("pk", flat=True)[:100]),
         )
-
-    def get_urls(self) -> list[URLPattern]:
-        rejudged = self.admin_site.admin_view(self.rejudged)
-        return [path("rejudged/", rejudged, name="submissions_evaluation_rejudged"), *super().get_urls()]
-
-    def rejudged(self, request: HttpRequest) -> HttpResponse:
-        """Results of rejudges next to the earlier results, newest first."""
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Judged again: old and new",
-            "pairs": queries.rejudged_pairs()[:REJUDGED_SHOWN],
-            "among": queries.REJUDGED_AMONG,
-            "opts": self.opts,
-        }
-        return render(request, "admin/rejudged.html", context)
 
 
 @admin.register(GpuUse)

@@ -7,7 +7,7 @@ from datetime import datetime
 from statistics import median
 
 import msgspec
-from django.db.models import Exists, OuterRef, Prefetch, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Prefetch, QuerySet
 
 from evaluator.contract import Backend, EarlierTry, EvaluationReport, EvaluationRequest, Mode, Stage, Timing, Verdict
 from portal.accounts.models import User
@@ -174,41 +174,6 @@ def accepted() -> QuerySet[Evaluation]:
         )
         .exclude(submission__in=quarantined().values("submission"))
         .select_related("submission", "submission__author")
-    )
-
-
-REJUDGED_AMONG = 2_000
-"""How many finished evaluations, those queued last, are compared with earlier ones."""
-
-
-def rejudged_pairs() -> QuerySet[Evaluation]:
-    """Finished evaluations before which the same submission was judged in the same mode on the same profile.
-
-    Only `REJUDGED_AMONG` are looked at: where nobody has judged again, a million would be searched in vain.
-    Each carries `old_verdict`, `old_score`, `old_revision` of the one before; the newest first.
-    """
-    earlier = (
-        Evaluation.objects.filter(
-            submission=OuterRef("submission"),
-            profile=OuterRef("profile"),
-            mode=OuterRef("mode"),
-            state=State.FINISHED,
-            queued_at__lt=OuterRef("queued_at"),
-        )
-        .order_by("-queued_at")
-        .values("verdict", "score", "problem_revision")
-    )
-    newest = Evaluation.objects.filter(state=State.FINISHED).order_by("-queued_at").values("pk")[:REJUDGED_AMONG]
-    return (
-        Evaluation.objects.filter(pk__in=newest)
-        .annotate(
-            old_verdict=Subquery(earlier.values("verdict")[:1]),
-            old_score=Subquery(earlier.values("score")[:1]),
-            old_revision=Subquery(earlier.values("problem_revision")[:1]),
-        )
-        .exclude(old_verdict=None)
-        .select_related("submission")
-        .order_by("-finished_at")
     )
 
 

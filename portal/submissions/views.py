@@ -29,8 +29,8 @@ from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, prof
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.profile_hints import submit_data
 from portal.submissions.reports import comparison, differences, machine_code, over_size, timelines
+from portal.submissions.reports.link_rows import link_rows
 from portal.submissions.reports.presentation import entry_context, live_context, source_views
-from portal.submissions.reports.traffic_matrix import link_rows
 from portal.submissions.starters import starters, starters_script
 from portal.tabular.formats import MEDIA_TYPES, written
 from problems import registry
@@ -219,13 +219,13 @@ def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluati
     }
 
 
-REFERENCE, ATTEMPTS = "reference", "attempts"
+REFERENCE = "reference"
 """What a submission is compared with, where it is not one other submission."""
 
 
 @require_safe
 def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
-    """The submission beside an earlier one of its author, all recorded attempts, or the reference."""
+    """The submission beside an earlier one of its author, or the reference."""
     submission = access.get_submission(request.user, submission_id)
     problem = get_problem(submission.problem)
     earlier = comparison.earlier_submissions(submission, request.user)
@@ -239,10 +239,6 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "evaluation": newest,
         "may_change": access.may_change(request.user, submission),
     }
-    if wanted == ATTEMPTS:
-        attempts = comparison.recorded_attempts(newest, earlier) if newest is not None else []
-        context |= {"attempts": attempts, **_recorded({one.title: one.report for one in attempts})}
-        return render(request, "submissions/compare.html", context)
     old = None if wanted == REFERENCE else access.get_submission(request.user, wanted)
     base = access.readable_source(request.user, old) if old is not None else comparison.reference_bundle(problem.slug)
     source = access.readable_source(request.user, submission)

@@ -2,7 +2,6 @@
 import { build } from "esbuild";
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import subsetFont from "subset-font";
 
 const vendor = "../vendor";
 await rm(`${vendor}/licences`, { recursive: true, force: true });
@@ -44,15 +43,6 @@ const built = {
 };
 await copyFile("node_modules/htmx.org/dist/htmx.min.js", `${vendor}/htmx.js`);
 
-// The letters of pictures that others show: Latin with its accents, Greek, signs and arrows.
-const ranges = [[0x20, 0x17f], [0x391, 0x3c9], [0x2010, 0x2026], [0x2070, 0x209c], [0x2190, 0x2193], [0x2200, 0x2265]];
-const letters = String.fromCodePoint(...ranges.flatMap(([first, last]) => Array.from({ length: last - first + 1 }, (_, n) => first + n)));
-const fonts = ["DejaVuSans.ttf", "DejaVuSans-Bold.ttf"];
-for (const font of fonts) {
-  const whole = await readFile(`node_modules/dejavu-fonts-ttf/ttf/${font}`);
-  await writeFile(`${vendor}/${font}`, await subsetFont(whole, letters, { targetFormat: "truetype" }));
-}
-
 const packagesOf = ({ metafile }) => {
   const parts = Object.values(metafile.outputs).flatMap(({ inputs }) => Object.entries(inputs));
   const names = parts
@@ -64,14 +54,13 @@ const shipped = {
   "editor.js": packagesOf(built["editor.js"]),
   "htmx.js": ["htmx.org"],
   "plotly.js": packagesOf(built["plotly.js"]),
-  ...Object.fromEntries(fonts.map((font) => [font, ["dejavu-fonts-ttf"]])),
 };
 const about = [
   "# Vendored front-end code",
   "",
   "Built by `npm ci && npm run build` in `static/src/` from the versions that its lockfile pins; nothing here is edited",
   "by hand, and nothing is loaded from anywhere else. `plotly.js` is the part of that library that our figures use. The",
-  "fonts are for pictures that the server draws; pages use the reader's own. The licence texts lie in `licences/`.",
+  "licence texts lie in `licences/`.",
   "",
   "| File | Package | Version | Licence |",
   "| --- | --- | --- | --- |",

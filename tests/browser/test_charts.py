@@ -8,9 +8,8 @@ from playwright.sync_api import Page, expect
 
 from portal.charts.chart import Axis, Point, Scale, Unit
 from portal.charts.drawing import PHONE_PX, svg
-from portal.charts.history import times_over_ranks
 from portal.charts.ink import Ink
-from portal.charts.runs import agent_problems, agent_speedups
+from portal.charts.runs import agent_problems, agent_speedups, curves
 from portal.charts.sizes import Series, over_size, size_name
 from tests.browser.conftest import Visit
 from tests.browser.looks import LOOKS, LOOKS_FOR_AXE, problems_of
@@ -202,7 +201,6 @@ def test_words_of_charts_lie_apart_before_and_after_a_touch(visit: Visit, width:
     assert charts > 30
 
 
-LINES = (("best", "solid", "accent", "base"), ("reference", "dot", "text-muted", "base"))
 MESSAGES = [4**power for power in range(7, 16)]
 
 
@@ -226,8 +224,10 @@ SIZES = Axis(
     title="Message size", scale=Scale.LOG, names=tuple((float(size), size_name(size, "bytes")) for size in MESSAGES)
 )
 SELDOM = {
-    "scaling": times_over_ranks(
-        [(f"{who} at {size}", dash, tone, ((2, 80.0), (4, 95.0), (8, 1310.0))) for who, dash, tone, size in LINES]
+    "scaling": curves(
+        {f"{who}, base": ((2, 80.0), (4, 95.0), (8, 1310.0)) for who in ("best", "reference")},
+        x=Axis(title="Ranks", scale=Scale.LOG, low=1.8, high=8.9, names=((2, "2"), (4, "4"), (8, "8"))),
+        y=Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS),
     ),
     "steps": agent_problems({"passing": [(0.0, 1.0), (3.0, 7.0)], "faster": [(0.0, 0.0), (3.0, 2.0)]}, x_title="Step"),
     "sweep": over_size(

@@ -31,7 +31,6 @@ class Story:
             "submission-wrong": self.wrong,
             "submissions": "/submissions/",
             "leaderboards": "/leaderboards/",
-            "leaders": "/leaderboards/problems/",
             "leaderboard": "/problems/allreduce/leaderboard/?profile=cpux2",
             "leaderboard-empty": "/problems/allreduce/leaderboard/?profile=h200x8&size=base",
             "people": "/leaderboards/people/",

@@ -147,7 +147,7 @@ def test_what_a_guest_judged_is_on_none_of_the_sites_boards(alice, guest, guest_
         assert not derived.objects.exists()
     rebuild_standings()
     assert not Standing.objects.exists()
-    for page in ("/", "/leaderboards/problems/?profile=cpux2", "/leaderboards/records/", "/leaderboards/people/alice/"):
+    for page in ("/", "/problems/?profile=cpux2", "/leaderboards/records/", "/leaderboards/people/alice/"):
         assert "900.6" not in client.get(page).content.decode()
     (board,) = guests.boards_of(guest.owner)
     (entry,) = [row.entry for row in board.rows]

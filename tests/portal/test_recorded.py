@@ -94,7 +94,7 @@ def test_every_page_that_shows_one_shows_the_mark(client):
     for address in (
         "/",
         "/leaderboards/",
-        "/leaderboards/problems/",
+        "/problems/",
         "/leaderboards/records/",
         "/leaderboards/people/pkb/",
         "/problems/gemm_allreduce/leaderboard/",
@@ -134,7 +134,7 @@ def test_the_api_and_the_exports_carry_the_mark(client):
 
 def test_boards_open_where_something_stands(client):
     kernels.add()
-    for address in ("/problems/gemm_allreduce/leaderboard/", "/leaderboards/problems/"):
+    for address in ("/problems/gemm_allreduce/leaderboard/", "/problems/"):
         response = client.get(address)
         assert response.context["profile"].name == PROFILE
         assert MARK in response.content.decode()

@@ -275,17 +275,16 @@ def addresses(evaluation: Evaluation) -> Iterator[str]:
     submission = evaluation.submission
     page, pk, slug = f"/submissions/{submission.pk}/", evaluation.pk, submission.problem
     yield from (page, f"{page}?desk=1", f"{page}?evaluation={pk}", f"{page}live/", f"{page}live/?desk=1")
-    yield from (f"{page}compare/?with={other}" for other in ("reference", "attempts"))
+    yield f"{page}compare/?with=reference"
     yield from (f"/submissions/evaluations/{pk}/{name}" for name in ("report.json", "trace.json", "machine-code/"))
     api = f"/api/v1/submissions/{submission.pk}/"
     yield from (api, "/api/v1/submissions/")
     yield from (f"{api}evaluations/{pk}/{name}" for name in ("", "trace/", "machine-code/"))
     board = f"?profile={evaluation.profile}"
     yield from (f"/problems/{slug}/{name}{board}" for name in ("", "leaderboard/", "records/", "scaling/", "submit/"))
-    yield from (f"/api/v1/problems/{slug}/leaderboard/{board}", f"/cards/problems/{slug}.png{board}")
-    yield "/cards/people/alice.png"
-    yield from (f"/leaderboards/{name}{board}" for name in ("problems/", "people/", "people/alice/", "records/"))
-    yield from (f"/feeds/problems/{slug}/{evaluation.profile}.atom", "/feeds/records.atom", "/feeds/people/alice.atom")
+    yield f"/api/v1/problems/{slug}/leaderboard/{board}"
+    yield from (f"/leaderboards/{name}{board}" for name in ("people/", "people/alice/", "records/"))
+    yield "/feeds/records.atom"
     yield from ("/", "/submissions/", f"/roofline/{board}", f"/roofline/data.csv{board}", "/nodes/", "/search/?q=alice")
     yield from (f"/problems/{slug}/", f"/roofline/?problem={slug}")
 

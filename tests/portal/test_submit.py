@@ -1,13 +1,11 @@
 """What `create_submission` accepts and refuses."""
 
 import pytest
-from django.core.management import call_command
 
 from evaluator.contract import Mode
 from portal.catalog.models import ProblemSwitch
 from portal.core.errors import Refusal
 from portal.submissions import access, actions, queries
-from portal.submissions.management.commands import submit_entries
 from portal.submissions.models import Evaluation, Source, State, Submission
 from portal.submissions.queries import request_of
 from tests.portal.factories import SOLUTION, bundle, evaluation_of, submit
@@ -231,14 +229,3 @@ def test_cancelling_is_for_the_author_and_happens_once(alice, bob):
     with pytest.raises(Refusal) as caught:
         actions.cancel_evaluation(evaluation, by=alice)
     assert caught.value.status == 409
-
-
-def test_the_sites_own_entries_are_handed_in_once_per_board(capsys):
-    for _ in range(2):
-        call_command("submit_entries", profile="h200x8-nomc")
-        assert not capsys.readouterr().err
-    entries = Submission.objects.filter(author__username="pkb")
-    assert {entry.problem for entry in entries} == {path.stem for path in submit_entries.FOLDER.glob("*.py")}
-    assert entries.count() == 6
-    assert {evaluation_of(entry).profile for entry in entries} == {"h200x8-nomc"}
-    assert {entry.visibility for entry in entries} == {"public"}

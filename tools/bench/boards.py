@@ -213,7 +213,6 @@ KINDS: dict[str, Callable[[Site, random.Random], Iterator[str]]] = {
     "board, all pages of the largest": pages_of_the_largest,
     "people, all pages": pages_of_people,
     "overview": always("/leaderboards/"),
-    "leaders": always("/leaderboards/problems/"),
     "still open": always("/leaderboards/open/"),
     "latest records": always("/leaderboards/records/"),
     "records of a problem": per_problem("records/"),

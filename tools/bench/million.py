@@ -260,7 +260,6 @@ KINDS = (
     Kind(name="scaling of a problem", addresses=for_boards("/problems/{problem}/scaling/")),
     Kind(name="prompt of a problem", addresses=every("/problems/{s}/prompt/", s=_SLUGS)),
     Kind(name="leaderboards", addresses=always("/leaderboards/")),
-    Kind(name="leaders, every profile", addresses=every("/leaderboards/problems/?profile={p}", p=_PROFILES)),
     Kind(
         name="people, all pages",
         addresses=following(every("/leaderboards/people/?profile={p}", p=_PROFILES), pages=400),
@@ -280,8 +279,6 @@ KINDS = (
     Kind(name="search: people", addresses=always("/search/?q=demo-0001", "/search/?q=o", "/search/?q=nobody-at-all")),
     Kind(name="public submission", addresses=from_data("/submissions/{}/", lambda d: d.public)),
     Kind(name="feed of records", addresses=always("/feeds/records.atom")),
-    Kind(name="feed of a board", addresses=for_boards("/feeds/problems/{problem}/{profile}.atom")),
-    Kind(name="feed of a person", addresses=from_data("/feeds/people/{}.atom", lambda d: d.worst_people)),
     Kind(name="API: problems, profiles, nodes", addresses=always(*(f"/api/v1/{n}/" for n in ("problems", "profiles")))),
     Kind(
         name="API: board, every facet",
@@ -335,7 +332,6 @@ KINDS = (
         addresses=from_data("/admin/submissions/submission/{}/change/", lambda d: d.own),
         who="operator",
     ),
-    Kind(name="admin: judged again", addresses=always(_EVALUATIONS[:-1] + "rejudged/"), who="operator"),
     Kind(
         name="admin: submissions",
         addresses=always(

@@ -34,7 +34,6 @@ PAGES = {
     "record over time": "/problems/gemm_allreduce/records/?profile=h200x8",
     "leaderboards": "/leaderboards/",
     "models": "/models/",
-    "leaders": "/leaderboards/problems/",
     "people": "/leaderboards/people/",
     "records": "/leaderboards/records/",
     "still open": "/leaderboards/open/",

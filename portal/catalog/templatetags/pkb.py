@@ -248,11 +248,6 @@ def rate(value: float) -> str:
 
 
 @register.simple_tag
-def view_query(view: Any, **changes: str) -> str:
-    return str(view.query(**changes))
-
-
-@register.simple_tag
 def interval_bar(row: Any, left: float, right: float) -> SafeString:
     """A score's interval as a small picture between the speedups `left` and `right`; the numbers are next to it.
 

@@ -1,6 +1,5 @@
 """Two submissions, or a submission and the reference: which to compare, and the change of outcome."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
@@ -13,8 +12,6 @@ from portal.submissions.queries import latest_report
 from problems import registry
 
 EARLIER_SHOWN = 20
-MOST_ATTEMPTS = 5
-"""How many recorded calls of one author are drawn under each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,32 +49,6 @@ def last_finished(submission: Submission, *, profile: str) -> Evaluation | None:
     """The newest evaluation of `submission` on `profile` that ended with a verdict."""
     finished = submission.evaluations.filter(profile=profile, state=State.FINISHED)
     return finished.order_by("-queued_at").first()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """One of an author's submissions with a recorded call; `title` names it in pictures and tables."""
-
-    title: str
-    submission: Submission
-    evaluation: Evaluation
-    report: EvaluationReport
-
-
-def recorded_attempts(newest: Evaluation, earlier: Sequence[Submission]) -> list[Attempt]:
-    """The latest submissions with a recorded call on the profile of `newest`, which is the last of them."""
-    found: list[tuple[Submission, Evaluation, EvaluationReport]] = []
-    for submission in (newest.submission, *earlier):
-        if len(found) == MOST_ATTEMPTS:
-            break
-        evaluation = last_finished(submission, profile=newest.profile)
-        report = latest_report(evaluation) if evaluation is not None else None
-        if evaluation is not None and report is not None and report.timeline is not None:
-            found.append((submission, evaluation, report))
-    return [
-        Attempt(title=f"Attempt {number}", submission=submission, evaluation=evaluation, report=report)
-        for number, (submission, evaluation, report) in enumerate(reversed(found), start=1)
-    ]
 
 
 def time_pairs(old: Evaluation | None, new: Evaluation | None) -> list[TimePair]:

@@ -40,7 +40,6 @@ from portal.submissions.queries import LiveView, expected_stage_seconds
 from portal.submissions.reports import machine_code, timelines
 from portal.submissions.reports.error_maps import error_maps
 from portal.submissions.reports.failing_lines import FailingLine, failing_lines, marks_for_scripts
-from portal.submissions.reports.traffic_matrix import pair_traffic
 from problems import registry
 
 STAGE_LABELS = {
@@ -359,7 +358,6 @@ def _timeline(report: EvaluationReport) -> dict[str, Any]:
         "recorded_calls": calls,
         "timeline_picture": timelines.picture(calls, least=timelines.least_work(report)),
         "kernel_rows": rows,
-        "pairs": pair_traffic(report, calls[-1]),
         **kernels,
     }
 

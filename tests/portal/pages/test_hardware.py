@@ -26,7 +26,7 @@ def test_without_entries_a_page_opens_where_the_reference_was_measured(client, d
 def test_a_choice_holds_on_the_pages_that_one_opens_next(client, alice, local):
     scenes.judged(alice, local, problem="embedding_lookup", profile="h100x4")
     assert _shown(client, BOARD) == "h100x4"
-    _choose(client, "/leaderboards/problems/", "h200x2-nomc")
+    _choose(client, "/roofline/", "h200x2-nomc")
     for address in (BOARD, "/problems/", "/leaderboards/people/", "/leaderboards/models/", "/roofline/"):
         assert _shown(client, address) == "h200x2-nomc", address
     client.force_login(alice)

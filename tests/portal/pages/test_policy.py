@@ -22,7 +22,6 @@ def addresses(alice, local):
         "/problems/allreduce/submit/",
         "/problems/allreduce/leaderboard/",
         "/leaderboards/",
-        "/leaderboards/problems/",
         "/roofline/",
         "/taxonomy/",
         "/nodes/",

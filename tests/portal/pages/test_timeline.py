@@ -28,7 +28,7 @@ from evaluator.hardware import profiles
 from evaluator.judging import occupancy
 from portal.api.submission_outputs import SplitOutput
 from portal.submissions.reports import timelines
-from portal.submissions.reports.traffic_matrix import NO_COUNTERS, NO_ENDS, NO_PAIRS, link_rows, pair_traffic
+from portal.submissions.reports.link_rows import NO_COUNTERS, link_rows
 from problems import registry
 from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
 from tests.portal.pages import scenes
@@ -159,20 +159,6 @@ def test_two_submissions_stand_under_each_other(as_alice, alice, local, recorded
     assert "Submission, rank 0" in page
 
 
-def test_an_authors_attempts_stand_under_each_other_the_latest_last(as_alice, alice, local, recorded):
-    scenes.submit(alice)
-    newer, newest = scenes.submit(alice), scenes.submit(alice)
-    for submission in (newer, newest):
-        deliver(submission, local, timeline=Timeline(size="tiny", submission=REFERENCE))
-    page = as_alice.get(reverse("submissions:compare", args=[newest.pk], query={"with": "attempts"})).content.decode()
-    titles = [row.split(",")[0] for row in split_rows(page)]
-    assert titles == [f"Attempt {number}" for number in (1, 1, 2, 2, 3, 3)]
-    table = page.split("<caption>The author's latest submissions")[1].split("</table>")[0]
-    linked = [reverse("submissions:detail", args=[one.pk]) in table for one in (recorded, newer, newest)]
-    assert linked == [True, True, True]
-    assert 'id="source"' not in page
-
-
 def test_only_calls_of_one_size_stand_beside_each_other(alice):
     now = gpu_report(alice, "h200x2-nomc")
     before = msgspec.structs.replace(now, timeline=Timeline(size="base", submission=SUBMISSION))
@@ -296,41 +282,6 @@ def gpu_report(
     return msgspec.structs.replace(
         made, world_size=world_size, timing=None, mode=Mode.PROFILE, record=record, timeline=timeline
     )
-
-
-def traffic(alice, profile: str, submission: CallTimeline = SUBMISSION, **links) -> list:
-    """The pairs of a report on `profile` whose links were counted so."""
-    counted = LinkTraffic(calls=2, least_bytes=1000.0, **links) if links else None
-    report = gpu_report(alice, profile, submission=submission, links=counted)
-    return pair_traffic(report, timelines.recorded_calls(report)[-1])
-
-
-def test_between_two_ranks_the_links_counters_say_who_sent_how_much(alice):
-    there, back = traffic(alice, "h200x2-nomc", sent_bytes=(1024, 2048), received_bytes=(2048, 1024))
-    assert (there.sender, there.receiver, there.bytes, there.least_bytes) == (0, 1, 1024, 1000.0)
-    assert (back.sender, back.receiver, back.bytes) == (1, 0, 2048)
-    # The profiler of this recording named no devices.
-    assert (there.copied_bytes, there.why_not_copied) == (None, NO_ENDS)
-
-
-def test_bytes_of_a_pair_that_nothing_shows_are_unavailable_by_name(alice):
-    many = traffic(alice, "h200x4-nomc", sent_bytes=(1, 2, 3, 4), received_bytes=(4, 3, 2, 1))
-    assert len(many) == 12
-    assert {(pair.bytes, pair.why, pair.why_not_copied) for pair in many} == {(None, NO_PAIRS, NO_ENDS)}
-    assert {(pair.bytes, pair.why) for pair in traffic(alice, "h200x2-nomc")} == {(None, NO_COUNTERS)}
-    assert all(why.startswith("UNAVAILABLE: ") for why in (NO_PAIRS, NO_COUNTERS))
-
-
-def test_copies_that_name_both_ends_are_counted_for_their_pair_among_any_ranks(alice):
-    names = tuple(
-        msgspec.structs.replace(name, source=0, target=3) if name.name == PEER_COPY else name
-        for name in SUBMISSION.names
-    )
-    submission = msgspec.structs.replace(SUBMISSION, names=names)
-    pairs = traffic(alice, "h200x4-nomc", submission, sent_bytes=(1, 2, 3, 4), received_bytes=(4, 3, 2, 1))
-    moved = {(pair.sender, pair.receiver): pair.copied_bytes for pair in pairs if pair.copied_bytes}
-    assert moved == {(0, 3): 12_000_000}
-    assert {pair.why_not_copied for pair in pairs} == {""}
 
 
 def test_the_page_says_how_far_the_gates_lie_apart(as_alice, alice, local):

@@ -23,7 +23,6 @@ PAGES = (
     "/leaderboards/records/",
     "/problems/allreduce/",
     "/problems/?profile=gpu1r2",
-    "/leaderboards/problems/?profile=gpu1r2",
     "/leaderboards/",
     "/leaderboards/people/?profile=gpu1r2",
     "/leaderboards/people/alice/",

@@ -105,7 +105,6 @@ def test_incomplete_and_unpublished_runs_do_not_stand_for_a_model_that_has_a_com
         "/problems/allreduce/",
         "/problems/allreduce/leaderboard/?profile=cpux2",
         "/problems/?profile=cpux2",
-        "/leaderboards/problems/?profile=cpux2",
         "/leaderboards/open/",
     ],
 )
