@@ -5,8 +5,10 @@
 
 import csv
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from portal.tabular.tables import Table, boolean, number, text
@@ -16,6 +18,13 @@ FOLDER = registry.DATA / "published"
 PROBLEMS = 87
 TOTAL = "Total"
 MEASURES = ("pass@1", "pass@3", "fast_1@1", "fast_1@3")
+
+
+class WrongData(ValueError):
+    """A file of published results cannot be used; the text names file, line, what is wrong and the remedy."""
+
+    def __init__(self, path: Path, line: int, problem: str) -> None:
+        super().__init__(f"{path.name}, line {line}: {problem}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,21 +71,28 @@ class Figure:
 
 
 @cache
-def figures() -> dict[str, Figure]:
-    """Every published figure by name. That each has its source and date, and that counts agree, is tested."""
-    values = defaultdict(list)
-    for row in _rows("values.csv"):
-        name, shown = row.pop("figure"), float(row.pop("value"))
-        values[name].append(Value(value=shown, **row))
-    return {
-        row["figure"]: Figure(
+def figures(folder: Path = FOLDER) -> dict[str, Figure]:
+    """Every published figure by name.
+
+    Raises:
+        WrongData: a figure has no source or date, a number is none, or counts contradict each other.
+    """
+    values = _values(folder / "values.csv")
+    path = folder / "figures.csv"
+    found = {}
+    for line, row in _rows(path):
+        for field in ("figure", "source", "date", "address"):
+            if not row[field]:
+                raise WrongData(path, line, f"{field} is empty. A figure is shown with its source and date only.")
+        found[row["figure"]] = Figure(
             name=row["figure"],
             **{field: row[field] for field in ("source", "date", "address", "setting", "note")},
             is_read_off=row["read_off"] == "yes",
-            values=tuple(values[row["figure"]]),
+            values=tuple(value for _, value in values.pop(row["figure"], [])),
         )
-        for row in _rows("figures.csv")
-    }
+    for name, left in values.items():
+        raise WrongData(folder / "values.csv", left[0][0], f"figure {name!r} is not in figures.csv. Add it there.")
+    return found
 
 
 class _Number(NamedTuple):
@@ -123,6 +139,36 @@ def contradictions() -> tuple[str, ...]:
     return tuple(said)
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+def _values(path: Path) -> dict[str, list[tuple[int, Value]]]:
+    """The numbers of each figure, with their lines."""
+    found = defaultdict(list)
+    for line, row in _rows(path):
+        try:
+            shown = float(row["value"])
+        except ValueError:
+            raise WrongData(path, line, f"value {row['value']!r} is no number.") from None
+        value = Value(model=row["model"], group=row["group"], measure=row["measure"], value=shown)
+        found[row["figure"]].append((line, value))
+    _check_failures(path, found["failures"])
+    return found
+
+
+def _check_failures(path: Path, values: list[tuple[int, Value]]) -> None:
+    """Every model's endings are of all 87 programs."""
+    lines: dict[str, int] = {}
+    sums: dict[str, float] = defaultdict(float)
+    for line, value in values:
+        lines[value.model] = line
+        sums[value.model] += value.value
+    for model, count in sums.items():
+        if count != PROBLEMS:
+            raise WrongData(path, lines[model], f"the endings of {model} add up to {count:.0f}, not to {PROBLEMS}.")
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        for row in reader:
+            if None in row or None in row.values():
+                raise WrongData(path, reader.line_num, "it has not as many cells as the first line.")
+            yield reader.line_num, row

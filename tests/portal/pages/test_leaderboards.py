@@ -300,13 +300,26 @@ def test_published_results_are_marked_as_not_ours(client, db):
     assert client.get("/leaderboards/published.csv").content.count(b"\n") == len(rows) + 1
 
 
-def test_every_published_number_has_a_figure_with_source_and_date_and_endings_are_of_all_programs():
-    figures = published.figures()
-    assert all(figure.source and figure.date and figure.address and figure.values for figure in figures.values())
-    lines = (published.FOLDER / "values.csv").read_text().splitlines()[1:]
-    assert sum(len(figure.values) for figure in figures.values()) == len(lines)
-    for model in figures["failures"].models:
-        assert sum(figures["failures"].of(model).values()) == published.PROBLEMS
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        (
+            "values.csv",
+            "Deadlock,5",
+            "Deadlock,6",
+            "values.csv, line 283: the endings of GPT-5.5 add up to 88, not to 87.",
+        ),
+        ("values.csv", "Deadlock,5", "Deadlock,few", "value 'few' is no number"),
+        ("values.csv", "failures,GPT", "endings,GPT", "figure 'endings' is not in figures.csv"),
+        ("figures.csv", ",2026-06-07,", ",,", "figures.csv, line 2: date is empty"),
+    ],
+)
+def test_a_published_figure_without_source_or_with_wrong_counts_stops_at_its_line(tmp_path, file, old, new, said):
+    for name in ("figures.csv", "values.csv"):
+        text = (published.FOLDER / name).read_text()
+        (tmp_path / name).write_text(text.replace(old, new) if name == file else text)
+    with pytest.raises(published.WrongData, match=re.escape(said)):
+        published.figures(tmp_path)
 
 
 def test_search_finds_problems_models_and_people(client, alice, local):
