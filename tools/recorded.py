@@ -27,7 +27,7 @@ if __name__ == "__main__":  # the models below need the site's settings
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     django.setup()
 
-from evaluator.contract import Backend, ContractError, EvaluationReport, Verdict
+from evaluator.contract import Backend, ContractError, EvaluationReport, Mode, Verdict
 from portal.core.errors import Refusal
 from portal.core.requests import by_id
 from portal.operations.recorded import kernels, runs
@@ -63,6 +63,8 @@ def ship(path: Path) -> Path:
     parts = (report.problem, report.profile, report.source_digest, report.finished_at)
     key = str(uuid.uuid5(_NAMESPACE, "/".join(parts)))
     report = msgspec.structs.replace(report, evaluation_id=key)
+    if report.mode is Mode.SWEEP:  # nothing is computed again from its calls
+        report = msgspec.structs.replace(report, record=_without_marks(report))
     held = {known: other for known, other in read_reports(kernels.FOLDER / kernels.REPORTS).items() if known != key}
     write_reports(kernels.FOLDER / kernels.REPORTS, [*held.values(), report])
     return kernels.FOLDER / kernels.REPORTS

@@ -31,7 +31,8 @@ NARROW = 0.02
 _REDUCIBLE = 1 / 3
 """Where the scatter of blocks is below this share of the half width, more blocks narrow it by 5 % at most."""
 
-_NORMAL = NormalDist().inv_cdf((1 + COVERAGE) / 2)
+NORMAL = NormalDist().inv_cdf((1 + COVERAGE) / 2)
+"""Half of an interval in standard deviations, where they are known."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Estimate:
     @property
     def half_width(self) -> float:
         """Half of the interval, as a logarithm."""
-        return math.hypot(self.scatter, _NORMAL * self.start_sd)
+        return math.hypot(self.scatter, NORMAL * self.start_sd)
 
     @property
     def interval(self) -> Interval:
@@ -164,7 +165,7 @@ def _shown_sd(groups: Sequence[Sequence[float]], *, candidate_sd: float) -> floa
     if len(found) < 2:
         return 0.0
     means = [each.mean for each in found]
-    chance = math.hypot(*(each.half_width for each in found), math.sqrt(2) * _NORMAL * candidate_sd)
+    chance = math.hypot(*(each.half_width for each in found), math.sqrt(2) * NORMAL * candidate_sd)
     return math.sqrt(variance(means)) if max(means) - min(means) > chance else 0.0
 
 

@@ -149,7 +149,6 @@ def _over_sizes(request: HttpRequest, problem: Problem) -> dict[str, Any]:
     return {
         "swept": name,
         "swept_profiles": [(each.name, each.title) for each in found],
-        "is_swept_by_speed": any(each.is_ranked_by_speed for each in found),
         **(over_size.over_sizes(request.GET, problem, name, shown) if name else {}),
     }
 

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from evaluator.contract import Backend
+from evaluator.contract import Backend, Mode
 from portal.accounts.models import User
 from portal.catalog import measurements
 from portal.catalog.references import reference_row
@@ -51,11 +51,11 @@ SHIPPED = kernels.FOLDER
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A copy of the kernels that ship, judged at the present revisions, to be changed; the site's own folder here."""
+    """A copy of the kernels that ship and are ranked, judged at the present revisions; the site's own folder here."""
     for path in SHIPPED.glob("*.py"):
         shutil.copy(path, tmp_path)
     monkeypatch.setattr(kernels, "FOLDER", tmp_path)
-    reports = read_reports(SHIPPED / kernels.REPORTS).values()
+    reports = [each for each in read_reports(SHIPPED / kernels.REPORTS).values() if each.mode is Mode.RANKED]
     rewrite(reports, lambda report: {"revision": registry.revision(report.problem)})
     return tmp_path
 
@@ -74,6 +74,14 @@ def test_everything_that_ships_is_of_the_kernel_that_ships(monkeypatch):
     monkeypatch.setattr(kernels, "FOLDER", SHIPPED)
     added = kernels.add()
     assert (added.added, added.refused) == (len(shipped()), ())
+
+
+def test_the_sweeps_of_kernels_stand_on_their_problems_and_not_on_boards(client, monkeypatch):
+    monkeypatch.setattr(kernels, "FOLDER", SHIPPED)
+    kernels.add()
+    page = client.get("/problems/hyena_forward_cp/?swept=h100x2-nomc").content.decode()
+    assert "<strong>pkb</strong>: faster at every size measured." in page
+    assert queries.board("hyena_forward_cp", profile="h100x2-nomc") == ()
 
 
 @pytest.mark.parametrize("problem", sorted(SIX))

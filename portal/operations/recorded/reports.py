@@ -18,6 +18,7 @@ from portal.ranking.actions import forget, order_records
 from portal.submissions.actions import outcome_of, store_sources
 from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, Report, Source, State, Submission, Visibility
+from portal.submissions.sweeps import with_points
 
 
 class NotRecorded(Exception):
@@ -54,13 +55,13 @@ def check(report: EvaluationReport, source: SourceBundle) -> None:
     """Check a report against its source and against its own record of calls.
 
     Raises:
-        NotRecorded: it is of another source, is not an accepted ranked evaluation, or contradicts its record.
+        NotRecorded: it is of another source, is no accepted ranked evaluation or sweep, or contradicts its record.
     """
     if report.source_digest != source.digest:
         raise NotRecorded("the source has changed since the evaluation")
-    if report.verdict is not Verdict.PASSED or report.mode is not Mode.RANKED:
+    if report.verdict is not Verdict.PASSED or report.mode not in (Mode.RANKED, Mode.SWEEP):
         raise NotRecorded(
-            f"it is not an accepted ranked evaluation but {report.verdict.value} in mode {report.mode.value}"
+            f"it is no accepted ranked evaluation or sweep but {report.verdict.value} in mode {report.mode.value}"
         )
     if differences := recompute(report).differences:
         raise NotRecorded("; ".join(differences))
@@ -108,6 +109,9 @@ def store(report: EvaluationReport, submission: Submission) -> Evaluation:
         recorded_where=hardware(report.profile),
         **outcome_of(report),
     )
+    if report.points:
+        evaluation.points = with_points(evaluation, report.points)
+        evaluation.save(update_fields=["points"])
     Report.objects.create(
         evaluation=evaluation,
         attempt=1,

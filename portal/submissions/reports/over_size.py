@@ -139,6 +139,9 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
         "sweep_y": BANDWIDTH if by_bandwidth else TIME,
         "sweep_ys": FIGURES if moved else (),
         "sweep_profile": profiles.get(profile),
+        "sweep_measured_at": table.measured_at
+        if (table := measurements.baselines(profile, folder=BASELINES)) and not beside
+        else "",
         "has_floors": bool(floors),
     }
 

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from evaluator.contract import SCORE_RULE, Baseline, BaselineTable, Verdict
+from portal.catalog import measurements
 from portal.submissions.actions import set_visibility
 from portal.submissions.models import Evaluation, State
 from portal.submissions.reports import over_size
@@ -85,12 +86,11 @@ def test_a_problems_page_lays_the_newest_sweeps_that_a_reader_may_see_over_each_
     swept_by(alice, *["slower"] * 5)
     swept_by(alice, *["faster"] * 5)
     hidden = swept_by(bob, *["slower"] * 5, visibility="private")
-    page = text(client.get("/problems/allreduce/"))
+    page = text(client.get("/problems/allreduce/?swept=cpux2"))
     assert "alice : faster at every size measured." in page
     assert "bob : " not in page
-    assert "Not measured yet on GPUs joined by NVLink." in page
     set_visibility(hidden.submission, by=bob, visibility="public")
-    page = client.get("/problems/allreduce/")
+    page = client.get("/problems/allreduce/?swept=cpux2")
     assert "bob : slower at every size measured." in text(page)
     address = re.search(r'data-plot="([^"]*figure=sweep-figure[^"]*)"', page.content.decode()).group(1)
     names = {trace["name"] for trace in json.loads(client.get(address.replace("&amp;", "&")).content)["data"]}
@@ -106,17 +106,35 @@ def test_a_problems_page_draws_a_reference_that_was_measured_alone(client, db, t
         for place, name in enumerate(NAMES)
     }
     table = BaselineTable(
-        profile="cpux2", measured_at="", environment={}, baselines={"allreduce": found}, rule=SCORE_RULE
+        profile="cpux2",
+        measured_at="2026-11-27T04:42:22+00:00",
+        environment={},
+        baselines={"allreduce": found},
+        rule=SCORE_RULE,
     )
     (tmp_path / "cpux2.json").write_text(table.to_json())
     monkeypatch.setattr(over_size, "BASELINES", tmp_path)
     page = client.get("/problems/allreduce/")
     assert 'id="sweep-figure"' in page.content.decode()
+    assert "The reference alone was measured on 2026-11-27" in text(page)
     assert "16 KiB 1.00 ms" in text(page)
     assert "16 KiB 16.4 MB/s" in text(client.get("/problems/allreduce/?y=bandwidth"))
 
 
-def test_a_problem_without_a_sweep_says_so(client, db):
+def test_what_ships_of_references_is_of_every_problem_with_an_axis():
+    swept = {each.slug for each in registry.problems() if each.axes}
+    for profile in ("h100x2-nomc", "h100x4-nomc"):
+        table = measurements.baselines(profile, folder=over_size.BASELINES)
+        assert {slug: list(found) for slug, found in table.baselines.items()} == {
+            slug: [point.name for point in registry.get(slug).points(("base",))] for slug in swept
+        }
+        assert all(
+            each.revision == registry.revision(slug) for slug in swept for each in table.baselines[slug].values()
+        )
+
+
+def test_a_problem_without_a_sweep_says_so(client, db, tmp_path, monkeypatch):
+    monkeypatch.setattr(over_size, "BASELINES", tmp_path)
     page = text(client.get("/problems/allgather/"))
     assert "times an entry and the reference over message size" in page
     assert "Nobody has published a sweep yet." in page
