@@ -5,6 +5,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
@@ -27,6 +28,7 @@ from portal.core.requests import if_changed
 from portal.submissions import access, actions, queries
 from portal.submissions.models import Evaluation, Submission, Visibility
 from portal.submissions.reports import machine_code, timelines
+from portal.submissions.reports.presentation import public_part
 
 _FILES = ("source", "files", "file")
 """The inputs that bring the source; the others are what the action takes."""
@@ -146,6 +148,13 @@ def _evaluation_detail(request: Request, live: queries.LiveView) -> dict[str, An
     return dict(EvaluationDetail(live.evaluation, context={"request": request, "live": live}).data)
 
 
+def _public_view(request: Request, submission_id: uuid.UUID) -> queries.LiveView | None:
+    """What everybody may read of a ranked entry whose source the caller may not; None where the page is theirs."""
+    entry = access.public_entry(request.user, submission_id)
+    live = queries.live_view(entry) if entry is not None else None
+    return replace(live, report=public_part(live.report)) if live is not None and live.report is not None else None
+
+
 def _tag(submission: Submission, evaluations: Iterable[Evaluation], live: queries.LiveView) -> str:
     """The entity tag of a submission or evaluation as it now is; an earlier evaluation may still be under way."""
     others = (f"{other.pk} {other.state} {other.verdict}" for other in evaluations)
@@ -173,7 +182,13 @@ def get_evaluation(request: Request, submission_id: uuid.UUID, evaluation_id: uu
 class SingleSubmission(SubmissionResource):
     @operation("readSubmission", "Read a submission", {200: SubmissionDetail, 304: None}, headers=_ETAGS)
     def retrieve(self, request: Request, submission_id: uuid.UUID) -> HttpResponse:
-        """A submission with stage, queue position or report of its newest evaluation. Poll it with If-None-Match."""
+        """A submission with stage, queue position or report of its newest evaluation. Poll it with If-None-Match.
+
+        Of a ranked entry that passed, whose source is private, everybody reads verdict, times and environment.
+        """
+        if (public := _public_view(request, submission_id)) is not None:
+            entry = public.evaluation
+            return Response(_detail(request, entry.submission, [entry], public) | {"note": "", "source_digest": ""})
         submission = access.get_submission(request.user, submission_id)
         _require_readable(request, submission)
         evaluations = queries.evaluations_of(submission)
@@ -226,6 +241,8 @@ class Evaluations(SubmissionResource):
     @operation("readEvaluation", "Read an evaluation", {200: EvaluationDetail, 304: None}, headers=_ETAGS)
     def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponse:
         """One evaluation of a submission, with its stage, queue position or report."""
+        if (public := _public_view(request, submission_id)) is not None and public.evaluation.pk == evaluation_id:
+            return Response(_evaluation_detail(request, public))
         evaluation = get_evaluation(request, submission_id, evaluation_id)
         live = queries.live_view(evaluation)
         tag = _tag(evaluation.submission, queries.evaluations_of(evaluation.submission), live)

@@ -9,8 +9,9 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from html import escape
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,15 @@ class FigureAsked(Exception):
 
 
 def digest(chart: Chart) -> str:
-    """What names this chart as it is: another number or word makes another digest."""
-    return hashlib.sha256(repr(chart).encode()).hexdigest()[:16]
+    """What names this chart as it is: another number or word, or another way to draw it, makes another digest."""
+    return hashlib.sha256(f"{drawn_by()} {chart!r}".encode()).hexdigest()[:16]
+
+
+@cache
+def drawn_by() -> str:
+    """The digest of the code that draws charts, and the version of Plotly's package."""
+    code = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    return hashlib.sha256(code).hexdigest() + version("plotly")
 
 
 def figure(chart: Chart) -> Any:

@@ -17,6 +17,7 @@ class NoticeKind(models.TextChoices):
     VERDICT = "verdict", "A verdict on a submission of yours"
     RECORD_BEATEN = "record_beaten", "Somebody beats a record of yours"
     PLACE_LOST = "place_lost", "Somebody passes you among the first ten of a board"
+    QUARANTINE = "quarantine", "An entry of yours is taken off its boards, or back on them"
 
 
 class Form(models.TextChoices):

@@ -16,7 +16,7 @@ from portal.ranking.hooks import StandingRaised, standing_raised
 from portal.ranking.models import Record, Standing
 from portal.ranking.order import board_order
 from portal.runs.events import EventsWritten, events_written
-from portal.submissions.hooks import evaluation_ended
+from portal.submissions.hooks import QuarantineChanged, evaluation_ended, quarantine_changed
 from portal.submissions.models import Evaluation, State
 from problems import registry
 
@@ -47,6 +47,19 @@ def note_verdict(evaluation: Evaluation) -> None:
         NoticeKind.VERDICT,
         text=f"{where}: {_outcome(evaluation)}",
         path=reverse("submissions:detail", args=[evaluation.submission_id]),
+    )
+
+
+@quarantine_changed.receiver
+def note_quarantine(changed: QuarantineChanged) -> None:
+    """Note for its author that an entry is on no board any more, or on its boards again, and why."""
+    submission = changed.submission
+    now = "is in quarantine and on no board" if changed.is_quarantined else "is on its boards again"
+    _note(
+        submission.author_id,
+        NoticeKind.QUARANTINE,
+        text=f"Your entry to {_title(submission.problem)} {now}: {changed.reason}",
+        path=reverse("submissions:detail", args=[submission.pk]),
     )
 
 

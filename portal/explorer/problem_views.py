@@ -19,6 +19,7 @@ from portal.charts.history import attempts_line
 from portal.core.requests import choice
 from portal.explorer.problem_rows import SORTS, problem_rows
 from portal.explorer.problem_times import problem_times
+from portal.nodes.queries import online_profiles
 from portal.ranking import queries as ranking
 from portal.ranking.leaders import board_counts, leaders, profiles_by_speed
 from portal.ranking.queries import BoardRow
@@ -129,7 +130,7 @@ def _own_attempts(request: HttpRequest, slug: str, profile: Profile) -> dict[str
         if each.profile == profile.name and each.score and each.score_low and each.score_high
     ]
     curve = attempts_line(scores) if len(scores) > 1 and profile.measures_time else None
-    return {"own": own[:OWN_SHOWN], "own_count": len(own), "own_curve": curve}
+    return {"own": own[:OWN_SHOWN], "own_count": len(own), "own_curve": curve, "online": online_profiles()}
 
 
 @require_safe

@@ -31,6 +31,11 @@ def online_slots(
     return slots if profile is None else slots.filter(profile=profile)
 
 
+def online_profiles() -> frozenset[str]:
+    """The profiles that the site's own nodes serve now."""
+    return frozenset(online_slots().values_list("profile", flat=True))
+
+
 def all_online_slots(*, now: datetime | None = None) -> QuerySet[Slot]:
     """The slots of enabled nodes with recent heartbeats, guests included; without quarantined or stopped ones."""
     return slots_of_online_nodes(now=now).exclude(state__in=(SlotState.QUARANTINED, SlotState.STOPPED))

@@ -1,6 +1,6 @@
 """Home, documentation and the two addresses that machines ask."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -65,7 +65,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "titles": titles,
         "profile": profile,
         "so_far": solved_here(),
-        "fastest": sorted(best.values(), key=lambda leader: leader.score, reverse=True)[:HEAD_ROWS],
+        "fastest": sorted(best.values(), key=_order(profile))[:HEAD_ROWS],
         "latest": latest,
         "example": None if latest else public_example(),
         "slot_count": online_slots().count(),
@@ -75,6 +75,11 @@ def home(request: HttpRequest) -> HttpResponse:
         **_small_roofline(profile, best),
     }
     return render(request, "home.html", context)
+
+
+def _order(profile: Profile) -> Callable[[BoardRow], Any]:
+    """How home orders leaders: the largest speedup first, or as practice boards do, the earliest submission."""
+    return (lambda row: -row.score) if profile.is_ranked_by_speed else (lambda row: row.submitted_at)
 
 
 def _newest(titles: Container[str]) -> list[Standing]:

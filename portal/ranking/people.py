@@ -1,6 +1,7 @@
 """The board of people: who solved how many problems on a profile, and how many faster than the reference."""
 
-from evaluator.contract import SCORE_RULE
+
+from evaluator.contract import SCORE_RULE, Backend
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.core.errors import NotFound
@@ -56,7 +57,9 @@ def best_places(person: User) -> list[queries.BoardRow]:
     found = Standing.objects.filter(
         author=person, problem_revision__in=_current(), score_rule=SCORE_RULE, profile__in=_by_speed()
     )
-    boards = dict.fromkeys(found.order_by("-score_low").values_list("problem", "profile")[:BEST_PLACES])
+    # On a board a person has one standing per backend.
+    best = found.order_by("-score_low").values_list("problem", "profile")[: BEST_PLACES * len(Backend)]
+    boards = list(dict.fromkeys(best))[:BEST_PLACES]
     rows = (queries.entry_of(slug, profile=profile, username=person.username) for slug, profile in boards)
     return sorted((row for row in rows if row is not None), key=lambda row: row.place or 0)
 

@@ -5,6 +5,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from itertools import groupby
 from threading import Lock
 from typing import Any
@@ -134,6 +135,12 @@ class RunFigures:
         """The ways of timing that some speedup is known by, the score first."""
         every = [sample.other_speedups for found in self.samples.values() for sample in found if sample.is_correct]
         return tuple(way for way in WAYS if way == SCORE or any(way in others for others in every))
+
+    @cached_property
+    def best(self) -> Mapping[str, Sample]:
+        """By solved problem the correct sample whose interval begins highest."""
+        correct = {slug: [each for each in found if each.is_correct] for slug, found in self.samples.items()}
+        return {slug: max(found, key=lambda each: each.low or 0.0) for slug, found in correct.items() if found}
 
     @property
     def above(self) -> dict[float, int]:

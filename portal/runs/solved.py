@@ -41,12 +41,11 @@ def solved_by_models(*, profile: str | None = None) -> Mapping[str, ModelResult]
     found = figures_of(runs)
     for run in runs:
         by_speed = profiles()[run.profile].is_ranked_by_speed
-        for slug, samples in found[run.pk].samples.items():
-            for sample in (sample for sample in samples if sample.is_correct):
-                solvers.setdefault(slug, {})[run.model_id] = run.model
-                score, low = (sample.score, sample.low) if by_speed else (None, None)
-                if slug not in best or (low or 0.0) > best[slug][0]:
-                    best[slug] = (low or 0.0, run, score, low)
+        for slug, sample in found[run.pk].best.items():
+            solvers.setdefault(slug, {})[run.model_id] = run.model
+            score, low = (sample.score, sample.low) if by_speed else (None, None)
+            if slug not in best or (low or 0.0) > best[slug][0]:
+                best[slug] = (low or 0.0, run, score, low)
     return {
         slug: ModelResult(problem=slug, run=run, score=score, low=low, models=tuple(solvers[slug].values()))
         for slug, (_, run, score, low) in best.items()

@@ -8,10 +8,11 @@ from portal.submissions.models import Evaluation, Submission
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineChanged:
-    """An operator or a rejudge has put an entry into quarantine, or an operator has lifted it."""
+    """An operator or a rejudge has put an entry into quarantine, or an operator has lifted it, with a reason."""
 
     submission: Submission
     is_quarantined: bool
+    reason: str
 
 
 evaluation_queued: Hook[Evaluation] = Hook()

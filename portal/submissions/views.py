@@ -23,7 +23,7 @@ from portal.catalog.queries import get_problem, switch
 from portal.core.errors import NotFound
 from portal.core.pagination import BoundedPaginator
 from portal.core.requests import if_changed
-from portal.nodes.queries import online_slots
+from portal.nodes.queries import online_profiles
 from portal.submissions import access, actions, queries, sweeps
 from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
@@ -147,7 +147,7 @@ def mine(request: HttpRequest) -> HttpResponse:
         "page": pages.get_page(request.GET.get("page")),
         "problem": problem,
         "titles": {spec.slug: spec.title for spec in registry.problems()},
-        "online": set(online_slots().values_list("profile", flat=True)),
+        "online": online_profiles(),
     }
     return render(request, "submissions/mine.html", context)
 

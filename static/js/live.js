@@ -142,6 +142,13 @@
   });
 
   // Filters apply as soon as a choice changes; the button stays for keyboards and for pages without scripts.
+  // A password in plain letters while its author wants to see it; it is sent as a password.
+  document.addEventListener("change", ({ target }) => {
+    if (target.dataset.shows) document.querySelector(target.dataset.shows).type = target.checked ? "text" : "password";
+  });
+  document.addEventListener("submit", (event) => {
+    for (const box of event.target.querySelectorAll("[data-shows]")) document.querySelector(box.dataset.shows).type = "password";
+  });
   document.addEventListener("change", (event) => {
     if (event.target.matches("form[data-auto] select")) event.target.form.requestSubmit();
   });

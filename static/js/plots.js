@@ -10,7 +10,7 @@
     return getComputedStyle(probe).color;
   };
   const figures = new WeakMap();
-  const hidden = new WeakMap(); // by plot the series that a click on the legend has hidden
+  const hidden = new WeakMap(); // by plot the series that readers have hidden
 
   // A trace names its tone in `meta.tone`, so that one figure serves light and dark.
   const toned = (trace) => {
@@ -61,6 +61,35 @@
     show(fresh);
   };
 
+  const toggle = (box, series) => {
+    const names = hidden.get(box) ?? new Set();
+    hidden.set(box, names);
+    if (!names.delete(series)) names.add(series);
+    for (const each of box.querySelectorAll("[data-series]")) each.toggleAttribute("data-off", names.has(each.dataset.series));
+    draw(box);
+  };
+  // Over each entry of the legend a button that hides its series: the picture itself is one image to those who hear it.
+  const offerSeries = (box, still, outer) => {
+    const known = new Map([...box.querySelectorAll(".plot-series")].map((button) => [button.value, button]));
+    for (const entry of still.querySelectorAll("[data-series]")) {
+      const { series } = entry.dataset;
+      let button = known.get(series);
+      if (!button) {
+        button = document.createElement("button");
+        Object.assign(button, { type: "button", className: "plot-series", value: series });
+        button.setAttribute("aria-label", `Show ${series}`);
+        button.addEventListener("click", () => toggle(box, series));
+        box.append(button);
+      }
+      button.setAttribute("aria-pressed", String(!hidden.get(box)?.has(series)));
+      const place = entry.getBoundingClientRect();
+      button.style.left = `${place.left - outer.left - box.clientLeft}px`;
+      button.style.top = `${place.top - outer.top - box.clientTop}px`;
+      button.style.width = `${place.width}px`;
+      button.style.height = `${place.height}px`;
+    }
+  };
+
   const draw = (box, how = "react") => {
     const still = picture(box);
     if (!still) return;
@@ -81,6 +110,7 @@
     stage.style.width = `${shown.width}px`;
     stage.style.height = `${shown.height}px`;
     stage.style.transform = `scale(${inner.width / shown.width})`;
+    offerSeries(box, still, outer);
     window.Plotly[how](stage, data.map(shownIn(box)), shown, config).then(() => box.setAttribute("data-drawn", ""));
     if (!isNew && how === "react") return; // a new plot forgets who listened to the old one
     stage.on("plotly_click", (event) => {
@@ -121,18 +151,6 @@
     const box = event.target.closest?.("[data-plot]");
     if (box && !("wanted" in box.dataset)) show(box);
   };
-  const toggle = (event) => {
-    const box = event.target.closest?.("[data-plot]");
-    const entry = event.target.closest?.("[data-series]");
-    if (!box || !entry) return;
-    const names = hidden.get(box) ?? new Set();
-    hidden.set(box, names);
-    const { series } = entry.dataset;
-    if (!names.delete(series)) names.add(series);
-    for (const each of box.querySelectorAll("[data-series]")) each.toggleAttribute("data-off", names.has(each.dataset.series));
-    if (box.hasAttribute("data-drawn")) draw(box);
-  };
-  document.addEventListener("click", toggle);
   const widths = new WeakMap();
   const sizes = new ResizeObserver((entries) => {
     for (const { target, contentRect } of entries) {

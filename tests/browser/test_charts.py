@@ -82,21 +82,25 @@ def test_zooming_changes_the_address_and_the_address_restores_the_view(visit: Vi
     assert page.evaluate(RANGE) == pytest.approx(shown, abs=0.001)
 
 
-def test_a_click_on_the_legend_hides_a_series_and_shows_it_again(visit: Visit) -> None:
+def test_the_legend_hides_a_series_by_keyboard_and_by_mouse(visit: Visit) -> None:
     page = visit().page
     page.goto("/roofline/")
-    _touch_the_plot(page)
-    entry = page.locator(f"{PLOT} .plot-wide [data-series]").first
-    name = entry.get_attribute("data-series")
+    page.locator(f"{PLOT} .plot-file").focus()
+    expect(page.locator(PLOT)).to_have_attribute("data-drawn", "")
+    page.keyboard.press("Tab")
+    button = page.locator(f"{PLOT} .plot-series").first
+    expect(button).to_be_focused()
+    name = button.get_attribute("value")
     shown = f"""document.querySelector('{PLOT} .plot-stage').data
         .filter((trace) => trace.meta.series === {json.dumps(name)} && trace.visible).length"""
     before = page.evaluate(shown)
     assert before > 0
-    entry.locator("text").click()
+    page.keyboard.press("Space")
     page.wait_for_function(f"{shown} === 0")
-    expect(entry).to_have_attribute("data-off", "")
+    expect(page.get_by_role("button", name=f"Show {name}", pressed=False)).to_be_focused()
+    expect(page.locator(f"{PLOT} .plot-wide [data-series]").first).to_have_attribute("data-off", "")
     assert page.evaluate(shown.replace("=== " + json.dumps(name), "!== " + json.dumps(name))) > 0
-    entry.locator("text").click()
+    button.click()
     page.wait_for_function(f"{shown} === {before}")
 
 

@@ -1,6 +1,7 @@
 """How the site writes icons, verdicts, times, bytes and scores."""
 
 import contextlib
+from collections.abc import Container
 from datetime import UTC, datetime
 from typing import Any
 
@@ -66,10 +67,13 @@ def verdict_badge(verdict: str, *, large: bool = False) -> SafeString:
 
 
 @register.simple_tag
-def state_badge(evaluation: Any, *, large: bool = False) -> SafeString:
-    """Where an evaluation is, or its verdict once it has one."""
+def state_badge(evaluation: Any, *, large: bool = False, online: Container[str] | None = None) -> SafeString:
+    """Where an evaluation is, or its verdict once it has one; `online` are the profiles that the site's nodes serve."""
     if evaluation.verdict:
         return verdict_badge(evaluation.verdict, large=large)
+    is_ours = evaluation.state == "queued" and evaluation.node_owner_id is None
+    if online is not None and is_ours and evaluation.profile not in online:
+        return _badge(tone="odd", symbol="clock", text="Waiting for hardware", large=large)
     if evaluation.state == "cancelled":
         return _badge(tone="none", symbol="stop", text="Cancelled", large=large)
     if evaluation.state == "unserved":

@@ -61,7 +61,7 @@ class Migration(migrations.Migration):
             name='Notice',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('verdict', 'A verdict on a submission of yours'), ('record_beaten', 'Somebody beats a record of yours'), ('place_lost', 'Somebody passes you among the first ten of a board')], max_length=20)),
+                ('kind', models.CharField(choices=[('verdict', 'A verdict on a submission of yours'), ('record_beaten', 'Somebody beats a record of yours'), ('place_lost', 'Somebody passes you among the first ten of a board'), ('quarantine', 'An entry of yours is taken off its boards, or back on them')], max_length=20)),
                 ('text', models.CharField(max_length=300)),
                 ('path', models.CharField(help_text='Path of the page of this site that shows it.', max_length=200)),
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),

@@ -47,7 +47,7 @@ def quarantine(submission: Submission, *, reason: str, by: User) -> Quarantine:
                 submission, "The entry is in quarantine already.", "To give another reason, lift the quarantine first."
             )
         created = Quarantine.objects.create(submission=submission, reason=text, by=by)
-        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=True))
+        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=True, reason=text))
     return created
 
 
@@ -69,7 +69,7 @@ def revoke_pass(evaluation: Evaluation, report: EvaluationReport) -> None:
     reason = f"Judged again on {evaluation.profile}, it did not pass. {title}: {report.message}"[:500]
     if not submission.quarantines.filter(lifted_at=None).exists():
         Quarantine.objects.create(submission=submission, reason=reason)
-        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=True))
+        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=True, reason=reason))
 
 
 def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:
@@ -87,7 +87,7 @@ def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:
         )
         if not lifted:
             raise _conflict(submission, "The entry is not in quarantine.", "There is nothing to lift.")
-        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=False))
+        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=False, reason=text))
 
 
 def flag(submission: Submission, *, reason: str, by: User) -> Flag:

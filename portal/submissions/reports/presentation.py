@@ -260,6 +260,17 @@ def live_context(live: LiveView) -> dict[str, Any]:
     }
 
 
+_PUBLIC = (
+    "evaluation_id problem revision backend profile world_size mode dtype verdict message timing environment "
+    "started_at finished_at is_untimed"
+)
+
+
+def public_part(report: EvaluationReport) -> EvaluationReport:
+    """What everybody may read of the report on a ranked entry that passed, whoever may read its source."""
+    return EvaluationReport(**{name: getattr(report, name) for name in _PUBLIC.split()}, source_digest="")
+
+
 def entry_context(evaluation: Evaluation, report: EvaluationReport) -> dict[str, Any]:
     """What everybody may see of a ranked entry that passed, whoever may read its source: nothing that tells of it."""
     timing = report.timing

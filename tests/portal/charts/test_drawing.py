@@ -7,9 +7,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from portal.charts import figures
 from portal.charts.chart import Axis, Band, Bar, Bars, Chart, Line, Point, Points, Scale, Unit, Whisker
 from portal.charts.drawing import svg
-from portal.charts.figures import _MAKERS, _SYMBOLS, figure, figure_file, figure_json
+from portal.charts.figures import _MAKERS, _SYMBOLS, digest, figure, figure_file, figure_json
 from portal.charts.ink import Ink
 from portal.charts.runs import agent_problems
 from portal.charts.scales import Ruler, ticks
@@ -135,6 +136,14 @@ def test_plotly_accepts_figures_of_every_layer_axis_and_mark(scale):
     chart = Chart(x=axis, y=replace(axis, names=()), layers=(*EVERYTHING, *marks), can_zoom=True)
     assert {type(layer) for layer in EVERYTHING} == set(_MAKERS)
     assert len(figure(chart).data) == len(chart.layers)
+
+
+def test_a_figures_address_changes_with_its_numbers_and_with_how_it_is_drawn(monkeypatch):
+    first, second = (Chart(x=PLAIN, y=PLAIN, layers=(points((1, end)),)) for end in (1, 2))
+    assert digest(first) == digest(replace(first)) != digest(second)
+    before = digest(first)
+    monkeypatch.setattr(figures, "drawn_by", lambda: "another way")
+    assert digest(first) != before
 
 
 def test_a_figure_to_keep_needs_no_other_file():

@@ -52,6 +52,20 @@ def told(user):
 # What is noted, and for whom
 
 
+def test_a_quarantine_and_its_end_are_told_to_the_author_with_the_reason(alice, bob, operator, node):
+    channel(alice, kinds=["quarantine"])
+    channel(bob)
+    submission = judged(alice, node)
+    submissions.quarantine(submission, reason="It returns what an earlier call computed.", by=operator)
+    submissions.lift_quarantine(submission, reason="It does not.", by=operator)
+    entry, wrong = "Your entry to All-reduce (sum) of one matrix", "It returns what an earlier call computed."
+    assert told(alice) == [
+        ("quarantine", f"{entry} is in quarantine and on no board: {wrong}"),
+        ("quarantine", f"{entry} is on its boards again: It does not."),
+    ]
+    assert told(bob) == []
+
+
 def test_a_notice_of_a_verdict_goes_to_its_author_alone(alice, bob, node):
     channel(alice)
     channel(bob)
@@ -89,7 +103,8 @@ def test_what_is_derived_anew_sends_no_notice(alice, bob, node, operator):
         channel(user)
     submissions.quarantine(first, reason="A test.", by=operator)
     submissions.lift_quarantine(first, reason="A test.", by=operator)
-    assert told(alice) == told(bob) == []
+    assert {kind for kind, _ in told(alice)} == {"quarantine"}
+    assert told(bob) == []
 
 
 def test_attempts_of_a_run_send_no_notice(alice, node):

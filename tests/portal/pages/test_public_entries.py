@@ -30,10 +30,19 @@ def test_times_and_machine_of_a_private_entry_are_public_and_its_source_is_not(c
         ("submissions:machine-code", evaluation.pk),
     ):
         assert client.get(reverse(name, args=[key])).status_code == 404
+    whole = client.get(reverse("api:submission", args=[submission.pk])).json()
+    alone = client.get(reverse("api:evaluation", args=[submission.pk, evaluation.pk])).json()
+    assert whole["evaluation"] == alone
+    report = alone["report"]
+    assert (alone["verdict"], report["timing"]["sizes"][0]["candidate"]["median_us"]) == ("PASSED", 80.0)
+    assert [report[name] for name in ("ranks", "record", "stages", "build")] == [[], None, [], None]
+    assert not any(secret in str(whole) for secret in ("a secret plan", submission.source.digest))
+    assert client.get(reverse("api:source", args=[submission.pk])).status_code == 404
     client.force_login(alice)
     assert 'id="file-1"' in client.get(address).content.decode()
 
 
 def test_a_failure_with_a_private_source_stays_private(client, alice, local):
     failed = scenes.judged(alice, local, verdict=Verdict.WRONG_RESULT)
-    assert client.get(reverse("submissions:detail", args=[failed.pk])).status_code == 404
+    for name in ("submissions:detail", "api:submission"):
+        assert client.get(reverse(name, args=[failed.pk])).status_code == 404
