@@ -1,6 +1,5 @@
 """Organisations: members, quota and webhooks."""
 
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -163,9 +162,3 @@ class Webhooks(_Organisations):
     def deliveries(self, request: Request, slug: str, webhook_id: int) -> Any:
         """The last 200 deliveries, newest first: event, number of tries, response."""
         return _webhook(request, slug, webhook_id).deliveries.select_related("event")[:_LOGGED]
-
-    @operation("sendAgain", "Send a failed delivery again", DeliveryOutput, status=202, refuses=(409,))
-    def send_again(self, request: Request, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> Delivery:
-        """Have what was given up sent once more, in a second or so, as a new line of the log. For owners."""
-        delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
-        return actions.send_again(delivery, by=signed_in(request))

@@ -404,15 +404,13 @@ class NewWebhookOutput(WebhookOutput):
 
 @shows(
     Delivery,
-    "id event run=event.run_id again_of=again_of_id state tries next_try_at answer_status error created_at "
-    "delivered_at",
+    "id event run=event.run_id state tries next_try_at answer_status error created_at delivered_at",
 )
 class DeliveryOutput(CopiedFields):
     """One line of a webhook's log.
 
     Attributes:
         run: Null for a test.
-        again_of: The failed delivery that this one repeats.
     """
 
     event = serializers.ChoiceField(choices=[*EventKind.values, TEST_KIND], source="kind")

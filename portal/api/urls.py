@@ -52,7 +52,6 @@ _webhook = [
     path("remove/", Webhooks.as_view({"post": "remove"}), name="remove-webhook"),
     path("test/", Webhooks.as_view({"post": "test"}), name="try-webhook"),
     path("deliveries/", Webhooks.as_view({"get": "deliveries"}), name="deliveries"),
-    path("deliveries/<uuid:delivery_id>/send-again/", Webhooks.as_view({"post": "send_again"}), name="send-again"),
 ]
 _organisation: list[URLPattern | URLResolver] = [
     path("", Organisations.as_view(_RETRIEVE), name="organisation"),

@@ -1,7 +1,4 @@
-"""Webhooks of an organisation and channels of a person: adding, testing and removing them, sending again what failed.
-
-`worker` sends.
-"""
+"""Webhooks of an organisation and channels of a person: adding, testing and removing them. `worker` sends."""
 
 import secrets
 from collections.abc import Iterable
@@ -15,16 +12,14 @@ from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import require_owner
 from portal.core.errors import Conflict, Refusal, TooMany, check_choice
 from portal.deliveries import mailing
-from portal.deliveries.models import BY_HAND, Delivery, DeliveryState, Endpoint, Form, NoticeKind
+from portal.deliveries.models import Delivery, DeliveryState, Endpoint, Form, NoticeKind
 from portal.deliveries.outbound_http import address_of
 from portal.runs.models import EventKind
 
 MAX_WEBHOOKS = 10
 MAX_CHANNELS = 5
-SENT_BY_HAND_PER_HOUR = 60
-"""Tests and repetitions of one organisation: each is a request to an address that may belong to a third party."""
 TESTS_PER_HOUR = 10
-"""Tests of one person."""
+"""Of one organisation or person: each is a request to an address that may belong to a third party."""
 
 
 def add_webhook(organisation: Organisation, *, url: str, events: Iterable[str], by: User) -> Endpoint:
@@ -92,24 +87,8 @@ def send_test(endpoint: Endpoint, *, by: User) -> Delivery:
         row = _locked(endpoint, by=by)
         if row.deliveries.filter(is_test=True, state=DeliveryState.WAITING).exists():
             raise Conflict(*_subject(row), "A test is being sent already.", "Its result will appear in the log.")
-        _check_sent_by_hand(row)
+        _check_tests(row)
         return row.deliveries.create(is_test=True)
-
-
-def send_again(delivery: Delivery, *, by: User) -> Delivery:
-    """Queue once more what was given up: a new line of the log, sent once and at once like a test.
-
-    Raises:
-        Refusal: `by` is no owner (403). The webhook was removed. The delivery is a test, was not given up, or was sent
-            again already (409). The organisation has had enough sent by hand (429).
-    """
-    with transaction.atomic():
-        row = _locked(delivery.endpoint, by=by)
-        current = row.deliveries.select_related("sent_again").get(pk=delivery.pk)
-        if not current.may_be_sent_again:
-            raise _not_again(current)
-        _check_sent_by_hand(row)
-        return row.deliveries.create(event_id=current.event_id, again_of=current)
 
 
 def remove_endpoint(endpoint: Endpoint, *, by: User) -> None:
@@ -129,7 +108,7 @@ def close(endpoint: Endpoint) -> None:
 
 
 def _locked(endpoint: Endpoint, *, by: User) -> Endpoint:
-    """The row of an endpoint that was not removed, locked behind its owner's, whose deliveries by hand are counted."""
+    """The row of an endpoint that was not removed, locked behind its owner's, whose tests are counted."""
     if endpoint.organisation is not None:
         require_owner(by, endpoint.organisation)
         Organisation.objects.select_for_update().get(pk=endpoint.organisation.pk)
@@ -141,38 +120,18 @@ def _locked(endpoint: Endpoint, *, by: User) -> Endpoint:
     return row
 
 
-def _check_sent_by_hand(row: Endpoint) -> None:
+def _check_tests(row: Endpoint) -> None:
     lately = timezone.now() - timedelta(hours=1)
-    sent = Delivery.objects.filter(
-        BY_HAND,
+    tests = Delivery.objects.filter(
+        is_test=True,
         endpoint__organisation=row.organisation_id,
         endpoint__account=row.account_id,
         created_at__gt=lately,
-    ).count()
-    if sent < (SENT_BY_HAND_PER_HOUR if row.is_webhook else TESTS_PER_HOUR):
-        return
-    if row.is_webhook:
-        message = (
-            f"The organisation has had {SENT_BY_HAND_PER_HOUR} deliveries sent by hand within an hour, tests "
-            "among them, which is the limit."
-        )
-    else:
-        message = f"You have sent {TESTS_PER_HOUR} tests within an hour, which is the limit."
-    remedy = f"Wait a while. {'Events' if row.is_webhook else 'Notices'} are sent all the same."
-    raise TooMany(*_subject(row), message, remedy, retry_after_s=600)
-
-
-def _not_again(delivery: Delivery) -> Refusal:
-    if delivery.is_test:
-        message, remedy = "A test is not sent again.", "Send another test."
-    elif delivery.state == DeliveryState.WAITING:
-        message, remedy = "The delivery is still being tried.", "Wait for the next try. The log shows its time."
-    elif delivery.state == DeliveryState.DELIVERED:
-        message, remedy = "The delivery was accepted already.", "Look at the log of the receiver."
-    else:
-        message = f"The delivery was sent again already, as {delivery.sent_again.pk}."
-        remedy = "Look at its result. If it failed too, send that one again."
-    return Conflict("delivery", str(delivery.pk), message, remedy)
+    )
+    if tests.count() >= TESTS_PER_HOUR:
+        message = f"{TESTS_PER_HOUR} tests were sent within an hour, which is the limit."
+        remedy = f"Wait a while. {'Events' if row.is_webhook else 'Notices'} are sent all the same."
+        raise TooMany(*_subject(row), message, remedy, retry_after_s=600)
 
 
 def _subject(row: Endpoint) -> tuple[str, str]:

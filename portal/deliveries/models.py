@@ -81,23 +81,16 @@ class DeliveryState(models.TextChoices):
     GIVEN_UP = "given_up", "Given up"
 
 
-BY_HAND = models.Q(is_test=True) | models.Q(again_of__isnull=False)
-"""Deliveries with `Delivery.is_by_hand`."""
-
-
 class Delivery(models.Model):
     """One message to one endpoint, and its result: the log. It carries an event, or notices, or is a test.
 
-    `again_of` is the failed delivery that this one repeats, at somebody's request.
+    A test is tried once and at once.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="deliveries")
     event = models.ForeignKey(RunEvent, null=True, on_delete=models.CASCADE, related_name="deliveries")
     is_test = models.BooleanField(default=False)
-    again_of = models.OneToOneField(
-        "self", null=True, blank=True, editable=False, on_delete=models.CASCADE, related_name="sent_again"
-    )
     state = models.CharField(max_length=10, choices=DeliveryState.choices, default=DeliveryState.WAITING)
     tries = models.PositiveSmallIntegerField(default=0)
     next_try_at = models.DateTimeField(null=True, blank=True, default=timezone.now)
@@ -109,11 +102,7 @@ class Delivery(models.Model):
     class Meta:
         verbose_name_plural = "deliveries"
         ordering = ("-created_at",)
-        constraints = (
-            models.UniqueConstraint(
-                fields=("endpoint", "event"), condition=models.Q(again_of=None), name="one_delivery_per_event"
-            ),
-        )
+        constraints = (models.UniqueConstraint(fields=("endpoint", "event"), name="one_delivery_per_event"),)
         indexes = (
             models.Index(
                 fields=("endpoint", "next_try_at"), condition=models.Q(state="waiting"), name="due_of_an_endpoint"
@@ -127,17 +116,6 @@ class Delivery(models.Model):
     def kind(self) -> str:
         """The kind of event: an `EventKind`, or `TEST_KIND`."""
         return self.event.kind if self.event is not None else TEST_KIND
-
-    @property
-    def is_by_hand(self) -> bool:
-        """Whether it was sent by hand, a test or a repetition: it is tried once and immediately."""
-        return self.is_test or self.again_of_id is not None
-
-    @property
-    def may_be_sent_again(self) -> bool:
-        """Whether it was given up, carries an event, and was not sent again yet."""
-        is_failed = self.state == DeliveryState.GIVEN_UP and self.event_id is not None
-        return is_failed and getattr(self, "sent_again", None) is None
 
 
 class Notice(models.Model):

@@ -1,7 +1,5 @@
 """Shared reads of endpoints and their logs."""
 
-import uuid
-
 from django.db.models import Count, QuerySet
 
 from portal.accounts.models import Organisation, User
@@ -16,13 +14,6 @@ def get_webhook(organisation: Organisation, webhook_id: int) -> Endpoint:
     webhooks = organisation.webhooks.select_related("organisation")
     message, remedy = "The organisation has no such webhook.", "Take an id from the list of its webhooks."
     return by_id(webhooks, "webhook", webhook_id, message, remedy)
-
-
-def get_delivery(webhook: Endpoint, delivery_id: uuid.UUID) -> Delivery:
-    """One line of a webhook's log; raises Refusal (404)."""
-    deliveries = webhook.deliveries.select_related("endpoint__organisation")
-    message, remedy = "The webhook has no such delivery.", "Take an id from the log of the webhook."
-    return by_id(deliveries, "delivery", delivery_id, message, remedy)
 
 
 def channels_of(user: User) -> QuerySet[Endpoint]:

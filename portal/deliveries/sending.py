@@ -20,7 +20,7 @@ from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
 from portal.deliveries import mailing, outbound_http, rendering
-from portal.deliveries.models import BY_HAND, Delivery, DeliveryState, Endpoint, Form, Notice, NoticeKind
+from portal.deliveries.models import Delivery, DeliveryState, Endpoint, Form, Notice, NoticeKind
 from portal.deliveries.outbound_http import HttpResult
 from portal.deliveries.receivers import is_still_done
 
@@ -39,12 +39,12 @@ _SLICE_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class DueEndpoint:
-    """An endpoint that is due. `payer` is on whose behalf; `only_by_hand` while nothing else may be sent."""
+    """An endpoint that is due. `payer` is on whose behalf; `only_tests` while nothing else may be sent."""
 
     pk: int
     payer: int
     free_at: datetime
-    only_by_hand: bool
+    only_tests: bool
 
 
 def due_endpoints(
@@ -69,7 +69,7 @@ def due_endpoints(
     is_free = Q(free_at__lte=now)
     rows = (
         Endpoint.objects.filter(Q(account=None) | Q(account__is_active=True), pk__in=with_something, removed_at=None)
-        .filter(is_free | Exists(waiting.filter(BY_HAND)))
+        .filter(is_free | Exists(waiting.filter(is_test=True)))
         # An operator's organisation without a sponsor stands for itself; the sign keeps it apart from accounts.
         .annotate(payer=Coalesce("account", "organisation__sponsor", -F("organisation")))
         .exclude(payer__in=without)
@@ -78,7 +78,7 @@ def due_endpoints(
         .values_list("pk", "payer", "free_at")
     )
     return [
-        DueEndpoint(pk=pk, payer=payer, free_at=free_at, only_by_hand=free_at > now)
+        DueEndpoint(pk=pk, payer=payer, free_at=free_at, only_tests=free_at > now)
         for pk, payer, free_at in rows[:limit]
     ]
 
@@ -93,9 +93,9 @@ def deliver_batch(endpoint: DueEndpoint, now: datetime) -> int:
     too_late = waiting.filter(created_at__lt=now - DELIVERY_TTL)
     too_late.update(state=DeliveryState.GIVEN_UP, next_try_at=None, error="It was not delivered within a day.")
     due = waiting.filter(next_try_at__lte=now).order_by("next_try_at", "created_at")
-    if endpoint.only_by_hand:
-        due = due.filter(BY_HAND)
-    elif not due.exclude(BY_HAND).exists():
+    if endpoint.only_tests:
+        due = due.filter(is_test=True)
+    elif not due.exclude(is_test=True).exists():
         _fold_notices(endpoint.pk, now)
     tries, until = 0, time.monotonic() + _SLICE_S
     for pk in list(due.values_list("pk", flat=True)[:200]):
@@ -105,7 +105,7 @@ def deliver_batch(endpoint: DueEndpoint, now: datetime) -> int:
             break
     # Unless a try has set when it is free again, it is so now.
     Endpoint.objects.filter(pk=endpoint.pk, free_at=now + _CLAIM).update(
-        free_at=endpoint.free_at if endpoint.only_by_hand else timezone.now()
+        free_at=endpoint.free_at if endpoint.only_tests else timezone.now()
     )
     return tries
 
@@ -180,10 +180,10 @@ def _note(delivery: Delivery, result: HttpResult, now: datetime) -> None:
         elif delivery.endpoint.failures:
             endpoint.update(failures=0, free_at=now)
         return
-    if delivery.is_by_hand or delivery.tries >= len(BACK_OFF_S):
+    if delivery.is_test or delivery.tries >= len(BACK_OFF_S):
         row.update(state=DeliveryState.GIVEN_UP, next_try_at=None, **known)
     else:
         row.update(next_try_at=now + timedelta(seconds=BACK_OFF_S[delivery.tries]), **known)
-    if not delivery.is_by_hand:
+    if not delivery.is_test:
         wait_s = BACK_OFF_S[min(delivery.endpoint.failures, len(BACK_OFF_S) - 1)]
         endpoint.update(failures=F("failures") + 1, free_at=now + timedelta(seconds=wait_s))

@@ -20,11 +20,6 @@ urlpatterns = [
     path("organisations/<slug:slug>/webhooks/<int:webhook_id>/", views.webhook, name="webhook"),
     path("organisations/<slug:slug>/webhooks/<int:webhook_id>/test/", views.try_webhook, name="try-webhook"),
     path(
-        "organisations/<slug:slug>/webhooks/<int:webhook_id>/deliveries/<uuid:delivery_id>/send-again/",
-        views.send_again,
-        name="send-again",
-    ),
-    path(
         "organisations/<slug:slug>/webhooks/<int:webhook_id>/remove/",
         views.remove_webhook,
         name="remove-webhook",

@@ -1,6 +1,5 @@
 """The pages of organisations: people and invitations, what they use of their quota, webhooks and their logs."""
 
-import uuid
 from typing import Any
 
 from django.contrib import messages
@@ -151,7 +150,7 @@ def add_webhook(request: HttpRequest, slug: str) -> HttpResponse:
 def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
     chosen = get_organisation(signed_in(request), slug)
     found = queries.get_webhook(chosen, webhook_id)
-    log = found.deliveries.select_related("event__run__model", "event__attempt", "sent_again")
+    log = found.deliveries.select_related("event__run__model", "event__attempt")
     context = {
         "organisation": chosen,
         "webhook": found,
@@ -166,14 +165,6 @@ def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
 def try_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
     actions.send_test(_webhook(request, slug, webhook_id), by=signed_in(request))
     messages.success(request, "A test is being sent. The log below will show the response.")
-    return redirect("organisations:webhook", slug, webhook_id)
-
-
-@changing
-def send_again(request: HttpRequest, slug: str, webhook_id: int, delivery_id: uuid.UUID) -> HttpResponse:
-    delivery = queries.get_delivery(_webhook(request, slug, webhook_id), delivery_id)
-    actions.send_again(delivery, by=signed_in(request))
-    messages.success(request, "The event is being sent again. The log below will show the response.")
     return redirect("organisations:webhook", slug, webhook_id)
 
 

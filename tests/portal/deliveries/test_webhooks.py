@@ -19,9 +19,8 @@ from portal.deliveries.models import Delivery, Endpoint
 from portal.deliveries.outbound_http import is_public
 from portal.deliveries.sending import BACK_OFF_S, DELIVERY_TTL, deliver_batch, due_endpoints
 from portal.deliveries.worker import DeliveryWorker
-from tests.portal.api.problem import assert_problem
 from tests.portal.deliveries.serving import deliver_due
-from tests.portal.runs.rows import add, end, join, line, make_run
+from tests.portal.runs.rows import add, end, line, make_run
 from tests.stack import wait_until
 
 pytestmark = pytest.mark.django_db
@@ -286,123 +285,9 @@ def test_whoever_gets_much_goes_behind_whoever_waits_longer_since_their_turn(tol
     assert [turn.pk for turn in due_endpoints(now, limit=2)] == [quiet.pk, busy.pk]
 
 
-@pytest.fixture
-def given_up(told, listener):
-    """A delivery that nobody took in any of its tries, with a receiver that would take it now."""
-    listener.status = 500
-    now = timezone.now()
-    for wait in (0, *BACK_OFF_S):
-        now += timedelta(seconds=wait + 1)
-        deliver_due(now)
-    delivery = Delivery.objects.get()
-    assert (delivery.state, len(listener.heard)) == ("given_up", len(BACK_OFF_S) + 1)
-    listener.status = 204
-    return delivery
-
-
-def test_what_was_given_up_is_sent_again_at_once_with_a_name_and_a_signature_of_its_own(
-    told, given_up, alice, listener
-):
-    webhook, _ = told
-    webhook.refresh_from_db()
-    assert webhook.free_at > timezone.now()
-    again = actions.send_again(given_up, by=alice)
-    assert deliver_due(timezone.now()) == 1
-    (_, first, first_body), (_, headers, body) = listener.heard[0], listener.heard[-1]
-    assert headers["X-Pkb-Delivery"] == str(again.pk) != first["X-Pkb-Delivery"]
-    assert (headers["X-Pkb-Event"], body) == (first["X-Pkb-Event"], first_body)
-    stamp, value = (part.partition("=")[2] for part in headers["X-Pkb-Signature"].split(","))
-    expected = hmac.new(webhook.secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
-    assert value == expected
-    again.refresh_from_db()
-    given_up.refresh_from_db()
-    assert (again.state, again.tries, again.answer_status) == ("delivered", 1, 204)
-    assert (given_up.state, given_up.tries) == ("given_up", len(BACK_OFF_S) + 1)
-    webhook.refresh_from_db()
-    assert webhook.failures == 0
-
-
-def test_what_fails_again_is_tried_once_and_may_be_sent_once_more(told, given_up, alice, listener):
-    listener.status = 500
-    failures = Endpoint.objects.get().failures
-    again = actions.send_again(given_up, by=alice)
-    assert deliver_due(timezone.now()) == 1
-    again.refresh_from_db()
-    assert (again.state, again.tries) == ("given_up", 1)
-    assert Endpoint.objects.get().failures == failures
-    with pytest.raises(Refusal, match=f"sent again already, as {again.pk}") as refused:
-        actions.send_again(given_up, by=alice)
-    assert refused.value.status == 409
-    third = actions.send_again(again, by=alice)
-    assert third.again_of == again
-
-
-def test_only_what_was_given_up_is_sent_again(told, alice, listener):
-    webhook, _ = told
-    delivery = Delivery.objects.get()
-    with pytest.raises(Refusal, match="still being tried"):
-        actions.send_again(delivery, by=alice)
-    deliver_due(timezone.now())
-    with pytest.raises(Refusal, match="was accepted already"):
-        actions.send_again(delivery, by=alice)
-    listener.status = 500
-    test = actions.send_test(webhook, by=alice)
-    deliver_due(timezone.now())
-    with pytest.raises(Refusal, match="A test is not sent again") as refused:
-        actions.send_again(test, by=alice)
-    assert refused.value.status == 409
-    assert Delivery.objects.count() == 2
-
-
-def test_owners_and_operators_alone_have_it_sent_again(told, given_up, alice, bob, operator):
-    _, run = told
-    join(run.model.organisation, bob, by=alice)
-    with pytest.raises(Refusal) as refused:
-        actions.send_again(given_up, by=bob)
-    assert refused.value.status == 403
-    assert actions.send_again(given_up, by=operator).state == "waiting"
-
-
-def test_tests_and_what_is_sent_again_count_together_and_a_removed_webhook_hears_neither(
-    told, given_up, alice, monkeypatch
-):
-    webhook, _ = told
-    monkeypatch.setattr("portal.deliveries.actions.SENT_BY_HAND_PER_HOUR", 1)
-    test = actions.send_test(webhook, by=alice)
-    with pytest.raises(Refusal) as refused:
-        actions.send_again(given_up, by=alice)
-    assert refused.value.status == 429
-    test.delete()
-    again = actions.send_again(given_up, by=alice)
-    with pytest.raises(Refusal) as refused:
-        actions.send_test(webhook, by=alice)
-    assert refused.value.status == 429
-    actions.remove_endpoint(webhook, by=alice)
-    again.refresh_from_db()
-    assert again.state == "given_up"
-    with pytest.raises(Refusal, match="was removed"):
-        actions.send_again(again, by=alice)
-
-
-def test_the_api_sends_again_beside_the_log(told, given_up, alices, bobs, listener):
-    webhook, run = told
-    address = f"/api/v1/organisations/{run.model.organisation.slug}/webhooks/{webhook.pk}/deliveries/"
-    answer = alices.post(f"{address}{given_up.pk}/send-again/")
-    assert answer.status_code == 202, answer.content
-    assert (answer.json()["again_of"], answer.json()["state"]) == (str(given_up.pk), "waiting")
-    assert deliver_due(timezone.now()) == 1
-    assert [(entry["id"], entry["state"], entry["again_of"]) for entry in alices.get(address).json()] == [
-        (answer.json()["id"], "delivered", str(given_up.pk)),
-        (str(given_up.pk), "given_up", None),
-    ]
-    assert_problem(alices.post(f"{address}{given_up.pk}/send-again/"), status=409, field="delivery")
-    assert_problem(alices.post(f"{address}{run.pk}/send-again/"), status=404, field="delivery")
-    assert_problem(bobs.post(f"{address}{given_up.pk}/send-again/"), status=404, field="organisation")
-
-
 def test_an_organisation_has_only_so_many_tests_sent(told, alice, monkeypatch):
     webhook, _ = told
-    monkeypatch.setattr("portal.deliveries.actions.SENT_BY_HAND_PER_HOUR", 1)
+    monkeypatch.setattr("portal.deliveries.actions.TESTS_PER_HOUR", 1)
     actions.send_test(webhook, by=alice)
     other = actions.add_webhook(webhook.organisation, url=webhook.url, events=["run.completed"], by=alice)
     with pytest.raises(Refusal) as refused:

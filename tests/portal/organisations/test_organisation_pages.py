@@ -1,16 +1,15 @@
 """The pages of organisations, as an owner, a member, an invited person and a stranger meet them."""
 
 import re
-import uuid
 
 import pytest
 
 from portal.accounts.models import Invitation, Membership, Organisation
 from portal.accounts.organisations import create_organisation
 from portal.deliveries import actions as deliveries
-from portal.deliveries.models import Delivery, Endpoint
+from portal.deliveries.models import Endpoint
 from portal.submissions.models import GpuUse
-from tests.portal.runs.rows import add, end, join, line, make_run
+from tests.portal.runs.rows import add, join, line, make_run
 
 pytestmark = pytest.mark.django_db
 ACME = "/organisations/acme/"
@@ -105,36 +104,6 @@ def test_a_webhooks_secret_is_shown_once_and_a_test_is_in_its_log(as_alice, acme
     assert "a.example" not in page(as_alice)
 
 
-def test_a_delivery_that_was_given_up_has_a_button_that_sends_it_again(client, acme, alice, bob, node):
-    client.force_login(alice)
-    run = make_run(alice, organisation="acme")
-    deliveries.add_webhook(acme, url="https://a.example/", events=["run.completed"], by=alice)
-    end(add(run, line()).results[0].attempt, node)
-    delivery = Delivery.objects.get()
-    address = f"{ACME}webhooks/{delivery.endpoint_id}/"
-    button = f"{address}deliveries/{delivery.pk}/send-again/"
-    assert button not in page(client, address)
-    Delivery.objects.update(state="given_up", next_try_at=None, answer_status=500)
-    assert button in page(client, address)
-    words = re.search(r'<button[^>]*aria-label="(Send again: [^"<>]*)">Send again</button>', page(client, address))
-    assert words[1] == f"Send again: run.completed, {delivery.created_at:%Y-%m-%d %H:%M}"
-    assert client.get(button).status_code == 405
-    shown = client.post(button, follow=True).content.decode()
-    again = delivery.sent_again
-    assert "The event is being sent again" in shown
-    assert "sent again by hand" in shown
-    assert button not in shown
-    # The new line failed as well: it is the one that can be sent again, by owners.
-    Delivery.objects.update(state="given_up", next_try_at=None)
-    assert re.findall(r"deliveries/([^/]*)/send-again/", page(client, address)) == [str(again.pk)]
-    assert client.post(button).status_code == 409
-    join(acme, bob, by=alice)
-    client.force_login(bob)
-    assert "send-again" not in page(client, address)
-    assert client.post(button.replace(str(delivery.pk), str(again.pk))).status_code == 403
-    assert Delivery.objects.count() == 2
-
-
 def test_what_runs_use_is_shown_by_run(as_alice, acme, alice):
     run = make_run(alice, organisation="acme", profile="h200x8-nomc")
     add(run, line(), line(sample=1))
@@ -152,8 +121,7 @@ def test_a_stranger_reaches_nothing(client, alice, bob, acme):
     client.force_login(bob)
     for address in hidden:
         page(client, address, status=404)
-    again = f"webhooks/{webhook.pk}/deliveries/{uuid.uuid4()}/send-again/"
-    for address in ("invite/", "role/", "remove/", "webhooks/", f"webhooks/{webhook.pk}/test/", again):
+    for address in ("invite/", "role/", "remove/", "webhooks/", f"webhooks/{webhook.pk}/test/"):
         assert client.post(f"{ACME}{address}", {"username": "alice", "role": "member"}).status_code == 404
 
 

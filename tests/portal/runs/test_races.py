@@ -7,8 +7,6 @@ import pytest
 from django.db import connection
 
 from portal.core.errors import Refusal
-from portal.deliveries import actions as deliveries
-from portal.deliveries.models import Delivery
 from portal.runs import actions
 from portal.runs.models import Attempt
 from portal.submissions.models import GpuUse, Submission
@@ -67,15 +65,3 @@ def test_two_calls_with_one_key_make_one_run(alice):
     make = lambda: actions.create_run(alice, declaration, idempotency_key="k")  # noqa: E731 - twice the same
     one, two = together(make, make)
     assert one.pk == two.pk
-
-
-def test_what_two_owners_send_again_at_once_is_sent_again_once(alice, node):
-    run = make_run(alice)
-    deliveries.add_webhook(run.model.organisation, url="https://a.example/", events=["run.completed"], by=alice)
-    end(add(run, line()).results[0].attempt, node)
-    Delivery.objects.update(state="given_up", next_try_at=None)
-    delivery = Delivery.objects.get()
-    results = together(*[lambda: deliveries.send_again(delivery, by=alice)] * 2)
-    [refusal] = [result for result in results if isinstance(result, Refusal)]
-    assert refusal.status == 409
-    assert Delivery.objects.exclude(again_of=None).get() in results
