@@ -12,7 +12,7 @@ from .context import Context, with_context
 from .errors import UsageError
 from .results import Season, SeasonTeam
 
-STEPS = ("publish", "open", "delete", "end", "retry", "rejudge", "finish")
+STEPS = ("publish", "open", "delete", "end", "retry", "rejudge", "finish", "finish_despite_failures")
 _code_option = click.option("--code", default="", help="The season's code, unless everybody sees it.")
 
 

@@ -13,7 +13,6 @@ from evaluator.hardware import profiles
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import get_organisation, require_owner
 from portal.core.errors import Conflict, Forbidden, check_choice
-from portal.core.requests import by_id
 from portal.seasons import queries, scoring
 from portal.seasons.definition import Definition
 from portal.seasons.models import Entry, OpenedSources, Phase, Season
@@ -29,8 +28,8 @@ TOLD = ("opened_sources", "owners_read")
 """Fields that say who reads sources: they cannot change once somebody has joined, who was told so."""
 
 
-def define(definition: Definition, *, now: datetime, by: User | None = None, is_draft: bool = False) -> Season:
-    """Store a season, or change what may still be changed of it; `by` is None at the command line.
+def define(definition: Definition, *, now: datetime, by: User, is_draft: bool = False) -> Season:
+    """Store a season, or change what may still be changed of it.
 
     Before it opens everything may be; while it is open its title, its rules, and its end to a later moment; after its
     end title and rules. A season of an organisation stays its own.
@@ -48,7 +47,7 @@ def define(definition: Definition, *, now: datetime, by: User | None = None, is_
                 message = "A season stays with whoever made it."
                 raise Conflict("organisation", definition.organisation, message, "Create another one under a new name.")
             check_change(season, definition, now)
-        if organisation is not None and (by is None or not by.is_staff):
+        if organisation is not None and not by.is_staff:
             _check_allowance(organisation, definition)
         values = definition.columns | {"organisation": organisation}
         if season is None or season.phase(now) in (Phase.DRAFT, Phase.UPCOMING):
@@ -61,18 +60,16 @@ def define(definition: Definition, *, now: datetime, by: User | None = None, is_
     return season
 
 
-def _organisation(definition: Definition, by: User | None) -> Organisation | None:
+def _organisation(definition: Definition, by: User) -> Organisation | None:
     """Whose owners run it, locked, so that two seasons at once do not exceed the allowance; None for operators."""
     if not definition.organisation:
-        if by is not None and not by.is_staff:
+        if not by.is_staff:
             message = "Only an organisation or an operator opens a season."
             raise Forbidden("organisation", "", message, "Name an organisation that you own.")
         return None
-    if by is not None:
-        require_owner(by, get_organisation(by, definition.organisation))
-    every = Organisation.objects.select_for_update()
-    message = "There is no such organisation."
-    return by_id(every, "organisation", definition.organisation, message, "Check its short name.", column="slug")
+    organisation = get_organisation(by, definition.organisation)
+    require_owner(by, organisation)
+    return Organisation.objects.select_for_update().get(pk=organisation.pk)
 
 
 def _check_allowance(organisation: Organisation, definition: Definition) -> None:
@@ -119,6 +116,9 @@ STEPS = {
         "Judge the leaders again", "They are judged again on fresh inputs.", (Phase.CLOSED, Phase.REJUDGING)
     ),
     "finish": Step("Make the standings final", "The standings are final.", (Phase.REJUDGING,)),
+    "finish_despite_failures": Step(
+        "Make them final: what our side keeps failing counts as not solved", "They are final.", (Phase.REJUDGING,)
+    ),
 }
 
 
@@ -130,7 +130,12 @@ def take(season: Season, step: str, *, by: User, now: datetime) -> str:
     """
     queries.require_runs(season, by)
     check_choice("step", step, STEPS)
-    acts: dict[str, Callable[..., object]] = {"retry": judge_failed_again, "rejudge": rejudge_leaders, "finish": finish}
+    acts: dict[str, Callable[..., object]] = {
+        "retry": judge_failed_again,
+        "rejudge": rejudge_leaders,
+        "finish": finish,
+        "finish_despite_failures": partial(finish, despite_failures=True),
+    }
     acts.get(step, partial(_change_phase, step=step))(season, now=now)
     return STEPS[step].done
 
@@ -255,7 +260,7 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
             )
         if not despite_failures and _to_judge_again(season):
             message = "Some of the leaders' entries were not judged again, or a failure of ours ended their rejudge."
-            remedy = "Judge the leaders again. After several tries: manage.py season finish --despite-failures."
+            remedy = "Judge the leaders again. After several tries: take the step finish_despite_failures."
             raise Conflict("season", season.slug, message, remedy)
         waiting = queries.counts(season).rejudge_pending
         if waiting:

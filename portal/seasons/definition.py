@@ -1,10 +1,9 @@
-"""A season as data, from a form, a YAML or a JSON file, checked field by field."""
+"""A season as data, from a form or the API, checked field by field."""
 
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-import yaml
 
 from evaluator.contract import Mode
 from evaluator.hardware.profiles import Profile
@@ -45,17 +44,6 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def columns(self) -> dict[str, Any]:
         """What a season's row has of it."""
         return msgspec.structs.asdict(self) | {"problems": list(self.problems)}
-
-
-def read(text: str) -> Definition:
-    """The definition in a YAML or JSON text; raises Refusal."""
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise Refusal(
-            "file", "", f"This is neither YAML nor JSON: {error}", "Correct the syntax. JSON is valid YAML."
-        ) from error
-    return definition_of(values)
 
 
 def definition_of(values: Any) -> Definition:

@@ -39,15 +39,13 @@ def visible(viewer: Viewer) -> QuerySet[Season]:
     return seasons.filter(found | Q(organisation__in=owned) | Q(pk__in=viewer.season_memberships.values("season")))
 
 
-def get_season(slug: str, viewer: Viewer | None = None, *, code: str = "") -> Season:
-    """The season of that name, if `viewer` finds it or has its code; None is the command line, which finds all.
+def get_season(slug: str, viewer: Viewer, *, code: str = "") -> Season:
+    """The season of that name, if `viewer` finds it or has its code.
 
     Raises:
         Refusal: there is none (404).
     """
-    found = Season.objects.all()
-    if viewer is not None:
-        found = found.filter(Q(pk__in=visible(viewer).values("pk")) | Q(code=code, published_at__isnull=False))
+    found = Season.objects.filter(Q(pk__in=visible(viewer).values("pk")) | Q(code=code, published_at__isnull=False))
     message = "There is no such season, or you need its code."
     return by_id(
         found, "season", slug, message, "/seasons/ lists the seasons, /seasons/join/ takes a code.", column="slug"
@@ -71,9 +69,9 @@ def runs(season: Season, viewer: Viewer) -> bool:
     return viewer.is_staff or owner
 
 
-def require_runs(season: Season, user: User | None) -> None:
-    """Refuse (403) whoever does not run the season; None is the command line."""
-    if user is not None and not runs(season, user):
+def require_runs(season: Season, user: User) -> None:
+    """Refuse (403) whoever does not run the season."""
+    if not runs(season, user):
         remedy = "Ask an owner of its organisation, or an operator."
         raise Forbidden("season", season.slug, "Only who runs the season can do this.", remedy)
 

@@ -18,10 +18,8 @@ from portal.accounts import memberships
 from portal.accounts.models import TokenScope, User
 from portal.accounts.organisations import create_organisation
 from portal.deliveries import actions as deliveries
-from portal.deliveries.models import Delivery, DeliveryState
 from portal.nodes.actions import register_node
 from portal.runs import actions as runs
-from portal.runs.models import RunEvent
 from portal.seasons.actions import define
 from portal.seasons.definition import definition_of
 from portal.seasons.entering import enter
@@ -91,16 +89,13 @@ def make_world() -> World:
     private = shared | _submission(alice, node, "private") | _run(alice, node, version="1")
     public = shared | _submission(alice, node, "public") | _run(alice, node, version="2", is_published=True)
     entered = private | _submission(bob, node, "private", profile="cpux4")
-    delivery = Delivery.objects.create(
-        endpoint=webhook, event=RunEvent.objects.first(), state=DeliveryState.GIVEN_UP, next_try_at=None
-    )
     sessions = {"user": bob, "invited": dave, "author": alice, "member": carol, "unproven": ops, "operator": op}
     clients: dict[str, Callable[[], Client]] = {"visitor": Client}
     clients |= {role: _session(person) for role, person in (sessions | {"banned": eve}).items()}
     clients |= {scope: _bearer(alice, scope) for scope in TokenScope.values}
     eve.is_active = False
     eve.save(update_fields=["is_active"])
-    return World(clients, private | {"delivery_id": delivery.pk}, public | {"delivery_id": delivery.pk}, entered)
+    return World(clients, private, public, entered)
 
 
 def _make_season(slug: str, *members: User) -> None:
@@ -112,7 +107,7 @@ def _make_season(slug: str, *members: User) -> None:
         | {"owners_read": True}
         | moments
     )
-    season = define(definition, now=now)
+    season = define(definition, now=now, by=members[0])
     for member in members:
         enter(season, member, organisation=None, now=now)
 

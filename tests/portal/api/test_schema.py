@@ -116,7 +116,7 @@ def seeded(alice, bob, node, now, exports_here):
         run.model.organisation, url="https://example.org/", events=["run.completed"], by=alice
     )
     completed = run.events.create(kind="run.completed")
-    delivery = webhook.deliveries.create(event=completed, state="given_up", next_try_at=None)
+    webhook.deliveries.create(event=completed, state="given_up", next_try_at=None)
     _, secret = accounts.create_token(alice, name="fuzz", scopes=TokenScope.values, lifetime_days=1)
     return secret, {
         "slug": "allreduce",
@@ -125,7 +125,6 @@ def seeded(alice, bob, node, now, exports_here):
         "run_id": str(run.pk),
         "attempt_id": attempts[0].attempt.pk,
         "webhook_id": webhook.pk,
-        "delivery_id": str(delivery.pk),
         "invitation_id": invitation.pk,
         "table": "runs",
     }

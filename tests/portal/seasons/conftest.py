@@ -16,7 +16,7 @@ def _plain_assets(settings):
 
 
 @pytest.fixture
-def define(db, now):
+def define(db, now, operator):
     """Make a season that opened an hour ago and closes in one, with changes."""
 
     def defined(**changes) -> Season:
@@ -28,7 +28,7 @@ def define(db, now):
             "opens_at": now - timedelta(hours=1),
             "closes_at": now + timedelta(hours=1),
         }
-        return actions.define(definition_of(values | changes), now=now - timedelta(hours=2))
+        return actions.define(definition_of(values | changes), now=now - timedelta(hours=2), by=operator)
 
     return defined
 
