@@ -12,10 +12,7 @@ from typing import Any
 wsgi_app = "portal.asgi:application"
 worker_class = "asgi"
 asgi_lifespan = "off"  # Django has nothing to do at start and end
-# A line per request, which ends with the request's identifier; JSON lines of requests are the site's own.
-accesslog = None if os.environ.get("PKB_LOG_FORMAT") == "json" else "-"
-access_log_format = '%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s" %({x-request-id}o)s'
-logger_class = "portal.core.access_log.AccessLog"
+accesslog = None  # the site writes a line per request: gunicorn's would say 500 for every visitor who left early
 limit_request_line = 8190  # addresses with many filters
 control_socket_disable = True
 timeout = 30  # seconds without a sign of life of a worker; also how long a body may pause

@@ -24,7 +24,6 @@ from django.core.signals import request_started
 from django.http.response import HttpResponseBase
 from django.urls import get_resolver, set_script_prefix
 
-from portal.core.access_log import VISITOR_LEFT, answered
 from portal.core.bodies import RETRY_AFTER_S, Bodies, BodyRefused, Receive, Scope
 from portal.core.database_outage import is_database_away
 from portal.core.errors import Refusal
@@ -172,31 +171,6 @@ def _with_streams(pages: Application) -> Application:
     return application
 
 
-def _with_request_log(application: Application) -> Application:
-    """The same, and the status of its answer where the access log finds it."""
-
-    async def logged(scope: Scope, receive: Receive, send: Send) -> None:
-        given: int | None = None
-        has_left = False
-
-        async def receiving() -> Message:
-            nonlocal has_left
-            message = await receive()
-            has_left = has_left or message["type"] == "http.disconnect"
-            return message
-
-        async def sending(message: Message) -> None:
-            nonlocal given
-            given = message.get("status", given)
-            await send(message)
-
-        answered.set(None)
-        await application(scope, receiving, sending)
-        answered.set(given or (VISITOR_LEFT if has_left else None))
-
-    return logged
-
-
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 django.setup(set_prefix=False)
 
@@ -237,4 +211,4 @@ def _set_aside() -> None:
 
 _warm_up()
 _set_aside()
-application = _with_request_log(_with_streams(Handler()))
+application = _with_streams(Handler())

@@ -5,7 +5,6 @@ import time
 import uuid
 from collections.abc import Callable
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from evaluator import logs
@@ -38,8 +37,8 @@ def _note(request: HttpRequest, status: int, seconds: float) -> None:
     method = request.method if request.method in _METHODS else "OTHER"
     metrics.http_request_seconds.labels(method, _route(request), str(status)).observe(seconds)
     is_usual = request.path in _PROBES or (status == 200 and request.path.endswith("/heartbeat/"))
-    if settings.LOG_FORMAT == "json" and not is_usual:
-        # In place of the web server's line. Without the query, which may hold what people search for.
+    if not is_usual:
+        # Without the query, which may hold what people search for.
         logger.info("%s %s %d in %d ms", method, request.path, status, round(seconds * 1000))
 
 
