@@ -17,7 +17,6 @@ class NoticeKind(models.TextChoices):
     VERDICT = "verdict", "A verdict on a submission of yours"
     RECORD_BEATEN = "record_beaten", "Somebody beats a record of yours"
     PLACE_LOST = "place_lost", "Somebody passes you among the first ten of a board"
-    RUN_DONE = "run_done", "A run of yours is done"
 
 
 class Form(models.TextChoices):
@@ -119,16 +118,12 @@ class Delivery(models.Model):
 
 
 class Notice(models.Model):
-    """One notice for one channel. `delivery` is what carried it; None while the notice is pending.
-
-    `about` is the run while the notice waits for the run to stay done.
-    """
+    """One notice for one channel. `delivery` is what carried it; None while the notice is pending."""
 
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="notices")
     kind = models.CharField(max_length=20, choices=NoticeKind.choices)
     text = models.CharField(max_length=300)
     path = models.CharField(max_length=200, help_text="Path of the page of this site that shows it.")
-    about = models.CharField(max_length=40, blank=True)
     delivery = models.ForeignKey(Delivery, null=True, on_delete=models.CASCADE, related_name="notices")
     at = models.DateTimeField(default=timezone.now)
 

@@ -5,7 +5,6 @@ Nothing is sent here: a few rows are written, and only for organisations and peo
 
 from collections.abc import Iterable
 
-from django.db.models import Count, Q
 from django.urls import reverse
 
 from evaluator.contract import SCORE_RULE, Verdict
@@ -17,7 +16,6 @@ from portal.ranking.hooks import StandingRaised, standing_raised
 from portal.ranking.models import Record, Standing
 from portal.ranking.order import board_order
 from portal.runs.events import EventsWritten, events_written
-from portal.runs.models import EventKind, Run
 from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, State
 from problems import registry
@@ -112,33 +110,10 @@ def _passed(raised: StandingRaised) -> Iterable[tuple[int, int]]:
         is_behind = is_behind or row.pk == standing.pk
 
 
-@events_written.receiver
-def note_run_done(written: EventsWritten) -> None:
-    """Note that nothing of a run is pending any more for who made it, as long as they belong to its organisation."""
-    if not any(event.kind == EventKind.RUN_COMPLETED for event in written.events):
-        return
-    run = written.run
-    if not run.model.organisation.members.filter(pk=run.created_by_id).exists():
-        return
-    counted = run.attempts.aggregate(all=Count("id"), passed=Count("id", filter=Q(verdict="PASSED")))
-    _note(
-        run.created_by_id,
-        NoticeKind.RUN_DONE,
-        text=f"{run} is done: {counted['all']} attempts, {counted['passed']} passed.",
-        path=reverse("runs:run", args=[run.pk]),
-        about=str(run.pk),
-    )
-
-
-def is_still_done(run_id: str) -> bool:
-    """Whether nothing of a run is pending now: an upload may have gone on since."""
-    return not Run.objects.filter(pk=run_id, attempts__state="pending").exists()
-
-
-def _note(user_id: int, kind: NoticeKind, *, text: str, path: str, about: str = "") -> None:
+def _note(user_id: int, kind: NoticeKind, *, text: str, path: str) -> None:
     channels = Endpoint.objects.filter(account=user_id, account__is_active=True, removed_at=None)
     Notice.objects.bulk_create(
-        Notice(endpoint=channel, kind=kind, text=text[:300], path=path[:200], about=about)
+        Notice(endpoint=channel, kind=kind, text=text[:300], path=path[:200])
         for channel in channels
         if kind in channel.kinds
     )

@@ -20,9 +20,8 @@ from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
 from portal.deliveries import mailing, outbound_http, rendering
-from portal.deliveries.models import Delivery, DeliveryState, Endpoint, Form, Notice, NoticeKind
+from portal.deliveries.models import Delivery, DeliveryState, Endpoint, Form, Notice
 from portal.deliveries.outbound_http import HttpResult
-from portal.deliveries.receivers import is_still_done
 
 BACK_OFF_S = (10, 60, 300, 1_800, 7_200, 21_600)
 """Seconds to wait after each failure, of a delivery and of an endpoint; after the last a delivery is given up."""
@@ -113,20 +112,9 @@ def deliver_batch(endpoint: DueEndpoint, now: datetime) -> int:
 def _fold_notices(channel_id: int, now: datetime) -> None:
     with transaction.atomic():
         pending = list(Notice.objects.select_for_update().filter(endpoint=channel_id, delivery=None))
-        current = _without_stale(pending)
-        Notice.objects.filter(pk__in=[one.pk for one in pending if one not in current]).delete()
-        if current:
+        if pending:
             delivery = Delivery.objects.create(endpoint_id=channel_id, next_try_at=now)
-            Notice.objects.filter(pk__in=[one.pk for one in current]).update(delivery=delivery)
-
-
-def _without_stale(notices: list[Notice]) -> list[Notice]:
-    """Only the last notice of every run, and none of a run that has pending attempts again."""
-    last = {one.about: one.pk for one in notices if one.kind == NoticeKind.RUN_DONE}
-    done = {about for about in last if is_still_done(about)}
-    return [
-        one for one in notices if one.kind != NoticeKind.RUN_DONE or (one.about in done and last[one.about] == one.pk)
-    ]
+            Notice.objects.filter(pk__in=[one.pk for one in pending]).update(delivery=delivery)
 
 
 def deliver(delivery_id: uuid.UUID | str) -> HttpResult | None:

@@ -92,35 +92,16 @@ def test_what_is_derived_anew_sends_no_notice(alice, bob, node, operator):
     assert told(alice) == told(bob) == []
 
 
-def test_a_run_sends_one_notice_that_it_is_done_and_none_of_its_attempts(alice, node, listener):
-    channel(alice, url=listener.url)
-    run = make_run(alice)
-    results = add(run, *(line(sample=number) for number in range(30))).results
-    for result in results:
-        end(result.attempt, node)
-    # The upload went on, so that it was done twice.
-    [more] = add(run, line(sample=99)).results
-    end(more.attempt, node)
-    assert deliver_due(soon()) == 1
-    assert deliver_due(soon() + timedelta(hours=1)) == 0
-    [(_, _, body)] = listener.heard
-    assert "31 attempts, 31 passed" in json.loads(body)["text"]
-    assert Notice.objects.count() == 1
-
-
-def test_a_run_that_goes_on_is_not_done(alice, node, listener):
-    channel(alice, url=listener.url)
-    run = make_run(alice)
-    end(add(run, line()).results[0].attempt, node)
-    add(run, line(sample=1))
-    deliver_due(soon())
-    assert listener.heard == []
+def test_attempts_of_a_run_send_no_notice(alice, node):
+    channel(alice)
+    end(add(make_run(alice), line()).results[0].attempt, node)
+    assert deliver_due(soon()) == 0
 
 
 def test_what_is_switched_off_is_not_noted_and_not_sent(alice, node, listener):
     own = channel(alice, url=listener.url)
     judged(alice, node)
-    actions.set_kinds(own, kinds=["run_done"])
+    actions.set_kinds(own, kinds=["place_lost"])
     judged(alice, node)
     deliver_due(soon())
     assert listener.heard == []
@@ -296,11 +277,11 @@ def test_a_closed_account_hears_nothing(alice, node, listener):
 def test_one_page_adds_switches_tries_and_removes(alice, bob, client, listener):
     client.force_login(alice)
     page = reverse("notices:notices")
-    answer = client.post(page, {"form": "signed", "url": listener.url, "kinds": ["verdict", "run_done"]})
+    answer = client.post(page, {"form": "signed", "url": listener.url, "kinds": ["verdict", "record_beaten"]})
     assert "whsec_" in answer.content.decode()
     assert "whsec_" not in client.get(page).content.decode()
     [own] = Endpoint.objects.all()
-    assert own.kinds == ["verdict", "run_done"]
+    assert own.kinds == ["verdict", "record_beaten"]
     client.post(reverse("notices:kinds", args=[own.pk]), {"kinds": ["place_lost"]})
     client.post(reverse("notices:test", args=[own.pk]))
     own.refresh_from_db()
