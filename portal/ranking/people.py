@@ -1,7 +1,5 @@
 """The board of people: who solved how many problems on a profile, and how many faster than the reference."""
 
-from datetime import datetime
-
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware import profiles
 from portal.accounts.models import User
@@ -15,8 +13,8 @@ from problems import registry
 PAGE_ROWS = 50
 
 
-_BY_PLACE = Ordering[PersonStanding](columns=PEOPLE_ORDER, kinds=(int, int, datetime, int))
-_NEWEST = Ordering[Standing](columns=("-submitted_at", "-id"), kinds=(datetime, int))
+_BY_PLACE = Ordering[PersonStanding](columns=PEOPLE_ORDER)
+_NEWEST = Ordering[Standing](columns=("-submitted_at", "-id"))
 
 
 def people_page(*, profile: str, after: str = "", before: str = "", rows: int = PAGE_ROWS) -> Page[PersonStanding]:

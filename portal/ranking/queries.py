@@ -207,7 +207,6 @@ def board_page(key: BoardKey, *, after: str = "", before: str = "", rows: int) -
 def _order(key: BoardKey) -> Ordering[Mapping[str, Any]]:
     return Ordering(
         columns=key.order,
-        kinds=(float, datetime, int) if key.is_ranked_by_speed else (datetime, int),
         read=lambda entries, columns, limit: _read(entries.order_by(*columns), key, columns=columns, limit=limit),
     )
 
@@ -313,7 +312,7 @@ RECORDS_ORDER = ("-reached_at", "-id")
 
 def records_page(*, profile: str | None = None, after: str = "", before: str = "", rows: int) -> Page[Record]:
     """The part of the records of all boards that the cursors ask for, the newest first; raises Refusal."""
-    order = Ordering[Record](columns=RECORDS_ORDER, kinds=(datetime, int))
+    order = Ordering[Record](columns=RECORDS_ORDER)
     return page_of(latest_records(profile=profile), order, after=after, before=before, rows=rows, counts=False)
 
 

@@ -280,11 +280,10 @@ def part_in(season: Season, viewer: Viewer) -> TeamMember | None:
     return TeamMember.objects.filter(season=season, user=viewer).select_related("team__organisation").first()
 
 
-def entries_of(team: Team, *, author: User | None = None) -> list[Entry]:
-    """The last 100 that a team, or `author` in it, has handed in, the last one first, refused ones too."""
-    mine = team.entries.filter(evaluation__submission__author=author) if author else team.entries
-    chosen = mine.select_related("evaluation__submission__author", "final").order_by("-entered_at", "-id")
-    return list(chosen[:100])
+def entries_of(season: Season, author: User) -> list[Entry]:
+    """The last 100 that `author` has handed in, the last one first, refused ones too."""
+    mine = season.entries.filter(evaluation__submission__author=author)
+    return list(mine.select_related("evaluation__submission__author", "final").order_by("-entered_at", "-id")[:100])
 
 
 def entries_from(submission: Submission, evaluations: Iterable[Evaluation] | None = None) -> list[Entry]:

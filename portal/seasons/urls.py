@@ -14,7 +14,6 @@ urlpatterns = [
     path("<slug:slug>/steps/", views.take_step, name="step"),
     path("<slug:slug>/people/", views.people, name="people"),
     path("<slug:slug>/people/<str:username>/", views.history, name="history"),
-    path("<slug:slug>/team/", views.own_team, name="team"),
     path("<slug:slug>/enter/", views.enter, name="enter"),
     path("<slug:slug>/leave/", views.leave, name="leave"),
 ]

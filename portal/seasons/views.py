@@ -18,7 +18,6 @@ from portal.accounts.models import User
 from portal.accounts.organisations import get_organisation, own_organisations
 from portal.charts.chart import Chart
 from portal.charts.seasons import progress_chart
-from portal.core.errors import NotFound
 from portal.core.requests import by_id, choice
 from portal.seasons import actions, entering, queries
 from portal.seasons.forms import SeasonForm
@@ -166,14 +165,14 @@ def history(request: HttpRequest, slug: str, username: str) -> HttpResponse:
     if username != user.username:
         queries.require_runs(chosen, user)
     member = by_id(
-        chosen.members.filter(user__is_active=True).select_related("team", "user"),
+        chosen.members.filter(user__is_active=True).select_related("user"),
         "username",
         username,
         "Nobody of this name takes part.",
         "The season's people are listed.",
         column="user__username",
     )
-    found = queries.entries_of(member.team, author=member.user)
+    found = queries.entries_of(chosen, member.user)
     context = {
         "season": chosen,
         "title": username,
@@ -182,7 +181,7 @@ def history(request: HttpRequest, slug: str, username: str) -> HttpResponse:
         "entries": [entry for entry in found if request.GET.get("problem", entry.problem) == entry.problem],
         "titles": {problem.slug: problem.title for problem in registry.problems()},
     }
-    return render(request, "seasons/team.html", context)
+    return render(request, "seasons/history.html", context)
 
 
 def _problem(slug: str) -> tuple[str, str]:
@@ -209,27 +208,6 @@ def _figure(chosen: Season, rows: tuple[StandingRow, ...], now: datetime) -> Cha
         end=min(now, chosen.closes_at),
         is_speed=chosen.is_ranked_by_speed,
     )
-
-
-@require_safe
-@never_cache
-@login_required
-def own_team(request: HttpRequest, slug: str) -> HttpResponse:
-    """What the reader's team has handed in, refused entries with their reasons."""
-    chosen = queries.get_season(slug, request.user)
-    part = queries.part_in(chosen, request.user)
-    if part is None:
-        remedy = f"Enter it at {chosen.get_absolute_url()} while it is open."
-        raise NotFound("season", slug, "You are in no team of this season.", remedy)
-    context = {
-        "season": chosen,
-        "title": part.team.name,
-        "readers": queries.readers(chosen),
-        "entries": queries.entries_of(part.team),
-        "members": part.team.members.select_related("user"),
-        "titles": {problem.slug: problem.title for problem in registry.problems()},
-    }
-    return render(request, "seasons/team.html", context)
 
 
 @changing
