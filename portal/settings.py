@@ -347,7 +347,7 @@ SPECTACULAR_SETTINGS = {
         {"name": "Runs", "description": "Models and their runs: create, fill, follow, publish."},
         {"name": "Seasons", "description": "Seasons, their entries and results."},
         {"name": "Organisations", "description": "Members, quota and webhooks."},
-        {"name": "Exports", "description": "Public data as CSV, JSON Lines and Parquet."},
+        {"name": "Exports", "description": "Public data as CSV and JSON Lines."},
         {"name": "Judging", "description": "Where submissions are judged."},
         {"name": "Nodes", "description": "What machines that judge say to the site, each with its key."},
         {"name": "Account", "description": "Who is calling."},

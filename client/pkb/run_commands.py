@@ -154,7 +154,7 @@ def publish(context: Context, *, run_id: str, sources: str) -> None:
 
 @run.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--format", "format_name", type=click.Choice(("csv", "jsonl", "parquet")), default="jsonl")
+@click.option("--format", "format_name", type=click.Choice(("csv", "jsonl")), default="jsonl")
 @click.option("--output", "path", type=click.Path(path_type=Path), help="The file to write. Default: standard output.")
 @with_context
 def export(context: Context, *, run_id: str, format_name: str, path: Path | None) -> None:

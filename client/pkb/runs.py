@@ -138,7 +138,7 @@ class Runs:
         return decode(answer, Run)
 
     def export(self, run_id: str, into: IO[bytes], *, format: str = "jsonl") -> int:  # noqa: A002 - the API's own word
-        """Write one row per attempt as `csv`, `jsonl` or `parquet`; the number of bytes."""
+        """Write one row per attempt as `csv` or `jsonl`; the number of bytes."""
         with self._transport.download(f"runs/{identifier(run_id)}/export/", params={"format": format}) as pieces:
             return sum(into.write(piece) for piece in pieces)
 

@@ -115,7 +115,7 @@ class PublicData(_Exports):
 
     @operation("exportDataset", "Export all public data", file_of(_ZIP))
     def dataset(self, _request: Request) -> HttpResponseBase:
-        """Every table as Parquet and JSON Lines, the problems, a schema and a data card; about 10 minutes old."""
+        """Every table as JSON Lines, the problems, a schema and a data card; about 10 minutes old."""
         return _kept_file(files.DATASET, media_type=_ZIP)
 
 

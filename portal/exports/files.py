@@ -122,8 +122,6 @@ def _write_all(folder: Path, *, now: datetime) -> None:
     with zipfile.ZipFile(folder / DATASET, "w", zipfile.ZIP_DEFLATED) as archive:
         for table in TABLES.values():
             archive.write(folder / f"{table.name}.jsonl", f"{table.name}.jsonl")
-            # Compressed inside already.
-            archive.write(folder / f"{table.name}.parquet", f"{table.name}.parquet", zipfile.ZIP_STORED)
         archive.writestr("problems.jsonl", "".join(json.dumps(problem) + "\n" for problem in _problems()))
         archive.writestr("schema.json", json.dumps(schema(), indent=2) + "\n")
         about = {"made_at": now, "site": settings.SITE_URL}
@@ -175,7 +173,7 @@ def _remove_others(version: ExportVersion | None) -> None:
 def keep_exports_fresh(stop: threading.Event) -> None:
     """Have the files made whenever they are due, until stopped: the body of a thread.
 
-    In a process of its own, at low priority: neither its work nor the libraries that Parquet needs are the caller's.
+    In a process of its own, at low priority: its work is not the caller's.
     """
     stop.wait(FIRST_AFTER_S)
     while not stop.is_set():

@@ -1,31 +1,26 @@
-"""Tables as CSV, JSON Lines and Parquet."""
+"""Tables as CSV and JSON Lines."""
 
 import csv
 import io
 import json
-import tempfile
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
-from typing import IO
 
 from django.http import HttpResponse
 
-from portal.tabular.tables import Cell, Kind, Table
+from portal.tabular.tables import Cell, Table
 
 MEDIA_TYPES = {
     "csv": "text/csv; charset=utf-8",
     "jsonl": "application/x-ndjson",
-    "parquet": "application/vnd.apache.parquet",
 }
-_BATCH = 5000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def written(table: Table, *, format: str) -> Iterator[bytes]:  # noqa: A002 - the word that addresses use
     """A table in one of the formats of `MEDIA_TYPES`, in pieces."""
-    writers = {"csv": _csv, "jsonl": _json_lines, "parquet": _parquet}
-    return writers[format](table)
+    return {"csv": _csv, "jsonl": _json_lines}[format](table)
 
 
 def as_download(table: Table, *, format: str, name: str) -> HttpResponse:  # noqa: A002 - the word that addresses use
@@ -70,35 +65,3 @@ def _json_lines(table: Table) -> Iterator[bytes]:
     lines = (json.dumps(dict(zip(names, row, strict=True)), default=datetime.isoformat) + "\n" for row in table.rows())
     while batch := list(islice(lines, 500)):
         yield "".join(batch).encode()
-
-
-def _parquet(table: Table) -> Iterator[bytes]:
-    with tempfile.TemporaryFile() as file:
-        _write_parquet(table, file)
-        file.seek(0)
-        while chunk := file.read(256 * 1024):
-            yield chunk
-
-
-def _write_parquet(table: Table, file: IO[bytes]) -> None:
-    # 170 MB of libraries that only this format needs: loaded when somebody asks for it.
-    import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import parquet  # noqa: PLC0415
-
-    kinds = {
-        Kind.TEXT: pa.string(),
-        Kind.INTEGER: pa.int64(),
-        Kind.NUMBER: pa.float64(),
-        Kind.BOOLEAN: pa.bool_(),
-        Kind.MOMENT: pa.timestamp("us", tz="UTC"),
-    }
-    fields = [
-        pa.field(column.name, kinds[column.kind], metadata={"meaning": column.meaning}) for column in table.columns
-    ]
-    described = pa.schema(fields, metadata={"meaning": table.meaning})
-    rows = table.rows()
-    with parquet.ParquetWriter(file, described, compression="zstd") as writer:
-        while batch := list(islice(rows, _BATCH)):
-            columns: list[list[Cell]] = [list(column) for column in zip(*batch, strict=True)]
-            arrays = [pa.array(values, type=field.type) for values, field in zip(columns, fields, strict=True)]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=described))

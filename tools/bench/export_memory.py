@@ -35,8 +35,6 @@ def main() -> None:
     from portal.tabular.formats import written
     from portal.tabular.tables import Row, Table
 
-    if chosen.format == "parquet":
-        import pyarrow.parquet  # noqa: F401 - its libraries are no row's memory
     table = TABLES[chosen.table]
     noted: dict[str, float] = {"start": peak_mib(), "tenth": 0.0}
     rows = 0

@@ -82,7 +82,7 @@ def measure(name: str, environment: Mapping[str, str], body: bytes) -> None:
             counts = {key: value for key, value in json.loads(answer).items() if key != "results"}
             print(f"{name}: upload of {len(body) / 1e6:.1f} MB, {again}: {seconds:.2f} s, {counts}")
         print(f"{name}: the run with its figures: {caller.call('GET', f'runs/{run}/')[0] * 1000:.0f} ms")
-        for kind in ("csv", "jsonl", "parquet"):
+        for kind in ("csv", "jsonl"):
             seconds, content = caller.call("GET", f"runs/{run}/export/?format={kind}")
             print(f"{name}: export as {kind}: {len(content):,} bytes in {seconds * 1000:.0f} ms")
 
