@@ -334,7 +334,6 @@ SPECTACULAR_SETTINGS = {
         "RunState": ["draft", "published"],
         "DeliveryState": ["waiting", "delivered", "given_up"],
         "DeliveredKind": ["attempt.ended", "run.completed", "run.published", "webhook.test"],
-        "InvitationState": ["open", "accepted", "declined", "withdrawn"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
@@ -346,7 +345,7 @@ SPECTACULAR_SETTINGS = {
         {"name": "Submissions", "description": "Submitting, following, cancelling and judging again."},
         {"name": "Runs", "description": "Models and their runs: create, fill, follow, publish."},
         {"name": "Seasons", "description": "Seasons, their entries and results."},
-        {"name": "Organisations", "description": "Members, quota and webhooks."},
+        {"name": "Organisations", "description": "Quota and webhooks."},
         {"name": "Exports", "description": "Public data as CSV and JSON Lines."},
         {"name": "Judging", "description": "Where submissions are judged."},
         {"name": "Nodes", "description": "What machines that judge say to the site, each with its key."},

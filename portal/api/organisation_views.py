@@ -1,4 +1,4 @@
-"""Organisations: members, quota and webhooks."""
+"""Organisations: quota and webhooks. Who belongs to one is changed on its page."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,15 +7,14 @@ from django.utils import timezone
 from rest_framework.request import Request
 
 from evaluator.hardware import profiles
-from portal.accounts import memberships, organisations
+from portal.accounts import organisations
 from portal.accounts.identity import signed_in
-from portal.accounts.models import Invitation, Organisation, TokenScope
+from portal.accounts.models import Organisation, TokenScope
 from portal.api import run_inputs
 from portal.api.base import SIGNED_IN, Resource, operation
 from portal.api.catalog_outputs import ForecastOutput
 from portal.api.run_outputs import (
     DeliveryOutput,
-    InvitationOutput,
     NewWebhookOutput,
     OrganisationOutput,
     QuotaOutput,
@@ -69,17 +68,6 @@ class Organisations(_Organisations):
         """An organisation that the caller belongs to."""
         return _organisation(request, slug)
 
-    @operation("changeRole", "Change a member's role", OrganisationOutput, body=run_inputs.MemberInput, refuses=(409,))
-    def change_role(self, request: Request, slug: str) -> Organisation:
-        """Make a member an owner, or an owner a member; for owners. Others are invited instead."""
-        memberships.change_role(_organisation(request, slug), by=signed_in(request), **self.body())
-        return _organisation(request, slug)
-
-    @operation("removeMember", "Leave, or remove a member", status=204, body=run_inputs.UsernameInput, refuses=(409,))
-    def remove_member(self, request: Request, slug: str) -> None:
-        """End a membership: one's own by one's own name, as an owner anybody's. What they made stays."""
-        memberships.remove_member(_organisation(request, slug), by=signed_in(request), **self.body())
-
     @operation("readOrganisationAllowance", "Read the cost of a run's evaluations", ForecastOutput, many=True)
     def allowance(self, request: Request, slug: str) -> Sequence[Forecast]:
         """For every profile: the largest cost of one more evaluation, what is left today, and when it renews.
@@ -94,42 +82,6 @@ class Organisations(_Organisations):
     def quota(self, request: Request, slug: str) -> Limit:
         """GPU-seconds used, reserved and left in any 30 days."""
         return quota_of(_organisation(request, slug), now=timezone.now())
-
-
-class SentInvitations(_Organisations):
-    @operation("listSentInvitations", "List an organisation's open invitations", InvitationOutput, many=True)
-    def list(self, request: Request, slug: str) -> Any:
-        """Whoever is invited and has not answered."""
-        return memberships.sent_invitations(_organisation(request, slug))
-
-    @operation("invite", "Invite somebody", InvitationOutput, status=201, body=run_inputs.MemberInput, refuses=(409,))
-    def create(self, request: Request, slug: str) -> Invitation:
-        """Ask an account to belong to the organisation; for owners. It belongs to it once it has accepted."""
-        return memberships.invite(_organisation(request, slug), by=signed_in(request), **self.body())
-
-    @operation("withdrawInvitation", "Withdraw an invitation", status=204)
-    def withdraw(self, request: Request, slug: str, invitation_id: int) -> None:
-        """Take an open invitation back; for owners."""
-        invitation = memberships.get_sent_invitation(_organisation(request, slug), invitation_id)
-        memberships.withdraw(invitation, by=signed_in(request))
-
-
-class Invitations(_Organisations):
-    @operation("listInvitations", "List own invitations", InvitationOutput, many=True)
-    def list(self, request: Request) -> Any:
-        """The caller's own open invitations."""
-        return memberships.open_invitations(signed_in(request))
-
-    @operation("acceptInvitation", "Accept an invitation", OrganisationOutput, refuses=(409,))
-    def accept(self, request: Request, invitation_id: int) -> Organisation:
-        """Belong to the organisation from now on."""
-        invitation = memberships.get_invitation(signed_in(request), invitation_id)
-        return memberships.accept(invitation, by=signed_in(request)).organisation
-
-    @operation("declineInvitation", "Decline an invitation", status=204)
-    def decline(self, request: Request, invitation_id: int) -> None:
-        """Do not belong to the organisation."""
-        memberships.decline(memberships.get_invitation(signed_in(request), invitation_id), by=signed_in(request))
 
 
 class Webhooks(_Organisations):

@@ -3,7 +3,6 @@
 from rest_framework import serializers
 
 from evaluator.contract import Backend, Verdict
-from portal.accounts.models import Role
 from portal.accounts.organisations import SHORT_NAME
 from portal.api.fields import values_of
 from portal.api.inputs import Attachment, Choice, Number, PagedQuery, ProfileName, Query, Strict, Text, Whole, patterned
@@ -137,19 +136,6 @@ class OrganisationInput(Strict):
 
     slug = patterned(SHORT_NAME, max_length=60, help_text="Lower-case letters, digits and hyphens.")
     name = Text(max_length=120)
-
-
-class MemberInput(Strict):
-    """A member and their role."""
-
-    username = Text(max_length=150)
-    role = Choice(choices=Role.values, default=Role.MEMBER.value)
-
-
-class UsernameInput(Strict):
-    """Somebody by name."""
-
-    username = Text(max_length=150)
 
 
 class WebhookInput(Strict):

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.reverse import reverse
 
 from evaluator.contract import Backend
-from portal.accounts.models import Invitation, Organisation, Role
+from portal.accounts.models import Organisation, Role
 from portal.api.fields import URI, AddressField, CopiedFields, PageField, VerdictField, shows, values_of
 from portal.api.problem_details import FieldErrorOutput
 from portal.deliveries.models import TEST_KIND, Delivery, Endpoint
@@ -350,19 +350,6 @@ class OrganisationOutput(serializers.Serializer[Organisation]):
 
     def get_sponsor(self, organisation: Organisation) -> str | None:
         return organisation.sponsor.username if organisation.payer_id and organisation.sponsor else None
-
-
-@shows(
-    Invitation,
-    "id organisation=organisation.slug name=organisation.name username=invited.username role "
-    "invited_by=invited_by.username state created_at",
-)
-class InvitationOutput(CopiedFields):
-    """An invitation to an organisation.
-
-    Attributes:
-        username: Who is invited.
-    """
 
 
 class QuotaOutput(serializers.Serializer[Any]):

@@ -46,7 +46,6 @@ _PATH_PARAMETERS: Mapping[str, tuple[Any, str]] = {
     "runs/{run_id}": (_UUID, "The `id` of a run."),
     "attempts/{attempt_id}": (_NUMBER, "The `id` of an attempt."),
     "webhooks/{webhook_id}": (_NUMBER, "The `id` of a webhook."),
-    "invitations/{invitation_id}": (_NUMBER, "The `id` of an invitation."),
     "exports/{table}": ({"type": "string", "enum": sorted(TABLES)}, "Which table."),
 }
 """What stands between the slashes of an address."""

@@ -7,7 +7,7 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from portal.api import catalog_views, reference
 from portal.api.export_views import EvaluationBundle, PublicData, RunExport
 from portal.api.node_views import NodeMessages
-from portal.api.organisation_views import Invitations, Organisations, SentInvitations, Webhooks
+from portal.api.organisation_views import Organisations, Webhooks
 from portal.api.run_views import Attempts, BulkAttempts, ModelBoard, Models, Prompts, Runs, Trees
 from portal.api.season_views import SeasonParts, Seasons
 from portal.api.submission_views import Evaluations, SingleSubmission, Submissions
@@ -55,16 +55,8 @@ _webhook = [
 ]
 _organisation: list[URLPattern | URLResolver] = [
     path("", Organisations.as_view(_RETRIEVE), name="organisation"),
-    path("members/", Organisations.as_view({"post": "change_role"}), name="members"),
-    path("members/remove/", Organisations.as_view({"post": "remove_member"}), name="remove-member"),
     path("allowance/", Organisations.as_view({"get": "allowance"}), name="organisation-allowance"),
     path("quota/", Organisations.as_view({"get": "quota"}), name="quota"),
-    path("invitations/", SentInvitations.as_view(_LIST_AND_CREATE), name="sent-invitations"),
-    path(
-        "invitations/<int:invitation_id>/withdraw/",
-        SentInvitations.as_view({"post": "withdraw"}),
-        name="withdraw-invitation",
-    ),
     path("webhooks/", Webhooks.as_view(_LIST_AND_CREATE), name="webhooks"),
     path("webhooks/<int:webhook_id>/", include(_webhook)),
 ]
@@ -92,11 +84,6 @@ urlpatterns = [
     path("runs/<uuid:run_id>/", include(_run)),
     path("organisations/", Organisations.as_view(_LIST_AND_CREATE), name="organisations"),
     path("organisations/<slug:slug>/", include(_organisation)),
-    path("invitations/", Invitations.as_view(_LIST), name="invitations"),
-    path("invitations/<int:invitation_id>/accept/", Invitations.as_view({"post": "accept"}), name="accept-invitation"),
-    path(
-        "invitations/<int:invitation_id>/decline/", Invitations.as_view({"post": "decline"}), name="decline-invitation"
-    ),
     path("seasons/", Seasons.as_view(_LIST_AND_CREATE), name="seasons"),
     path("seasons/<slug:slug>/", Seasons.as_view(_RETRIEVE), name="season"),
     path("seasons/<slug:slug>/steps/", Seasons.as_view({"post": "step"}), name="season-steps"),

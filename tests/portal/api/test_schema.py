@@ -20,7 +20,6 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from portal.accounts import actions as accounts
-from portal.accounts import memberships
 from portal.accounts.models import TokenScope
 from portal.accounts.organisations import create_organisation
 from portal.api.reference import operations
@@ -111,7 +110,6 @@ def seeded(alice, bob, node, now, exports_here):
     end(add(published, line()).results[0].attempt, node)
     runs.publish_run(published, by=alice, sources="public")
     files.make(now=now)
-    invitation = memberships.invite(run.model.organisation, username="bob", role="member", by=alice)
     webhook = deliveries.add_webhook(
         run.model.organisation, url="https://example.org/", events=["run.completed"], by=alice
     )
@@ -125,7 +123,6 @@ def seeded(alice, bob, node, now, exports_here):
         "run_id": str(run.pk),
         "attempt_id": attempts[0].attempt.pk,
         "webhook_id": webhook.pk,
-        "invitation_id": invitation.pk,
         "table": "runs",
     }
 
