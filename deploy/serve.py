@@ -384,9 +384,7 @@ def announce(data_dir: Path) -> None:
     say(f"  ParallelKernelBench is at {os.environ['PKB_SITE_URL']}/")
     from django.conf import settings  # after django.setup
 
-    who = {"open": "anybody can sign up", "invitation": "a code is needed to sign up"}.get(
-        settings.SIGN_UP, "sign-up is closed"
-    )
+    who = "anybody can sign up" if settings.SIGN_UP == "open" else "sign-up is closed"
     say(f"  Operator account: name and password are in {data_dir / 'operator.txt'}; {who}.")
     say(f"  {sandbox_words()}")
     say(f"  {judged_words()}")

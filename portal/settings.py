@@ -156,10 +156,10 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
 AUTHENTICATION_BACKENDS = ["portal.accounts.operators.AccountBackend"]
-# Who may make an account: open, invitation (with an operator's code) or closed.
+# Who may make an account: open to everybody, or closed, so that operators make accounts in the admin.
 SIGN_UP = env.str("PKB_SIGN_UP", default="open")
-if SIGN_UP not in {"open", "invitation", "closed"}:
-    raise ImproperlyConfigured(f"PKB_SIGN_UP is {SIGN_UP!r}; it is open, invitation or closed")
+if SIGN_UP not in {"open", "closed"}:
+    raise ImproperlyConfigured(f"PKB_SIGN_UP is {SIGN_UP!r}; it is open or closed")
 # Operators act as such only with an authenticator app or a passkey; on one's own machine that is one's own choice.
 OPERATORS_NEED_SECOND_FACTOR = env.bool("PKB_OPERATORS_NEED_SECOND_FACTOR", default=not IS_EMBEDDED)
 # Where mail goes out, for example smtp+tls://user:password@mail.example.org:587; empty: the site sends none.

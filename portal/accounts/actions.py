@@ -5,11 +5,11 @@ import secrets
 from collections.abc import Iterable
 from datetime import timedelta
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from portal.accounts import sign_up_codes
 from portal.accounts.models import ApiToken, TokenScope, User
 from portal.accounts.names import OWN_AUTHOR, check_name, name_taken
 from portal.accounts.operators import drop_unproven_rights
@@ -21,14 +21,14 @@ MAX_LIFETIME_DAYS = 366
 MAX_LIVE_TOKENS = 20
 
 
-def sign_up(*, username: str, password: str, email: str = "", code: str = "") -> User:
-    """Create an account that can sign in at once; `code` is an operator's invitation, where the site asks for one.
+def sign_up(*, username: str, password: str, email: str = "") -> User:
+    """Create an account that can sign in at once.
 
     Raises:
-        Refusal: sign-up is closed (403), the code is invalid, the name is malformed or taken (409), or the
-            password is too weak.
+        Refusal: sign-up is closed (403), the name is malformed or taken (409), or the password is too weak.
     """
-    sign_up_codes.check(code)
+    if settings.SIGN_UP == "closed":
+        raise Forbidden("", "", "This site takes no new accounts.", "Ask its operator.")
     user = User(username=User.normalize_username(username), email=User.objects.normalize_email(email))
     check_name(user.username)
     _validated(user, password)
@@ -36,7 +36,6 @@ def sign_up(*, username: str, password: str, email: str = "", code: str = "") ->
     try:
         with transaction.atomic():
             user.save()
-            sign_up_codes.use(code, by=user)
     except IntegrityError as error:
         raise name_taken(username) from error
     return user

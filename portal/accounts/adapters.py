@@ -18,7 +18,6 @@ from django.urls import reverse
 from portal.accounts.models import User
 from portal.accounts.names import check_name
 from portal.accounts.operators import has_second_factor
-from portal.accounts.sign_up_codes import SignUp, sign_up_is
 from portal.accounts.throttle import client_address
 from portal.core.errors import Refusal
 
@@ -38,8 +37,8 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
         return User.normalize_username(username)
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:  # noqa: ARG002 - allauth's signature
-        """Whether anybody may make an account, be it with a code."""
-        return sign_up_is() is not SignUp.CLOSED
+        """Whether anybody may make an account."""
+        return bool(settings.SIGN_UP == "open")
 
     def respond_user_inactive(self, request: HttpRequest, user: User) -> HttpResponse:
         """The page after signing in elsewhere to an account that operators closed."""
@@ -84,7 +83,7 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  
         return user
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:  # noqa: ARG002
-        return sign_up_is() is not SignUp.CLOSED
+        return bool(settings.SIGN_UP == "open")
 
 
 class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no types

@@ -8,10 +8,10 @@ from django.contrib.auth.admin import UserAdmin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from portal.accounts import actions, sign_up_codes
+from portal.accounts import actions
 from portal.accounts.identity import signed_in
-from portal.accounts.models import Membership, Organisation, SignUpCode, User
-from portal.core.admin import NoChanging, ReadOnly, confirm, confirmed
+from portal.accounts.models import Membership, Organisation, User
+from portal.core.admin import ReadOnly, confirm, confirmed
 
 
 class ActivityForm(forms.Form):
@@ -63,21 +63,6 @@ class OrganisationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     autocomplete_fields = ("sponsor",)
     search_fields = ("slug", "name")
     inlines = (MembershipInline,)
-
-
-@admin.register(SignUpCode)
-class SignUpCodeAdmin(NoChanging, admin.ModelAdmin):  # type: ignore[type-arg]
-    """Invitations to the site: a new one's code is shown once, in the message after it was made."""
-
-    list_display = ("note", "made_by", "created_at", "expires_at", "used_by", "used_at")
-    list_select_related = ("made_by", "used_by")
-    readonly_fields = ("made_by", "created_at", "used_by", "used_at")
-    search_fields = ("note", "used_by__username")
-
-    def save_model(self, request: HttpRequest, obj: SignUpCode, form: forms.ModelForm, change: bool) -> None:  # type: ignore[type-arg]  # noqa: ARG002, FBT001
-        row, code = sign_up_codes.make_code(note=obj.note, expires_at=obj.expires_at, by=signed_in(request))
-        obj.pk = row.pk
-        messages.warning(request, f"The code is {code}. Copy it now: it is not shown again.")
 
 
 @admin.register(LogEntry)

@@ -17,11 +17,9 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 
-from portal.accounts import sign_up_codes
 from portal.accounts.models import TokenScope, User
 from portal.accounts.names import MAX_NAME, check_name, name_taken
 from portal.accounts.passwords import check_password
-from portal.accounts.sign_up_codes import SignUp, sign_up_is
 from portal.core.errors import Refusal
 from portal.core.forms import ActionForm
 
@@ -39,17 +37,8 @@ def _name_field() -> forms.CharField:
     )
 
 
-def _code_field() -> forms.CharField:
-    return forms.CharField(
-        label="Invitation code",
-        max_length=60,
-        help_text="From the operator of this site. It is valid for one account.",
-        widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
-    )
-
-
 class SignUpForm(ActionForm):
-    """A public name and a password, and an invitation where the site asks for one."""
+    """A public name and a password."""
 
     username = _name_field()
     password = forms.CharField(
@@ -62,18 +51,12 @@ class SignUpForm(ActionForm):
         label="Password again", strip=False, widget=forms.PasswordInput(attrs={"autocomplete": "new-password"})
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if sign_up_is() is SignUp.INVITATION:
-            self.fields["code"] = _code_field()
-
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if cleaned.get("password") and cleaned.get("repeated") and cleaned["password"] != cleaned["repeated"]:
             self.add_error("repeated", "The two passwords differ. Type the same one twice.")
         # All that is wrong at once. The action asks again, for whoever comes another way.
         checks: dict[str, Callable[[str], None]] = {
-            "code": sign_up_codes.check,
             "password": lambda password: check_password(User(username=cleaned.get("username", "")), password),
             "username": check_name,
         }
@@ -90,7 +73,7 @@ class SignUpForm(ActionForm):
 
 
 class SocialSignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no types
-    """The public name of a person who signs up through another site, and their invitation."""
+    """The public name of a person who signs up through another site."""
 
     fields: dict[str, forms.Field]
 
@@ -99,23 +82,12 @@ class SocialSignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no type
         proposed = self.fields["username"].initial
         self.fields = {"username": _name_field()}
         self.fields["username"].initial = proposed
-        if sign_up_is() is SignUp.INVITATION:
-            self.fields["code"] = _code_field()
-
-    def clean(self) -> dict[str, Any]:
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        try:
-            sign_up_codes.check(cleaned.get("code", ""))
-        except Refusal as refusal:
-            self.add_error("code" if "code" in self.fields else None, refusal.sentences)
-        return cleaned
 
     def save(self, request: HttpRequest) -> User:
-        """The new account; raises Refusal if another request took the name or the code first."""
+        """The new account; raises Refusal if another request took the name first."""
         try:
             with transaction.atomic():
                 user: User = super().save(request)
-                sign_up_codes.use(self.cleaned_data.get("code", ""), by=user)
         except IntegrityError as error:
             raise name_taken(self.cleaned_data["username"]) from error
         return user

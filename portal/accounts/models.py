@@ -190,25 +190,3 @@ class Invitation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.invited} to {self.organisation} ({self.state})"
-
-
-class SignUpCode(models.Model):
-    """An operator's code with which one account can be created. Only its SHA-256 is stored."""
-
-    digest = models.CharField(max_length=64, unique=True, editable=False)
-    note = models.CharField(
-        max_length=200, help_text="For whom the code is, for example: Jane Doe, Example University."
-    )
-    made_by = models.ForeignKey(User, null=True, editable=False, on_delete=models.SET_NULL, related_name="+")
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
-    expires_at = models.DateTimeField(help_text="After this moment the code is refused.")
-    used_by = models.OneToOneField(
-        User, null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="sign_up_code"
-    )
-    used_at = models.DateTimeField(null=True, blank=True, editable=False)
-
-    class Meta:
-        ordering = ("-created_at",)
-
-    def __str__(self) -> str:
-        return self.note

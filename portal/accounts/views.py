@@ -29,12 +29,11 @@ from portal.accounts import actions, memberships, queries, throttle
 from portal.accounts.forms import FirstPasswordForm, NewPasswordForm, PublicPageForm, SignInForm, SignUpForm, TokenForm
 from portal.accounts.identity import changing, shown_again, signed_in
 from portal.accounts.operators import has_second_factor
-from portal.accounts.sign_up_codes import SignUp, sign_up_is
 
 
 def ways_in(request: HttpRequest) -> dict[str, Any]:
     providers = get_adapter().list_providers(request)
-    return {"providers": providers, "sends_mail": bool(settings.EMAIL_URL), "sign_up": sign_up_is().value}
+    return {"providers": providers, "sends_mail": bool(settings.EMAIL_URL), "sign_up": settings.SIGN_UP}
 
 
 class SignIn(LoginView):
@@ -122,7 +121,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         throttle.remember_device(response, user.username)
         return response
     context = {"form": form, "next": wanted if is_ours else "", **ways_in(request)}
-    if sign_up_is() is SignUp.CLOSED:
+    if settings.SIGN_UP == "closed":
         return render(request, "account/signup_closed.html", status=403)
     return render(request, "accounts/sign_up.html", context, status=form.status)
 

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from datetime import timedelta
 
 import pytest
 from allauth.mfa.models import Authenticator
@@ -14,10 +13,9 @@ from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.core.cache import cache, caches
 from django.test import Client
-from django.utils import timezone
 
-from portal.accounts import actions, sign_up_codes, throttle
-from portal.accounts.models import SignUpCode, User
+from portal.accounts import actions, throttle
+from portal.accounts.models import User
 from portal.core.errors import Refusal
 from tests.portal.sign_in import mail_server, openid_provider, there_and_back
 
@@ -428,37 +426,8 @@ def test_mails_cannot_be_asked_for_without_end(client, mails):
     assert answers[-1] == 429
 
 
-def code_for(note="Jane Doe", days=7, by=None):
-    return sign_up_codes.make_code(note=note, expires_at=timezone.now() + timedelta(days=days), by=by)[1]
-
-
 def sign_up(client, name, **more):
     return client.post("/accounts/sign-up/", {"username": name, "password": PASSWORD, "repeated": PASSWORD, **more})
-
-
-def test_by_invitation_a_code_makes_one_account(client, settings):
-    settings.SIGN_UP = "invitation"
-    code = code_for()
-    assert sign_up(client, "jane", code="guessed").status_code == 403
-    assert sign_up(client, "jane", code=code).status_code == 302
-    client.post("/accounts/sign-out/")
-    assert sign_up(client, "john", code=code).status_code == 403
-    assert SignUpCode.objects.get().used_by.username == "jane"
-    assert code not in str(SignUpCode.objects.values().get())
-
-
-def test_an_expired_code_opens_nothing(client, settings):
-    settings.SIGN_UP = "invitation"
-    assert sign_up(client, "jane", code=code_for(days=-1)).status_code == 403
-
-
-def test_a_code_is_asked_of_who_comes_from_a_provider_as_well(client, lab, settings):
-    settings.SIGN_UP = "invitation"
-    there_and_back(client, LAB, subject="ruth-at-lab")
-    client.post("/accounts/elsewhere/sign-up/", {"username": "ruth", "code": "guessed"})
-    assert not User.objects.exists()
-    client.post("/accounts/elsewhere/sign-up/", {"username": "ruth", "code": code_for()})
-    assert signed_in_as(client) == "ruth"
 
 
 def test_a_closed_site_takes_nobody(client, lab, settings):

@@ -114,22 +114,6 @@ class Migration(migrations.Migration):
                 'ordering': ('id',),
             },
         ),
-        migrations.CreateModel(
-            name='SignUpCode',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('digest', models.CharField(editable=False, max_length=64, unique=True)),
-                ('note', models.CharField(help_text='For whom the code is, for example: Jane Doe, Example University.', max_length=200)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                ('expires_at', models.DateTimeField(help_text='After this moment the code is refused.')),
-                ('used_at', models.DateTimeField(blank=True, editable=False, null=True)),
-                ('made_by', models.ForeignKey(editable=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('used_by', models.OneToOneField(blank=True, editable=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='sign_up_code', to=settings.AUTH_USER_MODEL)),
-            ],
-            options={
-                'ordering': ('-created_at',),
-            },
-        ),
         migrations.AddIndex(
             model_name='user',
             index=models.Index(condition=models.Q(('is_active', False)), fields=['id'], name='closed_accounts'),

@@ -71,8 +71,8 @@ def test_every_form_of_accounts_wants_its_token(alice):
 
 def test_sign_ups_from_one_address_are_counted(client, monkeypatch, settings):
     caches["attempts"].clear()
-    settings.SIGN_UP = "invitation"
-    sent = {"username": "dora", "password": scenes.PASSWORD, "repeated": scenes.PASSWORD, "code": "guessed"}
+    settings.SIGN_UP = "closed"
+    sent = {"username": "dora", "password": scenes.PASSWORD, "repeated": scenes.PASSWORD}
     answers = {client.post("/accounts/sign-up/", sent).status_code for _ in range(throttle.SIGN_UPS.failures)}
     assert answers == {403}
     refused = client.post("/accounts/sign-up/", sent)
