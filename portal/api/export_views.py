@@ -1,4 +1,4 @@
-"""Public data as files, the attempts of a run, and one evaluation with what judges it again."""
+"""Public data as files, and the attempts of a run."""
 
 import uuid
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from threading import BoundedSemaphore
 from typing import IO, Self
 
 from asgiref.sync import sync_to_async
-from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.http import http_date
 from rest_framework.request import Request
@@ -15,11 +15,9 @@ from rest_framework.throttling import AnonRateThrottle
 from portal.accounts.models import TokenScope
 from portal.api import run_inputs
 from portal.api.base import Resource, file_of, operation
-from portal.api.submission_views import SubmissionResource, get_evaluation
 from portal.core.errors import TooMany
-from portal.exports import bundles, files, tables
+from portal.exports import files, tables
 from portal.runs import queries
-from portal.submissions import access
 from portal.tabular.formats import MEDIA_TYPES, written
 
 _ZIP = "application/zip"
@@ -117,17 +115,3 @@ class PublicData(_Exports):
     def dataset(self, _request: Request) -> HttpResponseBase:
         """Every table as JSON Lines, the problems, a schema and a data card; about 10 minutes old."""
         return _kept_file(files.DATASET, media_type=_ZIP)
-
-
-class EvaluationBundle(SubmissionResource):
-    tag = _Exports.tag
-
-    @operation("exportEvaluation", "Export an evaluation with everything to judge it again", file_of(_ZIP))
-    def retrieve(self, request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> HttpResponseBase:
-        """Source, request, problem, report, environment, and the command, in one zip."""
-        evaluation = get_evaluation(request, submission_id, evaluation_id)
-        if not access.may_read_source(request.user, evaluation.submission):
-            raise Http404
-        response = HttpResponse(bundles.bundle(evaluation), content_type=_ZIP)
-        response["Content-Disposition"] = f'attachment; filename="evaluation-{evaluation_id}.zip"'
-        return response

@@ -5,7 +5,7 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
 from portal.api import catalog_views, reference
-from portal.api.export_views import EvaluationBundle, PublicData, RunExport
+from portal.api.export_views import PublicData, RunExport
 from portal.api.node_views import NodeMessages
 from portal.api.organisation_views import Organisations, Webhooks
 from portal.api.run_views import Attempts, BulkAttempts, ModelBoard, Models, Prompts, Runs, Trees
@@ -36,7 +36,6 @@ _submission = [
         Evaluations.as_view({"get": "machine_code"}),
         name="machine-code",
     ),
-    path("evaluations/<uuid:evaluation_id>/bundle/", EvaluationBundle.as_view(_RETRIEVE), name="bundle"),
 ]
 _run = [
     path("", Runs.as_view(_RETRIEVE), name="run"),

@@ -1,1 +1,1 @@
-"""Public data: tables as files, the data set, and single evaluations with what judges them again."""
+"""Public data: tables as files, and the data set."""

@@ -279,7 +279,7 @@ def addresses(evaluation: Evaluation) -> Iterator[str]:
     yield from (f"/submissions/evaluations/{pk}/{name}" for name in ("report.json", "trace.json", "machine-code/"))
     api = f"/api/v1/submissions/{submission.pk}/"
     yield from (api, "/api/v1/submissions/")
-    yield from (f"{api}evaluations/{pk}/{name}" for name in ("", "trace/", "machine-code/", "bundle/"))
+    yield from (f"{api}evaluations/{pk}/{name}" for name in ("", "trace/", "machine-code/"))
     board = f"?profile={evaluation.profile}"
     yield from (f"/problems/{slug}/{name}{board}" for name in ("", "leaderboard/", "records/", "scaling/", "submit/"))
     yield from (f"/api/v1/problems/{slug}/leaderboard/{board}", f"/cards/problems/{slug}.png{board}")

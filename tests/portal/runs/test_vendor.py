@@ -410,14 +410,3 @@ def test_exports_say_the_same_in_every_format_and_nothing_that_is_not_public(
     assert [len(rows_of(anonymous, f"/api/v1/exports/{table}/")) for table in tables] == [0, 1, 1, 1, 1]
     table = b"".join(anonymous.get("/api/v1/exports/models/?format=csv")).decode()
     assert "'=HYPERLINK" in table
-
-
-def test_a_bundle_holds_what_judges_the_evaluation_again(alice, alices, node):
-    attempt = add(make_run(alice), line()).results[0].attempt
-    end(attempt, node)
-    address = f"/api/v1/submissions/{attempt.submission_id}/evaluations/{attempt.evaluation_id}/bundle/"
-    with zipfile.ZipFile(io.BytesIO(alices.get(address).content)) as packed:
-        names = set(packed.namelist())
-        assert {"source/solution.py", "request.json", "report.json", "problem/reference.py", "README.md"} <= names
-        assert "python -m evaluator run allreduce source --profile cpux2" in packed.read("README.md").decode()
-        assert json.loads(packed.read("request.json"))["revision"] == registry.revision("allreduce")
