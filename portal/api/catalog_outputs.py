@@ -14,7 +14,6 @@ from portal.catalog.costs import SizeRow, judging_profiles, size_rows
 from portal.nodes.models import Node, Slot
 from portal.ranking.queries import BoardRow, QuarantinedEntry
 from portal.runs.prompts import statement_of, values_told
-from portal.submissions.node_utilisation import Use
 from portal.submissions.starters import starters
 from problems import registry
 from problems.spec.schema import Argument, ArgumentKind, Output, Problem, SizeName, Tolerance
@@ -282,20 +281,6 @@ class NodeOutput(CopiedFields):
         help_text="The organisation that owns the node; empty for this site's own.",
     )
     is_revoked = serializers.BooleanField(help_text="Whether its key was revoked.")
-
-
-@shows(Use, "node profile slots judged_share verdicts building built starting_s ranks_wait_s")
-class UseOutput(CopiedFields):
-    """How much of the last hour a node's slots of one profile judged, and what waits for them.
-
-    Attributes:
-        judged_share: Share of the hour in which a slot had an evaluation, 0 to 1.
-        verdicts: Verdicts in the hour, without those decided at compilation.
-        building: Evaluations that are being compiled for it now.
-        built: Compiled evaluations that wait for a slot now.
-        starting_s: Median time in seconds until all ranks had imported the submission.
-        ranks_wait_s: Median time in seconds for which everything waited for ranks to start.
-    """
 
 
 @shows(ApiToken, "name prefix scopes expires_at")

@@ -21,7 +21,6 @@ from portal.catalog.queries import get_problem, get_profile
 from portal.nodes.models import Node
 from portal.nodes.queries import online_slots, shown_nodes
 from portal.ranking.queries import BoardKey, board_page, boards_of, quarantined_entries
-from portal.submissions.node_utilisation import Use, use_of_nodes
 from portal.submissions.quotas import Forecast, forecasts, limits_of, payer_of_author
 from problems import registry
 from problems.spec.schema import Problem
@@ -115,11 +114,6 @@ class Nodes(Resource):
     def list(self, _request: Request) -> QuerySet[Node, Any]:
         """The machines that judge, their slots, and what they run on."""
         return shown_nodes()
-
-    @operation("readNodeUse", "Read how nodes were used", catalog_outputs.UseOutput, many=True)
-    def use(self, _request: Request) -> Sequence[Use]:
-        """By node and profile: how much of the last hour was judging, verdicts, what is compiled ahead, waits."""
-        return use_of_nodes()
 
 
 class Me(Resource):

@@ -88,12 +88,6 @@ class ArchiveStream(_Stream):
     media_type = "application/zip"
 
 
-class BytesStream(_Stream):
-    """Either of them, for clients that can name no other type: how it begins says which."""
-
-    media_type = "application/octet-stream"
-
-
 class JSONAlways(DefaultContentNegotiation):
     """Answers are JSON whatever `Accept` says, so that a browser or curl gets an answer instead of a 406."""
 

@@ -17,7 +17,7 @@ from portal.accounts.identity import signed_in
 from portal.accounts.models import TokenScope
 from portal.api import inputs, run_inputs
 from portal.api.base import NewestFirst, Resource, SmallestFirst, operation
-from portal.api.parsers import ArchiveForm, ArchiveStream, BytesStream, LinesStream
+from portal.api.parsers import ArchiveForm, ArchiveStream, LinesStream
 from portal.api.run_outputs import (
     AttemptOutput,
     BulkResultOutput,
@@ -193,13 +193,13 @@ class Attempts(_Runs):
 
 
 class BulkAttempts(_Runs):
-    parser_classes = (LinesStream, ArchiveStream, BytesStream)
+    parser_classes = (LinesStream, ArchiveStream)
 
     @operation(
         "addAttempts",
         "Add many attempts",
         BulkResultOutput,
-        body={"application/x-ndjson": _BYTES, "application/zip": _BYTES, "application/octet-stream": _BYTES},
+        body={"application/x-ndjson": _BYTES, "application/zip": _BYTES},
         headers=(_RETRY_AFTER,),
         refuses=(409,),
     )
@@ -218,11 +218,9 @@ def _added(run: Run, request: Request) -> actions.BulkResult:
         return actions.add_lines(run, (), by=signed_in(request))
     stream = cast(IO[bytes], body)
     kind = (request.content_type or "").partition(";")[0].strip().lower()
-    start = b"" if kind == LinesStream.media_type else stream.read(len(uploads.ARCHIVE_START))
-    if kind == LinesStream.media_type or (kind == BytesStream.media_type and start != uploads.ARCHIVE_START):
-        return actions.add_lines(run, uploads.read_lines(stream, start=start), by=signed_in(request))
+    if kind == LinesStream.media_type:
+        return actions.add_lines(run, uploads.read_lines(stream), by=signed_in(request))
     with TemporaryFile() as archive:  # an archive's table of contents is at its end
-        archive.write(start)
         while chunk := stream.read(1 << 20):
             archive.write(chunk)
         return actions.add_lines(run, uploads.read_archive(archive), by=signed_in(request))

@@ -66,7 +66,6 @@ urlpatterns = [
     path("problems/<slug:slug>/", include(_problem)),
     path("profiles/", catalog_views.Profiles.as_view(_LIST), name="profiles"),
     path("nodes/", catalog_views.Nodes.as_view(_LIST), name="nodes"),
-    path("nodes/use/", catalog_views.Nodes.as_view({"get": "use"}), name="node-use"),
     path("nodes/<slug:name>/heartbeat/", NodeMessages.as_view({"post": "heartbeat"}), name="node-heartbeat"),
     path("nodes/<slug:name>/progress/", NodeMessages.as_view({"post": "progress"}), name="node-progress"),
     path("nodes/<slug:name>/report/", NodeMessages.as_view({"post": "report"}), name="node-report"),

@@ -21,17 +21,10 @@ class Hook(Generic[Event]):
 
     def receiver(self, function: Callable[[Event], None]) -> Callable[[Event], None]:
         """A decorator: `function` is called with every event."""
-        self.connect(function, uid=f"{function.__module__}.{function.__qualname__}")
+        # Not weak: only this hook refers to the adapter. A receiver that is imported again has the same identifier.
+        uid = f"{function.__module__}.{function.__qualname__}"
+        self._signal.connect(lambda event, **_: function(event), weak=False, dispatch_uid=uid)
         return function
-
-    def connect(self, receiver: Callable[[Event], None], *, uid: str) -> None:
-        """Have `receiver` called with every event; connecting again under the same `uid` changes nothing."""
-        # Not weak: only this hook refers to the adapter.
-        self._signal.connect(lambda event, **_: receiver(event), weak=False, dispatch_uid=uid)
-
-    def disconnect(self, *, uid: str) -> None:
-        """Stop calling the receiver that was connected under `uid`."""
-        self._signal.disconnect(dispatch_uid=uid)
 
     def send(self, event: Event) -> None:
         """Call every receiver with `event`.

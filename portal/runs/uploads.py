@@ -24,7 +24,6 @@ from portal.submissions import uploads
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_ARCHIVED_FILES = 20_000
-ARCHIVE_START = b"PK\x03\x04"
 _CHUNK = 256 * 1024
 _COUNTS = {"sample": 9_999, "step": 999, "tokens_in": 2_000_000_000, "tokens_out": 2_000_000_000}
 _AMOUNTS = ("cost_usd", "seconds")
@@ -100,9 +99,9 @@ def attempt_from(data: Any) -> NewAttempt:
     )
 
 
-def read_lines(stream: IO[bytes], *, start: bytes = b"") -> Iterator[Line]:
-    """Every line of a JSON Lines upload that is not blank, one at a time; `start` was read from it already."""
-    for number, raw in enumerate(_split(stream, start), start=1):
+def read_lines(stream: IO[bytes]) -> Iterator[Line]:
+    """Every line of a JSON Lines upload that is not blank, one at a time."""
+    for number, raw in enumerate(_split(stream), start=1):
         yield _line(number, raw)
 
 
@@ -268,9 +267,9 @@ def _decoded(raw: bytes) -> Any:
         raise Refusal("", text, f"The line is not JSON: {error}.", "Write one JSON object per line.") from error
 
 
-def _split(stream: IO[bytes], start: bytes) -> Iterator[bytes]:
+def _split(stream: IO[bytes]) -> Iterator[bytes]:
     """The lines of a stream that are not blank; of one that is too long only the beginning, which says so."""
-    rest, is_cut = start, False
+    rest, is_cut = b"", False
     while chunk := stream.read(_CHUNK):
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:

@@ -28,15 +28,10 @@ class Refuses(Exception):
 @pytest.fixture
 def receiver():
     """Connects a receiver of `evaluation_ended` and takes it away after the test."""
-    uids = []
-
-    def connect(function):
-        uids.append(f"test {len(uids)}")
-        evaluation_ended.connect(function, uid=uids[-1])
-
-    yield connect
-    for uid in uids:
-        evaluation_ended.disconnect(uid=uid)
+    signal = evaluation_ended._signal  # noqa: SLF001 - hooks of the site never take a receiver away
+    before = list(signal.receivers)
+    yield lambda function: signal.connect(lambda event, **_: function(event), weak=False)
+    signal.receivers = before
 
 
 @pytest.mark.django_db

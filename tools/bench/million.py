@@ -283,7 +283,6 @@ KINDS = (
     Kind(name="feed of a board", addresses=for_boards("/feeds/problems/{problem}/{profile}.atom")),
     Kind(name="feed of a person", addresses=from_data("/feeds/people/{}.atom", lambda d: d.worst_people)),
     Kind(name="API: problems, profiles, nodes", addresses=always(*(f"/api/v1/{n}/" for n in ("problems", "profiles")))),
-    Kind(name="API: use of nodes", addresses=always("/api/v1/nodes/use/")),
     Kind(
         name="API: board, every facet",
         addresses=for_boards(

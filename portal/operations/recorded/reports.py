@@ -26,13 +26,9 @@ class NotRecorded(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How many kernels or runs an import added, and why others, or reports of them, were refused.
-
-    `older` of the added ones were judged at an older revision of their problem: they are on no current board.
-    """
+    """How many kernels or runs an import added, and why others, or reports of them, were refused."""
 
     added: int
-    older: int = 0
     refused: tuple[str, ...] = ()
 
 

@@ -131,7 +131,7 @@ SLUGS = {"/api/v1/organisations/": "acme", "/api/v1/models/": "writer-1"}
 """What `slug` names below these addresses; elsewhere it is a problem's."""
 
 
-@schemathesis.serializer("application/x-ndjson", "application/zip", "application/octet-stream")
+@schemathesis.serializer("application/x-ndjson", "application/zip")
 def as_bytes(ctx, value):
     """Bodies that are a stream of bytes are sent as they were generated."""
     return value if isinstance(value, bytes) else str(value).encode()

@@ -42,8 +42,7 @@ class Command(BaseCommand):
                 continue
             for refusal in outcome.refused:
                 self.stderr.write(f"refused: {refusal}")
-            older = f", {outcome.older} of them on boards of older revisions" if outcome.older else ""
-            self._say(outcome.added, f"recorded {name} added{older}")
+            self._say(outcome.added, f"recorded {name} added")
 
     def _say(self, count: int, what: str) -> None:
         if count:
