@@ -5,7 +5,18 @@ from dataclasses import dataclass
 
 from evaluator.contract import Verdict
 from portal.charts.chart import Axis, Bar, Bars, Chart, Layer, Line, Point, Scale, Unit, marked_line
-from portal.charts.seasons import LOOKS
+
+LOOKS = (
+    ("accent", "solid"),
+    ("danger", "dash"),
+    ("success", "dot"),
+    ("warning", "dashdot"),
+    ("code-type", "longdash"),
+    ("code-keyword", "solid"),
+    ("code-function", "dash"),
+    ("text-muted", "dot"),
+)
+"""Tone and dash of each line: two lines differ in both, so they never differ by colour alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -247,33 +247,6 @@ def has_failed(evaluation: Evaluation) -> bool:
     return evaluation.state == State.UNSERVED or (evaluation.state == State.FINISHED and evaluation.verdict in OURS)
 
 
-Progress = tuple[tuple[datetime, float], ...]
-"""What a team's score was, or how much it had solved, from each moment on."""
-
-
-def progress(season: Season, teams: Iterable[int]) -> dict[int, Progress]:
-    """How the given teams' scores grew with what they handed in, by what was judged first."""
-    wanted = set(teams)
-    current: dict[tuple[int, str], Result] = {}
-    lines: dict[int, list[tuple[datetime, float]]] = {team: [] for team in wanted}
-    for result in results_in_order(season):
-        if result.team not in wanted:
-            continue
-        before = current.get((result.team, result.problem))
-        if before is not None and not scoring.is_ahead(result, before):
-            continue
-        current[result.team, result.problem] = result
-        lines[result.team].append((result.entered_at, _reached(season, result.team, current)))
-    return {team: tuple(line) for team, line in lines.items()}
-
-
-def _reached(season: Season, team: int, current: dict[tuple[int, str], Result]) -> float:
-    own = [result for (owner, _), result in current.items() if owner == team]
-    if not season.is_ranked_by_speed:
-        return float(len(own))
-    return scoring.geometric_mean((result.speed for result in own), problems=len(season.problems))
-
-
 def part_in(season: Season, viewer: Viewer) -> TeamMember | None:
     if not isinstance(viewer, User):
         return None

@@ -1,6 +1,5 @@
 """The pages of seasons: all of them, one with its standings, how it is made and run, and what people have entered."""
 
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,8 +15,6 @@ from evaluator.hardware import profiles
 from portal.accounts.identity import changing, signed_in
 from portal.accounts.models import User
 from portal.accounts.organisations import get_organisation, own_organisations
-from portal.charts.chart import Chart
-from portal.charts.seasons import progress_chart
 from portal.core.requests import by_id, choice
 from portal.seasons import actions, entering, queries
 from portal.seasons.forms import SeasonForm
@@ -25,9 +22,6 @@ from portal.seasons.models import Access, Phase, Season
 from portal.seasons.queries import StandingRow
 from portal.tabular.formats import as_download
 from problems import registry
-
-DRAWN = 8
-"""Teams in the chart: readers cannot distinguish more lines."""
 
 
 @require_safe
@@ -115,7 +109,6 @@ def season(request: HttpRequest, slug: str) -> HttpResponse:
         "problems": [_problem(each) for each in chosen.problems],
         "rows": rows,
         "counts": queries.counts(chosen),
-        "figure": _figure(chosen, rows, now) if shows_board else None,
         **own,
     }
     return render(request, "seasons/season.html", context)
@@ -195,19 +188,6 @@ def _own_part(request: HttpRequest, chosen: Season, phase: Phase) -> dict[str, A
     takes_part = phase in (Phase.UPCOMING, Phase.OPEN)
     ways = own_organisations(request.user) if isinstance(request.user, User) and takes_part and part is None else ()
     return {"part": part, "organisations": list(ways), "takes_part": takes_part}
-
-
-def _figure(chosen: Season, rows: tuple[StandingRow, ...], now: datetime) -> Chart | None:
-    drawn = [row for row in rows if row.line.solved][:DRAWN]
-    grown = queries.progress(chosen, [row.team.pk for row in drawn])
-    if not any(grown.values()):
-        return None
-    return progress_chart(
-        [(row.team.name, grown[row.team.pk]) for row in drawn],
-        begin=chosen.opens_at,
-        end=min(now, chosen.closes_at),
-        is_speed=chosen.is_ranked_by_speed,
-    )
 
 
 @changing

@@ -166,7 +166,6 @@ PAGES_WITH_CHARTS = (
     "/problems/alltoall/",
     "/problems/gemm_allreduce/records/?profile=h200x2-nomc",
     "/models/gemini-3-pro-preview/",
-    "/seasons/example-2026/",
 )
 """With `make run`'s recorded entries; the submissions and runs among them are found on their boards."""
 
