@@ -117,7 +117,7 @@ STEPS = {
     ),
     "finish": Step("Make the standings final", "The standings are final.", (Phase.REJUDGING,)),
     "finish_despite_failures": Step(
-        "Make them final: what our side keeps failing counts as not solved", "They are final.", (Phase.REJUDGING,)
+        "Make them final, what our failures left counts as not solved", "The standings are final.", (Phase.REJUDGING,)
     ),
 }
 
@@ -130,12 +130,8 @@ def take(season: Season, step: str, *, by: User, now: datetime) -> str:
     """
     queries.require_runs(season, by)
     check_choice("step", step, STEPS)
-    acts: dict[str, Callable[..., object]] = {
-        "retry": judge_failed_again,
-        "rejudge": rejudge_leaders,
-        "finish": finish,
-        "finish_despite_failures": partial(finish, despite_failures=True),
-    }
+    acts: dict[str, Callable[..., object]] = {"retry": judge_failed_again, "rejudge": rejudge_leaders, "finish": finish}
+    acts["finish_despite_failures"] = partial(finish, despite_failures=True)
     acts.get(step, partial(_change_phase, step=step))(season, now=now)
     return STEPS[step].done
 
@@ -260,7 +256,7 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
             )
         if not despite_failures and _to_judge_again(season):
             message = "Some of the leaders' entries were not judged again, or a failure of ours ended their rejudge."
-            remedy = "Judge the leaders again. After several tries: take the step finish_despite_failures."
+            remedy = "Judge the leaders again. After several tries, make them final despite failures."
             raise Conflict("season", season.slug, message, remedy)
         waiting = queries.counts(season).rejudge_pending
         if waiting:

@@ -70,7 +70,7 @@ def test_a_receiver_that_fails_takes_the_end_back_and_is_heard(running, now, rec
 def test_nothing_is_announced_outside_a_transaction():
     hook: Hook[str] = Hook()
     heard: list[str] = []
-    hook.connect(heard.append, uid="a test")
+    hook.receiver(heard.append)
     with pytest.raises(transaction.TransactionManagementError):
         hook.send("too early")
     with transaction.atomic():

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+import yaml
 from django.urls import reverse
 
 from evaluator.contract import Verdict
@@ -56,36 +57,36 @@ def team_of(owner, *members, slug="acme"):
 # What an operator says
 
 
-SPRING = {
-    "slug": "spring",
-    "title": "Spring",
-    "profile": "h200x8-nomc",
-    "problems": ["allreduce", "gemm_allreduce"],
-    "opens_at": "2027-03-01T00:00:00Z",
-    "closes_at": "2027-04-01T00:00:00Z",
-    "rules": "Be **kind**.",
-}
+FILE = """
+slug: spring
+title: Spring
+profile: h200x8-nomc
+problems: [allreduce, gemm_allreduce]
+opens_at: 2027-03-01T00:00:00Z
+closes_at: 2027-04-01T00:00:00Z
+rules: |
+  Be **kind**.
+"""
 
 
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"slug": "../admin"}, "slug"),
-        ({"titel": "Spring"}, "titel"),
-        ({"profile": "h900"}, "profile"),
-        ({"problems": ["allreduce", "no_such"]}, "problems"),
-        ({"problems": ["allreduce", "allreduce"]}, "problems"),
-        ({"problems": []}, "problems"),
-        ({"closes_at": "2027-02-01T00:00:00Z"}, "closes_at"),
-        ({"closes_at": "2027-04-01 00:00:00"}, "closes_at"),
-        ({"opened_sources": "some"}, "opened_sources"),
-        ({"rejudged_per_problem": 0}, "rejudged_per_problem"),
+        ("slug: spring", "slug: ../admin", "slug"),
+        ("title: Spring", "titel: Spring", "titel"),
+        ("profile: h200x8-nomc", "profile: h900", "profile"),
+        ("gemm_allreduce]", "no_such]", "problems"),
+        ("gemm_allreduce]", "allreduce]", "problems"),
+        ("problems: [allreduce, gemm_allreduce]", "problems: []", "problems"),
+        ("closes_at: 2027-04-01T00:00:00Z", "closes_at: 2027-02-01T00:00:00Z", "closes_at"),
+        ("closes_at: 2027-04-01T00:00:00Z", "closes_at: 2027-04-01 00:00:00", "closes_at"),
+        ("rules: |", "opened_sources: some\nrules: |", "opened_sources"),
+        ("rules: |", "rejudged_per_problem: 0\nrules: |", "rejudged_per_problem"),
     ],
 )
-def test_what_is_wrong_with_a_season_is_said_by_field(changes, field):
-    assert definition_of(SPRING).slug == "spring"
+def test_what_is_wrong_with_a_definition_is_said_by_field(was, becomes, field):
     with pytest.raises(Refusal) as refused:
-        definition_of(SPRING | changes)
+        definition_of(yaml.safe_load(FILE.replace(was, becomes)))
     assert field in (refused.value.field, str(refused.value)) or field in refused.value.message
 
 
@@ -288,7 +289,7 @@ def test_an_entry_that_does_not_pass_again_counts_as_not_solved(ended, node, now
     assert score_of(ended, "bob") == 1.0
 
 
-def test_what_a_failure_of_ours_ends_is_judged_once_more(ended, node, now, settings, operator):
+def test_what_a_failure_of_ours_ends_is_judged_once_more(ended, node, now, operator, settings):
     settings.MAX_TRIES = 1
     (again,) = actions.rejudge_leaders(ended, now=now)
     judge(again, node, now, verdict=Verdict.JUDGE_FAILURE)
