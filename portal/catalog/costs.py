@@ -1,10 +1,9 @@
-"""A problem's cost model as rows for the page: dimensions, work per rank and the floor on every GPU profile."""
+"""A problem's cost model as rows for the page: dimensions and work per rank."""
 
 from dataclasses import dataclass
 
 from evaluator.contract import Mode
 from evaluator.hardware.profiles import Profile, profiles
-from evaluator.judging.floors import Floor, floor
 from problems.spec.schema import Cost, Dims, Problem, SizeName
 
 ELEMENT_BYTES = 2
@@ -27,15 +26,6 @@ class SizeRow:
         return sum(self.cost.flops.values())
 
 
-@dataclass(frozen=True, kw_only=True)
-class FloorRow:
-    """The floor of one size on one profile, in microseconds."""
-
-    profile: Profile
-    size: str
-    floor: Floor
-
-
 def size_rows(problem: Problem, *, world_size: int) -> list[SizeRow]:
     """Every size of `problem` at `world_size` ranks; empty where the problem refuses that number of ranks."""
     if problem.refuses_world_size(world_size) is not None:
@@ -46,23 +36,6 @@ def size_rows(problem: Problem, *, world_size: int) -> list[SizeRow]:
         cost = problem.cost(dims, world_size, ELEMENT_BYTES)
         system = problem.sizes[name].system
         rows.append(SizeRow(name=name.value, system=system, world_size=world_size, dims=dims, cost=cost))
-    return rows
-
-
-def floor_rows(problem: Problem) -> list[FloorRow]:
-    """The floors at `base` and `large` on every GPU profile whose world size the problem runs at.
-
-    Multicast does not change the cost model, so profiles that differ in it alone share one row, named without it.
-    """
-    rows = []
-    for profile in profiles().values():
-        if profile.peaks is None or not profile.multicast:
-            continue
-        rows += [
-            FloorRow(profile=profile, size=row.name, floor=floor(row.cost, profile.peaks))
-            for row in size_rows(problem, world_size=profile.world_size)
-            if row.name != SizeName.TINY
-        ]
     return rows
 
 

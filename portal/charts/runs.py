@@ -1,9 +1,7 @@
 """Figures of models' runs: fast_p curves, what attempts ended as, and what an agent reached by step and cost."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from evaluator.contract import Verdict
 from portal.charts.chart import Axis, Bar, Bars, Chart, Layer, Line, Point, Scale, Unit, marked_line
 
 LOOKS = (
@@ -17,78 +15,6 @@ LOOKS = (
     ("text-muted", "dot"),
 )
 """Tone and dash of each line: two lines differ in both, so they never differ by colour alone."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FailureMode:
-    """Verdicts that readers take for one way to end; `tone` and `pattern` are how a bar shows it."""
-
-    title: str
-    verdicts: tuple[Verdict, ...]
-    tone: str
-    pattern: str
-
-
-FAILURE_MODES = (
-    FailureMode(title="Passed", verdicts=(Verdict.PASSED,), tone="success", pattern=""),
-    FailureMode(
-        title="Wrong values",
-        verdicts=(Verdict.WRONG_RESULT, Verdict.NOT_FINITE, Verdict.NONDETERMINISTIC, Verdict.INPUT_MUTATED),
-        tone="danger",
-        pattern="/",
-    ),
-    FailureMode(
-        title="Wrong shape or incomplete",
-        verdicts=(Verdict.WRONG_SHAPE, Verdict.INCOMPLETE_OUTPUT, Verdict.STALE_OUTPUT),
-        tone="code-function",
-        pattern="x",
-    ),
-    FailureMode(
-        title="Does not build or import",
-        verdicts=(Verdict.COMPILE_ERROR, Verdict.IMPORT_ERROR, Verdict.LIMIT_EXCEEDED),
-        tone="warning",
-        pattern="\\",
-    ),
-    FailureMode(
-        title="Fails while running",
-        verdicts=(Verdict.RUNTIME_ERROR, Verdict.CRASHED, Verdict.OUT_OF_MEMORY, Verdict.EARLY_EXIT),
-        tone="code-meta",
-        pattern="-",
-    ),
-    FailureMode(title="Hangs", verdicts=(Verdict.DEADLOCK, Verdict.TIMEOUT), tone="accent", pattern="|"),
-    FailureMode(
-        title="Refused by the rules",
-        verdicts=(
-            Verdict.FORBIDDEN,
-            Verdict.TAMPERED,
-            Verdict.TIMING_INCONSISTENT,
-            Verdict.BELOW_FLOOR,
-            Verdict.TRAFFIC_BELOW_MINIMUM,
-        ),
-        tone="code-keyword",
-        pattern="+",
-    ),
-    FailureMode(
-        title="Unsupported or our failure",
-        verdicts=(Verdict.UNSUPPORTED, Verdict.JUDGE_ERROR, Verdict.JUDGE_FAILURE, Verdict.BASELINE_UNSTABLE),
-        tone="text-faint",
-        pattern=".",
-    ),
-)
-PENDING = "Not judged yet"
-"""Samples that wait for their verdict."""
-UNRANKED = "No ranked result"
-"""Samples whose attempts were only checked, or cancelled."""
-MISSING = "No attempt"
-"""Samples that the run declares and never made."""
-ENDINGS = (*(mode.title for mode in FAILURE_MODES), PENDING, UNRANKED, MISSING)
-"""Every way a sample can end, in the order in which it is shown."""
-
-
-def by_mode(samples: Mapping[str, int]) -> dict[str, int]:
-    """How many samples ended in each of `ENDINGS`, from samples by verdict or by the three that are none."""
-    modes = {mode.title: tuple(verdict.value for verdict in mode.verdicts) for mode in FAILURE_MODES}
-    return {title: sum(samples.get(key, 0) for key in modes.get(title, (title,))) for title in ENDINGS}
 
 
 def fast_curves(
@@ -139,17 +65,6 @@ def _chosen_p(p: float, *, top: float) -> Line:
 
 
 _BAR_PX = 34
-
-
-def failure_bars(rows: Sequence[tuple[str, Mapping[str, int]]]) -> Chart:
-    """What the samples of each run ended as, as shares of all its samples.
-
-    Args:
-        rows: a name, and samples as `by_mode` takes them, for each run; the first comes to the top.
-    """
-    looks = [(mode.title, mode.tone, mode.pattern) for mode in FAILURE_MODES]
-    looks += [(PENDING, "text-muted", "/"), (UNRANKED, "text-faint", "x"), (MISSING, "border-strong", "")]
-    return stacked_bars([(name, by_mode(samples)) for name, samples in rows], looks)
 
 
 def stacked_bars(rows: Sequence[tuple[str, Mapping[str, int]]], looks: Sequence[tuple[str, str, str]]) -> Chart:

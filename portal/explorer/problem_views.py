@@ -103,7 +103,6 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "hops": [(hop, patterns.pattern(hop.pattern)) for hop in problem.hops],
         "rank_rows": patterns.rank_rows(),
         "sizes": _sizes(problem),
-        "floors": costs.floor_rows(problem),
         "judging_profiles": judging,
         "profile": profile,
         "choices": [(each, _what_there_is(each.name, boards)) for each in judging if each.measures_time],

@@ -12,7 +12,6 @@ from django.views.decorators.http import require_safe
 
 from portal.catalog.markdown import render as markdown
 from portal.core.errors import NotFound
-from portal.pages.models import OperatorsPage
 
 SECURITY_TXT_DAYS = 180
 """RFC 9116 wants a date after which nobody trusts the file; it moves on for as long as the site answers."""
@@ -21,19 +20,19 @@ SECURITY_TXT_DAYS = 180
 @require_safe
 def privacy(request: HttpRequest) -> HttpResponse:
     """What the site keeps about whom, and for how long."""
-    return _page(request, OperatorsPage.Name.PRIVACY)
+    return _page(request, "privacy", title="Privacy")
 
 
 @require_safe
 def terms(request: HttpRequest) -> HttpResponse:
-    return _page(request, OperatorsPage.Name.TERMS)
+    return _page(request, "terms", title="Terms of use")
 
 
-def _page(request: HttpRequest, name: OperatorsPage.Name) -> HttpResponse:
-    row = OperatorsPage.objects.filter(name=name).first()
-    default = Path(settings.BASE_DIR, "templates", "words", f"{name.value}.md")
-    text = row.text if row is not None else default.read_text(encoding="utf-8")
-    context = {"title": name.label, "text": markdown(text), "changed_at": row.changed_at if row else None}
+def _page(request: HttpRequest, name: str, *, title: str) -> HttpResponse:
+    """The operator's words, a file in the folder `pages` of the site's data; without one, the site's own."""
+    folders = (settings.DATA_DIR / "pages", Path(settings.BASE_DIR, "templates", "words"))
+    words = next(path for folder in folders if (path := folder / f"{name}.md").is_file())
+    context = {"title": title, "text": markdown(words.read_text(encoding="utf-8"))}
     return render(request, "operators_page.html", context)
 
 

@@ -1,4 +1,4 @@
-"""What a program ended as, in the seven classes of the published benchmark.
+"""What a program ended as: in failure modes of ours, or in the seven classes of the published benchmark.
 
 The publication gives the classes and no rule. The rule here is ours. It goes by the verdict, and for what was raised by
 the exception and its words.
@@ -7,6 +7,22 @@ the exception and its words.
 import re
 
 from evaluator.contract import Verdict
+
+MODES = {
+    "Passed": ("success", "", "PASSED"),
+    "Wrong values": ("danger", "/", "WRONG_RESULT NOT_FINITE NONDETERMINISTIC INPUT_MUTATED"),
+    "Wrong shape or incomplete": ("code-function", "x", "WRONG_SHAPE INCOMPLETE_OUTPUT STALE_OUTPUT"),
+    "Does not build or import": ("warning", "\\", "COMPILE_ERROR IMPORT_ERROR LIMIT_EXCEEDED"),
+    "Fails while running": ("code-meta", "-", "RUNTIME_ERROR CRASHED OUT_OF_MEMORY EARLY_EXIT"),
+    "Hangs": ("accent", "|", "DEADLOCK TIMEOUT"),
+    "Refused by the rules": (
+        "code-keyword",
+        "+",
+        "FORBIDDEN TAMPERED TIMING_INCONSISTENT BELOW_FLOOR TRAFFIC_BELOW_MINIMUM",
+    ),
+    "Unsupported or our failure": ("text-faint", ".", "UNSUPPORTED JUDGE_ERROR JUDGE_FAILURE BASELINE_UNSTABLE"),
+}
+"""Verdicts that readers take for one way to end, with the tone and the pattern of its bar."""
 
 CORRECT = "Correct"
 MISMATCH = "Output mismatch"

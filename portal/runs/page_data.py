@@ -9,6 +9,7 @@ from portal.charts import runs as charts
 from portal.charts.chart import Chart
 from portal.ranking import published_charts
 from portal.runs import endings
+from portal.runs.endings import MODES
 from portal.runs.figures import Estimate, Sample, best_scores
 from portal.runs.models import Run
 from portal.runs.progress import Progress
@@ -74,14 +75,19 @@ def curve_plot(
 
 
 def _endings(figures: RunFigures, *, is_published: bool) -> dict[str, int]:
-    """All samples of a run by how they ended: verdicts or published classes, and what charts call those without any."""
+    """All samples of a run by how they ended: in modes or in published classes, then those without a verdict.
+
+    These wait for it, were only checked or cancelled, or were declared and never made.
+    """
     bare = figures.without_verdict
-    none = {charts.PENDING: bare.pending, charts.UNRANKED: bare.unranked, charts.MISSING: bare.missing}
+    found = {title: figures.endings[title] for title, *_ in _PUBLISHED}
     if not is_published:
-        return {**figures.verdicts, **none}
-    return {title: figures.endings[title] for title, *_ in _PUBLISHED} | none
+        counts = figures.verdicts
+        found = {title: sum(counts.get(each, 0) for each in names.split()) for title, (*_, names) in MODES.items()}
+    return found | dict(zip((title for title, *_ in _BARE), (bare.pending, bare.unranked, bare.missing), strict=True))
 
 
+_OURS = tuple((title, tone, pattern) for title, (tone, pattern, _) in MODES.items())
 _PUBLISHED = (
     *published_charts.LOOKS,
     (endings.REFUSED, "text-faint", "-"),
@@ -89,26 +95,22 @@ _PUBLISHED = (
 )
 """Title, tone and pattern of the published classes and of what stands in none of them."""
 _BARE = (
-    (charts.PENDING, "text-muted", "/"),
-    (charts.UNRANKED, "text-faint", "x"),
-    (charts.MISSING, "border-strong", ""),
+    ("Not judged yet", "text-muted", "/"),
+    ("No ranked result", "text-faint", "x"),
+    ("No attempt", "border-strong", ""),
 )
 
 
 def failure_plot(named: Iterable[tuple[str, RunFigures]], *, is_published: bool) -> Chart:
     """What the samples of several runs ended as, as a figure: in failure modes of ours or in the published classes."""
     rows = [(name, _endings(figures, is_published=is_published)) for name, figures in named]
-    return charts.stacked_bars(rows, (*_PUBLISHED, *_BARE)) if is_published else charts.failure_bars(rows)
+    return charts.stacked_bars(rows, (*(_PUBLISHED if is_published else _OURS), *_BARE))
 
 
 def failure_rows(named: Sequence[tuple[str, RunFigures]], *, is_published: bool) -> list[tuple[str, list[int]]]:
     """The same as rows of a table: a way to end, and its number of samples per run."""
     counted = [_endings(figures, is_published=is_published) for _, figures in named]
-    if not is_published:
-        counted = [charts.by_mode(counts) for counts in counted]
-    rows = [
-        (title, [counts[title] for counts in counted]) for title in dict.fromkeys(key for c in counted for key in c)
-    ]
+    rows = [(title, [counts[title] for counts in counted]) for title in (counted[0] if counted else ())]
     return [(title, numbers) for title, numbers in rows if any(numbers)]
 
 

@@ -16,9 +16,7 @@ from portal.catalog.size_times import SizeTime, size_times
 from portal.submissions import sweeps
 from portal.submissions.models import Evaluation, Flag, Quarantine, Report, State, Submission
 from portal.submissions.queue import QueuePosition, position_in_queue, recently_judged
-from portal.submissions.quotas import payer_of_author
 
-OWN_SHOWN = 5
 _REASON_LENGTH = 1000
 _ALIKE = 7
 
@@ -190,12 +188,3 @@ def expected_stage_seconds(evaluation: Evaluation) -> dict[Stage, float]:
         for entry in stages or ():
             durations.setdefault(Stage(entry["stage"]), []).append(float(entry["seconds"]))
     return {stage: median(seconds) for stage, seconds in durations.items()}
-
-
-def own_positions(user: User) -> list[tuple[Evaluation, QueuePosition | None]]:
-    """The reader's own unfinished evaluations, the oldest first, with their positions in the queue."""
-    own = Evaluation.objects.filter(submission__author=user, submission__is_attempt=False)
-    # An index finds what waits for a payer; by the author alone, each evaluation in the queue would be looked at.
-    unfinished = own.filter(state__in=State.unfinished(), payer=payer_of_author(user).key)
-    chosen = unfinished.select_related("submission").order_by("queued_at")[:OWN_SHOWN]
-    return [(evaluation, position_in_queue(evaluation)) for evaluation in chosen]

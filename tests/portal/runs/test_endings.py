@@ -5,7 +5,7 @@ import pytest
 from evaluator.contract import Verdict
 from portal.ranking import published
 from portal.ranking.published_charts import LOOKS
-from portal.runs.endings import NOT_MEASURED, REFUSED, published_class
+from portal.runs.endings import MODES, NOT_MEASURED, REFUSED, published_class
 
 RUNTIME = Verdict.RUNTIME_ERROR
 
@@ -42,3 +42,7 @@ def test_every_verdict_has_a_class_and_the_classes_are_the_published_ones():
     titles = [title for title, *_ in LOOKS]
     assert set(titles) == set(published.figures()["failures"].measures)
     assert {published_class(verdict, "") for verdict in Verdict} <= {*titles, REFUSED, NOT_MEASURED}
+
+
+def test_every_verdict_is_of_one_mode():
+    assert sorted(name for *_, names in MODES.values() for name in names.split()) == sorted(Verdict)
