@@ -30,7 +30,7 @@ TOLD = ("opened_sources", "owners_read")
 
 
 def define(definition: Definition, *, now: datetime, by: User | None = None, is_draft: bool = False) -> Season:
-    """Store a season, or change what may still be changed of it; `by` is None at the command line.
+    """Store a season, or change what may still be changed of it; `by` is None for a season of this site's own.
 
     Before it opens everything may be; while it is open its title, its rules, and its end to a later moment; after its
     end title and rules. A season of an organisation stays its own.
@@ -119,6 +119,9 @@ STEPS = {
         "Judge the leaders again", "They are judged again on fresh inputs.", (Phase.CLOSED, Phase.REJUDGING)
     ),
     "finish": Step("Make the standings final", "The standings are final.", (Phase.REJUDGING,)),
+    "finish_despite_failures": Step(
+        "Make them final, what our failures left counts as not solved", "The standings are final.", (Phase.REJUDGING,)
+    ),
 }
 
 
@@ -131,6 +134,7 @@ def take(season: Season, step: str, *, by: User, now: datetime) -> str:
     queries.require_runs(season, by)
     check_choice("step", step, STEPS)
     acts: dict[str, Callable[..., object]] = {"retry": judge_failed_again, "rejudge": rejudge_leaders, "finish": finish}
+    acts["finish_despite_failures"] = partial(finish, despite_failures=True)
     acts.get(step, partial(_change_phase, step=step))(season, now=now)
     return STEPS[step].done
 
@@ -255,7 +259,7 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
             )
         if not despite_failures and _to_judge_again(season):
             message = "Some of the leaders' entries were not judged again, or a failure of ours ended their rejudge."
-            remedy = "Judge the leaders again. After several tries: manage.py season finish --despite-failures."
+            remedy = "Judge the leaders again. After several tries, make them final despite failures."
             raise Conflict("season", season.slug, message, remedy)
         waiting = queries.counts(season).rejudge_pending
         if waiting:

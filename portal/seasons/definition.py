@@ -1,10 +1,9 @@
-"""A season as data, from a form, a YAML or a JSON file, checked field by field."""
+"""A season as data, from a form or the API, checked field by field."""
 
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-import yaml
 
 from evaluator.contract import Mode
 from evaluator.hardware.profiles import Profile
@@ -47,25 +46,16 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return msgspec.structs.asdict(self) | {"problems": list(self.problems)}
 
 
-def read(text: str) -> Definition:
-    """The definition in a YAML or JSON text; raises Refusal."""
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise Refusal(
-            "file", "", f"This is neither YAML nor JSON: {error}", "Correct the syntax. JSON is valid YAML."
-        ) from error
-    return definition_of(values)
-
-
 def definition_of(values: Any) -> Definition:
     """The definition that these values are, checked; raises Refusal."""
     try:
         definition = msgspec.convert(values, type=Definition)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at ")
-        field = place.strip("`").removeprefix("$.") or "file"
-        raise Refusal(field, "", f"{what}.", "docs/seasons.md describes every field with an example.") from error
+        field = place.strip("`").removeprefix("$.") or "season"
+        said = str(values.get(field, "")) if isinstance(values, dict) else ""
+        remedy = "docs/seasons.md describes every field with an example."
+        raise Refusal(field, said, f"{what}.", remedy) from error
     check(definition)
     return definition
 

@@ -39,15 +39,13 @@ def visible(viewer: Viewer) -> QuerySet[Season]:
     return seasons.filter(found | Q(organisation__in=owned) | Q(pk__in=viewer.season_memberships.values("season")))
 
 
-def get_season(slug: str, viewer: Viewer | None = None, *, code: str = "") -> Season:
-    """The season of that name, if `viewer` finds it or has its code; None is the command line, which finds all.
+def get_season(slug: str, viewer: Viewer, *, code: str = "") -> Season:
+    """The season of that name, if `viewer` finds it or has its code.
 
     Raises:
         Refusal: there is none (404).
     """
-    found = Season.objects.all()
-    if viewer is not None:
-        found = found.filter(Q(pk__in=visible(viewer).values("pk")) | Q(code=code, published_at__isnull=False))
+    found = Season.objects.filter(Q(pk__in=visible(viewer).values("pk")) | Q(code=code, published_at__isnull=False))
     message = "There is no such season, or you need its code."
     return by_id(
         found, "season", slug, message, "/seasons/ lists the seasons, /seasons/join/ takes a code.", column="slug"
@@ -72,7 +70,7 @@ def runs(season: Season, viewer: Viewer) -> bool:
 
 
 def require_runs(season: Season, user: User | None) -> None:
-    """Refuse (403) whoever does not run the season; None is the command line."""
+    """Refuse (403) whoever does not run the season; None is a season of this site's own."""
     if user is not None and not runs(season, user):
         remedy = "Ask an owner of its organisation, or an operator."
         raise Forbidden("season", season.slug, "Only who runs the season can do this.", remedy)
@@ -119,11 +117,19 @@ def utc_text(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def counted_entries(season: Season) -> QuerySet[Entry]:
-    """The entries that count for the season, of open accounts and in no quarantine, the first one first."""
-    chosen = season.entries.filter(refused="", evaluation__submission__author__is_active=True)
+def counted_entries(season: Season | None = None) -> QuerySet[Entry]:
+    """The entries that count for the season, or for any, of open accounts and in no quarantine, the first one first."""
+    chosen = Entry.objects.filter(refused="", evaluation__submission__author__is_active=True)
+    chosen = chosen.filter(season=season) if season else chosen
     chosen = chosen.exclude(evaluation__submission__in=quarantined().values("submission"))
     return chosen.select_related("evaluation__submission__author", "final").order_by("entered_at", "id")
+
+
+def public_entries(now: datetime) -> QuerySet[Entry]:
+    """The entries of seasons for everybody that show by now what others have reached."""
+    shown = Q(season__hides_board=False) | Q(season__closes_at__lte=now)
+    of_all = {"season__access": Access.EVERYBODY, "season__published_at__isnull": False}
+    return counted_entries().filter(shown, **of_all).order_by("season", "entered_at", "id")
 
 
 def results_in_order(season: Season) -> list[Result]:
