@@ -348,7 +348,10 @@ def graded_answer(judge: Judge, problem: str, answer: str, *, mode: str, sample:
             judge(problem, "", mode=mode, sample=sample)  # it counts there, and the site needs no judge for it
         message = "The answer has no fenced block of Python that defines solution(...)."
         return Graded(verdict="NO_PROGRAM", message=message, diagnosis=f"NO_PROGRAM\n{message}")
-    if len(source.encode(errors="replace")) > MOST_SOURCE_BYTES:
+    written = source.encode(errors="replace")
+    if len(written) > MOST_SOURCE_BYTES:
+        if isinstance(judge, RunJudge):  # as much as shows the site that it is too long
+            judge(problem, written[: MOST_SOURCE_BYTES + 4].decode(errors="ignore"), mode=mode, sample=sample)
         message = f"The program has more than {MOST_SOURCE_BYTES // 1024} KB."
         return Graded(verdict="LIMIT_EXCEEDED", message=message, diagnosis=f"LIMIT_EXCEEDED\n{message}")
     graded = judge(problem, source, mode=mode, sample=sample)
