@@ -74,7 +74,9 @@ def course(acme, alice, client):
 def test_an_owner_sees_a_draft_that_nobody_else_sees_and_opens_it(acme, alice, bob, client):
     client.force_login(alice)
     assert client.post("/seasons/new/", form()).headers["Location"] == SLUG
-    assert "This is what participants will see" in client.get(SLUG).content.decode()
+    preview = client.get(SLUG).content.decode()
+    assert "This is what participants will see" in preview
+    assert ("until it opens" in preview, "no more entries" in preview, "Frozen" in preview) == (True, False, False)
     season = Season.objects.get()
     assert (season.problems, season.phase(timezone.now())) == (["allgather", "allreduce"], Phase.DRAFT)
     client.force_login(bob)
