@@ -166,9 +166,12 @@ def test_a_solver_gives_the_model_a_tool_that_judges(folder, monkeypatch):
         ({"problems": "allreduce,nothing"}, "no problem nothing"),
         ({"profile": "h200x8-nomc"}, "holds pytorch on cpux2, not pytorch on h200x8-nomc"),
         ({"dataset": "absent.jsonl"}, "absent.jsonl cannot be read"),
+        ({"judge": "absent"}, "absent is no folder. Give a checkout"),
+        ({"judge": None, "site": "http://127.0.0.1:9"}, "There is no token for http://127.0.0.1:9: call `pkb login`"),
     ],
 )
-def test_bad_arguments_are_named_with_what_there_is(folder, arguments, said):
+def test_bad_arguments_are_named_with_what_there_is_before_a_model_is_asked(folder, monkeypatch, arguments, said):
+    monkeypatch.setenv("PKB_CONFIG_DIR", str(folder))
     with pytest.raises(Exception, match=said):
         parallel_kernel_bench(**{"dataset": "prompts.jsonl", "judge": str(ROOT), **arguments})
 
