@@ -169,6 +169,8 @@ class RunJudge:
     site: Client
     run: str
     _numbered: dict[str, list[int | str]] = field(default_factory=dict)
+    _places: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By problem and key the numbers that this process takes: threads are not to ask for the same one."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, problem: str, source: str, *, mode: str, sample: int | str = 0) -> Graded:
@@ -181,10 +183,10 @@ class RunJudge:
             if sample not in alike:
                 alike.append(sample)
             number = sample if isinstance(sample, int) else alike.index(sample)
-            try:
-                attempt = self._added(problem, source, key=f"{program[:40]}/{number}", number=number)
-            except Refused as refused:
-                return _refused(refused)
+        try:
+            attempt = self._added(problem, source, key=f"{program[:40]}/{number}", number=number)
+        except Refused as refused:
+            return _refused(refused)
         if attempt.submission_id is None:
             said = f"{attempt.verdict}\n{attempt.message}"
             return Graded(verdict=attempt.verdict or "", message=attempt.message, diagnosis=said)
@@ -200,8 +202,12 @@ class RunJudge:
             known = next((attempt for attempt in there if attempt.key == key), None)
             if known is not None:
                 return known
-            taken = {attempt.sample for attempt in there}
-            free = next(each for each in itertools.count(number) if each not in taken)
+            with self._lock:
+                places = self._places.setdefault(problem, {})
+                taken = {attempt.sample for attempt in there}
+                taken |= {place for other, place in places.items() if other != key}
+                free = next(each for each in itertools.count(number) if each not in taken)
+                places[key] = free
             new = NewAttempt(problem=problem, sample=free, source=source, key=key)
             try:
                 return self.site.runs.add_attempt(self.run, new)
@@ -342,7 +348,10 @@ def graded_answer(judge: Judge, problem: str, answer: str, *, mode: str, sample:
             judge(problem, "", mode=mode, sample=sample)  # it counts there, and the site needs no judge for it
         message = "The answer has no fenced block of Python that defines solution(...)."
         return Graded(verdict="NO_PROGRAM", message=message, diagnosis=f"NO_PROGRAM\n{message}")
-    if len(source.encode(errors="replace")) > MOST_SOURCE_BYTES:
+    written = source.encode(errors="replace")
+    if len(written) > MOST_SOURCE_BYTES:
+        if isinstance(judge, RunJudge):  # as much as shows the site that it is too long
+            judge(problem, written[: MOST_SOURCE_BYTES + 4].decode(errors="ignore"), mode=mode, sample=sample)
         message = f"The program has more than {MOST_SOURCE_BYTES // 1024} KB."
         return Graded(verdict="LIMIT_EXCEEDED", message=message, diagnosis=f"LIMIT_EXCEEDED\n{message}")
     graded = judge(problem, source, mode=mode, sample=sample)

@@ -62,6 +62,8 @@ def parallel_kernel_bench(  # noqa: PLR0917 - Inspect passes -T by name
     try:
         rows = rows_of(dataset, site, profile=profile, backend=backend, version=prompt_version, say=_logger.warning)
         rows = chosen(rows, split=split, problems=problems)
+        # Where there is no judge, nothing is asked of the model.
+        judge_of(profile=profile, backend=backend, site=site, judge=judge, **judging)
     except PkbError as error:
         raise PrerequisiteError(str(error)) from error  # Inspect shows the sentence alone
     samples = [

@@ -67,6 +67,8 @@ def judge(
 
 def python_of(judge_dir: Path | None) -> str:
     """The interpreter that has the judge; raises UsageError where there is none."""
+    if judge_dir is not None and not judge_dir.is_dir():
+        raise UsageError(f"{judge_dir} is no folder. Give a checkout of the site's repository as judge or PKB_JUDGE.")
     own = judge_dir / ".venv" / "bin" / "python" if judge_dir is not None else None
     python = str(own) if own is not None and own.exists() else sys.executable
     probe = [python, "-c", "import evaluator.cli"]

@@ -8,6 +8,7 @@ from typing import IO, Self
 from asgiref.sync import sync_to_async
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.utils import timezone
 from django.utils.http import http_date
 from rest_framework.request import Request
 from rest_framework.throttling import AnonRateThrottle
@@ -18,6 +19,7 @@ from portal.api.base import Resource, file_of, operation
 from portal.core.errors import TooMany
 from portal.exports import files, tables
 from portal.runs import queries
+from portal.seasons import queries as seasons
 from portal.tabular.formats import MEDIA_TYPES, written
 
 _ZIP = "application/zip"
@@ -104,10 +106,20 @@ class RunExport(_Exports):
         return _sent(pieces, name=f"{table.name}.{format_name}", media_type=MEDIA_TYPES[format_name])
 
 
+class SeasonPeople(_Exports):
+    @operation("exportSeasonPeople", "Export a season's people by problems", _TABLE_FILE, query=run_inputs.FormatQuery)
+    def retrieve(self, request: Request, slug: str) -> HttpResponseBase:
+        """One row per person and problem that they have tried, once the season shows what others have reached."""
+        season, format_name = seasons.get_season(slug, request.user), self.query["format"]
+        seasons.require_board(season, request.user, timezone.now())
+        pieces = written(seasons.people_table(season), format=format_name)
+        return _sent(pieces, name=f"{slug}-people.{format_name}", media_type=MEDIA_TYPES[format_name])
+
+
 class PublicData(_Exports):
     @operation("exportTable", "Export a table of public data", _TABLE_FILE, query=run_inputs.FormatQuery)
     def table(self, _request: Request, table: str) -> HttpResponseBase:
-        """Leaderboards, models, runs, attempts or evaluations, only public ones; about 10 minutes old."""
+        """Leaderboards, models, runs, attempts, evaluations, season entries: public ones, about 10 minutes old."""
         format_name = self.query["format"]
         return _kept_file(f"{tables.get_table(table).name}.{format_name}", media_type=MEDIA_TYPES[format_name])
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
 from portal.api import catalog_views, reference
-from portal.api.export_views import PublicData, RunExport
+from portal.api.export_views import PublicData, RunExport, SeasonPeople
 from portal.api.node_views import NodeMessages
 from portal.api.organisation_views import Organisations, Webhooks
 from portal.api.run_views import Attempts, BulkAttempts, ModelBoard, Models, Prompts, Runs, Trees
@@ -86,6 +86,7 @@ urlpatterns = [
     path("seasons/<slug:slug>/", Seasons.as_view(_RETRIEVE), name="season"),
     path("seasons/<slug:slug>/steps/", Seasons.as_view({"post": "step"}), name="season-steps"),
     path("seasons/<slug:slug>/join/", SeasonParts.as_view(_CREATE), name="season-join"),
+    path("seasons/<slug:slug>/people/", SeasonPeople.as_view(_RETRIEVE), name="season-people"),
     path("exports/dataset/", PublicData.as_view({"get": "dataset"}), name="dataset"),
     path("exports/<slug:table>/", PublicData.as_view({"get": "table"}), name="export"),
     re_path(r"^", reference.nowhere, name="nowhere"),

@@ -1,12 +1,13 @@
 """The tables of public data, and that of one run."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from django.db.models import BooleanField, Case, ExpressionWrapper, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import NullIf
+from django.utils import timezone
 
 from portal.core.errors import NotFound
 from portal.ranking.models import Standing
@@ -14,6 +15,7 @@ from portal.runs import queries
 from portal.runs.figures import Estimate
 from portal.runs.models import Attempt, LanguageModel, Run
 from portal.runs.queries import RunFigures
+from portal.seasons.queries import public_entries
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import quarantined
 from portal.tabular.tables import CHUNK, Table, boolean, integer, moment, number, text
@@ -222,6 +224,34 @@ TABLES = {
                 moment("finished_at", "when it ended"),
             ),
             entries=_evaluations,
+        ),
+        Table(
+            name="season_entries",
+            meaning="What counts in seasons for everybody, as first judged and as judged again after the end.",
+            columns=(
+                text("season", "short name of the season", "season.slug"),
+                text("title", "its title", "season.title"),
+                text("profile", "where it was judged", "season.profile"),
+                moment("opens_at", "when the season opens", "season.opens_at"),
+                moment("closes_at", "when it closes", "season.closes_at"),
+                moment("final_at", "when its standings became final, or null", "season.final_at"),
+                text("team", "public name", "team.name"),
+                text("author", "public name", "evaluation.submission.author.username"),
+                text("problem", "slug of the problem"),
+                text(
+                    "problem_revision", "hash over everything that affects an evaluation", "evaluation.problem_revision"
+                ),
+                moment("entered_at", "when it was handed in"),
+                text("state", "of judging it", "evaluation.state"),
+                text("verdict", "one-word outcome", "evaluation.verdict"),
+                *(replace(column, path=f"evaluation.{column.name}") for column in _SCORE),
+                integer("score_rule", _RULE, "evaluation.score_rule"),
+                text("evaluation", "id of the evaluation", "evaluation_id"),
+                text("final_evaluation", "id of the one after the end, or null", "final_id"),
+                text("final_verdict", "its outcome", "final.verdict"),
+                number("final_score_low", "lower end of its interval", "final.score_low"),
+            ),
+            entries=lambda: public_entries(timezone.now()),
         ),
     )
 }

@@ -12,6 +12,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import QuerySet
 
 from portal.accounts.models import User
+from portal.seasons.models import Entry
 from portal.submissions.models import Evaluation, Report, Submission
 
 IN_MEMORY_BYTES = 4 * 1024 * 1024
@@ -28,6 +29,10 @@ _RUN = (
     "created_at", "published_at",
 )  # fmt: skip
 
+_ENTRY = (
+    "season__slug", "season__title", "team__name", "problem", "entered_at", "refused", "evaluation_id", "final_id",
+)  # fmt: skip
+
 
 def archive_of(user: User) -> IO[bytes]:
     """The archive, at its beginning: `account.json`, one file per kind of row, and the sources by submission.
@@ -41,6 +46,8 @@ def archive_of(user: User) -> IO[bytes]:
         evaluations = Evaluation.objects.filter(submission__author=user).order_by("queued_at")
         _write_rows(archive, "evaluations.json", evaluations.values(*_EVALUATION))
         _write_rows(archive, "runs.json", user.runs.values(*_RUN))
+        entries = Entry.objects.filter(evaluation__submission__author=user).order_by("entered_at")
+        _write_rows(archive, "season_entries.json", entries.values(*_ENTRY))
         submissions = Submission.objects.filter(author=user).select_related("source")
         for submission in submissions.iterator(chunk_size=_SOURCES_AT_ONCE):
             for source in submission.source.files.files:
@@ -82,5 +89,6 @@ def _account(user: User) -> dict[str, Any]:
         ),
         "notices": list(user.channels.values("form", "kinds", "created_at")),
         "organisations": list(user.memberships.values("organisation__slug", "organisation__name", "role")),
+        "seasons": list(user.season_memberships.values("season__slug", "season__title", "team__name", "joined_at")),
         "invitations": list(user.invitations.values("organisation__slug", "role", "state", "created_at")),
     }

@@ -52,8 +52,10 @@ def definition_of(values: Any) -> Definition:
         definition = msgspec.convert(values, type=Definition)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at ")
-        field = place.strip("`").removeprefix("$.") or "file"
-        raise Refusal(field, "", f"{what}.", "docs/seasons.md describes every field with an example.") from error
+        field = place.strip("`").removeprefix("$.") or "season"
+        said = str(values.get(field, "")) if isinstance(values, dict) else ""
+        remedy = "docs/seasons.md describes every field with an example."
+        raise Refusal(field, said, f"{what}.", remedy) from error
     check(definition)
     return definition
 

@@ -27,13 +27,13 @@ class Access(models.TextChoices):
     """Who finds a season and takes part; its owners and participants always see it."""
 
     EVERYBODY = "everybody", "Everybody"
-    LINK = "link", "Whoever has its link: reads it and joins"
-    CODE = "code", "Whoever has its code: joins, and reads it then"
+    LINK = "link", "Whoever has its link"
+    CODE = "code", "Whoever has its code"
 
 
 class Counted(models.TextChoices):
-    SCORE = "score", "The score: speed, where the profile measures it"
-    CORRECT = "correct", "The number of problems solved, then time"
+    SCORE = "score", "Speed, where it is measured"
+    CORRECT = "correct", "Problems solved, then time"
 
 
 class Phase(models.TextChoices):

@@ -117,11 +117,19 @@ def utc_text(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def counted_entries(season: Season) -> QuerySet[Entry]:
-    """The entries that count for the season, of open accounts and in no quarantine, the first one first."""
-    chosen = season.entries.filter(refused="", evaluation__submission__author__is_active=True)
+def counted_entries(season: Season | None = None) -> QuerySet[Entry]:
+    """The entries that count for the season, or for any, of open accounts and in no quarantine, the first one first."""
+    chosen = Entry.objects.filter(refused="", evaluation__submission__author__is_active=True)
+    chosen = chosen.filter(season=season) if season else chosen
     chosen = chosen.exclude(evaluation__submission__in=quarantined().values("submission"))
     return chosen.select_related("evaluation__submission__author", "final").order_by("entered_at", "id")
+
+
+def public_entries(now: datetime) -> QuerySet[Entry]:
+    """The entries of seasons for everybody that show by now what others have reached."""
+    shown = Q(season__hides_board=False) | Q(season__closes_at__lte=now)
+    of_all = {"season__access": Access.EVERYBODY, "season__published_at__isnull": False}
+    return counted_entries().filter(shown, **of_all).order_by("season", "entered_at", "id")
 
 
 def results_in_order(season: Season) -> list[Result]:

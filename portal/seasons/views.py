@@ -15,12 +15,11 @@ from evaluator.hardware import profiles
 from portal.accounts.identity import changing, signed_in
 from portal.accounts.models import User
 from portal.accounts.organisations import get_organisation, own_organisations
-from portal.core.requests import by_id, choice
+from portal.core.requests import by_id
 from portal.seasons import actions, entering, queries
 from portal.seasons.forms import SeasonForm
 from portal.seasons.models import Access, Phase, Season
 from portal.seasons.queries import StandingRow
-from portal.tabular.formats import as_download
 from problems import registry
 
 
@@ -125,12 +124,9 @@ def _next_problem(chosen: Season, row: StandingRow | None) -> tuple[str, str] | 
 @require_safe
 @never_cache
 def people(request: HttpRequest, slug: str) -> HttpResponse:
-    """People by problems, as a page, as CSV or as JSON Lines."""
+    """People by problems; the API has them as CSV and as JSON Lines."""
     chosen = queries.get_season(slug, request.user)
     queries.require_board(chosen, request.user, timezone.now())
-    wanted = choice(request.GET, "format", ("csv", "jsonl"))
-    if wanted:
-        return as_download(queries.people_table(chosen), format=wanted, name=f"{slug}-people")
     rows = [
         (
             name,

@@ -124,14 +124,15 @@ def test_a_site_judges_a_program_once_and_the_score_links_to_its_page(site, alic
 
 def test_samples_become_the_attempts_of_a_run_once_each(site, alice, folder, monkeypatch):
     monkeypatch.setenv("PKB_TOKEN", site.token)
-    run = alice.runs.create(NewRun(model="in-inspect", mode="best_of_k", profile="cpux2", k=3))
-    answers = [fenced(RIGHT), fenced(RIGHT), "I cannot do that."]
-    task = parallel_kernel_bench(problems="allreduce", site=site.url, run=run.id, k=3)
+    run = alice.runs.create(NewRun(model="in-inspect", mode="best_of_k", profile="cpux2", k=4))
+    answers = [fenced(RIGHT), fenced(RIGHT), "I cannot do that.", fenced(f"{RIGHT}#{'a' * 600_000}\n")]
+    task = parallel_kernel_bench(problems="allreduce", site=site.url, run=run.id, k=4)
     for _ in range(2):
         log, _ = ran(monkeypatch, task, *answers)
         assert sum(sample.scores["verdict"].value["correct"] for sample in log.samples) == 2
     there = [(each.sample, each.verdict, each.mode) for each in alice.runs.attempts(run.id)]
-    assert sorted(there) == [(0, "PASSED", "ranked"), (1, "PASSED", "ranked"), (2, "IMPORT_ERROR", "ranked")]
+    verdicts = ["PASSED", "PASSED", "IMPORT_ERROR", "LIMIT_EXCEEDED"]
+    assert sorted(there) == [(number, verdict, "ranked") for number, verdict in enumerate(verdicts)]
     # Rollouts without numbers, of two processes one after the other.
     for _ in range(2):
         judge = judge_of(profile="cpux2", site=site.url, run=run.id)
@@ -165,9 +166,12 @@ def test_a_solver_gives_the_model_a_tool_that_judges(folder, monkeypatch):
         ({"problems": "allreduce,nothing"}, "no problem nothing"),
         ({"profile": "h200x8-nomc"}, "holds pytorch on cpux2, not pytorch on h200x8-nomc"),
         ({"dataset": "absent.jsonl"}, "absent.jsonl cannot be read"),
+        ({"judge": "absent"}, "absent is no folder. Give a checkout"),
+        ({"judge": None, "site": "http://127.0.0.1:9"}, "There is no token for http://127.0.0.1:9: call `pkb login`"),
     ],
 )
-def test_bad_arguments_are_named_with_what_there_is(folder, arguments, said):
+def test_bad_arguments_are_named_with_what_there_is_before_a_model_is_asked(folder, monkeypatch, arguments, said):
+    monkeypatch.setenv("PKB_CONFIG_DIR", str(folder))
     with pytest.raises(Exception, match=said):
         parallel_kernel_bench(**{"dataset": "prompts.jsonl", "judge": str(ROOT), **arguments})
 

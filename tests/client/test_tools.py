@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 
 from pkb.agent import Plan, Task, Verdict
 from pkb.chat import Answer, Usage
@@ -78,6 +80,11 @@ def test_a_model_reads_writes_checks_and_sweeps_and_each_judgement_is_a_step(com
     trail = alice.transport.request("GET", f"runs/{summary['run']}/attempts/{attempts[1].id}/trajectory/").text
     assert "It has to communicate." in trail
     assert "WRONG_RESULT" in trail
+    # The page draws what the agent had reached by step.
+    alice.runs.publish(summary["run"])
+    with urllib.request.urlopen(summary["page"]) as page:
+        drawn = re.findall(r'<th scope="row" class="num">(\d)</th><td class="num">(\d)</td>', page.read().decode())
+    assert drawn == [("0", "0"), ("1", "1"), ("2", "1"), ("3", "1"), ("4", "1")]
 
 
 def test_killed_while_it_works_it_goes_on_with_the_next_turn(site, alice, tmp_path):

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from pkb.prompt_sets import PromptRow
+from pkb.runs import NewRun
 from tests.client.model_server import KEY, ModelServer, fenced
 from tests.client.programs import KEEPS_THE_FIRST_OUTPUT, NO_COMMUNICATION, RIGHT
 from tests.client.test_inspect import ROW
@@ -24,13 +25,14 @@ def call(tmp_path):
     """`vf-eval parallel-kernel-bench` in a folder of its own with a data set of two prompts."""
     rows = [PromptRow(problem="allreduce", text="Write all-reduce.", **ROW)]
     (tmp_path / "prompts.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
-    here = ["--env.taskset.dataset", "prompts.jsonl", "--env.taskset.task.judge", str(ROOT), "--run.name", "run"]
+    here = ["--env.taskset.dataset", "prompts.jsonl", "--run.name", "run"]
+    local = ("--env.taskset.task.judge", str(ROOT))
     fixed = ["--model", "m", "--client.api-key-var", "MODEL_KEY", "--no-push", "--no-rich"]
 
-    def start(server, *arguments):
+    def start(server, *arguments, judge=local, token=""):
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PKB_")}
-        environment |= {"PYTHONPATH": f"{ROOT}:{ROOT}/client", "MODEL_KEY": KEY}
-        command = [sys.executable, "-c", CALL, "parallel-kernel-bench", *here, *fixed]
+        environment |= {"PYTHONPATH": f"{ROOT}:{ROOT}/client", "MODEL_KEY": KEY, "PKB_TOKEN": token}
+        command = [sys.executable, "-c", CALL, "parallel-kernel-bench", *here, *judge, *fixed]
         return subprocess.Popen(
             [*command, "--client.base-url", server.base_url, *arguments],
             cwd=tmp_path,
@@ -43,8 +45,8 @@ def call(tmp_path):
     return start
 
 
-def traces(folder):
-    path = folder / "outputs" / "run" / "traces.jsonl"
+def traces(folder, run="run"):
+    path = folder / "outputs" / run / "traces.jsonl"
     return [trace for line in path.read_text().splitlines() for trace in json.loads(line)["traces"]]
 
 
@@ -102,6 +104,27 @@ def test_killed_in_the_middle_a_run_resumes_with_nothing_lost_or_twice(call, tmp
     assert len(server.asked) == 3
     # Both rollouts wrote the same program: it was judged once.
     assert len(list((tmp_path / "pkb-reports").iterdir())) == 1
+
+
+def test_the_last_programs_of_rollouts_become_the_attempts_of_a_run_once_each(call, site, alice, tmp_path):
+    run = alice.runs.create(NewRun(model="in-verifiers", mode="best_of_k", profile="cpux2", k=2))
+    judge = ("--env.taskset.task.site", site.url, "--env.taskset.task.run", run.id)
+    arguments = ("--env.turns", "2", "-r", "2", "-c", "2")
+
+    def learns(messages):
+        return fenced(RIGHT if "WRONG_RESULT" in messages[-1]["content"] else NO_COMMUNICATION)
+
+    # The second time the harness knows nothing of the first, as after a loss of its files.
+    for name in ("run", "again"):
+        with ModelServer(learns) as server:
+            here = (*arguments, "--run.name", name)
+            with call(server, *here, judge=judge, token=site.token) as process:
+                said = process.communicate()[0]
+        assert process.returncode == 0, said
+        found = [[one["verdict"] for one in trace["info"]["pkb"]] for trace in traces(tmp_path, name)]
+        assert found == [["WRONG_RESULT", "PASSED"]] * 2
+        there = [(each.sample, each.verdict, each.mode) for each in alice.runs.attempts(run.id)]
+        assert sorted(there) == [(0, "PASSED", "ranked"), (1, "PASSED", "ranked")]
 
 
 def test_a_judge_that_is_away_is_no_fault_of_the_model(call, tmp_path):

@@ -25,7 +25,13 @@ from tests.portal.seasons.test_seasons import hand_in, team_of
 
 pytestmark = pytest.mark.django_db
 SLUG = "/seasons/course/"
+PEOPLE = "/api/v1/seasons/course/people/"
 LIKE = ("sandbox", "backends", "revisions", "environment", "seen_at")
+
+
+def people_as(client, kind: str) -> str:
+    """People by problems as a program reads them."""
+    return b"".join(client.get(PEOPLE, {"format": kind})).decode()
 
 
 def form(**changes) -> dict[str, str]:
@@ -68,7 +74,9 @@ def course(acme, alice, client):
 def test_an_owner_sees_a_draft_that_nobody_else_sees_and_opens_it(acme, alice, bob, client):
     client.force_login(alice)
     assert client.post("/seasons/new/", form()).headers["Location"] == SLUG
-    assert "This is what participants will see" in client.get(SLUG).content.decode()
+    preview = client.get(SLUG).content.decode()
+    assert "This is what participants will see" in preview
+    assert ("until it opens" in preview, "no more entries" in preview, "Frozen" in preview) == (True, False, False)
     season = Season.objects.get()
     assert (season.problems, season.phase(timezone.now())) == (["allgather", "allreduce"], Phase.DRAFT)
     client.force_login(bob)
@@ -189,12 +197,12 @@ def test_people_by_problems_with_attempts_and_a_history_for_who_runs_it(  # noqa
     hand_in(bob, node, now, problem="allgather", verdict=Verdict.DEADLOCK)
     page = client.get(f"{SLUG}people/").content.decode()
     assert "2 entries" in page
-    rows = [json.loads(line) for line in client.get(f"{SLUG}people/?format=jsonl").content.splitlines()]
+    rows = [json.loads(line) for line in people_as(client, "jsonl").splitlines()]
     assert {row["problem"]: (row["outcome"], row["attempts"]) for row in rows} == {
         "allreduce": ("PASSED", 2),
         "allgather": ("DEADLOCK", 1),
     }
-    assert client.get(f"{SLUG}people/?format=csv").content.decode().startswith("person,team,problem,outcome")
+    assert people_as(client, "csv").startswith("person,team,problem,outcome")
     history = client.get(f"{SLUG}people/bob/?problem=allreduce").content.decode()
     assert (history.count(">All-reduce"), history.count(">All-gather")) == (2, 0)
     client.force_login(bob)
@@ -202,6 +210,7 @@ def test_people_by_problems_with_attempts_and_a_history_for_who_runs_it(  # noqa
     assert client.get(f"{SLUG}people/alice/").status_code == 403
     Season.objects.update(hides_board=True)
     assert client.get(f"{SLUG}people/").status_code == 403
+    assert_problem(client.get(PEOPLE), status=403, field="season")
     assert "is shown after the end" in client.get(SLUG).content.decode()
     close(course)
     assert client.get(f"{SLUG}people/").status_code == 200
@@ -276,7 +285,7 @@ def test_who_deletes_the_account_is_named_nowhere_in_the_season(course, bob, nod
     assert ">bob" not in page
     gone = "1 participant&#x27;s account is closed" in page or "1 participant's account is closed" in page
     assert gone == (entries is Entries.REMOVE)
-    assert "bob" not in client.get(f"{SLUG}people/?format=csv").content.decode()
+    assert "bob" not in people_as(client, "csv")
 
 
 def test_a_program_opens_a_season_over_the_api_and_another_joins(acme, alice, bob, client):
@@ -300,7 +309,11 @@ def test_a_program_opens_a_season_over_the_api_and_another_joins(acme, alice, bo
     assert (answer.status_code, answer.json()["phase"]) == (200, "draft")
     code = answer.json()["code"]
     naive = client.post("/api/v1/seasons/", wanted | {"opens_at": "2027-01-01T00:00:00"}, **owner)
-    assert_problem(naive, status=422, field="opens_at")
+    [error] = assert_problem(naive, status=422, field="opens_at")["errors"]
+    assert (error["value"], "timezone" in error["message"]) == ("2027-01-01T00:00:00", True)
+    backwards = client.post("/api/v1/seasons/", wanted | {"closes_at": now.isoformat()}, **owner)
+    [error] = assert_problem(backwards, status=422, field="closes_at")["errors"]
+    assert error["message"] == "It closes before it opens."
     assert client.post("/api/v1/seasons/", wanted, **bearer(bob, "runs:write")).status_code == 404
     assert client.post("/api/v1/seasons/api/steps/", {"step": "open"}, **owner).status_code == 204
     assert client.post("/api/v1/seasons/api/join/", {"code": "no"}, **solver).status_code == 404

@@ -1,5 +1,7 @@
 """A season from its definition to opened sources, and what people try in between."""
 
+import json
+import zipfile
 from datetime import timedelta
 
 import pytest
@@ -11,6 +13,8 @@ from portal.accounts import memberships
 from portal.accounts.models import User
 from portal.accounts.organisations import create_organisation
 from portal.core.errors import Refusal
+from portal.exports.tables import TABLES
+from portal.privacy.collecting import archive_of
 from portal.ranking.queries import board
 from portal.seasons import actions, entering, queries
 from portal.seasons.definition import definition_of
@@ -400,6 +404,28 @@ def test_only_what_the_standings_rest_on_is_opened(define, alice, node, close, n
 
 
 # Pages, API
+
+
+def test_the_public_data_hold_entries_of_open_boards_and_ones_own_archive_holds_all(define, alice, node, now, close):
+    def exported():
+        return [dict(zip(names, row, strict=True)) for row in TABLES["season_entries"].rows()]
+
+    names = [column.name for column in TABLES["season_entries"].columns]
+    season = define(hides_board=True)
+    entering.enter(season, alice, organisation=None, now=now)
+    hand_in(alice, node, now, low=1.5)
+    assert exported() == []
+    close(season)
+    submit(alice)  # late, so it counts for nothing
+    [row] = exported()
+    assert (row["season"], row["author"], row["problem"]) == ("winter", "alice", "allreduce")
+    assert (row["verdict"], row["score_low"], row["final_verdict"]) == ("PASSED", 1.5, None)
+    Season.objects.update(access="code")
+    assert exported() == []
+    with zipfile.ZipFile(archive_of(alice)) as archive:
+        mine = json.loads(archive.read("season_entries.json"))
+        assert json.loads(archive.read("account.json"))["seasons"][0]["season__slug"] == "winter"
+    assert [each["refused"] == "" for each in mine] == [True, False]
 
 
 def test_the_page_counts_down_and_shows_rules_and_formula(define, client, now):
