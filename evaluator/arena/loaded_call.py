@@ -1,5 +1,6 @@
 """A call in a rank: its arguments, and where its outputs go. The same code for submission and reference."""
 
+import copy
 import json
 import mmap
 import struct
@@ -39,6 +40,13 @@ class LoadedCall:
     watched: list[torch.Tensor]
     sealed: torch.Tensor | None = None
     returned: list[Any] = field(default_factory=list)
+    _copies: list[list[Any]] = field(default_factory=list)
+
+    def groups(self, count: int) -> list[list[Any]]:
+        """`count` groups of arguments: the call's own, and copies, which stay for the next time."""
+        while len(self._copies) < count - 1:
+            self._copies.append([copy_of(argument) for argument in self.arguments])
+        return [self.arguments, *self._copies[: count - 1]]
 
     def collect(self, value: Any) -> list[Any]:
         """The outputs in the problem's order, out of what the call returned."""
@@ -50,6 +58,19 @@ class LoadedCall:
             if number not in self.mutable and not same_bytes(tensor, before):
                 return number
         return -1
+
+
+def copy_of(value: Any) -> Any:
+    """An argument with memory of its own; what has none, as a process group, is the same."""
+    if isinstance(value, torch.Tensor):
+        return _detach(value).clone()
+    if isinstance(value, torch.nn.Module):
+        return copy.deepcopy(value)
+    if isinstance(value, dict):
+        return {key: copy_of(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)) and type(value) is not torch.Size:
+        return type(value)([copy_of(item) for item in value])
+    return value
 
 
 def read_call(

@@ -115,7 +115,7 @@ class Command:
     the new inputs into the tensors of the call before where shapes agree. RECORD comes between LOAD and GO: the rank
     records what runs, until the end of the call, into the file that it carries. STORE carries a new output file, for
     what was returned as it is now. BARE is a bare call, before the submission is there; LOOP asks for `times` calls
-    back to back on the inputs of the last.
+    back to back on the inputs of the last, or on as many `groups` of them in turn: copies, except for the first.
     """
 
     kind: CommandKind
@@ -125,20 +125,29 @@ class Command:
     count: bool = False
     is_open: bool = False
     times: int = 0
+    groups: int = 1
 
-    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIIIIII")
+    LAYOUT: ClassVar[struct.Struct] = struct.Struct("<4sIIIIIIII")
     MAGIC: ClassVar[bytes] = b"PKBc"
 
     def pack(self) -> bytes:
         """This record as bytes."""
         return self.LAYOUT.pack(
-            self.MAGIC, self.kind, self.call, self.reuse, self.delay_us, self.count, self.is_open, self.times
+            self.MAGIC,
+            self.kind,
+            self.call,
+            self.reuse,
+            self.delay_us,
+            self.count,
+            self.is_open,
+            self.times,
+            self.groups,
         )
 
     @classmethod
     def unpack(cls, packet: bytes) -> Self:
         """The record in `packet`."""
-        _magic, kind, call, reuse, delay_us, count, is_open, times = cls.LAYOUT.unpack(packet)
+        _magic, kind, call, reuse, delay_us, count, is_open, times, groups = cls.LAYOUT.unpack(packet)
         return cls(
             kind=CommandKind(kind),
             call=call,
@@ -147,6 +156,7 @@ class Command:
             count=bool(count),
             is_open=bool(is_open),
             times=times,
+            groups=groups,
         )
 
 

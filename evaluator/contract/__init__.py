@@ -59,6 +59,8 @@ from evaluator.contract.record import (
     TimingRules,
 )
 from evaluator.contract.report import (
+    PUBLISHED_TIMED_CALLS,
+    PUBLISHED_WARM_CALLS,
     SCHEMA_VERSION,
     BufferKind,
     BuildResult,
@@ -66,6 +68,7 @@ from evaluator.contract.report import (
     Collective,
     DriverFault,
     EvaluationReport,
+    PublishedTime,
     RankState,
     SandboxLevel,
     SizeTiming,

@@ -140,6 +140,43 @@ class SweepPoint(Message, frozen=True, kw_only=True):
             raise ValueError(f"point {self.size} passed without times")
 
 
+PUBLISHED_WARM_CALLS, PUBLISHED_TIMED_CALLS = 500, 100
+"""How many calls the published protocol makes before its clock runs, and while it does."""
+
+
+class PublishedTime(Message, frozen=True, kw_only=True):
+    """Reference and submission by the published protocol: calls back to back, one time per call. Never ranked.
+
+    `warm_calls` of each came first, then `timed_calls`, over `groups` copies of one call's inputs. In a rank all copies
+    together are `group_bytes`; `cache_bytes` is the device's L2 cache, 0 where it is unknown. Where the protocol's
+    calls would have held the ranks too long there were fewer.
+    """
+
+    size: Name
+    submission_us: Positive
+    reference_us: Positive
+    warm_calls: Count
+    timed_calls: Count
+    groups: Count
+    group_bytes: Count
+    cache_bytes: Count
+
+    @property
+    def speedup(self) -> float:
+        """Reference over submission: a point, without an interval."""
+        return self.reference_us / self.submission_us
+
+    @property
+    def lacks(self) -> str:
+        """What the protocol asks for and was not done, in words; "" where nothing."""
+        found = []
+        if (self.warm_calls, self.timed_calls) != (PUBLISHED_WARM_CALLS, PUBLISHED_TIMED_CALLS):
+            found.append(f"{self.warm_calls} + {self.timed_calls} calls instead of 500 + 100")
+        if self.group_bytes <= self.cache_bytes:
+            found.append(f"inputs of {self.group_bytes:,} bytes, within the {self.cache_bytes:,} of the L2 cache")
+        return " and ".join(found)
+
+
 SCHEMA_VERSION = 2
 """Of a report's JSON; only this one is read."""
 
@@ -307,6 +344,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
         environment: judge, torch, driver, hardware and node in plain strings.
         world_sizes: the numbers of ranks on which it was correct, where more than one was tried.
         points: of a sweep, those that were measured in this try, whatever the verdict.
+        published: times by the published protocol, in mode published alone.
         is_untimed: whether its profile times nothing in any mode, because all ranks share one GPU.
     """
 
@@ -347,6 +385,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     finished_at: Name = ""
     world_sizes: Annotated[tuple[WorldSize, ...], Meta(max_length=8)] = ()
     points: Annotated[tuple[SweepPoint, ...], Meta(max_length=MOST_POINTS)] = ()
+    published: PublishedTime | None = None
     is_untimed: bool = False
 
     def __post_init__(self) -> None:
@@ -357,5 +396,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
             raise ValueError("a passed evaluation in a timed mode carries its timing")
         if self.points and self.mode is not Mode.SWEEP:
             raise ValueError(f"points of a sweep in mode {self.mode}")
+        if self.published and self.mode is not Mode.PUBLISHED:
+            raise ValueError(f"times by the published protocol in mode {self.mode}")
         if sum(finding.error_map is not None for finding in self.findings) > MOST_ERROR_MAPS:
             raise ValueError(f"a report has at most {MOST_ERROR_MAPS} error maps")

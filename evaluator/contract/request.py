@@ -25,7 +25,8 @@ class Mode(StrEnum):
     """How much of the judging an evaluation does, and whether it counts.
 
     `check` verifies, `profile` also records the reference and lists machine code, `benchmark` also times, and `ranked`
-    also counts. `sweep` times at the points of an axis, in place of the sizes, and gives no score.
+    also counts. `sweep` times at the points of an axis, in place of the sizes, and gives no score. `published` compares
+    and times as the published harness does: its verdict is by another rule, and nothing of it counts.
     """
 
     CHECK = "check"
@@ -33,11 +34,12 @@ class Mode(StrEnum):
     BENCHMARK = "benchmark"
     RANKED = "ranked"
     SWEEP = "sweep"
+    PUBLISHED = "published"
 
     @property
     def is_timed(self) -> bool:
         """Whether the submission is timed against the reference."""
-        return self.is_scored or self is Mode.SWEEP
+        return self.is_scored or self in (Mode.SWEEP, Mode.PUBLISHED)
 
     @property
     def is_scored(self) -> bool:

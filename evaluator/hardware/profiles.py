@@ -177,7 +177,7 @@ def _shared(world_size: int) -> Profile:
         # NCCL's device API reaches peers of one host, and ranks on one GPU are different hosts to NCCL. NVSHMEM ended
         # both ranks on one H100 with exit code 255 (26 November 2026, torch 2.11.0).
         backends=tuple(each for each in Backend if each not in (Backend.NCCL_DEVICE, Backend.NVSHMEM)),
-        sizes=dict.fromkeys(Mode, ("tiny", "base")),
+        sizes=dict.fromkeys(Mode, ("tiny", "base")) | {Mode.PUBLISHED: ("base",)},
         is_ranked_by_speed=False,
         measures_time=False,
         sandbox=SandboxLevel.REDUCED,
@@ -208,6 +208,7 @@ def _of_machine(name: str, machine: Machine, world_size: int, *, multicast: bool
             Mode.BENCHMARK: ("base", "large"),
             Mode.RANKED: ("base", "large"),
             Mode.SWEEP: ("base",),
+            Mode.PUBLISHED: ("base",),
         },
         is_ranked_by_speed=True,
         sandbox=SandboxLevel.FULL,

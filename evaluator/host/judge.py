@@ -138,7 +138,12 @@ class Judge:
     def _needs_cross_check(self, job: Job, report: EvaluationReport) -> bool:
         """Whether `report` is a pass that is to be checked, without times, on the other number of ranks."""
         request, name = job.request, self.profile.cross_check
-        if not self.settings.cross_check or not name or request.mode in (Mode.PROFILE, Mode.SWEEP) or request.regime:
+        if (
+            not self.settings.cross_check
+            or not name
+            or request.mode in (Mode.PROFILE, Mode.SWEEP, Mode.PUBLISHED)
+            or request.regime
+        ):
             return False
         other = profiles.get(name)
         sizes = request.sizes or other.sizes[Mode.CHECK]

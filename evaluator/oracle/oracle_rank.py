@@ -7,6 +7,7 @@ import mmap
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from evaluator.arena.gate import Sealer
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.arena.structure import Area, align
 from evaluator.contract import BufferKind
-from evaluator.oracle import call_memory, canary, messages, traces
+from evaluator.oracle import call_memory, canary, messages, published_rule, traces
 from evaluator.oracle import ends as ends_page
 from evaluator.oracle.end_check import EndCheck, SamplePattern
 from evaluator.oracle.ends import Ends
@@ -35,6 +36,8 @@ _WARM_UP_S, _WARM_S = 0.3, 0.03
 work."""
 
 _STAYS_WARM_S = 2.0
+
+_CPU_CACHE_BYTES = 1 << 20
 
 _MOST_PARTS, _SPARE = 4, 1.125
 """The most bytes of a rank's outputs, as a multiple of the mean over ranks, and a constant."""
@@ -64,6 +67,11 @@ class Opened:
         return NearCall(**known, base=draw["near"])
 
 
+def cache_bytes(device: torch.device) -> int:
+    """Bytes of a GPU's L2 cache; of a CPU rank's, what is taken for it."""
+    return int(torch.cuda.get_device_properties(device).L2_cache_size) if device.type == "cuda" else _CPU_CACHE_BYTES
+
+
 def in_regime(call: Call, regime: Regime) -> Call:
     """The same call in `regime`."""
     return replace(call, regime=regime, dims={**call.dims, **regime.set_dims()})
@@ -89,6 +97,7 @@ class OracleRank(TrustedRank):
             "open": self._open,
             "prepare": self._prepare,
             "compare": self._compare,
+            "differ": self._differ,
             "mark": self._mark,
             "watch": self._watch,
             "warm": self._warm,
@@ -158,6 +167,7 @@ class OracleRank(TrustedRank):
             "dims": dict(template.dims),
             "output_bytes": output_bytes,
             "buffers": BufferKind.DEVICE_MEMORY if self._buffers else BufferKind.HOST_MEMORY,
+            "cache_bytes": cache_bytes(self._device),
         }, []
 
     def _renew_buffers(self, output_bytes: int) -> None:
@@ -225,6 +235,20 @@ class OracleRank(TrustedRank):
         changed = self._changed_input(opened, call)
         self.free_idle_memory()
         return taken | {"checks": checked, "changed": changed}, []
+
+    def _differ(self, message: messages.Body, descriptors: list[int]) -> Reply:
+        """How outputs differ from the reference's by the published rule; first the submission's, then those."""
+        names = [output.name for output in self._current().problem.outputs]
+        with ExitStack() as mapped:
+            found = []
+            for reader, header, descriptor in zip(Reader, message["headers"], descriptors, strict=True):
+                file = mapped.enter_context(mmap.mmap(descriptor, 0))
+                area = self._buffers[reader].take(_end_of(header)) if self._buffers else file
+                found.append(published_rule.outputs_of(header, area, device=self._device))
+            differs = published_rule.difference(*found, names=names)
+            del found, area
+        self.free_idle_memory()
+        return {"differs": differs}, []
 
     def _mark(self, message: messages.Body, descriptors: list[int]) -> Reply:
         """The fingerprint of outputs that are not compared."""

@@ -128,10 +128,10 @@ class ReferenceRank(TrustedRank):
 
     def _loop(self, message: messages.Body, _descriptors: list[int]) -> Reply:
         """The reference back to back on the inputs of its last call; the host's clock runs."""
-        reference, arguments = self._current(), self._buffer.call.arguments
+        reference, groups = self._current(), self._buffer.call.groups(message["groups"])
         self._barrier.wait()
-        for _ in range(message["times"]):
-            reference(*arguments)
+        for number in range(message["times"]):
+            reference(*groups[number % len(groups)])
         if self._device.type == "cuda":
             torch.cuda.synchronize()
         return {}, []

@@ -41,7 +41,7 @@ class LanguageModel(models.Model):
         return f"{self.name} {self.version}".strip()
 
 
-ATTEMPT_MODES = tuple(mode.value for mode in Mode if mode is not Mode.SWEEP)
+ATTEMPT_MODES = tuple(mode.value for mode in Mode if mode not in (Mode.SWEEP, Mode.PUBLISHED))
 """An attempt answers a task once; for which sizes it is good is a question about an entry."""
 
 

@@ -3,11 +3,13 @@
 1.0?
 
     python -m tools.gpu.ranked --profile h200x2-nomc [--times 10] [--results FILE] [--seconds 540] [SLUG ...]
+    python -m tools.gpu.ranked --profile h200x2-nomc --mode published --times 2 [--entries] [...]
 
 Results are lines of JSON, one per judgement. A run continues where the file ends. It does not repeat judgements of the
 same reference at the same sizes, timed by the same clock, whatever else of the judge has changed. Prints a line per
 judgement and a summary per problem: verdicts, intervals that include 1.0, mean and standard deviation of the scores.
-Exits 1 where a reference did not pass.
+Exits 1 where a reference did not pass. With --mode published times are those of the published protocol: do references
+against themselves give 1.0? With --entries our own kernels are judged instead.
 """
 
 import argparse
@@ -50,6 +52,7 @@ def main():
     parser.add_argument("--times", type=int, default=1, help="judgements per problem")
     parser.add_argument("--results", type=Path, default=Path("var/ranked.jsonl"))
     parser.add_argument("--mode", type=Mode, default=Mode.RANKED, choices=list(Mode), help="another way to judge")
+    parser.add_argument("--entries", action="store_true", help="our own kernels in place of the references")
     parser.add_argument("--reports", type=Path, help="a folder for the whole reports")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no judgement is begun after so many")
     parser.add_argument("slugs", nargs="*", metavar="SLUG", help="default: every problem")
@@ -58,10 +61,13 @@ def main():
     profile = profiles.get(options.profile)
     sizes = profile.sizes[options.mode]
     slugs = options.slugs or [
-        each.slug for each in registry.problems() if each.refuses(profile.world_size, sizes) is None
+        each.slug
+        for each in registry.problems()
+        if each.refuses(profile.world_size, sizes) is None and program(each.slug, options.entries)[0].is_file()
     ]
     options.results.parent.mkdir(parents=True, exist_ok=True)
-    known = [line for line in read(options.results) if is_current(line, profile=options.profile)]
+    which = {"profile": options.profile, "mode": options.mode.value, "is_entry": options.entries}
+    known = [line for line in read(options.results) if is_current(line, **which)]
     end = time.monotonic() + options.seconds
     with Judge(JudgeSettings(profile=options.profile)) as judge, options.results.open("a") as file:
         for turn in range(options.times):
@@ -69,7 +75,7 @@ def main():
                 done = sum(line["problem"] == slug for line in known)
                 if done > turn or time.monotonic() > end:
                     continue
-                line = judged(judge, slug, profile=options.profile, mode=options.mode, reports=options.reports)
+                line = which | judged(judge, slug, **which, reports=options.reports)
                 known.append(line)
                 file.write(json.dumps(line) + "\n")
                 file.flush()
@@ -81,9 +87,17 @@ def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 
-def is_current(line, *, profile):
-    known = (line["profile"], line.get("clock"), line.get("timed"))
-    return known == (profile, clock_digest(), timed_digest(line["problem"], profile=profile))
+def is_current(line, *, profile, mode, is_entry):
+    known = (line["profile"], line.get("mode", "ranked"), line.get("is_entry", False), line.get("clock"))
+    same = known == (profile, mode, is_entry, clock_digest())
+    return same and line.get("timed") == timed_digest(line["problem"], profile=profile)
+
+
+def program(slug, is_entry):
+    """Its file and what it is written in."""
+    if is_entry:
+        return registry.DATA / "entries" / f"{slug}.py", Backend.CUDA
+    return registry.folder(slug) / "reference.py", Backend.PYTORCH
 
 
 @cache
@@ -105,10 +119,10 @@ def timed_digest(slug, *, profile):
     return hashlib.sha256((registry.reference_source(slug) + json.dumps(dims)).encode()).hexdigest()[:16]
 
 
-def judged(judge, slug, *, profile, mode, reports=None):
-    path = registry.folder(slug) / "reference.py"
+def judged(judge, slug, *, profile, mode, is_entry, reports=None):
+    path, backend = program(slug, is_entry)
     judge.slot.waiting.wait_until_ready()
-    wanted = request(slug, path, Backend.PYTORCH, profile=profile, mode=mode)
+    wanted = request(slug, path, backend, profile=profile, mode=Mode(mode))
     begun = time.monotonic()
     report = judge.evaluate(wanted)
     if reports is not None:
@@ -132,6 +146,7 @@ def judged(judge, slug, *, profile, mode, reports=None):
         "low": timing and timing.low,
         "high": timing and timing.high,
         "sizes": [size_line(size) for size in timing.sizes] if timing else [],
+        "published": report.published and json.loads(report.published.to_json()),
         "memory": {size.size: memory_line(size.memory) for size in report.sizes if size.memory},
         "records": [record_line(record) for record in report.record.sizes] if report.record else [],
     }
@@ -178,8 +193,15 @@ def shown(line):
         f"{size} judge {held['judge_gb']} GB, submission {held['submission_gb']} GB"
         for size, held in line["memory"].items()
     )
-    if line["verdict"] == "PASSED" and not line["score"]:
+    if line["verdict"] == "PASSED" and not line["score"] and not line.get("published"):
         return f"{line['problem']:40} PASSED  {line['seconds']:.1f} s  {memory}"
+    if found := line.get("published"):
+        ratio = found["reference_us"] / found["submission_us"]
+        return (
+            f"{line['problem']:40} {line['verdict']}  {line['seconds']:.1f} s  {found['submission_us']:.1f} us against "
+            f"{found['reference_us']:.1f} us, {ratio:.3f}; {found['warm_calls']} + {found['timed_calls']} calls, "
+            f"{found['groups']} groups of {found['group_bytes']:,} bytes"
+        )
     score = f"{line['score']:.3f} [{line['low']:.3f}, {line['high']:.3f}]" if line["score"] else line["message"][:300]
     sizes = "; ".join(
         f"{size['size']} {size['candidate_us']:.1f}/{size['baseline_us']:.1f} us, {size['score']:.3f} "
@@ -208,7 +230,16 @@ def summarise(lines):
         mean = f"{statistics.mean(scores):.4f}" if scores else "-"
         passed = sum(line["verdict"] == "PASSED" for line in own)
         print(f"{slug:40} {passed} of {len(own)} passed, mean {mean}{spread}")
-    print(f"{held} of {total} intervals hold 1.0")
+    ratios = [
+        each["published"]["reference_us"] / each["published"]["submission_us"]
+        for each in lines
+        if each.get("published")
+    ]
+    if ratios:
+        near = sum(abs(ratio - 1) <= 0.02 for ratio in ratios)
+        print(f"{near} of {len(ratios)} by the published protocol within 2 % of the reference")
+    else:
+        print(f"{held} of {total} intervals hold 1.0")
     return 0 if all(line["verdict"] == "PASSED" for line in lines) else 1
 
 

@@ -6,8 +6,7 @@
 
 Groups, each on every profile that it fits: `row` is one check, 30 times. `references`, `entries` (our own kernels),
 `cheats` and `breaking` say what they are. `kernels` are the programs of tests/evaluator for GPUs and primitives, and
-`programs` those for any ranks. `corpus` are programs of others, in the folder that PKB_CORPUS names. A second call
-judges what has no verdict yet.
+`programs` those for any ranks. A second call judges what has no verdict yet.
 FILE.jsonl has a line per judgement; the whole reports lie in the folder of the same name. With --side-by-side 8 ranks
 are judged beside the other profiles. Prints a table, and exits 1 where a verdict differs or something is left.
 """
@@ -44,7 +43,6 @@ SUBMISSIONS = Path(__file__).parents[2] / "tests" / "evaluator" / "submissions"
 OURS = {Verdict.JUDGE_ERROR, Verdict.JUDGE_FAILURE}
 ANY = set(Verdict) - OURS
 ROW = 30
-CORPUS = os.environ.get("PKB_CORPUS", "")
 
 
 def main():
@@ -73,7 +71,7 @@ def parsed():
     parser.add_argument("--table", action="store_true", help="judge nothing, only print the table")
     options = parser.parse_args()
     options.profile = options.profile or list(SHARED)
-    options.group = options.group or [name for name in GROUPS if name != "corpus"]
+    options.group = options.group or list(GROUPS)
     return options
 
 
@@ -171,18 +169,6 @@ def breaking(profile):
     ]
 
 
-def corpus(profile):
-    """Programs in a folder of sets with an index, which `CORPUS` names: per set and file a problem and a backend."""
-    if not CORPUS or profile.world_size > 2:
-        return []
-    root, found = Path(CORPUS), []
-    for name, described in json.loads((root / "index.json").read_text()).items():
-        for file, each in described["programs"].items():
-            source = read_source(root / name / file)
-            found.append(asked(f"{name}.{Path(file).stem}", each["problem"], source, Backend(each["backend"]), ANY))
-    return found
-
-
 GROUPS = {
     "row": row,
     "references": references,
@@ -191,7 +177,6 @@ GROUPS = {
     "programs": programs,
     "cheats": cheats,
     "breaking": breaking,
-    "corpus": corpus,
 }
 
 

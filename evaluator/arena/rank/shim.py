@@ -260,12 +260,12 @@ class Shim:
     def _loop(self, command: Command, _descriptors: list[int]) -> None:
         """Run the submission `times` times, back to back, on the inputs of the last call; the host's clock runs."""
         assert self._solution is not None
-        solution, arguments = self._noted(self._solution), self._buffer.call.arguments
+        solution, groups = self._noted(self._solution), self._buffer.call.groups(command.groups)
         self._status_page.note(Phase.AT_START)
         self._barrier.wait()
         with _blamed():
-            for _ in range(command.times):
-                solution(*arguments)
+            for number in range(command.times):
+                solution(*groups[number % len(groups)])
             self._finish()
         self._status_page.note(Phase.WAITING)
         self.report(ReportKind.LOOPED)

@@ -158,14 +158,25 @@ class Evaluation:
         for size in job.sizes:
             if job.mode is Mode.SWEEP:
                 self._run_point(run, size)
+            elif job.mode is Mode.PUBLISHED:
+                self._run_as_published(run, size)
             else:
                 self._run_size(run, size, known=known.get(size))
 
-    def _run_size(self, run: GroupRun, size: str, *, known: SizeRun | None = None) -> SizeRun:
+    def _open(self, run: GroupRun, size: str, *, known: SizeRun | None = None) -> SizeRun:
         with self._guard.over(run.group, size=size):
             at_size = SizeRun(run, size, known=known)
         # A record that ends early is evidence too.
         self._outcomes.sizes.append(at_size)
+        return at_size
+
+    def _run_as_published(self, run: GroupRun, size: str) -> None:
+        at_size = self._open(run, size)
+        with self._guard.over(run.group, size=size, caller=at_size.caller):
+            self._outcomes.published = at_size.as_published()
+
+    def _run_size(self, run: GroupRun, size: str, *, known: SizeRun | None = None) -> SizeRun:
+        at_size = self._open(run, size, known=known)
         with self._guard.over(run.group, size=size, caller=at_size.caller):
             self._make_calls(at_size, is_first=run.number == 1, is_last=size == self.job.sizes[-1])
         return at_size
@@ -275,6 +286,9 @@ class Evaluation:
         self._see_ranks()
         if job.mode is Mode.SWEEP:
             self.findings.add(sweep.concluded(outcomes.points, known=self.findings.all))
+            return
+        if job.mode is Mode.PUBLISHED:
+            self.findings.add([evidence.passed_as_published(outcomes.results, outcomes.published)])
             return
         self.findings.add(
             [

@@ -13,6 +13,7 @@ from evaluator.contract import (
     Detection,
     Finding,
     GpuReading,
+    PublishedTime,
     RankState,
     RecordedWork,
     SizeRecord,
@@ -164,6 +165,16 @@ def passed(
     return Finding(verdict=Verdict.PASSED, message=message)
 
 
+def passed_as_published(results: Sequence[SizeResult], found: PublishedTime | None) -> Finding:
+    """The pass in mode published, in words."""
+    checked = sum(result.checked_calls for result in results)
+    message = f"correct by the published rule in {checked} usual calls, which is less than other modes check"
+    if found is not None:
+        message += f"; {found.speedup:.2f} times as fast as the reference by the published protocol"
+        message += f" ({found.lacks})" if found.lacks else ""
+    return Finding(verdict=Verdict.PASSED, message=message)
+
+
 def disagreement(findings: Sequence[Finding]) -> Finding:
     """The finding where the first worker group was correct and the second ended with `findings`."""
     last = findings[-1]
@@ -189,6 +200,7 @@ class Outcomes:
         ranks: their last known states.
         timing: None where nothing was timed to the end.
         points: of a sweep, those that were measured or refused.
+        published: the times of mode published.
     """
 
     reading: SourceReading = _NOTHING_READ
@@ -201,6 +213,7 @@ class Outcomes:
     ranks: tuple[RankState, ...] = ()
     timing: Timing | None = None
     points: list[SweepPoint] = field(default_factory=list)
+    published: PublishedTime | None = None
 
     @property
     def by_size(self) -> dict[str, SizeRun]:

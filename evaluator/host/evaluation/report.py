@@ -67,6 +67,7 @@ def written(
         started_at=started_at,
         finished_at=finished_at,
         points=tuple(outcomes.points),
+        published=outcomes.published if decided.verdict is Verdict.PASSED else None,
         is_untimed=not profile.measures_time,
     )
 

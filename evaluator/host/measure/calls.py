@@ -14,7 +14,8 @@ from evaluator.host.measure import checks, outputs
 from evaluator.host.measure.evidence import Call, Ended, SizeEvidence
 from evaluator.host.measure.group_run import GroupRun
 from evaluator.host.measure.launch_ahead import LaunchAhead, MetLayouts
-from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Comparison, InputSpec, OpenedSize
+from evaluator.host.measure.references import ReferenceClock
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, Comparison, InputSpec, OpenedSize, Outputs
 from evaluator.judging.checks import Check
 from evaluator.oracle.messages import CheckedOutput, Reader
 from problems.spec.schema import Regime
@@ -40,6 +41,7 @@ class Caller:
 
     Attributes:
         job: what is judged.
+        input_bytes: the most that a rank took in in the last call.
         regime: of the call that is being made, or was made last; None for the inputs of timed calls.
     """
 
@@ -65,6 +67,7 @@ class Caller:
         self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
         self._earlier: list[InputSpec] = []
         self._comparisons_s: list[float] = []
+        self.input_bytes = 0
         self.regime: Regime | None = None
 
     @property
@@ -109,12 +112,26 @@ class Caller:
         self._earlier = [*self._earlier[:1], *self._earlier[1:][-_REMEMBERED:], spec]
         return self._at_size.records[-1]
 
-    def loop(self, times: int) -> int:
-        """Nanoseconds of `times` calls back to back on the last inputs; raises WorkerGroupFailure."""
+    def difference(self, clock: ReferenceClock) -> str:
+        """How one usual call differs from the reference by the published rule; "" where it does not.
+
+        Raises:
+            WorkerGroupFailure: the ranks did not all answer.
+            Ended: something other than the shim wrote an output.
+        """
+        self._check_whether_to_go_on()
+        spec = self._spec(CallKind.PLAIN, None)
+        with clock.outputs_of(spec) as references:
+            call = self._make(spec, CallKind.PLAIN, verify=False, around=nullcontext(), references=references)
+        self._at_size.checked_calls += 1
+        return call.differs
+
+    def loop(self, times: int, groups: int = 1) -> int:
+        """Nanoseconds of `times` calls back to back on `groups` of the last inputs; raises WorkerGroupFailure."""
         self._check_whether_to_go_on()
         self.regime = None
-        seconds = self._limit_s * max(1, times // 10)
-        return self._ranks.loop(next(self._run.numbers), times=times, seconds=seconds)
+        seconds = self._limit_s * max(1, min(times, 100) // 10)
+        return self._ranks.loop(next(self._run.numbers), times=times, groups=groups, seconds=seconds)
 
     def _check_whether_to_go_on(self) -> None:
         job = self.job
@@ -145,8 +162,9 @@ class Caller:
         verify: bool,
         around: AbstractContextManager[None],
         recordings: Sequence[int] = (),
+        references: Outputs | None = None,
     ) -> Call:
-        """Make one call and check it."""
+        """Make one call and check it; with the `references` of the same inputs by the published rule."""
         call = Call(
             number=next(self._run.numbers),
             spec=spec,
@@ -166,6 +184,7 @@ class Caller:
             reader=Reader.SANDBOX,
             mapped=self._mapped,
         )
+        self.input_bytes = max(item.size for item in call.inputs)
         with ExitStack() as held:
             held.callback(outputs.close_all, [one for item in call.inputs for one in item.descriptors])
             targets = self._new_files(call.poison)
@@ -178,6 +197,9 @@ class Caller:
             files = [outputs.take(target, leading=leading) for target in targets]
             held.callback(outputs.close_all, files)
             self._check(call, files, verify=verify)
+            if references is not None:
+                headers = [self._header(rank, file) for rank, file in enumerate(files)]
+                call.differs = self._oracle.difference((headers, files), references)
         self._at_size.records.append(call.record())
         return call
 

@@ -56,6 +56,7 @@ class Call:
         time: on the host's clock.
         compared: the comparison of the outputs; None where they are not compared.
         findings: what speaks against it beside wrong values.
+        differs: how its outputs differ from the reference's, where they are compared by the published rule.
     """
 
     number: int
@@ -70,6 +71,7 @@ class Call:
     time: CallTime = _NOT_YET
     compared: Comparison | None = None
     findings: list[Finding] = field(default_factory=list)
+    differs: str = ""
 
     @property
     def poison_number(self) -> int | None:

@@ -12,7 +12,7 @@ from evaluator.contract import BufferKind, CallTimeline
 from evaluator.host.clock.call_clock import CallTime, Opening
 from evaluator.host.measure import outputs, recorded_call
 from evaluator.host.measure.launch_ahead import LaunchAhead
-from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, InputSpec, OpenedSize, PreparedInputs
+from evaluator.host.ranks.oracle_group import NOTHING_MAPPED, InputSpec, OpenedSize, Outputs, PreparedInputs
 from evaluator.host.ranks.reference_group import ReferenceGroup, ReferenceTime
 from evaluator.host.ranks.trusted_ranks import TrustedRanks
 from evaluator.oracle.messages import Reader
@@ -78,11 +78,20 @@ class ReferenceClock:
     def time(self) -> ReferenceTime:
         """One call on new inputs."""
         opening = self._opening()
-        with self._loaded(opening) as inputs:
+        with self._loaded(opening) as (inputs, _):
             size = max(item.size for item in inputs)
             taken = self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
         self._launch_ahead.note(taken.time)
         return taken
+
+    @contextmanager
+    def outputs_of(self, spec: InputSpec) -> Iterator[Outputs]:
+        """What the reference returns on the inputs of `spec`, until its next call."""
+        opening = self._opening()
+        with self._loaded(opening, spec) as (inputs, targets):
+            size = max(item.size for item in inputs)
+            self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
+            yield [outputs.read_header(target) for target in targets], targets
 
     def record(self) -> CallTimeline:
         """The timeline of one more call, as its ranks report it; only for ranks that are never timed.
@@ -92,7 +101,7 @@ class ReferenceClock:
         files = [recorded_call.create() for _ in range(self._ranks)]
         opening = self._opening()
         try:
-            with recorded_call.window() as seen, self._loaded(opening) as inputs:
+            with recorded_call.window() as seen, self._loaded(opening) as (inputs, _):
                 self._reference.record(files)
                 size = max(item.size for item in inputs)
                 self._reference.call(opening=opening, inputs=self._late(inputs), input_bytes=size)
@@ -108,7 +117,7 @@ class ReferenceClock:
         after that. This stays in its time: otherwise programs could pretend to wait.
         """
         opening = new_opening(LaunchAhead(waits_for_queue=True, is_fixed=True), ranks=self._ranks)
-        with self._loaded(opening) as inputs:
+        with self._loaded(opening) as (inputs, _):
             return self._reference.empty_call(opening=opening, inputs=self._late(inputs))
 
     def _opening(self) -> Opening:
@@ -119,11 +128,13 @@ class ReferenceClock:
         return len(self._opened.output_bytes)
 
     @contextmanager
-    def _loaded(self, opening: Opening) -> Iterator[list[PreparedInputs]]:
-        """Prepare a call as for a sandbox rank."""
+    def _loaded(
+        self, opening: Opening, spec: InputSpec | None = None
+    ) -> Iterator[tuple[list[PreparedInputs], list[int]]]:
+        """Prepare a call as for a sandbox rank; gives its inputs, and the files for outputs."""
         poison = outputs.new_poison()
         inputs = self._oracle.prepare(
-            InputSpec(index=next(self._draws)),
+            spec or InputSpec(index=next(self._draws)),
             groups=self._opened.groups,
             key=opening.key,
             reuse=False,
@@ -140,7 +151,7 @@ class ReferenceClock:
                 [(item.file, target, *item.areas) if self._is_on_device else (target,) for item, target in pairs]
             )
             self._mapped = [item.areas_number for item in inputs]
-            yield inputs
+            yield inputs, targets
 
     def _late(self, inputs: Sequence[PreparedInputs]) -> list[int]:
         """The input files that CPU ranks get when the call begins."""

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from evaluator.contract import CallKind
+from evaluator.contract import CallKind, Mode
 from evaluator.host.job import Job
 from evaluator.host.measure import covering
 from evaluator.host.settings import JudgeSettings
@@ -23,7 +23,7 @@ _SOON_BLOCKS = 3
 
 def drawn_regimes(job: Job) -> dict[str, tuple[Regime, ...]]:
     """What checked calls differ in, by size: at the first each regime alone and most pairs, at others a few calls."""
-    if job.request.regime or not job.does(Check.REGIMES):
+    if job.request.regime or job.mode is Mode.PUBLISHED or not job.does(Check.REGIMES):
         return {}
     found: dict[str, tuple[Regime, ...]] = {}
     random, settings = secrets.SystemRandom(), job.settings

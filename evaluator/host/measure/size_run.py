@@ -5,14 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from evaluator.contract import (
-    CallKind,
-    CallTimeline,
-    RecordedWork,
-    Stage,
-)
+from evaluator.contract import CallKind, CallTimeline, Finding, PublishedTime, RecordedWork, Stage, Verdict
 from evaluator.host.hangs.incidents import IncidentKind, WorkerGroupFailure
-from evaluator.host.measure import checks, gpu_memory, recorded_call
+from evaluator.host.measure import checks, gpu_memory, published_protocol, recorded_call
 from evaluator.host.measure.calls import Caller
 from evaluator.host.measure.evidence import Ended, SizeEvidence
 from evaluator.host.measure.group_run import GroupRun
@@ -32,6 +27,10 @@ call begins after so many seconds."""
 
 _WARM_CALLS, _WARM_S = 20, 0.25
 """Calls of a submission before its first phase, and how long they may take, until libraries run at a steady speed."""
+
+PUBLISHED_DRAWS = 5
+_PUBLISHED_S, _PRACTICE_PUBLISHED_S = 4.0, 0.4
+"""How many usual calls the published rule compares, and how long the published protocol may run either program."""
 
 _LOOPED_S, _MOST_LOOPED = 0.05, 100
 """About how long, and at most how often, a program runs back to back on unchanging inputs."""
@@ -133,6 +132,26 @@ class SizeRun:
         with self._job.stage(Stage.TIMING, f"{self.size}: calls back to back"):
             self.series.looped_ns = _per_call(self.caller.loop)
             self.series.reference_looped_ns = _per_call(self._run.trusted.reference.loop)
+
+    def as_published(self) -> PublishedTime | None:
+        """Compare by the published rule, then time by the published protocol where the profile has times.
+
+        Raises:
+            Ended: an output differs.
+        """
+        for number in range(PUBLISHED_DRAWS):
+            words = f"{self.size}: call {number + 1} of {PUBLISHED_DRAWS} by the published rule"
+            with self._job.stage(Stage.VERIFYING, words, number / PUBLISHED_DRAWS):
+                if differs := self.caller.difference(self._clock):
+                    message = f"wrong by the published rule: {differs}"
+                    raise Ended([Finding(verdict=Verdict.WRONG_RESULT, message=message, size=self.size)])
+        self.look_at_memory()
+        if not self._job.is_timed:
+            return None
+        with self._job.stage(Stage.TIMING, f"{self.size}: the published protocol"):
+            limit_s = _PUBLISHED_S if self._job.profile.is_ranked_by_speed else _PRACTICE_PUBLISHED_S
+            loops = (self.caller.loop, self._run.trusted.reference.loop)
+            return published_protocol.timed(self.size, loops, self.caller.input_bytes, self.opened, limit_s=limit_s)
 
     def count_links(self) -> None:
         """A few ordinary calls, around which the host reads the counters of the links."""

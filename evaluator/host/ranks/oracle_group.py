@@ -19,17 +19,22 @@ NOTHING_MAPPED = -1
 """The number of a rank's areas before it has any."""
 
 
+Outputs = tuple[Sequence[list[messages.Body]], Sequence[int]]
+"""What ranks returned: descriptions, and files."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class OpenedSize:
     """A problem opened at one size: its dimensions, process groups, and bytes for outputs per rank.
 
-    `buffers` says how inputs reach the sandbox.
+    `buffers` says how inputs reach the sandbox, and `cache_bytes` is the device's L2 cache.
     """
 
     dims: dict[str, int]
     groups: tuple[tuple[int, ...], ...]
     output_bytes: tuple[int, ...]
     buffers: BufferKind
+    cache_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +120,7 @@ class OracleGroup:
             groups=tuple(sorted(groups)),
             output_bytes=tuple(body["output_bytes"] for body in replies),
             buffers=BufferKind(replies[0]["buffers"]),
+            cache_bytes=replies[0]["cache_bytes"],
         )
 
     def prepare(
@@ -183,6 +189,13 @@ class OracleGroup:
             digests=tuple(body["digest"] for body in replies),
             changed=tuple(body["changed"] for body in replies),
         )
+
+    def difference(self, ours: Outputs, references: Outputs) -> str:
+        """How the first rank that differs by the published rule differs from the reference; "" where none does."""
+        commands = [{"command": "differ", "headers": pair} for pair in zip(ours[0], references[0], strict=True)]
+        replies = self._client.ask_each(commands, list(zip(ours[1], references[1], strict=True)))
+        found = (f"rank {rank}: {body['differs']}" for rank, (body, _) in enumerate(replies) if body["differs"])
+        return next(found, "")
 
     @contextmanager
     def watching(self, *, limit_s: float) -> Iterator[None]:

@@ -70,10 +70,10 @@ class ReferenceGroup:
         """One bare call: no bytes, no work; raises EvaluatorError."""
         return self._timed({"command": "bare"}, opening, [()] * self._client.ranks)[0]
 
-    def loop(self, times: int) -> int:
-        """Nanoseconds of `times` calls back to back on the last inputs; raises EvaluatorError."""
+    def loop(self, times: int, groups: int = 1) -> int:
+        """Nanoseconds of `times` calls back to back on `groups` of the last inputs; raises EvaluatorError."""
         begun = time.monotonic_ns()
-        self._client.ask({"command": "loop", "times": times})
+        self._client.ask({"command": "loop", "times": times, "groups": groups})
         return max(self._client.answered_at_ns) - begun
 
     def _per_rank(self, inputs: Sequence[int]) -> list[Sequence[int]]:

@@ -174,12 +174,12 @@ class WorkerGroup:
         except (UnseenEnd, WorkerGroupFailure) as failure:
             raise RanksLost(f"sandbox ranks without a submission: {failure}") from failure
 
-    def loop(self, call: int, *, times: int, seconds: float) -> int:
-        """Run the submission `times` times back to back on the inputs of the last call; raises WorkerGroupFailure.
+    def loop(self, call: int, *, times: int, groups: int, seconds: float) -> int:
+        """Run the submission `times` times back to back on `groups` of the last inputs; raises WorkerGroupFailure.
 
         Returns nanoseconds from the command to the last answer, on the host's clock.
         """
-        command = Command(kind=CommandKind.LOOP, call=call, times=times)
+        command = Command(kind=CommandKind.LOOP, call=call, times=times, groups=groups)
         begun = time.monotonic_ns()
         self._ask(f"{times} calls back to back", command, seconds=seconds)
         return max(worker.answered_at_ns for worker in self._workers) - begun

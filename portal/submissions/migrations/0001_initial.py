@@ -101,7 +101,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('problem_revision', models.CharField(max_length=16)),
                 ('profile', models.CharField(max_length=40)),
-                ('mode', models.CharField(choices=[('check', 'check'), ('profile', 'profile'), ('benchmark', 'benchmark'), ('ranked', 'ranked'), ('sweep', 'sweep')], max_length=10)),
+                ('mode', models.CharField(choices=[('check', 'check'), ('profile', 'profile'), ('benchmark', 'benchmark'), ('ranked', 'ranked'), ('sweep', 'sweep'), ('published', 'published')], max_length=10)),
                 ('size', models.CharField(blank=True, db_default='', default='', editable=False, help_text='The one size that mode profile judges. Empty: the sizes of its profile.', max_length=10)),
                 ('state', models.CharField(choices=[('queued', 'Queued'), ('building', 'Being compiled'), ('built', 'Compiled, waits for a slot'), ('leased', 'Sent to a node'), ('running', 'Being judged'), ('finished', 'Finished'), ('cancelled', 'Cancelled'), ('unserved', 'Not judged: no node')], default='queued', max_length=10)),
                 ('priority', models.SmallIntegerField(default=0, help_text='Higher goes first.')),
