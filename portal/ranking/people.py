@@ -1,6 +1,5 @@
 """The board of people: who solved how many problems on a profile, and how many faster than the reference."""
 
-
 from evaluator.contract import SCORE_RULE, Backend
 from evaluator.hardware import profiles
 from portal.accounts.models import User
