@@ -78,13 +78,19 @@ def read_twice(alice, node, now):
     return make
 
 
+_told = []
+
+
+@evaluation_ended.receiver
+def _tell(event):
+    _told.append(event.state)
+
+
 @pytest.fixture
 def ends():
     """The evaluations whose end the apps above were told."""
-    told = []
-    evaluation_ended.connect(lambda event: told.append(event.state), uid="test.ends")
-    yield told
-    evaluation_ended.disconnect(uid="test.ends")
+    _told.clear()
+    return _told
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def key(**changes):
 @pytest.fixture
 def invented(db):
     """Some hundred invented submissions to one problem."""
-    demo.seed(submissions=INVENTED, authors=40, now=timezone.now(), slugs=["allreduce"])
+    demo.seed(submissions=INVENTED, authors=60, now=timezone.now(), slugs=["allreduce"])
 
 
 def all_rows(board, *, rows=3):

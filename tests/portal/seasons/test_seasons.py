@@ -74,7 +74,7 @@ rules: |
 
 
 @pytest.mark.parametrize(
-    ("changes", "field"),
+    ("was", "becomes", "field"),
     [
         ("slug: spring", "slug: ../admin", "slug"),
         ("title: Spring", "titel: Spring", "titel"),
