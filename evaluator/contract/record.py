@@ -249,8 +249,8 @@ class Record(Message, frozen=True, kw_only=True):
 class Baseline(Message, frozen=True, kw_only=True):
     """The reference's time of one problem at one size, in microseconds; each call counts as its slowest rank.
 
-    `low_us` and `high_us` enclose the median of another measurement with 95 % probability; until 26 November 2026 they
-    enclosed that of more calls in the same one. `utilisation` is floor over median; both it and the floor are None
+    `low_us` and `high_us` enclose what many measurements come to, with 95 % probability; until 26 November 2026 they
+    enclosed what more calls in the same one come to. `utilisation` is floor over median; both it and the floor are None
     where the profile has no datasheet peaks. Where `is_primed`, the reference met all inputs once before it was timed
     on them, as it did until 23 November 2026.
     """

@@ -101,7 +101,7 @@ def _measured(trusted: TrustedRanks, profile: Profile, problem: Problem, size: s
 
 
 def interval(times_us: Sequence[float], *, least_us: float) -> tuple[float, float]:
-    """Where the median of another opening lies as often as an interval must hold it, in microseconds.
+    """The ends of the interval around a series' median, in microseconds, for what many openings come to.
 
     The median's own interval in this series, and what differs between openings, added as independent errors.
     """

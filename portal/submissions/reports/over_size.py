@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -91,7 +92,7 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
     names = {point.value: size_name(point.value, axis.unit) for point in points}
     entries = [_entry(evaluation, names) for evaluation in shown[: len(LOOKS)]]
     every = [point for entry in entries for point in entry.points.values()]
-    alone = _baselines(problem, profile, points)
+    alone, table = _baselines(problem, profile, points), measurements.baselines(profile, folder=BASELINES)
     floors = {value: each.floor_us for value, each in alone.items() if each.floor_us}
     floors |= {point.value: point.floor_us for point in every if point.floor_us}
     ranks = profiles.get(profile).world_size
@@ -139,9 +140,7 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
         "sweep_y": BANDWIDTH if by_bandwidth else TIME,
         "sweep_ys": FIGURES if moved else (),
         "sweep_profile": profiles.get(profile),
-        "sweep_measured_at": table.measured_at
-        if (table := measurements.baselines(profile, folder=BASELINES)) and not beside
-        else "",
+        "sweep_measured_at": datetime.fromisoformat(table.measured_at) if table and not beside else None,
         "has_floors": bool(floors),
     }
 

@@ -116,7 +116,7 @@ def test_a_problems_page_draws_a_reference_that_was_measured_alone(client, db, t
     monkeypatch.setattr(over_size, "BASELINES", tmp_path)
     page = client.get("/problems/allreduce/")
     assert 'id="sweep-figure"' in page.content.decode()
-    assert "The reference alone was measured on 2026-11-27" in text(page)
+    assert "The reference alone was measured on 27 November 2026" in text(page)
     assert "16 KiB 1.00 ms" in text(page)
     assert "16 KiB 16.4 MB/s" in text(client.get("/problems/allreduce/?y=bandwidth"))
 
