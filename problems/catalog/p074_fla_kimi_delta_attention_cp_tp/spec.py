@@ -180,7 +180,13 @@ PROBLEM = Problem(
         reason="The reference passes through all tokens before its own too, in chunks; triangular solves are not seen.",
     ),
     regimes=(
-        Regime(name="fast_forgetting", words="channels forget within a token or two", settings={"gate_mean": 6.0}),
+        # A chunk of 16 tokens grows keys by exp(80) then; huge values on top are beyond a float32.
+        Regime(
+            name="fast_forgetting",
+            words="channels forget within a token or two",
+            settings={"gate_mean": 6.0},
+            apart=("huge_values",),
+        ),
         Regime(
             name="saturated",
             words="gates and strengths are 128 or -128, so that sigmoids are 0 or 1",
