@@ -220,7 +220,7 @@ def sign_up(page: Page, first_name: str, *, address: str = "/accounts/sign-up/")
     page.goto(address)
     page.get_by_label("Name").fill(name)
     page.get_by_label("Password", exact=True).fill(PASSWORD)
-    page.get_by_label("Password again").fill(PASSWORD)
+    page.get_by_label("Password again", exact=True).fill(PASSWORD)
     page.get_by_role("main").get_by_role("button", name="Create the account").click()
     page.get_by_role("link", name=name).wait_for()
     return name

@@ -90,7 +90,7 @@ def _operate(page: Page, installation: Installation) -> None:
     account = dict(line.split(": ", 1) for line in (installation.data_dir / "operator.txt").read_text().splitlines())
     page.goto("/accounts/sign-in/?next=/admin/")
     page.get_by_label("Name").fill(account["name"])
-    page.get_by_label("Password").fill(account["password"])
+    page.get_by_label("Password", exact=True).fill(account["password"])
     page.get_by_role("main").get_by_role("button", name="Sign in", exact=True).click()
     page.wait_for_url("**/admin/")
     page.goto(f"/admin/submissions/profilestate/{PAUSED}/change/")
@@ -175,7 +175,7 @@ def _guess(page: Page, name: str) -> int:
     """Try a wrong password; the status of the answer."""
     page.goto("/accounts/sign-in/")
     page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill("a wrong pass phrase")
+    page.get_by_label("Password", exact=True).fill("a wrong pass phrase")
     return _send(page, "Sign in")
 
 
@@ -210,7 +210,7 @@ def test_refused_requests_are_answered_by_a_page_that_says_what_to_do(
     anybody = visit(width=width, scheme=scheme).page
     anybody.goto("/accounts/sign-in/")
     anybody.get_by_label("Name").fill(locked)
-    anybody.get_by_label("Password").fill("a wrong pass phrase")
+    anybody.get_by_label("Password", exact=True).fill("a wrong pass phrase")
     anybody.context.clear_cookies()
     assert _send(anybody, "Sign in") == 403
     expect(anybody.get_by_role("heading", level=1)).to_have_text("The form has expired")

@@ -22,7 +22,7 @@ def passkeys(page: Page) -> CDPSession:
 
 
 def show_again_who_you_are(page: Page) -> None:
-    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.get_by_role("main").get_by_role("button", name="Confirm").click()
 
 
@@ -63,7 +63,7 @@ def test_an_authenticator_app_is_asked_after_the_password(visit: Visit) -> None:
     sign_out(page)
     page.goto("/accounts/sign-in/")
     page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.get_by_role("main").get_by_role("button", name="Sign in", exact=True).click()
     page.get_by_role("heading", name="Second factor").wait_for()
     page.get_by_label("Code").fill(codes[0])

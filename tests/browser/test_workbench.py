@@ -124,7 +124,7 @@ def test_a_session_that_ended_meanwhile_costs_no_draft_and_takes_no_password(vis
     expect(verdict.locator("form")).to_have_count(0)
     verdict.get_by_role("link", name="Sign in").click()
     page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.get_by_role("main").get_by_role("button", name="Sign in", exact=True).click()
     expect(page.locator(".cm-content")).to_contain_text("total = tensor.clone()")
 
