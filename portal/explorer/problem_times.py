@@ -63,5 +63,7 @@ def problem_times(problem: Problem, *, profile: Profile, best: BoardRow | None) 
         times = {size.size: size.time_us for size in reference.sizes}
         lines.append(line("reference", "Reference", reference.source, times))
     marks = [(each.kind, each.name, [us for us, _ in each.columns]) for each in lines]
-    figure = time_axis(sizes, marks) if any(each.kind != "floor" for each in lines) else None
+    # An entry may have been timed at other sizes than the profile's: then there is no mark to draw.
+    is_timed = any(us is not None for kind, _, known in marks if kind != "floor" for us in known)
+    figure = time_axis(sizes, marks) if is_timed else None
     return ProblemTimes(sizes=sizes, lines=tuple(lines), figure=figure)

@@ -413,6 +413,15 @@ def test_dimensions_of_another_card_have_no_floor(alice, node, reader):
     assert_shown(reader, evaluation)
 
 
+def test_an_entry_without_a_time_at_its_profiles_sizes_is_shown(alice, node, reader):
+    held = hold(alice, node, BASES["timed on CPUs"])
+    content = json.loads(held.report.to_json())
+    content["timing"]["sizes"] = []
+    evaluation = held.deliver(content)
+    assert evaluation.state == State.FINISHED
+    assert_shown(reader, evaluation)
+
+
 def test_a_report_of_more_than_eight_megabytes_is_refused(alice, node):
     held = hold(alice, node, BASES["timed on CPUs"])
     content = json.loads(held.report.to_json())
