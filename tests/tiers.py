@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from problems import registry
@@ -116,8 +117,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw the seed where the workers of a parallel run inherit it."""
+    """Draw the seed where the workers of a parallel run inherit it, and fix Hypothesis' values but for the gate.
+
+    A change is refused for what it did, not for what was drawn. `make gate`, and a file run by itself, draw anew.
+    """
     os.environ.setdefault("PKB_TEST_SEED", secrets.token_hex(4))
+    if config.getoption("--tier") not in (None, "gate"):
+        hypothesis.settings.register_profile("the same values", hypothesis.settings(), derandomize=True)
+        hypothesis.settings.load_profile("the same values")
     config.pluginmanager.register(Tiers(config), "tiers")
 
 
