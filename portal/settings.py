@@ -12,13 +12,11 @@ from csp.constants import NONCE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
 from evaluator import logs
-from evaluator.contract import Backend, Mode, SlotState
+from evaluator.contract import VERSION, Backend, Mode, SlotState  # noqa: F401 - VERSION is a setting
 from evaluator.hardware import machines, profiles
 from problems.spec.schema import SizeName
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-VERSION = "0.3.0"
-"""Of site, judge and client."""
 
 env = environ.Env()
 DATA_DIR = Path(env.str("PKB_DATA_DIR", default=str(BASE_DIR / "var")))

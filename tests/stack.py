@@ -91,6 +91,8 @@ class Stack:
         self.data_dir = data_dir
         self.node_keys: dict[str, str] = dict(node_keys or {})
         """Keys by node; those of a database that was restored can be given."""
+        self.root = ROOT
+        """The folder whose code is started from now on: another one holds another version."""
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -120,7 +122,7 @@ class Stack:
         """Run a management command to its end; its output."""
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
+            cwd=self.root,
             env=self.environment,
             capture_output=True,
             text=True,
@@ -247,7 +249,7 @@ class Stack:
         with (self.data_dir / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, *arguments],
-                cwd=ROOT,
+                cwd=self.root,
                 env=self.environment | (environment or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -1,7 +1,7 @@
 """All messages between the site and a judge: requests, progress, reports, node status.
 
-Everything here is frozen, typed and JSON both ways; decoding refuses unknown fields and wrong types. The package
-imports no other part of the evaluator, so the site can read it without torch.
+Everything here is frozen, typed and JSON both ways; decoding ignores unknown fields and refuses wrong types. The
+package imports no other part of the evaluator, so the site can read it without torch.
 """
 
 from evaluator.contract.base import (
@@ -9,6 +9,8 @@ from evaluator.contract.base import (
     MOST_ERROR_MAPS,
     MOST_POINTS,
     MOST_REPORT_BYTES,
+    SCHEMA_VERSION,
+    VERSION,
     ContractError,
     Message,
 )
@@ -61,7 +63,6 @@ from evaluator.contract.record import (
 from evaluator.contract.report import (
     PUBLISHED_TIMED_CALLS,
     PUBLISHED_WARM_CALLS,
-    SCHEMA_VERSION,
     BufferKind,
     BuildResult,
     Canary,

@@ -10,6 +10,11 @@ from typing import Annotated, Self
 import msgspec
 from msgspec import Meta
 
+VERSION = "0.3.0"
+"""Of site, judge, node and client, which are one source. Site and node say theirs to each other."""
+SCHEMA_VERSION = 2
+"""Of reports and of what nodes say. Only a change that the rules of `Message` do not allow raises it."""
+
 MOST_RANKS = 64
 MOST_POINTS = 9
 """Of an axis; a sweep judges each of them as a size."""
@@ -44,8 +49,16 @@ class ContractError(ValueError):
     """A message does not match the contract; the text names the field."""
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A frozen record that can be written as JSON and read back."""
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A frozen record that can be written as JSON and read back. A field that this release does not know is ignored.
+
+    Site and nodes of neighbouring releases read each other's messages, so a change follows these rules:
+    - A new field has a default, and with it the message means what it meant before.
+    - A field goes only if it had a default in the release before.
+    - A type or a range becomes no narrower, and a field keeps its name and meaning.
+    - A new value of an enumeration may come from a node, because sites are upgraded first. A site sends none.
+    - Anything else raises `SCHEMA_VERSION`: the site then refuses nodes of another one, with a sentence.
+    """
 
     def to_json(self) -> str:
         """This record as JSON text."""
@@ -56,7 +69,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The record that `text` holds.
 
         Raises:
-            ContractError: the text is not JSON, lacks a field, has one too many or one of the wrong type.
+            ContractError: the text is not JSON, lacks a field or has one of the wrong type.
         """
         try:
             return msgspec.json.decode(text, type=cls)

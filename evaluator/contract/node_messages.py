@@ -14,7 +14,9 @@ from evaluator.contract.base import (
     MOST_POINTS,
     MOST_REPORT_BYTES,
     MOST_SLOTS,
+    SCHEMA_VERSION,
     ContractError,
+    Count,
     Message,
     Name,
 )
@@ -81,9 +83,10 @@ class Cancellation(Message, frozen=True, kw_only=True):
 
 
 class Receipt(Message, frozen=True, kw_only=True):
-    """The site's answer to a node's message that it has taken. Names it by the SHA-256 of its JSON."""
+    """The answer of a site of `version` to a node's message that it has taken, named by the SHA-256 of its JSON."""
 
     sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+    version: Name = ""
 
 
 class Progress(Message, frozen=True, kw_only=True):
@@ -148,6 +151,7 @@ class NodeStatus(Message, frozen=True, kw_only=True):
     `revisions` maps the slugs of the problems installed there to their revisions. `builders` is how many evaluations
     it can compile during judging, `built` the leases under which it has recently compiled one. `refusals` says for the
     operator which messages were refused lately, by the site or by the node, and why; the newest comes last.
+    `environment` names the node's version as `pkb`.
     """
 
     node: str
@@ -160,3 +164,4 @@ class NodeStatus(Message, frozen=True, kw_only=True):
     builders: Annotated[int, Meta(ge=0, le=MOST_BUILDERS)] = 0
     built: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    schema_version: Count = SCHEMA_VERSION

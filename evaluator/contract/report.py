@@ -11,6 +11,7 @@ from evaluator.contract.base import (
     MOST_POINTS,
     MOST_RANKS,
     MOST_SIZES,
+    SCHEMA_VERSION,
     Amount,
     Count,
     Line,
@@ -175,10 +176,6 @@ class PublishedTime(Message, frozen=True, kw_only=True):
         if self.group_bytes <= self.cache_bytes:
             found.append(f"inputs of {self.group_bytes:,} bytes, within the {self.cache_bytes:,} of the L2 cache")
         return " and ".join(found)
-
-
-SCHEMA_VERSION = 2
-"""Of a report's JSON; only this one is read."""
 
 
 _FEW, _MANY = Meta(max_length=16), Meta(max_length=512)

@@ -11,7 +11,7 @@ import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
 
-from evaluator.contract import MOST_COMPRESSED_BYTES, ContractError, NodeMessage, Receipt
+from evaluator.contract import MOST_COMPRESSED_BYTES, VERSION, ContractError, NodeMessage, Receipt
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +66,7 @@ class Site:
         self._lock = threading.Lock()
         self.failure = ""
         """Why the last message was not received; "" where it was."""
+        self._version = VERSION
 
     def send(self, kind: NodeMessage, text: str) -> None:
         """Send a message; when this returns, the site has committed it.
@@ -76,8 +77,7 @@ class Site:
         """
         content = text.encode()
         try:
-            answer = self._answer(kind, content)
-            _check_receipt(answer, content)
+            version = _receipt(self._answer(kind, content), content).version
         except NotReceived as error:
             self._note(str(error))
             raise
@@ -85,6 +85,9 @@ class Site:
             self._note("")
             raise
         self._note("")
+        if version != self._version:
+            self._version = version
+            logger.info("the site %s has version %s, this node %s", self.url, version, VERSION)
 
     def _answer(self, kind: NodeMessage, content: bytes) -> bytes:
         body = packed(content)
@@ -135,7 +138,8 @@ def _meaning(error: urllib.error.HTTPError, url: str) -> Exception:
             return Revoked(f"the site {url} has revoked this node: {reason}")
         case 413:
             return Refused(reason or "the message is larger than a proxy lets pass", status=413)
-        case 400 | 403 | 409 | 415 | 422 if is_ours:
+        # 404 and 405: an older site does not know this kind of message.
+        case 400 | 403 | 404 | 405 | 409 | 415 | 422 if is_ours:
             return Refused(reason, status=error.code)
         case 301 | 302 | 303 | 307 | 308:
             target = error.headers.get("Location", "another address")
@@ -144,11 +148,12 @@ def _meaning(error: urllib.error.HTTPError, url: str) -> Exception:
     return NotReceived(f"the site {url} answered {error.code} {reason or error.reason}{hint}")
 
 
-def _check_receipt(answer: bytes, content: bytes) -> None:
-    """Raises NotReceived where an answer is no receipt for `content`, as of a proxy that answers in the site's name."""
+def _receipt(answer: bytes, content: bytes) -> Receipt:
+    """The receipt for `content`; raises NotReceived where it is none, as of a proxy that answers in the site's name."""
     try:
         receipt = Receipt.from_json(answer)
     except ContractError as error:
         raise NotReceived(f"what answers at PKB_SITE_URL is not the site: {error}") from error
     if receipt.sha256 != hashlib.sha256(content).hexdigest():
         raise NotReceived("the site's receipt is for another message: a proxy between has changed one")
+    return receipt

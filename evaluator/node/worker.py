@@ -11,6 +11,7 @@ from platform import python_version
 import msgspec
 
 from evaluator.contract import (
+    VERSION,
     Assignment,
     Backend,
     BuildOrder,
@@ -333,4 +334,4 @@ class Node:
 
 def _environment() -> dict[str, str]:
     """Facts about this machine for operators, in plain strings."""
-    return {"host": host_name(), "python": python_version(), "torch": facts.version("torch")}
+    return {"pkb": VERSION, "host": host_name(), "python": python_version(), "torch": facts.version("torch")}

@@ -24,6 +24,7 @@ from evaluator.contract import (
     MOST_BYTES,
     MOST_COMPRESSED_BYTES,
     MOST_STATUS_BYTES,
+    VERSION,
     ContractError,
     Delivery,
     Message,
@@ -152,7 +153,7 @@ def _received(request: Request, kind: type[M], receive: Callable[[Node, M, datet
         metrics.refused_messages.labels(action, "malformed").inc()
         message = "The message holds a value that the site cannot store."
         raise Refusal("", str(error)[:80], message, "Bring site and node to the same version.") from error
-    return Response({"sha256": hashlib.sha256(body).hexdigest()})
+    return Response({"sha256": hashlib.sha256(body).hexdigest(), "version": VERSION})
 
 
 def _field(text: str) -> str:

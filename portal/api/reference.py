@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
-from rest_framework.decorators import api_view, permission_classes, schema
+from rest_framework.decorators import api_view, authentication_classes, permission_classes, schema
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -150,6 +150,7 @@ def openapi(_request: HttpRequest) -> JsonResponse:
 
 @api_view(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
 @schema(None)
+@authentication_classes([])  # a node of a later version has a key and says what this one does not know
 @permission_classes([])
 def nowhere(request: Request) -> Response:
     """Answer every address under /api/v1/ that does not exist: an error in the API's own form, not a page."""

@@ -16,14 +16,14 @@ from problems import registry
 FOLDER = registry.DATA / "baselines"
 
 
-class MeasuredCeilings(Message, frozen=True, kw_only=True):
+class MeasuredCeilings(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the interconnect of a machine reached, in bytes per second one way per GPU; None where not measured."""
 
     peer_copy_bytes_s: float | None = None
     all_reduce_bus_bytes_s: float | None = None
 
 
-class PublicReferences(Message, frozen=True, kw_only=True):
+class PublicReferences(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Times of the public references on their public inputs, in microseconds by slug, with their circumstances."""
 
     what: str
@@ -37,7 +37,7 @@ class PublicReferences(Message, frozen=True, kw_only=True):
     median_us: dict[str, float]
 
 
-class Ratio(Message, frozen=True, kw_only=True):
+class Ratio(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Our reference's time over another program's, with its interval."""
 
     score: float
@@ -45,7 +45,7 @@ class Ratio(Message, frozen=True, kw_only=True):
     high: float
 
 
-class PublishedAgainstOurs(Message, frozen=True, kw_only=True):
+class PublishedAgainstOurs(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The published references beside ours, by slug; `score_rule` says how they were timed."""
 
     what: str

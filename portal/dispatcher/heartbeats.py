@@ -4,8 +4,9 @@ from datetime import datetime
 
 from django.db import transaction
 
-from evaluator.contract import NodeStatus
+from evaluator.contract import SCHEMA_VERSION, VERSION, NodeStatus
 from portal.core import metrics
+from portal.core.errors import Refusal
 from portal.core.requests import uuid_of
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node
@@ -18,9 +19,18 @@ def record_heartbeat(node: Node, status: NodeStatus, now: datetime) -> None:
     """Note what `node` offers, and that what it runs is alive. The first after a silence of all renews every lease.
 
     Raises:
-        Refusal: it names another node (422).
+        Refusal: it names another node (422), or node and site do not understand each other's messages (409).
     """
     nodes.check_name(node, status.node, kind="heartbeat")
+    if (schema := status.schema_version) != SCHEMA_VERSION:
+        raise Refusal(
+            "schema_version",
+            schema,
+            f"Node {node} (version {status.environment.get('pkb', 'unknown')}) writes schema {schema}, and this site "
+            f"(version {VERSION}) reads schema {SCHEMA_VERSION}.",
+            f"Install the newer version on the {'site' if schema > SCHEMA_VERSION else 'node'}.",
+            status=409,
+        )
     is_recent = node.seen_at is not None and node.seen_at >= offline_before(now)
     was_silence = not is_recent and not is_any_heartbeat_recent(now)
     with transaction.atomic():

@@ -37,7 +37,7 @@ DECLARED = ("mode", "k", "backend", "profile", "prompt_version")
 """What a run and its file have alike."""
 
 
-class RecordedProgram(Message, frozen=True, kw_only=True):
+class RecordedProgram(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A program of a recorded run. Without a report it was refused by its text (`verdict`) or not judged yet."""
 
     problem: str
@@ -50,7 +50,7 @@ class RecordedProgram(Message, frozen=True, kw_only=True):
     evaluation: str = ""
 
 
-class RecordedRun(Message, frozen=True, kw_only=True):
+class RecordedRun(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a recorded run is. `backend` is what the model was asked for, `published_by` who published the programs."""
 
     id: str

@@ -13,6 +13,7 @@ from evaluator.contract import (
     MOST_BYTES,
     MOST_COMPRESSED_BYTES,
     MOST_STATUS_BYTES,
+    SCHEMA_VERSION,
     Backend,
     Mode,
     NodeStatus,
@@ -258,7 +259,7 @@ def test_a_revoked_node_is_told_so_and_believed_nothing(leased, now):
         ("{}", "lease"),
         ('{"lease": "l", "node": "alpha", "report": 5}', "report"),
         ('{"lease": "l", "node": "alpha", "report": {"schema_version": 2, "problem": []}}', "report.problem"),
-        ('{"lease": "l", "node": "alpha", "more": 1}', "more"),
+        ('{"lease": "l", "node": "alpha", "more": 1}', "report"),
     ],
 )  # fmt: skip
 def test_what_the_contract_does_not_know_is_refused_by_its_field(leased, text, field):
@@ -283,6 +284,16 @@ def test_what_the_contract_does_not_know_is_refused_by_its_field(leased, text, f
 def test_a_body_that_is_not_a_bounded_gzip_is_refused(leased, body, status):
     assert_problem(post("report", body, key=NODE_KEY, node="alpha"), status=status)
     assert_untouched(leased)
+
+
+@pytest.mark.parametrize(("schema", "who"), [(SCHEMA_VERSION + 1, "site"), (SCHEMA_VERSION - 1, "node")])
+def test_a_node_whose_messages_the_site_would_misread_is_refused_with_what_to_do(node, schema, who):
+    status = status_of(schema_version=schema, environment={"pkb": "9.8.7"})
+    body = assert_problem(tell(status, key=NODE_KEY, node="alpha"), status=409, field="schema_version")
+    assert "(version 9.8.7)" in body["detail"]
+    assert f"Install the newer version on the {who}." in body["detail"]
+    node.refresh_from_db()
+    assert node.environment == {}
 
 
 def test_a_heartbeat_is_no_place_for_much(node):

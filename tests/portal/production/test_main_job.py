@@ -65,6 +65,10 @@ class Site:
     def start(self, broker: Broker) -> None:
         """Two of everything, and the authors."""
         self.start_processes(broker)
+        self.make_authors()
+
+    def make_authors(self) -> None:
+        """Accounts with a token each."""
         printed = self.stack.manage("shell", "--no-imports", "-c", MAKE_AUTHORS)
         self.tokens = dict(zip(AUTHORS, printed.split(), strict=True))
 
