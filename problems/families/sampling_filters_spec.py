@@ -26,6 +26,13 @@ REGIMES = (
     Regime(name="other_k", words="top_k is another number", settings={"top_k": Whole(low=1, high=10, often=(3, 5, 7))}),
     Regime(name="other_p", words="top_p is another number", settings={"top_p": Real(low=0.02, high=0.9, often=(0.5,))}),
     Regime(
+        name="largest_alone",
+        words="top_k is 1 and top_p is 1: only the largest logit of a token survives",
+        settings={"top_k": 1, "top_p": 1.0},
+        hides=True,
+        narrow="usual_numbers",
+    ),
+    Regime(
         name="masked_words",
         words="every second logit of a rank is minus infinity, but for the largest of a token",
         settings={"masked": True},

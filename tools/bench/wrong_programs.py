@@ -112,9 +112,9 @@ class Meeting:
                     )
                 ):
                     return regime or "usual"
-            except RankFailure:
+            except RankFailure as failure:
                 self.close()
-                return f"{regime or 'usual'} (error)"
+                return f"{regime or 'usual'} ({str(failure).splitlines()[-1][:120]})"
         return None
 
     def close(self) -> None:

@@ -19,12 +19,12 @@ def make_inputs(call: Call) -> Arguments:
 
 
 def lengths(call: Call) -> list[int]:
-    """The length of every rank's share along `gather_dim`; they add up to `total`.
+    """The length of every rank's share along `gather_dim`; they add up to `total`, or a part of it.
 
     Equal where the size fixes both extents. Elsewhere half the mean and a drawn part of the other half of all: never
     more than twice the mean, always different, the longest on a rank that changes from call to call.
     """
-    total, count = call.dims["total"], call.world_size
+    total, count = call.dims["total"] // int(call.setting("shorter", 1)), call.world_size
     if (shares := call.setting("shares", None)) is not None:
         return _extreme(total, count, shares, one=owner(call))
     if "M" in call.dims and "N" in call.dims:

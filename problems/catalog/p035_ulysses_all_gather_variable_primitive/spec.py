@@ -117,6 +117,11 @@ PROBLEM = Problem(
         ),
         Regime(name="one_rank_is_empty", words="one rank's share is empty", settings={"shares": "one_is_empty"}),
         Regime(
+            name="short_shares",
+            words="shares are a sixteenth as long, and wider than long",
+            settings={"shorter": 16},
+        ),
+        Regime(
             name="other_dimension",
             words="gather_dim is the other one than in timed calls of this size",
             settings={"turned": True},
@@ -127,7 +132,7 @@ PROBLEM = Problem(
         "`x` is a contiguous matrix.",
         "`gather_dim` is 0 or 1, never negative.",
         "`group` is None, the world group.",
-        "The lengths add up to `total`, which is not zero.",
+        "The lengths add up to `total` or a sixteenth of it, which is not zero.",
     ),
     dtypes=ALL_DTYPES,
 )

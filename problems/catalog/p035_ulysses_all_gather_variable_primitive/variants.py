@@ -109,6 +109,13 @@ def along_columns(x: Tensor, gather_dim: int, group: None) -> Tensor:
     return torch.cat([share.movedim(gather_dim, 1) for share in _shares(x)], dim=1)
 
 
+def taller_than_wide(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """Fills a result only where it is longer than wide."""
+    del group
+    joined = torch.cat(_shares(x), dim=gather_dim)
+    return joined if joined.shape[gather_dim] > joined.shape[1 - gather_dim] else torch.zeros_like(joined)
+
+
 HONEST = {"broadcasts": broadcasts, "point_to_point": point_to_point}
 MUTANTS = {
     "own_length_for_all": own_length_for_all,
@@ -119,5 +126,6 @@ MUTANTS = {
 NARROW = {
     "one_rank_has_all": room_for_half_more_than_the_mean,
     "one_rank_is_empty": one_row_at_least,
+    "short_shares": taller_than_wide,
     "other_dimension": along_columns,
 }

@@ -110,7 +110,11 @@ def discs(call: Call) -> tuple[Tensor, Tensor]:
         if chance < COPIES:
             x, y, radius = found[int(chance / COPIES * place)]
             found[place] = (x + (right - 1 / 2) * 0.9 * radius, y + (down - 1 / 2) * 0.9 * radius, radius)
-    for (copy, original), telling_shift in zip(_telling_pairs(call), TELLING_SHIFTS, strict=False):
+    pairs = _telling_pairs(call)
+    if pairs and _has_exact_copies(call):
+        x, y, _ = found[pairs[0][1]]
+        found[pairs[0][1]] = (round(x), round(y), 0.5)  # a union of one pixel
+    for (copy, original), telling_shift in zip(pairs, TELLING_SHIFTS, strict=False):
         x, y, radius = found[original]
         found[copy] = (x + (0.0 if _has_exact_copies(call) else telling_shift) * radius, y, radius)
     whole = torch.tensor(found, dtype=torch.float32, device=call.device)

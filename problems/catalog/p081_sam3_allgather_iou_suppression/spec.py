@@ -161,7 +161,7 @@ PROBLEM = Problem(
         ),
         Regime(
             name="exact_copies",
-            words="iou_threshold is 1 and some objects cover the very same pixels, so that their IoU is 1",
+            words="iou_threshold is 1 and some objects cover the same pixels, two of them a single one: their IoU is 1",
             settings={"threshold": 1.0, "exact_copies": True},
         ),
         Regime(name="zero_logits", words="many mask logits are exactly 0", settings={"zero_logits": True}),
