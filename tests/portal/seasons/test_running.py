@@ -268,10 +268,11 @@ def test_sources_of_a_season_may_be_open_from_the_first_moment(course, alice, bo
 
 
 def test_a_problem_that_changes_while_a_season_runs_is_named(course, client):
-    assert "has changed since the season opened" not in client.get(SLUG).content.decode()
+    assert "has changed since" not in client.get(SLUG).content.decode()
     Season.objects.update(revisions={"allreduce": "an earlier one", "allgather": course.revisions["allgather"]})
     page = client.get(SLUG).content.decode()
-    assert "allreduce has changed since the season opened." in page
+    assert "allreduce has changed since the season was published." in page
+    assert client.get("/api/v1/seasons/course/").json()["changed_problems"] == ["allreduce"]
     assert "allgather has changed" not in page
 
 
