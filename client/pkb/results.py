@@ -826,6 +826,7 @@ class Season(SeasonBrief, frozen=True, kw_only=True):
     owners_read: bool
     code: str | None
     final_at: datetime | None
+    changed_problems: list[str]
     entries: int
     entries_pending: int
     standings: list[SeasonTeam]

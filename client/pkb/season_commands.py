@@ -56,6 +56,7 @@ def _shown(context: Context, chosen: Season) -> None:
         f"From {chosen.opens_at:%Y-%m-%d %H:%M} to {chosen.closes_at:%Y-%m-%d %H:%M} UTC on {chosen.profile}.",
         f"Problems: {', '.join(chosen.problems)}",
         f"What counts: {counts}.",
+        *([f"Changed since it was published: {', '.join(chosen.changed_problems)}"] if chosen.changed_problems else ()),
         f"Who reads sources: {chosen.sources_read_by}",
         *([f"Code: {chosen.code}"] if chosen.code else ()),
         *(["", chosen.rules] if chosen.rules else ()),

@@ -98,6 +98,7 @@ class SeasonDetail(SeasonBrief):
     owners_read = serializers.BooleanField(help_text="Whether its owners read each entry's source at once.")
     code = serializers.SerializerMethodField(help_text="What participants need to join; null unless you run it.")
     final_at = serializers.DateTimeField(allow_null=True)
+    changed_problems = serializers.SerializerMethodField(help_text="Those with another revision than when it was published.")
     entries = serializers.SerializerMethodField(help_text="How many count.")
     entries_pending = serializers.SerializerMethodField(help_text="Not judged yet.")
     standings = serializers.SerializerMethodField()
@@ -115,6 +116,11 @@ class SeasonDetail(SeasonBrief):
 
     def get_sources_read_by(self, season: Season) -> str:
         return queries.readers(season)
+
+    @extend_schema_field({"type": "array", "items": {"type": "string"}})
+    def get_changed_problems(self, season: Season) -> list[str]:
+        """Entries from before such a change were judged by the problem as it was, until leaders are judged again."""
+        return queries.changed_problems(season, timezone.now())
 
     def get_code(self, season: Season) -> str | None:
         return season.code if queries.runs(season, self.context["request"].user) else None

@@ -54,6 +54,7 @@ def definition_of(values: Any) -> Definition:
         what, _, place = str(error).partition(" - at ")
         field = place.strip("`").removeprefix("$.") or "season"
         said = str(values.get(field, "")) if isinstance(values, dict) else ""
+        what = "Letters a to z, digits and hyphens are allowed, no hyphen at an end" if field == "slug" else what
         remedy = "docs/seasons.md describes every field with an example."
         raise Refusal(field, said, f"{what}.", remedy) from error
     check(definition)

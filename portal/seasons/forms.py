@@ -77,6 +77,7 @@ class SeasonForm(ActionForm):
         self.fields["organisation"].required = not user.is_staff
         self._choose("profile", [(each.name, f"{each.name}: {each.title}") for each in profiles().values()])
         self.keeps_problems = False
+        self.is_new = season is None or is_copy
         if season is None or is_copy:
             return
         phase, fixed = season.phase(timezone.now()), ["slug", "organisation"]
@@ -103,6 +104,13 @@ class SeasonForm(ActionForm):
             self.cleaned_data = {}
             said = f"There is no time zone {zone[:60]!r}. Write a name such as Europe/Berlin, or UTC."
             self.add_error("time_zone", said)
+
+    def clean_slug(self) -> str:
+        """The name; a new season changes none that there is."""
+        slug = str(self.cleaned_data["slug"])
+        if self.is_new and Season.objects.filter(slug=slug).exists():
+            raise forms.ValidationError("Another season has this short name. Choose another one.")
+        return slug
 
     def values(self) -> dict[str, Any]:
         """The definition; raises Refusal."""

@@ -106,8 +106,10 @@ def readers(season: Season) -> str:
     return f"{_OPENED[chosen]}{until} only you{owners} and the site's operators read the sources of your entries."
 
 
-def changed_problems(season: Season) -> list[str]:
-    """The problems that have another revision now than when people entered, or are gone."""
+def changed_problems(season: Season, now: datetime) -> list[str]:
+    """The problems with another revision than when it was published, or gone; none once leaders are judged again."""
+    if season.phase(now) not in (Phase.OPEN, Phase.CLOSED):
+        return []
     known = {problem.slug for problem in registry.problems()}
     return [slug for slug, was in season.revisions.items() if slug not in known or registry.revision(slug) != was]
 

@@ -99,7 +99,7 @@ def season(request: HttpRequest, slug: str) -> HttpResponse:
         "own_row": own_row,
         "next_problem": _next_problem(chosen, own_row),
         "readers": queries.readers(chosen),
-        "changed": queries.changed_problems(chosen) if phase is Phase.OPEN else [],
+        "changed": queries.changed_problems(chosen, timezone.now()),
         "closed_accounts": chosen.members.filter(user__is_active=False).count(),
         "waiting": queries.last_to_wait(chosen),
         "season": chosen,

@@ -102,6 +102,7 @@ def test_an_owner_sees_a_draft_that_nobody_else_sees_and_opens_it(acme, alice, b
         ({"place-allreduce": "", "place-allgather": ""}, "The list of problems is empty."),
         ({"place-allreduce": "first"}, "The place of allreduce is &#x27;first&#x27;"),
         ({"slug": "new"}, "This address is the site&#x27;s own."),
+        ({"slug": "Kurs-1"}, "Letters a to z, digits and hyphens are allowed"),
         ({"profile": "h200x8-nomc"}, "has no GPU time of its own"),
         ({"organisation": "others"}, "Select a valid choice"),
     ],
@@ -138,6 +139,9 @@ def test_a_copy_keeps_the_problems_and_asks_for_name_and_time(course, client):
     assert 'name="place-allgather" value="1"' in page
     assert 'name="title" value="A course"' in page
     assert 'value="course"' not in page
+    taken = client.post("/seasons/new/?copy=course", form(title="Over it"))
+    assert (taken.status_code, "Another season has this short name" in taken.content.decode()) == (422, True)
+    assert Season.objects.get().title == "A course"
 
 
 def test_an_owner_extends_a_season_and_ends_it(course, client):
@@ -268,10 +272,11 @@ def test_sources_of_a_season_may_be_open_from_the_first_moment(course, alice, bo
 
 
 def test_a_problem_that_changes_while_a_season_runs_is_named(course, client):
-    assert "has changed since the season opened" not in client.get(SLUG).content.decode()
+    assert "has changed since" not in client.get(SLUG).content.decode()
     Season.objects.update(revisions={"allreduce": "an earlier one", "allgather": course.revisions["allgather"]})
     page = client.get(SLUG).content.decode()
-    assert "allreduce has changed since the season opened." in page
+    assert "allreduce has changed since the season was published." in page
+    assert client.get("/api/v1/seasons/course/").json()["changed_problems"] == ["allreduce"]
     assert "allgather has changed" not in page
 
 
