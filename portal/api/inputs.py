@@ -89,20 +89,22 @@ class Strict(CopiedFields):
     """A serializer that refuses names it does not know."""
 
     unknown_code = "unknown_field"
-    unknown_message = "There is no such field. Choose one of {known}."
+    unknown_message = "There is no such field. {known}"
 
     def to_internal_value(self, data: Any) -> Any:
         """The validated values; raises ValidationError that names every unknown or wrong field."""
         unknown = sorted(set(data) - set(self.fields)) if isinstance(data, Mapping) else []
         if unknown:
-            message = self.unknown_message.format(known=", ".join(self.fields))
+            message = self.unknown_message.format(
+                known=f"Choose one of {', '.join(self.fields)}." if self.fields else "Leave it out."
+            )
             raise serializers.ValidationError({str(name): [message] for name in unknown}, code=self.unknown_code)
         return super().to_internal_value(data)
 
 
 class Query(Strict):
     unknown_code = "unknown_parameter"
-    unknown_message = "There is no such parameter. Choose one of {known}."
+    unknown_message = "There is no such parameter. {known}"
 
 
 def read(serializer: type[Strict], data: Any) -> dict[str, Any]:
