@@ -13,6 +13,7 @@ from evaluator.contract import Backend, Mode, Primitive, SourceBundle, Verdict
 from evaluator.hardware import profiles
 from portal.api.fields import CopiedFields, values_of
 from portal.submissions import uploads
+from portal.submissions.actions.annotate import MAX_NOTES
 from portal.submissions.models import State, Visibility
 from problems.spec.schema import SizeName
 
@@ -186,7 +187,19 @@ class EvaluationInput(Strict):
     )
 
 
-class _SubmissionFields(EvaluationInput):
+class NotesInput(Strict):
+    """What an author says of a submission to whoever may open it."""
+
+    notes = Text(max_length=MAX_NOTES, default="", allow_blank=True, help_text="Markdown with mathematics.")
+    built_on = Text(
+        max_length=200,
+        default="",
+        allow_blank=True,
+        help_text="Id of an earlier submission to the same problem that is public or your own.",
+    )
+
+
+class _SubmissionFields(EvaluationInput, NotesInput):
     """The fields that both ways of submitting share."""
 
     problem = Text(max_length=100, help_text="A slug from /api/v1/problems/.")
