@@ -66,6 +66,8 @@ def _code(text: str, language: str, _attributes: str) -> str:
 def _parser(*, is_ours: bool) -> MarkdownIt:
     options = {"html": False, "linkify": False, "highlight": _code if is_ours else None}
     parser = MarkdownIt("commonmark", options).enable("table")
+    if not is_ours:
+        parser.disable("image")  # the pages load none from elsewhere
     return parser.use(dollarmath_plugin, renderer=_mathml, allow_space=False, double_inline=True)
 
 
