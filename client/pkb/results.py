@@ -507,6 +507,8 @@ class SubmissionBrief(Struct, frozen=True, kw_only=True):
     backend: str
     visibility: str
     note: str
+    notes: str
+    built_on: str | None
     source_digest: str
     created_at: datetime
     evaluations: list[EvaluationBrief]

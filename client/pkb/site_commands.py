@@ -99,8 +99,8 @@ def problems(context: Context, slug: str | None, *, hints: bool) -> None:
     if context.as_json:
         output.print_json(every)
         return
-    rows = [(str(entry.number), entry.slug, entry.block, "open" if entry.is_open else "paused") for entry in every]
-    output.print_table(("number", "slug", "block", "state"), rows)
+    rows = [(str(entry.number), entry.slug, entry.title, "open" if entry.is_open else "paused") for entry in every]
+    output.print_table(("number", "slug", "title", "state"), rows)
 
 
 @click.command()

@@ -13,6 +13,7 @@ from evaluator.contract import Backend, Mode, Primitive, SourceBundle, Verdict
 from evaluator.hardware import profiles
 from portal.api.fields import CopiedFields, values_of
 from portal.submissions import uploads
+from portal.submissions.actions.annotate import MAX_NOTES
 from portal.submissions.models import State, Visibility
 from problems.spec.schema import SizeName
 
@@ -89,20 +90,22 @@ class Strict(CopiedFields):
     """A serializer that refuses names it does not know."""
 
     unknown_code = "unknown_field"
-    unknown_message = "There is no such field. Choose one of {known}."
+    unknown_message = "There is no such field. {known}"
 
     def to_internal_value(self, data: Any) -> Any:
         """The validated values; raises ValidationError that names every unknown or wrong field."""
         unknown = sorted(set(data) - set(self.fields)) if isinstance(data, Mapping) else []
         if unknown:
-            message = self.unknown_message.format(known=", ".join(self.fields))
+            message = self.unknown_message.format(
+                known=f"Choose one of {', '.join(self.fields)}." if self.fields else "Leave it out."
+            )
             raise serializers.ValidationError({str(name): [message] for name in unknown}, code=self.unknown_code)
         return super().to_internal_value(data)
 
 
 class Query(Strict):
     unknown_code = "unknown_parameter"
-    unknown_message = "There is no such parameter. Choose one of {known}."
+    unknown_message = "There is no such parameter. {known}"
 
 
 def read(serializer: type[Strict], data: Any) -> dict[str, Any]:
@@ -184,7 +187,19 @@ class EvaluationInput(Strict):
     )
 
 
-class _SubmissionFields(EvaluationInput):
+class NotesInput(Strict):
+    """What an author says of a submission to whoever may open it."""
+
+    notes = Text(max_length=MAX_NOTES, default="", allow_blank=True, help_text="Markdown with mathematics.")
+    built_on = Text(
+        max_length=200,
+        default="",
+        allow_blank=True,
+        help_text="Id of an earlier submission to the same problem that is public or your own.",
+    )
+
+
+class _SubmissionFields(EvaluationInput, NotesInput):
     """The fields that both ways of submitting share."""
 
     problem = Text(max_length=100, help_text="A slug from /api/v1/problems/.")

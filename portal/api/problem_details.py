@@ -197,7 +197,8 @@ def _(error: CredentialRefused, request: Any) -> ProblemDetails:
 def _(error: exceptions.ValidationError, request: Any) -> ProblemDetails:
     errors = tuple(_field_errors(error.detail, request, prefix=""))
     names = ", ".join(dict.fromkeys(entry["field"] or "the body" for entry in errors))
-    return ProblemDetails(422, f"Refused: {names}. See `errors` for the remedy.", errors)
+    first = " ".join(entry["message"] for entry in errors[:1])
+    return ProblemDetails(422, f"Refused: {names}. {first} See `errors` for the remedy.", errors)
 
 
 @describe.register

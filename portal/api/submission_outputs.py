@@ -13,6 +13,7 @@ from evaluator.judging.call_parts import Gap, RankSplit
 from portal.api.fields import URI, AddressField, CopiedFields, VerdictField, shows, values_of
 from portal.api.season_views import SeasonEntryOutput
 from portal.seasons.queries import entries_from
+from portal.submissions.access import visible_parent
 from portal.submissions.models import Evaluation, State, Submission
 from portal.submissions.queries import quarantine_of
 from portal.submissions.queue import QueuePosition
@@ -210,10 +211,17 @@ class QuarantineOutput(serializers.Serializer[Any]):
 
 @shows(
     Submission,
-    "id url author=author.username problem backend visibility note source_digest=source.digest created_at evaluations",
+    "id url author=author.username problem backend visibility note notes built_on=built_on_id "
+    "source_digest=source.digest created_at evaluations",
 )
 class SubmissionBrief(CopiedFields):
-    """A submission as a list shows it."""
+    """A submission as a list shows it.
+
+    Attributes:
+        note: A line that its author alone sees.
+        notes: What its author says of it, in Markdown.
+        built_on: Id of the submission that it is built on; null where there is none that you may open.
+    """
 
     url = AddressField("api:submission", lookup_url_kwarg="submission_id")
     evaluations = EvaluationBrief(many=True, help_text="Every evaluation, the newest first.")
@@ -229,6 +237,7 @@ class SubmissionDetail(SubmissionBrief):
     )
     quarantine = serializers.SerializerMethodField(help_text="Null unless operators removed it from the boards.")
 
+    built_on = serializers.SerializerMethodField(help_text="Id of its parent, if you may open that; else null.")
     evaluation = serializers.SerializerMethodField(help_text="The newest evaluation in full.")
     seasons = serializers.SerializerMethodField(help_text="The seasons that it is an entry of, and whether it counts.")
 
@@ -244,6 +253,11 @@ class SubmissionDetail(SubmissionBrief):
         # What was stored just now is in none.
         found = None if self.context["is_new"] else quarantine_of(submission)
         return QuarantineOutput(found).data if found else None
+
+    @extend_schema_field({"type": ["string", "null"], "format": "uuid"})
+    def get_built_on(self, submission: Submission) -> Any:
+        parent = visible_parent(self.context["request"].user, submission)
+        return str(parent.pk) if parent else None
 
     @extend_schema_field(EvaluationDetail)
     def get_evaluation(self, _submission: Submission) -> Any:

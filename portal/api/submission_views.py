@@ -215,6 +215,20 @@ class SingleSubmission(SubmissionResource):
         actions.cancel_evaluation(evaluations[0], by=user)
         return Response(_detail(request, submission, evaluations))
 
+    @operation(
+        "annotateSubmission",
+        "Write a submission's notes",
+        SubmissionDetail,
+        body=inputs.NotesInput,
+        refuses=(404, 409),
+    )
+    def annotate(self, request: Request, submission_id: uuid.UUID) -> Response:
+        """Replace the notes and what the submission is built on, before or after the verdict."""
+        user = signed_in(request)
+        submission = access.get_submission(user, submission_id)
+        actions.annotate(submission, by=user, **self.body())
+        return Response(_detail(request, submission, queries.evaluations_of(submission)))
+
 
 class Evaluations(SubmissionResource):
     @operation(

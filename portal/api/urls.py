@@ -28,6 +28,7 @@ _submission = [
     path("", SingleSubmission.as_view(_RETRIEVE), name="submission"),
     path("source/", SingleSubmission.as_view({"get": "source"}), name="source"),
     path("cancel/", SingleSubmission.as_view({"post": "cancel"}), name="cancel"),
+    path("notes/", SingleSubmission.as_view({"post": "annotate"}), name="notes"),
     path("evaluations/", Evaluations.as_view(_CREATE), name="evaluations"),
     path("evaluations/<uuid:evaluation_id>/", Evaluations.as_view(_RETRIEVE), name="evaluation"),
     path("evaluations/<uuid:evaluation_id>/trace/", Evaluations.as_view({"get": "trace"}), name="trace"),

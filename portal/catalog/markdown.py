@@ -30,6 +30,8 @@ _ATTRIBUTES = frozenset(
     }
 )
 
+_MOST_CELLS = 5_000
+
 
 def _mathml(latex: str, options: dict[str, bool]) -> str:
     """MathML of `latex`; where the converter fails, the LaTeX itself stays readable as code."""
@@ -61,17 +63,23 @@ def _code(text: str, language: str, _attributes: str) -> str:
     return highlight(text, language=language or "text")
 
 
-def _parser() -> MarkdownIt:
-    options = {"html": False, "linkify": False, "highlight": _code}
+def _parser(*, is_ours: bool) -> MarkdownIt:
+    options = {"html": False, "linkify": False, "highlight": _code if is_ours else None}
     parser = MarkdownIt("commonmark", options).enable("table")
+    if not is_ours:
+        parser.disable("image")  # the pages load none from elsewhere
     return parser.use(dollarmath_plugin, renderer=_mathml, allow_space=False, double_inline=True)
 
 
 @lru_cache(maxsize=256)
-def render(text: str) -> SafeString:
-    """HTML of a Markdown text.
+def render(text: str, *, is_ours: bool = True) -> SafeString:
+    """HTML of a Markdown text; code of texts that are not ours has no colours, which could be made to take minutes.
 
     Raw HTML in the text is shown as text and addresses with a script scheme are not linked, so the result is safe
     whoever wrote the text.
     """
-    return SafeString(_parser().render(text))  # the parser escapes everything it does not produce itself
+    parser = _parser(is_ours=is_ours)
+    lines = text.split("\n")
+    if not is_ours and len(lines) * max(line.count("|") for line in lines) > _MOST_CELLS:
+        parser.disable("table")  # every short row would be filled up to the longest one
+    return SafeString(parser.render(text))  # the parser escapes everything it does not produce itself

@@ -67,6 +67,9 @@ def problem_list(request: HttpRequest) -> HttpResponse:
         ),
         "sort": sort,
         "sorts": list(sorts.items()),
+        "headroom_on": None
+        if profile.peaks
+        else max((each for each in profiles_by_speed() if each.peaks), key=lambda each: counts.get(each.name, 0)),
         "by_models": solving,
         "profile": profile,
         "choices": [(each, counts.get(each.name, 0)) for each in profiles_by_speed()],

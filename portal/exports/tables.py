@@ -105,6 +105,7 @@ def _evaluations() -> QuerySet[Evaluation]:
     reason = quarantined().filter(submission=OuterRef("submission")).values("reason")
     return chosen.annotate(
         quarantine_reason=Subquery(reason[:1]),
+        built_on=Case(When(submission__built_on__visibility=Visibility.PUBLIC, then="submission__built_on")),
         author=Case(When(submission__is_attempt=False, then="submission__author__username")),
     ).order_by("finished_at", "id")
 
@@ -218,6 +219,8 @@ TABLES = {
                 text("node", "the machine that judged it", "node.name"),
                 text("node_owner", _GUEST, "node_owner.slug"),
                 text("recorded_on", _RECORDED),
+                text("notes", "what the author says of it, in Markdown", "submission.notes"),
+                text("built_on", "id of the public submission that its author built on, or null"),
                 text("quarantine_reason", "why operators removed it from the boards; null if they did not"),
                 moment("queued_at", "when it was queued"),
                 moment("started_at", "when a node took it"),

@@ -123,7 +123,8 @@ def _empty(chosen: QuerySet[Submission]) -> None:
     Trajectory.objects.filter(attempt__submission__in=ids).delete()
     Evaluation.objects.filter(submission__in=ids).update(message="", stage_detail="", primitives=[], points={})
     empty = submissions.store_sources([REMOVED])
-    theirs.update(source=next(iter(empty.values())), visibility=Visibility.PRIVATE, note="", idempotency_key=None)
+    written = {"note": "", "notes": "", "built_on": None, "idempotency_key": None}
+    theirs.update(source=next(iter(empty.values())), visibility=Visibility.PRIVATE, **written)
     Source.objects.filter(pk__in=sources, submissions=None).delete()
 
 

@@ -19,7 +19,7 @@ IN_MEMORY_BYTES = 4 * 1024 * 1024
 _ROWS_AT_ONCE = 2000
 _SOURCES_AT_ONCE = 8
 """A source has up to 512 KB, a report more: what is held at once does not grow with the account."""
-_SUBMISSION = ("id", "problem", "backend", "visibility", "note", "is_attempt", "created_at")
+_SUBMISSION = ("id", "problem", "backend", "visibility", "note", "notes", "built_on", "is_attempt", "created_at")
 _EVALUATION = (
     "id", "submission_id", "problem_revision", "profile", "mode", "state", "queued_at", "started_at", "finished_at",
     "verdict", "message", "score", "score_low", "score_high", "points", "recorded_on",

@@ -4,6 +4,7 @@ import uuid
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.db.models import Q, QuerySet
 from django.urls import reverse
 
@@ -126,6 +127,19 @@ def public_entry(viewer: Viewer, submission_id: uuid.UUID) -> Evaluation | None:
     in_season = found.filter(season_entries__isnull=False, season_entries__season__final_at=None)
     entry = found.exclude(pk__in=in_season.values("pk")).order_by("-queued_at").first()
     return None if entry is None or _may_open(viewer, entry.submission) else entry
+
+
+def is_open_to_all(submission: Submission) -> bool:
+    """Whether everybody may open its page: its source is public, or it is an entry whose verdict is."""
+    return submission.visibility == Visibility.PUBLIC or public_entry(AnonymousUser(), submission.pk) is not None
+
+
+def visible_parent(viewer: Viewer, submission: Submission) -> Submission | None:
+    """What its author says that it is built on, where `viewer` may open that page; else None."""
+    parent = submission.built_on
+    if parent is None or _may_open(viewer, parent):
+        return parent
+    return parent if is_open_to_all(parent) else None
 
 
 def get_flaggable(viewer: User, submission_id: uuid.UUID) -> Submission:

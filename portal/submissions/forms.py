@@ -14,6 +14,7 @@ from portal.core.errors import Refusal
 from portal.core.forms import ActionForm
 from portal.nodes.queries import guests_for
 from portal.submissions import uploads
+from portal.submissions.actions.annotate import MAX_NOTES
 from portal.submissions.models import Visibility
 from portal.submissions.queue import capabilities
 from problems.spec.schema import SizeName
@@ -69,7 +70,24 @@ class EvaluateForm(forms.Form):
         self.fields["profile"] = forms.ChoiceField(label="Profile", choices=choices)
 
 
-class SubmissionForm(EvaluateForm, ActionForm):
+class NotesForm(ActionForm):
+    """What an author says of a submission to whoever opens its page."""
+
+    notes = forms.CharField(
+        label="Notes",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 8, "maxlength": MAX_NOTES}),
+        help_text="Markdown with mathematics, for whoever opens the page; of a ranked entry that passed, everybody.",
+    )
+    built_on = forms.CharField(
+        label="Built on",
+        required=False,
+        max_length=200,
+        help_text="Id or address of a public submission to this problem, or of an earlier one of yours.",
+    )
+
+
+class SubmissionForm(EvaluateForm, NotesForm):
     """One source for one problem, typed in the editor or uploaded."""
 
     source = forms.CharField(label="Source", required=False, strip=False, widget=forms.Textarea)

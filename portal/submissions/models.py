@@ -71,7 +71,19 @@ class Submission(models.Model):
     backend = models.CharField(max_length=20, choices=[(backend.value, backend.value) for backend in Backend])
     visibility = models.CharField(max_length=10, choices=Visibility.choices, default=Visibility.PRIVATE)
     requested_visibility = models.CharField(max_length=10, blank=True, default="", editable=False)
-    note = models.CharField(max_length=200, blank=True)
+    note = models.CharField(max_length=200, blank=True, help_text="A line that its author alone sees.")
+    notes = models.TextField(
+        blank=True, default="", db_default="", help_text="Its author's Markdown, for whoever opens its page."
+    )
+    built_on = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        db_index=False,
+        help_text="The earlier submission to the same problem that its author names as its parent.",
+    )
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)
     is_attempt = models.BooleanField(
         default=False, help_text="True for an attempt of a model's run. Attempts are on no personal board or list."

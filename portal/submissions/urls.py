@@ -15,6 +15,7 @@ urlpatterns = [
     path("submissions/<uuid:submission_id>/live/", views.live, name="live"),
     path("submissions/<uuid:submission_id>/flag/", views.flag, name="flag"),
     path("submissions/<uuid:submission_id>/evaluate/", views.evaluate, name="evaluate"),
+    path("submissions/<uuid:submission_id>/notes/", views.notes, name="notes"),
     path("submissions/<uuid:submission_id>/visibility/", views.visibility, name="visibility"),
     path("submissions/evaluations/<uuid:evaluation_id>/cancel/", views.cancel, name="cancel"),
     path("submissions/evaluations/<uuid:evaluation_id>/report.json", views.report, name="report"),

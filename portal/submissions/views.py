@@ -25,7 +25,7 @@ from portal.core.pagination import BoundedPaginator
 from portal.core.requests import if_changed
 from portal.nodes.queries import online_profiles
 from portal.submissions import access, actions, queries, sweeps
-from portal.submissions.forms import EvaluateForm, SubmissionForm, new_key, profiled_size
+from portal.submissions.forms import EvaluateForm, NotesForm, SubmissionForm, new_key, profiled_size
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.profile_hints import submit_data
 from portal.submissions.reports import comparison, differences, machine_code, over_size, timelines
@@ -129,7 +129,9 @@ def _initial(request: HttpRequest, *, slug: str, default_profile: str) -> dict[s
     }
     earlier = request.GET.get("from")
     if earlier:
-        submission = access.get_submission(signed_in(request), earlier)
+        submission = access.get_submission(author := signed_in(request), earlier)
+        if submission.problem == slug and (submission.author_id == author.pk or access.is_open_to_all(submission)):
+            initial["built_on"] = str(submission.pk)
         bundle = access.readable_source(request.user, submission)
         if bundle is not None and len(bundle.files) == 1:
             return {**initial, "backend": submission.backend, "source": bundle.entry}
@@ -171,6 +173,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     entry = access.public_entry(request.user, submission_id)
     if entry is not None and (found := queries.latest_report(entry)) is not None:
         context = {"submission": entry.submission, "problem": get_problem(entry.submission.problem)}
+        context["parent"] = access.visible_parent(request.user, entry.submission)
         return render(request, "submissions/entry.html", context | entry_context(entry, found))
     submission = access.get_submission(request.user, submission_id)
     evaluation = _evaluation(request, submission)
@@ -186,6 +189,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "sources": sources,
         "has_more_lines": not is_whole and any(file.listing.left_out for file in sources),
         "previous": _previous(request, submission, evaluation),
+        "parent": access.visible_parent(request.user, submission),
         "quarantines": list(submission.quarantines.all()),
         **_flagging(request, submission),
         "form": EvaluateForm(
@@ -240,6 +244,8 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "may_change": access.may_change(request.user, submission),
     }
     old = None if wanted == REFERENCE else access.get_submission(request.user, wanted)
+    if old is not None and old not in earlier:
+        earlier.append(old)
     base = access.readable_source(request.user, old) if old is not None else comparison.reference_bundle(problem.slug)
     source = access.readable_source(request.user, submission)
     before = comparison.last_finished(old, profile=newest.profile) if old is not None and newest is not None else None
@@ -421,6 +427,26 @@ def visibility(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     actions.set_visibility(submission, by=signed_in(request), visibility=chosen)
     messages.success(request, "The source is now public." if chosen == "public" else "The source is now private.")
     return redirect("submissions:detail", submission.pk)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def notes(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
+    """Write what readers of the submission's page shall know, and what it is built on."""
+    author = signed_in(request)
+    submission = access.get_submission(author, submission_id)
+    access.require_change(author, submission, remedy="Only its author can write its notes.")
+    form = NotesForm(
+        request.POST if request.method == "POST" else None,
+        initial={"notes": submission.notes, "built_on": submission.built_on_id},
+    )
+    if request.method == "POST":
+        form.attempt(actions.annotate, submission, by=author)
+        if not form.errors:
+            messages.success(request, "The notes are saved.")
+            return redirect(f"{reverse('submissions:detail', args=[submission.pk])}#notes")
+    context = {"submission": submission, "problem": get_problem(submission.problem), "form": form}
+    return render(request, "submissions/notes.html", context, status=form.status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

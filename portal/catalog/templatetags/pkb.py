@@ -1,6 +1,7 @@
 """How the site writes icons, verdicts, times, bytes and scores."""
 
 import contextlib
+import re
 from collections.abc import Container
 from datetime import UTC, datetime
 from typing import Any
@@ -104,6 +105,14 @@ def recorded_legend(*pairs: Any) -> str:
 @register.filter
 def markdown(text: str) -> SafeString:
     return render(text)
+
+
+@register.filter
+def readers_markdown(text: str, below: int) -> SafeString:
+    """HTML of a reader's Markdown: its headings are deeper than level `below`, and nobody vouches for its links."""
+    html = render(text, is_ours=False)  # the parser alone writes tags: what a reader writes as one is text
+    deeper = re.sub(r"(?<=<)(/?h)([1-6])(?=>)", lambda found: f"{found[1]}{min(6, int(found[2]) + below)}", html)
+    return SafeString(deeper.replace("<a ", '<a rel="nofollow ugc" '))
 
 
 @register.filter

@@ -23,6 +23,7 @@ from portal.core.idempotency import check_replay
 from portal.nodes import messages
 from portal.nodes.queries import guests_for
 from portal.submissions import access, lifecycle, queries
+from portal.submissions.actions.annotate import describe
 from portal.submissions.hooks import evaluation_queued
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from portal.submissions.queue import REJUDGE_PRIORITY, waiting_of
@@ -55,19 +56,21 @@ def create_submission(
     idempotency_key: str | None = None,
     node_owner: str = "",
     size: str = "",
+    notes: str = "",
+    built_on: str = "",
 ) -> SubmissionResult:
     """Store a submission and queue its first evaluation, or change nothing.
 
-    The same request with the same `idempotency_key` gives the same submission again, without a second evaluation. The
-    note may differ: it is the first that stays. `node_owner` names the organisation whose nodes shall judge it, for its
+    The same request with the same `idempotency_key` gives the same submission again, without a second evaluation. Note,
+    notes and parent may differ: the first stay. `node_owner` names the organisation whose nodes shall judge it, for its
     own boards: they read the source. Empty means the site's nodes. `size` is the one size of mode profile; empty means
     the sizes that the profile has for the mode.
 
     Raises:
-        Refusal: the problem is unknown (404) or closed (409). A choice is unknown or does not fit the others. The
-            source cannot be judged, or the same source already waits (409). The author's allowance is used up (429), or
-            the author has none there (403). The key was used with another problem, backend, profile, mode, size,
-            visibility or source (409).
+        Refusal: the problem is unknown (404) or closed (409). A choice is unknown or does not fit the others. Notes or
+            parent are refused as by `annotate.describe`. The source cannot be judged, or the same source already waits
+            (409). The author's allowance is used up (429), or the author has none there (403). The key was used with
+            another problem, backend, profile, mode, size, visibility or source (409).
     """
     spec = catalog.get_problem(problem)
     chosen = _judgeable(spec, backend=backend, profile=profile, mode=mode, size=size)
@@ -80,6 +83,7 @@ def create_submission(
         note=note.strip()[:200],
         idempotency_key=idempotency_key or None,
     )
+    describe(submission, notes=notes, built_on=built_on)
     owner = _node_owner(node_owner, profile=chosen.name)
     evaluation = Evaluation(submission=submission, profile=profile, mode=mode, size=size, node_owner=owner)
     check_choice("visibility", visibility, Visibility.values)
