@@ -27,6 +27,8 @@ _LABEL_PX = 6.1
 _LINE_PX = 13
 _PARALLEL, _STRIP_PX = 0.1, 8
 """Up to which angle in radians lines are parallel, and how near to one a label is not that of another."""
+_PLACES = 16
+"""How many places along a line its label tries, beside the first."""
 _ABOVE_PX = 9
 """How far a label may reach above the frame: the legend leaves so much."""
 _NAMES_FROM_PX = 700
@@ -58,6 +60,8 @@ class Page:
     y: Ruler
     width: int
     height: int
+    in_legend: tuple[Line, ...] = ()
+    """The lines whose labels find no free place along them: the legend names them."""
 
 
 def wide_px(chart: Chart) -> int:
@@ -74,7 +78,9 @@ def svg(chart: Chart, *, width: int, label: str = "", ink: Ink | None = None, gr
     marks = "".join(
         f"<g {page.ink.tone(layer.tone)}>{''.join(_DRAWERS[type(layer)](page, layer))}</g>" for layer in chart.layers
     )
-    parts = [*_frame(page), f'<g class="plot-marks">{marks}</g>', *_labels(page), *_legend(page)]
+    words: list[Box] = []
+    labels = [text for _, text in _line_labels(page, words)]
+    parts = [*_frame(page), f'<g class="plot-marks">{marks}</g>', *labels, *_point_labels(page, words), *_legend(page)]
     if ground:
         parts.insert(
             0, f'<rect width="{width}" height="{page.height}" fill="currentColor" {page.ink.tone("surface")}/>'
@@ -91,7 +97,15 @@ def svg(chart: Chart, *, width: int, label: str = "", ink: Ink | None = None, gr
 
 def laid_out(chart: Chart, *, width: int, ink: Ink | None = None) -> Page:
     """The frame of the chart in a picture of that width, with the room that its legend, ticks and titles take."""
-    rows = _legend_rows(chart, width)
+    page = _framed(chart, width, ink or Ink(), ())
+    # A longer legend moves the frame, and the places along its lines with it.
+    while left := [line for line, text in _line_labels(page, []) if not text]:
+        page = _framed(chart, width, page.ink, (*page.in_legend, *left))
+    return page
+
+
+def _framed(chart: Chart, width: int, ink: Ink, in_legend: tuple[Line, ...]) -> Page:
+    rows = _legend_rows(chart, width, in_legend)
     top = 14 + _LEGEND_ROW_PX * len(rows)
     # A legend of many rows makes the picture higher, not its plot lower.
     height = chart.height + _LEGEND_ROW_PX * max(0, len(rows) - 2)
@@ -102,7 +116,7 @@ def laid_out(chart: Chart, *, width: int, ink: Ink | None = None) -> Page:
     left = min(margin + (18 if chart.y.title else 0), width * 0.4)
     low, high = ends(chart.x, _values(chart.layers, "x"))
     x = Ruler(axis=chart.x, low=low, high=high, start=left, end=width - _RIGHT_PX)
-    return Page(chart=chart, ink=ink or Ink(), x=x, y=y, width=width, height=height)
+    return Page(chart=chart, ink=ink, x=x, y=y, width=width, height=height, in_legend=in_legend)
 
 
 def _values(layers: Iterable[Layer], name: str) -> Iterator[float]:
@@ -314,23 +328,26 @@ _Drawers = dict[type, Callable[..., Iterator[str]]]
 _DRAWERS: _Drawers = {Points: _points, Line: _line, Band: _band, Whisker: _whisker, Bars: _bars}
 
 
-def _labels(page: Page) -> Iterator[str]:
-    """The names of lines and points, each where it runs into no other; on a narrow picture points stay without."""
-    points = [layer for layer in page.chart.layers if isinstance(layer, Points) and not layer.is_cloud]
-    marks = [
-        _boxed(page.x.clamped(point.x), page.y.clamped(point.y), 2 * layer.size, 2 * layer.size)
-        for layer in points
+def _marks(page: Page) -> list[Box]:
+    """Where points are that a label would cover."""
+    return [
+        _boxed(page.x.clamped(point.x), page.y.clamped(point.y), 2.6 * layer.size, 2.6 * layer.size)
+        for layer in page.chart.layers
+        if isinstance(layer, Points) and not layer.is_cloud
         for point in layer.points
     ]
-    words: list[Box] = []
+
+
+def _line_labels(page: Page, words: list[Box]) -> Iterator[tuple[Line, str]]:
+    """Lines with their labels, each where it covers no mark and no other word; empty where there is no such place."""
+    marks = _marks(page)
     lines = [layer for layer in page.chart.layers if isinstance(layer, Line) and layer.label]
-    for layer, corners in [(layer, corners) for layer in lines if (corners := _corners(page, layer))]:
-        strips = [_strip(_corners(page, each)) for each in lines if each is not layer and _corners(page, each)]
+    ways = [(layer, corners) for layer in lines if (corners := _corners(page, layer))]
+    for layer, corners in (way for way in ways if way[0] not in page.in_legend):
         angle = _strip(corners)[1]
+        strips = [_strip(each) for other, each in ways if other is not layer]
         others = [box for box, turn in strips if abs(turn - angle) < _PARALLEL]
-        yield from _line_label(page, layer, corners, words, ((*marks, *others), others, ()))
-    for point in (point for layer in points for point in layer.points if point.label and page.width >= _NAMES_FROM_PX):
-        yield from _point_label(page, point, words, marks)
+        yield layer, _line_label(page, layer, corners, words, (*marks, *others))
 
 
 def _strip(corners: Sequence[Corner]) -> tuple[Box, float]:
@@ -340,38 +357,42 @@ def _strip(corners: Sequence[Corner]) -> tuple[Box, float]:
     return _boxed((ax + bx) / 2, (ay + by) / 2, math.hypot(bx - ax, by - ay), _STRIP_PX, angle=angle), angle
 
 
-def _line_label(
-    page: Page, layer: Line, corners: list[Corner], words: list[Box], tries: Sequence[Sequence[Box]]
-) -> Iterator[str]:
-    """The label along a line, over it or under it, where it covers nothing of the first of `tries`, else of the next.
+def _line_label(page: Page, layer: Line, corners: list[Corner], words: list[Box], avoided: Sequence[Box]) -> str:
+    """The label along a line, over it or under it, at the first place that is free.
 
     Of two lines close to each other the upper one has its label above and the lower one below.
     """
     (ax, ay), (bx, by) = corners[0], corners[-1]
     length, text_px = math.hypot(bx - ax, by - ay), len(layer.label) * _LABEL_PX
     if text_px > length + 8:
-        return
+        return ""
     angle = math.atan2(by - ay, bx - ax)
     at_end = 1 - text_px / 2 / length - 0.01
-    for avoided in tries:
-        for part, lift in product((at_end, 0.6, 0.4) if layer.at_end else (0.3, 0.4, 0.5, at_end), (-5, 13)):
-            x, y = ax + (bx - ax) * part, ay + (by - ay) * part
-            up = lift - 4
-            box = _boxed(x - up * math.sin(angle), y + up * math.cos(angle), text_px, 12, angle=angle)
-            if _claims(page, box, words, avoided):
-                turn = f' transform="translate({x:.1f} {y:.1f}) rotate({math.degrees(angle):.1f})" font-size="11"'
-                yield _text(page, layer.label, 0, lift, tone=layer.tone, more=turn)
-                return
+    places = [at_end - (2 * at_end - 1) * step / _PLACES for step in range(_PLACES + 1)]
+    if not layer.at_end:
+        places.sort(key=lambda part: abs(part - 0.3))
+    for part, lift in product(places, (-5, 13)):
+        x, y = ax + (bx - ax) * part, ay + (by - ay) * part
+        up = lift - 4
+        box = _boxed(x - up * math.sin(angle), y + up * math.cos(angle), text_px, 12, angle=angle)
+        if _claims(page, box, words, avoided):
+            turn = f' transform="translate({x:.1f} {y:.1f}) rotate({math.degrees(angle):.1f})" font-size="11"'
+            return _text(page, layer.label, 0, lift, tone=layer.tone, more=turn)
+    return ""
 
 
-def _point_label(page: Page, point: Point, words: list[Box], marks: Sequence[Box]) -> Iterator[str]:
-    x, y = page.x.clamped(point.x), page.y.clamped(point.y)
-    text_px = len(point.label) * _LABEL_PX
-    for dx, dy, anchor in ((9, 4, "start"), (-9, 4, "end"), (0, -10, "middle"), (0, 19, "middle")):
-        middle = x + dx + {"start": text_px / 2, "end": -text_px / 2, "middle": 0.0}[anchor]
-        if _claims(page, _boxed(middle, y + dy - 4, text_px, 12), words, marks):
-            yield _text(page, point.label, x + dx, y + dy, tone="text", anchor=anchor, more=' font-size="11"')
-            return
+def _point_labels(page: Page, words: list[Box]) -> Iterator[str]:
+    """The names of points next to them; on a narrow picture, and where no place is free, they stay without."""
+    marks = _marks(page)
+    layers = [layer for layer in page.chart.layers if isinstance(layer, Points) and page.width >= _NAMES_FROM_PX]
+    for point in (point for layer in layers for point in layer.points if point.label):
+        x, y = page.x.clamped(point.x), page.y.clamped(point.y)
+        text_px = len(point.label) * _LABEL_PX
+        for dx, dy, anchor in ((9, 4, "start"), (-9, 4, "end"), (0, -10, "middle"), (0, 19, "middle")):
+            middle = x + dx + {"start": text_px / 2, "end": -text_px / 2, "middle": 0.0}[anchor]
+            if _claims(page, _boxed(middle, y + dy - 4, text_px, 12), words, marks):
+                yield _text(page, point.label, x + dx, y + dy, tone="text", anchor=anchor, more=' font-size="11"')
+                break
 
 
 def _boxed(x: float, y: float, width: float, height: float, *, angle: float = 0.0) -> Box:
@@ -410,7 +431,7 @@ Entry = Points | Line | Band | Bars
 
 
 def _legend_entries(chart: Chart) -> dict[str, Entry]:
-    """The legend's text for each layer that the picture does not name; a single one needs no legend."""
+    """The legend's text for each layer but lines with labels; a single one needs no legend."""
     found: dict[str, Entry] = {}
     for layer in chart.layers:
         if isinstance(layer, Whisker) or (isinstance(layer, Line) and layer.label):
@@ -436,11 +457,11 @@ def series(chart: Chart) -> list[str]:
     return found
 
 
-def _legend_rows(chart: Chart, width: int) -> list[list[tuple[float, str, Entry]]]:
+def _legend_rows(chart: Chart, width: int, more: Iterable[Line]) -> list[list[tuple[float, str, Entry]]]:
     """The entries with where each begins, row by row."""
     rows: list[list[tuple[float, str, Entry]]] = []
     at = math.inf
-    for text, entry in _legend_entries(chart).items():
+    for text, entry in (_legend_entries(chart) | {line.label: line for line in more}).items():
         needed = 28 + len(text) * _CHARACTER_PX + 12
         if at + needed > width:
             rows.append([])
@@ -451,12 +472,13 @@ def _legend_rows(chart: Chart, width: int) -> list[list[tuple[float, str, Entry]
 
 
 def _legend(page: Page) -> Iterator[str]:
-    for number, row in enumerate(_legend_rows(page.chart, page.width)):
+    for number, row in enumerate(_legend_rows(page.chart, page.width, page.in_legend)):
         y = 12 + _LEGEND_ROW_PX * number
         for x, text, entry in row:
             swatch = f"<g {page.ink.tone(entry.tone)}>{_swatch(page, entry, x + 11, y)}</g>"
             said = _text(page, text, x + 27, y + 4, tone="text", anchor="start")
-            yield f'<g data-series="{escape(text)}">{swatch}{said}</g>'
+            name = "" if entry in page.in_legend else f' data-series="{escape(text)}"'
+            yield f"<g{name}>{swatch}{said}</g>"
 
 
 def _swatch(page: Page, entry: Entry, x: float, y: float) -> str:

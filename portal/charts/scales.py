@@ -41,7 +41,8 @@ class Ruler:
         return self.at(self.nearest(value))
 
     def _measure(self, value: float) -> float:
-        return math.log10(value) if self.axis.scale is Scale.LOG else value
+        # On a logarithmic axis nothing is at 0: it lies far beyond every end.
+        return math.log10(max(value, 1e-300)) if self.axis.scale is Scale.LOG else value
 
 
 def ends(axis: Axis, values: Iterable[float]) -> tuple[float, float]:

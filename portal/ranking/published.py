@@ -125,6 +125,15 @@ def problem_counts(facet: str) -> dict[str, float]:
     return {each.group: each.value for each in figures()[name].values} if name else {}
 
 
+def by_effort() -> tuple[str, list[tuple[str, tuple[float, float]]]]:
+    """The model of the agentic run, and what it solved, and solved faster: with one sample, with three, as an agent."""
+    results, loop = figures()["results"], figures()["agentic"]
+    [model] = loop.models
+    sampled = results.of(model, TOTAL)
+    rows = [(name, (sampled[f"pass@{k}"], sampled[f"fast_1@{k}"])) for k, name in ((1, "One sample"), (3, "Best of 3"))]
+    return model, [*rows, ("Agentic loop", (loop.of(model)["correct"], loop.of(model)["faster"]))]
+
+
 def contradictions() -> tuple[str, ...]:
     """Where the printed total is not the sum of the printed rows, as sentences."""
     results, problems = figures()["results"], figures()["categories"]

@@ -33,7 +33,7 @@ PAGE_ROWS = 50
 _NOT_HERE = "This board has no {field} {value}."
 
 
-_GROUPINGS = {facet.name: facet for facet in FACETS if facet.name in ("category", "source")}
+_GROUPINGS = {facet.name: facet for facet in FACETS if facet.name in ("category", "source", "parallelism")}
 
 
 @require_safe
@@ -209,6 +209,7 @@ def published_board(request: HttpRequest) -> HttpResponse:
     k = "3" if request.GET.get("k") == "3" else "1"
     results, problems = figures["results"], figures["categories"]
     categories = _counted_here("category")
+    agent, efforts = published.by_effort()
     rows = [
         (
             group,
@@ -228,9 +229,13 @@ def published_board(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "contradictions": published.contradictions(),
         "measures": published.MEASURES,
-        "totals": [
-            (model, results.of(model, published.TOTAL), figures["agentic"].of(model)) for model in results.models
-        ],
+        "totals": (totals := [(model, results.of(model, published.TOTAL)) for model in results.models]),
+        "solved": published_charts.counts(
+            [(model, (count[f"pass@{k}"], count[f"fast_1@{k}"])) for model, count in totals]
+        ),
+        "agent": agent,
+        "efforts": efforts,
+        "agentic": published_charts.counts(efforts),
         "total": published.PROBLEMS,
         "failure_rows": [
             (title, [figures["failures"].of(model)[title] for model in figures["failures"].models])
@@ -242,8 +247,8 @@ def published_board(request: HttpRequest) -> HttpResponse:
             (figure, published_charts.sweep(figure)) for name, figure in figures.items() if name.startswith("sweep_")
         ],
         "coverage": [
-            (figures["parallelisms"], {}),
-            (figures["code_bases"], _counted_here("source")),
+            (figures["parallelisms"], "parallelism", _counted_here("parallelism")),
+            (figures["code_bases"], "source", _counted_here("source")),
         ],
         "headlines": [(group, figures["headlines"].of("", group)) for group in figures["headlines"].groups],
         "call": published_charts.one_call(figures["traced_call"]),
@@ -254,7 +259,11 @@ def published_board(request: HttpRequest) -> HttpResponse:
 def _counted_here(name: str) -> dict[str, tuple[str, int]]:
     """By the paper's name of a group: the value of our facet, and how many problems our rule puts there."""
     groups = grouped(registry.problems(), _GROUPINGS[name])
-    return {label: (value, len(members)) for value, label, members in groups}
+    return {_NAMED_THERE.get(label, label): (value, len(members)) for value, label, members in groups}
+
+
+_NAMED_THERE = {"None": "Collective", "Vocabulary": "Vocab", "Spatial": "Geometric / Spatial"}
+"""By our label the paper's, where they differ and mean the same."""
 
 
 @require_safe

@@ -151,6 +151,18 @@ WORDS = """
     for (const other of words.slice(place + 1))
       if (!areApart(corners, other.corners)) problems.push(`overlap: ${text} | ${other.text}`);
   });
+  // Marks have no letters under them: a symbol's middle half, for its corners are mostly empty.
+  const symbols = [...box.querySelectorAll(".plot-marks path, .scatterlayer .point")].filter((mark) =>
+    mark.getAttribute("pointer-events") !== "all" || mark.hasAttribute("stroke"));
+  for (const mark of symbols) {
+    const { left, right, top, bottom, width, height } = mark.getBoundingClientRect();
+    if (!width || Math.max(width, height) > 20) continue;
+    const [dx, dy] = [width / 4, height / 4];
+    const corners = [[left + dx, top + dy], [right - dx, top + dy], [right - dx, bottom - dy], [left + dx, bottom - dy]]
+      .map(([x, y]) => ({ x, y }));
+    for (const { text, corners: letters } of words)
+      if (!areApart(letters, corners)) problems.push(`under a mark: ${text}`);
+  }
   if (words.length < 3) problems.push(`only ${words.length} words`);
   return problems;
 }

@@ -100,7 +100,7 @@ def verdict_facts(evaluation: Evaluation, report: EvaluationReport | None = None
         return facts
     if not profiles.get(evaluation.profile).measures_time:
         return replace(facts, advice=_ADVICE_UNTIMED)
-    if evaluation.mode == Mode.CHECK:
+    if evaluation.mode in (Mode.CHECK, Mode.PUBLISHED):
         return replace(facts, advice=_ADVICE_CHECKED)
     if evaluation.mode == Mode.PROFILE:
         return replace(facts, advice=_ADVICE_PROFILED)

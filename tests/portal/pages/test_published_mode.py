@@ -32,7 +32,13 @@ def test_a_pass_by_the_published_rule_is_told_to_its_author_and_stands_on_no_boa
     report = msgspec.structs.replace(report_on(evaluation), message=WORDS, published=TIMES)
     assert actions.record_delivery(Delivery(lease="a", node=node.name, report=report), timezone.now())
     assert WORDS[1:] in as_alice.get(f"/submissions/{evaluation.submission_id}/").content.decode()
-    assert as_alice.get(f"/api/v1/submissions/{evaluation.submission_id}/").json()["evaluation"]["message"] == WORDS
+    shown = as_alice.get(f"/submissions/{evaluation.submission_id}/").content.decode()
+    assert "<b>1.25×</b><span>speedup at tiny by the published protocol" in shown  # noqa: RUF001 - it is meant
+    assert "500 to warm up and 100 timed" in shown
+    answer = as_alice.get(f"/api/v1/submissions/{evaluation.submission_id}/").json()["evaluation"]
+    assert answer["message"] == WORDS
+    assert answer["report"]["published"]["reference_us"] == 100.0
+    assert "Submit it in ranked mode" in answer["facts"]["advice"]
     assert not Standing.objects.exists()
 
 
