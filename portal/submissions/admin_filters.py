@@ -128,6 +128,11 @@ class LargeList(admin.ModelAdmin):  # type: ignore[type-arg]
     author_column = ""
     problem_column = ""
 
+    @admin.display(ordering="id")
+    def short(self, row: Any) -> str:
+        """The beginning of its identifier."""
+        return str(row.pk)[:8]
+
     def action_checkbox(self, obj: Any) -> SafeString:
         """Django's column, without a template for each row."""
         return format_html(
