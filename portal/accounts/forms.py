@@ -17,9 +17,9 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 
+from portal.accounts.actions import check_password
 from portal.accounts.models import TokenScope, User
 from portal.accounts.names import MAX_NAME, check_name, name_taken
-from portal.accounts.passwords import check_password
 from portal.core.errors import Refusal
 from portal.core.forms import ActionForm
 

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Iterable
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import models, transaction
 from django.utils import timezone
 
@@ -50,8 +51,12 @@ def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> End
     _known("form", [form], Form, "type of channel")
     chosen = _known("kinds", kinds, NoticeKind, "kind of notice")
     if form == Form.MAIL:
-        _require_mail(user)
         url = ""
+        if not settings.EMAIL_URL:
+            raise Conflict("channel", "mail", "This site sends no mail.", "Choose another type of channel.")
+        if mailing.address_of(user) is None:
+            message = "Your account has no confirmed mail address."
+            raise Conflict("channel", "mail", message, "Add one on the account page and confirm it.")
     else:
         address_of(url)
     with transaction.atomic():
@@ -145,14 +150,6 @@ def _known(field: str, values: Iterable[str], choices: type[models.TextChoices],
     for value in sorted(chosen - set(choices.values)):
         check_choice(field, value, choices.values, noun=noun)
     return [value for value in choices.values if value in chosen]
-
-
-def _require_mail(user: User) -> None:
-    if not mailing.is_set_up():
-        raise Conflict("channel", "mail", "This site sends no mail.", "Choose another type of channel.")
-    if mailing.address_of(user) is None:
-        message = "Your account has no confirmed mail address."
-        raise Conflict("channel", "mail", message, "Add one on the account page and confirm it.")
 
 
 def _new_secret() -> str:

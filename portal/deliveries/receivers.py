@@ -16,8 +16,8 @@ from portal.ranking.hooks import StandingRaised, standing_raised
 from portal.ranking.models import Record, Standing
 from portal.ranking.order import board_order
 from portal.runs.events import EventsWritten, events_written
-from portal.submissions.hooks import QuarantineChanged, evaluation_ended, quarantine_changed
-from portal.submissions.models import Evaluation, State
+from portal.submissions.hooks import evaluation_ended, quarantine_changed
+from portal.submissions.models import Evaluation, Quarantine, State
 from problems import registry
 
 FIRST_PLACES = 10
@@ -51,14 +51,14 @@ def note_verdict(evaluation: Evaluation) -> None:
 
 
 @quarantine_changed.receiver
-def note_quarantine(changed: QuarantineChanged) -> None:
+def note_quarantine(quarantine: Quarantine) -> None:
     """Note for its author that an entry is on no board any more, or on its boards again, and why."""
-    submission = changed.submission
-    now = "is in quarantine and on no board" if changed.is_quarantined else "is on its boards again"
+    submission = quarantine.submission
+    now = "is on its boards again" if quarantine.lifted_at else "is in quarantine and on no board"
     _note(
         submission.author_id,
         NoticeKind.QUARANTINE,
-        text=f"Your entry to {_title(submission.problem)} {now}: {changed.reason}",
+        text=f"Your entry to {_title(submission.problem)} {now}: {quarantine.lift_reason or quarantine.reason}",
         path=reverse("submissions:detail", args=[submission.pk]),
     )
 

@@ -9,7 +9,7 @@ from portal.core import metrics
 from portal.core.requests import uuid_of
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node
-from portal.nodes.queries import is_any_heartbeat_recent, offline_before
+from portal.nodes.queries import offline_before
 from portal.submissions import lifecycle
 from portal.submissions.models import Evaluation, State
 
@@ -21,8 +21,9 @@ def record_heartbeat(node: Node, status: NodeStatus, now: datetime) -> None:
         Refusal: it names another node (422).
     """
     nodes.check_name(node, status.node, kind="heartbeat")
-    is_recent = node.seen_at is not None and node.seen_at >= offline_before(now)
-    was_silence = not is_recent and not is_any_heartbeat_recent(now)
+    since = offline_before(now)
+    is_recent = node.seen_at is not None and node.seen_at >= since
+    was_silence = not is_recent and not Node.objects.filter(seen_at__gte=since).exists()
     with transaction.atomic():
         # The node's row comes first, as where it is revoked: so no two wait for each other.
         nodes.record_node_status(node, status, now)

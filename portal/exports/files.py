@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from django.conf import settings
 from django.template.loader import render_to_string
@@ -29,6 +29,7 @@ from portal.core.errors import Refusal
 from portal.exports.tables import TABLES, schema
 from portal.tabular.formats import MEDIA_TYPES, written
 from problems import registry
+from problems.spec.schema import Problem
 
 DATASET = "pkb-dataset.zip"
 EVERY = timedelta(minutes=10)
@@ -40,6 +41,7 @@ AGAIN_AFTER_S = 60.0
 """How long to wait after the files could not be made."""
 _SHARE = 20
 _NEWEST = "newest.json"
+_FACTS = ("number", "title", "summary", "signature", "parallelism", "communication", "block", "stage", "domain")
 _log = logging.getLogger(__name__)
 
 
@@ -122,7 +124,7 @@ def _write_all(folder: Path, *, now: datetime) -> None:
     with zipfile.ZipFile(folder / DATASET, "w", zipfile.ZIP_DEFLATED) as archive:
         for table in TABLES.values():
             archive.write(folder / f"{table.name}.jsonl", f"{table.name}.jsonl")
-        archive.writestr("problems.jsonl", "".join(json.dumps(problem) + "\n" for problem in _problems()))
+        archive.writestr("problems.jsonl", "".join(map(_problem, registry.problems())))
         archive.writestr("schema.json", json.dumps(schema(), indent=2) + "\n")
         about = {"made_at": now, "site": settings.SITE_URL}
         about["tables"] = [(table, counts[table.name]) for table in TABLES.values()]
@@ -135,21 +137,10 @@ def citation(now: datetime) -> str:
     return render_to_string("exports/citation.bib.txt", {"made_at": now, "site": settings.SITE_URL})
 
 
-def _problems() -> Iterator[dict[str, Any]]:
-    for problem in registry.problems():
-        yield {
-            "number": problem.number,
-            "problem": problem.slug,
-            "title": problem.title,
-            "summary": problem.summary,
-            "revision": registry.revision(problem.slug),
-            "signature": problem.signature,
-            "parallelism": [value.value for value in problem.parallelism],
-            "communication": [value.value for value in problem.communication],
-            "block": problem.block.value,
-            "stage": [value.value for value in problem.stage],
-            "domain": problem.domain.value,
-        }
+def _problem(problem: Problem) -> str:
+    """A problem as a line of JSON."""
+    facts = {name: getattr(problem, name) for name in _FACTS}
+    return json.dumps({"problem": problem.slug, "revision": registry.revision(problem.slug)} | facts) + "\n"
 
 
 def _note(version: ExportVersion) -> None:

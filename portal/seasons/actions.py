@@ -190,15 +190,14 @@ def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
     with transaction.atomic():
         season = Season.objects.select_for_update().get(pk=season.pk)
         _require_closed(season, now)
-        if season.rejudge_at is None:
-            _require_judged(season)
+        counted = queries.counts(season)
+        if season.rejudge_at is None and counted.pending:
+            raise Conflict("season", season.slug, f"{counted.pending} entries are not judged yet.", "Wait for them.")
+        if season.rejudge_at is None and counted.failed:
+            message = f"A failure of ours ended the judging of {counted.failed} entries."
+            raise Conflict("season", season.slug, message, "Have these judged again first.")
         chosen = _to_judge_again(season)
-        queued = submissions.rejudge(entry.evaluation for entry in chosen)
-        by_submission = {evaluation.submission_id: evaluation for evaluation in queued}
-        for entry in chosen:
-            evaluation = by_submission.get(entry.evaluation.submission_id)
-            if evaluation is not None:
-                Entry.objects.filter(pk=entry.pk).update(final=evaluation)
+        queued = _judge_again(chosen, "final")
         if season.rejudge_at is None:
             Season.objects.filter(pk=season.pk).update(rejudge_at=now)
     return queued
@@ -206,7 +205,7 @@ def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
 
 def _to_judge_again(season: Season) -> list[Entry]:
     """The leaders' entries without a rejudge, or with one that ended without a result."""
-    best = scoring.best_results(queries.results_in_order(season))
+    best = scoring.best_results(queries.results(queries.counted_entries(season), season))
     keys = [
         result.entry
         for problem in season.problems
@@ -229,12 +228,17 @@ def judge_failed_again(season: Season, *, now: datetime) -> list[Evaluation]:
                 "season", season.slug, "The leaders are being judged again already.", "Judge the leaders again instead."
             )
         failed = [entry for entry in queries.counted_entries(season) if queries.has_failed(entry.evaluation)]
-        queued = submissions.rejudge(entry.evaluation for entry in failed)
-        by_submission = {evaluation.submission_id: evaluation for evaluation in queued}
-        for entry in failed:
-            evaluation = by_submission.pop(entry.evaluation.submission_id, None)
-            if evaluation is not None:
-                Entry.objects.filter(pk=entry.pk).update(evaluation=evaluation)
+        return _judge_again(failed, "evaluation")
+
+
+def _judge_again(entries: list[Entry], column: str) -> list[Evaluation]:
+    """Queue the entries' evaluations again; `column` of an entry then names the new one."""
+    queued = submissions.rejudge(entry.evaluation for entry in entries)
+    # One entry gets it where two are of one submission.
+    by_submission = {evaluation.submission_id: evaluation for evaluation in queued}
+    for entry in entries:
+        if evaluation := by_submission.pop(entry.evaluation.submission_id, None):
+            Entry.objects.filter(pk=entry.pk).update(**{column: evaluation})
     return queued
 
 
@@ -283,12 +287,3 @@ def _require_closed(season: Season, now: datetime) -> None:
         )
     if phase is Phase.FINAL:
         raise Conflict("season", season.slug, "The season is final.", "A final season cannot be changed.")
-
-
-def _require_judged(season: Season) -> None:
-    counted = queries.counts(season)
-    if counted.pending:
-        raise Conflict("season", season.slug, f"{counted.pending} entries are not judged yet.", "Wait for them.")
-    if counted.failed:
-        message = f"A failure of ours ended the judging of {counted.failed} entries."
-        raise Conflict("season", season.slug, message, "Have these judged again first.")

@@ -132,12 +132,8 @@ def public_entries(now: datetime) -> QuerySet[Entry]:
     return counted_entries().filter(shown, **of_all).order_by("season", "entered_at", "id")
 
 
-def results_in_order(season: Season) -> list[Result]:
-    """Every accepted entry's result as it was judged first, in the order of handing in."""
-    return _results(counted_entries(season), season)
-
-
-def _results(entries: Iterable[Entry], season: Season) -> list[Result]:
+def results(entries: Iterable[Entry], season: Season) -> list[Result]:
+    """The results of those entries that were accepted, as they were judged first, in the order of `entries`."""
     found = (_result(entry, entry.evaluation, season) for entry in entries)
     return [result for result in found if result is not None]
 
@@ -172,7 +168,7 @@ def standing_results(season: Season) -> dict[tuple[int, str], Result]:
     not judged again counts no more than the slowest that was.
     """
     entries = list(counted_entries(season))
-    best = scoring.best_results(_results(entries, season))
+    best = scoring.best_results(results(entries, season))
     if season.rejudge_at is None:
         return best
     by_key = {entry.pk: entry for entry in entries}
@@ -233,7 +229,6 @@ class Counts:
     failed: int
     rejudged: int
     rejudge_pending: int
-    rejudge_failed: int
 
 
 def counts(season: Season) -> Counts:
@@ -246,7 +241,6 @@ def counts(season: Season) -> Counts:
         failed=sum(has_failed(each) for each in first),
         rejudged=len(finals),
         rejudge_pending=sum(not each.has_ended for each in finals),
-        rejudge_failed=sum(has_failed(each) for each in finals),
     )
 
 
@@ -311,7 +305,7 @@ def people(season: Season) -> dict[str, dict[str, PersonCell]]:
         cells = found.setdefault(entry.evaluation.submission.author.username, {})
         current, result = cells.get(entry.problem), _result(entry, entry.evaluation, season)
         attempts = current.attempts + 1 if current else 1
-        if current and current.result and (result is None or not scoring.is_ahead(result, current.result)):
+        if current and current.result and (result is None or result.order >= current.result.order):
             entry, result = current.entry, current.result  # noqa: PLW2901 - what stays the best
         cells[entry.problem] = PersonCell(entry, result, attempts)
     return found

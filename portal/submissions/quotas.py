@@ -7,6 +7,7 @@ Its end replaces that by the time used, or by nothing if the fault was ours. Pra
 none.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -314,12 +315,8 @@ class Forecast:
 
 def _tightest(limits: Iterable[Limit], each_gpu_s: float) -> Limit:
     """The limit with room for the fewest more evaluations that reserve `each_gpu_s`; of equals the first."""
-
-    def room(limit: Limit) -> float:
-        number = limit.judgements(each_gpu_s)
-        return float("inf") if number is None else number
-
-    return min(limits, key=room)
+    rooms = [(limit.judgements(each_gpu_s), limit) for limit in limits]
+    return min(rooms, key=lambda room: math.inf if room[0] is None else room[0])[1]
 
 
 def forecasts(payer: Payer, names: Iterable[str], *, now: datetime) -> list[Forecast]:

@@ -28,17 +28,8 @@ class TimePair:
         return self.old_us / self.new_us
 
 
-def earlier_submissions(submission: Submission, viewer: Viewer) -> list[Submission]:
+def earlier_submissions(submission: Submission, viewer: Viewer) -> QuerySet[Submission]:
     """The author's submissions to the same problem before this one that `viewer` may see, newest first."""
-    return list(_before(submission, viewer)[:EARLIER_SHOWN])
-
-
-def previous_submission(submission: Submission, viewer: Viewer) -> Submission | None:
-    """The author's last submission to the same problem before this one."""
-    return _before(submission, viewer).first()
-
-
-def _before(submission: Submission, viewer: Viewer) -> QuerySet[Submission]:
     before = submissions_of(submission.author_id, viewer).filter(
         problem=submission.problem, is_attempt=submission.is_attempt, created_at__lt=submission.created_at
     )
