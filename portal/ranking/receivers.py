@@ -9,7 +9,7 @@ from portal.accounts.models import User
 from portal.ranking.actions import change_quarantine, raise_standing, recount_boards
 from portal.ranking.hooks import standing_raised
 from portal.submissions.hooks import evaluation_ended, quarantine_changed
-from portal.submissions.models import Evaluation, Submission
+from portal.submissions.models import Evaluation, Quarantine, Submission
 
 
 @evaluation_ended.receiver

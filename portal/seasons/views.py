@@ -1,6 +1,5 @@
 """The pages of seasons: all of them, one with its standings, how it is made and run, and what people have entered."""
 
-from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages

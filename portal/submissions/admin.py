@@ -33,7 +33,6 @@ from portal.submissions.models import (
     Evaluation,
     Flag,
     GpuUse,
-    LimitScope,
     ProfileState,
     Quarantine,
     Report,
@@ -256,7 +255,7 @@ class GpuUseAdmin(ReadOnly, LargeList):
 
 
 class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A limit names the account or organisation of its scope, and a profile that exists."""
+    """A limit names a profile that exists; the model checks that it names whom its scope does."""
 
     profile = forms.ChoiceField(required=False)
 
@@ -264,15 +263,6 @@ class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         named = profile_choices(profiles().values())
         self.fields["profile"].choices = [("", "All profiles together"), *named]  # type: ignore[attr-defined]
-
-    def clean(self) -> dict[str, Any]:
-        """Refuse a scope that does not match the account or organisation given."""
-        cleaned = super().clean() or self.cleaned_data
-        for name in ("account", "organisation"):
-            if (cleaned.get("scope") == name) != (cleaned.get(name) is not None):
-                advice = "Choose one" if cleaned.get("scope") == name else "Leave it empty"
-                self.add_error(name, f"{advice}: the scope is {LimitScope(cleaned['scope']).label!r}.")
-        return cleaned
 
 
 @admin.register(AllowanceLimit)

@@ -3,7 +3,6 @@
 from portal.core.hooks import Hook
 from portal.submissions.models import Evaluation, Quarantine
 
-
 evaluation_queued: Hook[Evaluation] = Hook()
 """An author has asked for an evaluation: its row, with its submission. What operators have judged again is not sent.
 
