@@ -92,7 +92,13 @@ def send_test(endpoint: Endpoint, *, by: User) -> Delivery:
         row = _locked(endpoint, by=by)
         if row.deliveries.filter(is_test=True, state=DeliveryState.WAITING).exists():
             raise Conflict(*_subject(row), "A test is being sent already.", "Its result will appear in the log.")
-        _check_tests(row)
+        lately = timezone.now() - timedelta(hours=1)
+        same_owner = {"endpoint__organisation": row.organisation_id, "endpoint__account": row.account_id}
+        tests = Delivery.objects.filter(is_test=True, created_at__gt=lately, **same_owner)
+        if tests.count() >= TESTS_PER_HOUR:
+            message = f"{TESTS_PER_HOUR} tests were sent within an hour, which is the limit."
+            remedy = f"Wait a while. {'Events' if row.is_webhook else 'Notices'} are sent all the same."
+            raise TooMany(*_subject(row), message, remedy, retry_after_s=600)
         return row.deliveries.create(is_test=True)
 
 
@@ -123,20 +129,6 @@ def _locked(endpoint: Endpoint, *, by: User) -> Endpoint:
     if row.removed_at is not None:
         raise Conflict(*_subject(row), f"The {row.noun} was removed.", "Add it again.")
     return row
-
-
-def _check_tests(row: Endpoint) -> None:
-    lately = timezone.now() - timedelta(hours=1)
-    tests = Delivery.objects.filter(
-        is_test=True,
-        endpoint__organisation=row.organisation_id,
-        endpoint__account=row.account_id,
-        created_at__gt=lately,
-    )
-    if tests.count() >= TESTS_PER_HOUR:
-        message = f"{TESTS_PER_HOUR} tests were sent within an hour, which is the limit."
-        remedy = f"Wait a while. {'Events' if row.is_webhook else 'Notices'} are sent all the same."
-        raise TooMany(*_subject(row), message, remedy, retry_after_s=600)
 
 
 def _subject(row: Endpoint) -> tuple[str, str]:

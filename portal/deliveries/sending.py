@@ -83,7 +83,11 @@ def deliver_batch(endpoint: Endpoint, now: datetime) -> int:
     if only_tests:
         due = due.filter(is_test=True)
     elif not due.exclude(is_test=True).exists():
-        _fold_notices(endpoint.pk, now)
+        with transaction.atomic():
+            pending = list(Notice.objects.select_for_update().filter(endpoint=endpoint.pk, delivery=None))
+            if pending:
+                delivery = Delivery.objects.create(endpoint=endpoint, next_try_at=now)
+                Notice.objects.filter(pk__in=[one.pk for one in pending]).update(delivery=delivery)
     tries, until = 0, time.monotonic() + _SLICE_S
     for pk in list(due.values_list("pk", flat=True)[:200]):
         result = deliver(pk)
@@ -95,14 +99,6 @@ def deliver_batch(endpoint: Endpoint, now: datetime) -> int:
         free_at=endpoint.free_at if only_tests else timezone.now()
     )
     return tries
-
-
-def _fold_notices(channel_id: int, now: datetime) -> None:
-    with transaction.atomic():
-        pending = list(Notice.objects.select_for_update().filter(endpoint=channel_id, delivery=None))
-        if pending:
-            delivery = Delivery.objects.create(endpoint_id=channel_id, next_try_at=now)
-            Notice.objects.filter(pk__in=[one.pk for one in pending]).update(delivery=delivery)
 
 
 def deliver(delivery_id: uuid.UUID | str) -> HttpResult | None:

@@ -11,6 +11,7 @@ from operator import or_
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
+from django.template.loader import render_to_string
 
 from evaluator import logs
 from evaluator.contract import Cancellation, Verdict
@@ -164,15 +165,7 @@ def _unserved(now: datetime) -> QuerySet[Evaluation]:
 
 
 def _message(evaluation: Evaluation, now: datetime) -> str:
-    hours = f"{settings.UNSERVED_HOURS:.0f} hours"
     served = ProfileState.objects.filter(profile=evaluation.profile, served_at__gte=now - _GAP).exists()
-    if served and evaluation.node_owner_id is None:
-        return (
-            f"For {hours} no node of {evaluation.profile} could judge a {evaluation.mode} submission in the backend "
-            f"{evaluation.submission.backend} to this revision of the problem. It was not judged and cost nothing. "
-            "Submit it again later, or choose another backend or profile."
-        )
-    return (
-        f"No node has served {evaluation.profile} for {hours}, so this was not judged. It cost nothing. "
-        "Submit it again when a node of the profile is online, or choose another profile."
-    )
+    is_served = served and evaluation.node_owner_id is None
+    context = {"evaluation": evaluation, "hours": f"{settings.UNSERVED_HOURS:.0f}", "is_served": is_served}
+    return " ".join(render_to_string("submissions/unserved.txt", context).split())

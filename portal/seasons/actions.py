@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -53,7 +52,12 @@ def define(definition: Definition, *, now: datetime, by: User, is_draft: bool = 
         if season is None or season.phase(now) in (Phase.DRAFT, Phase.UPCOMING):
             values |= {"announced_closes_at": definition.closes_at, "revisions": _revisions(definition.problems)}
         if season is None:
-            return _created(values | {"published_at": None if is_draft else now})
+            try:
+                with transaction.atomic():
+                    return Season.objects.create(**values, published_at=None if is_draft else now)
+            except IntegrityError as error:
+                message = "Somebody else has just created a season of this name."
+                raise Conflict("slug", definition.slug, message, "Look at that season first.") from error
         for name, value in values.items():
             setattr(season, name, value)
         season.save()
@@ -86,15 +90,6 @@ def _check_allowance(organisation: Organisation, definition: Definition) -> None
 
 def _revisions(problems: tuple[str, ...]) -> dict[str, str]:
     return {slug: registry.revision(slug) for slug in problems}
-
-
-def _created(values: dict[str, Any]) -> Season:
-    try:
-        with transaction.atomic():
-            return Season.objects.create(**values)
-    except IntegrityError as error:
-        message = "Somebody else has just created a season of this name."
-        raise Conflict("slug", values["slug"], message, "Look at that season first.") from error
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db.models import Q, QuerySet
+from django.template.loader import render_to_string
 
 from evaluator.contract import Mode, Verdict
 from portal.accounts.models import Role, User
@@ -13,7 +14,7 @@ from portal.accounts.queries import Viewer
 from portal.core.errors import Forbidden
 from portal.core.requests import by_id
 from portal.seasons import scoring
-from portal.seasons.models import Access, Entry, OpenedSources, Phase, Season, Team, TeamMember
+from portal.seasons.models import Access, Entry, Phase, Season, Team, TeamMember
 from portal.seasons.scoring import Result, TeamScore
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.queries import quarantined
@@ -88,22 +89,9 @@ def require_board(season: Season, viewer: Viewer, now: datetime) -> None:
         raise Forbidden("season", season.slug, "Its results are shown after its end.", "Come back then.")
 
 
-_OPENED = {
-    OpenedSources.NONE: "No source becomes public unless its author publishes it. ",
-    OpenedSources.STANDINGS: "When the standings are final, everybody can read the sources that they rest on. ",
-    OpenedSources.ALL: "When the standings are final, everybody can read the sources of all entries. ",
-    OpenedSources.AT_ONCE: "Everybody can read the source of each entry from the moment it is handed in.",
-}
-
-
 def readers(season: Season) -> str:
     """Who reads a participant's sources, as they are told before they join; `submissions.access` lets no others."""
-    chosen = OpenedSources(season.opened_sources)
-    if chosen == OpenedSources.AT_ONCE:
-        return _OPENED[chosen]
-    owners = f", the owners of {season.organisation.name}" if season.owners_read and season.organisation else ""
-    until = "Otherwise" if chosen == OpenedSources.NONE else "Until then"
-    return f"{_OPENED[chosen]}{until} only you{owners} and the site's operators read the sources of your entries."
+    return " ".join(render_to_string("seasons/readers.txt", {"season": season}).split())
 
 
 def changed_problems(season: Season) -> list[str]:

@@ -193,7 +193,8 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 
 def _flagging(request: HttpRequest, submission: Submission) -> dict[str, Any]:
-    own = queries.last_flag(request.user, submission)
+    # The last one, resolved or not.
+    own = submission.flags.filter(by=request.user.pk).first()
     is_open = own is not None and own.resolved_at is None
     return {"own_flag": own, "may_flag": access.may_flag(request.user, submission) and not is_open}
 
@@ -235,7 +236,8 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "may_change": access.may_change(request.user, submission),
     }
     old = None if wanted == REFERENCE else access.get_submission(request.user, wanted)
-    base = access.readable_source(request.user, old) if old is not None else comparison.reference_bundle(problem.slug)
+    reference = SourceFile(path=SourceBundle.ENTRY, text=registry.reference_source(problem.slug))
+    base = access.readable_source(request.user, old) if old is not None else SourceBundle(files=(reference,))
     source = access.readable_source(request.user, submission)
     before = comparison.last_finished(old, profile=newest.profile) if old is not None and newest is not None else None
     context |= {

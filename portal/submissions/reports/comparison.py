@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
+from evaluator.contract import EvaluationReport
 from portal.accounts.queries import Viewer
 from portal.submissions.access import submissions_of
 from portal.submissions.models import Evaluation, State, Submission
 from portal.submissions.queries import latest_report
-from problems import registry
 
 EARLIER_SHOWN = 20
 
@@ -53,10 +52,6 @@ def time_pairs(old: Evaluation | None, new: Evaluation | None) -> list[TimePair]
 def _setting(evaluation: Evaluation) -> tuple[str, str, int | None, int | None]:
     """Only times of one setting compare."""
     return evaluation.profile, evaluation.problem_revision, evaluation.score_rule, evaluation.node_owner_id
-
-
-def reference_bundle(slug: str) -> SourceBundle:
-    return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=registry.reference_source(slug)),))
 
 
 def _medians(report: EvaluationReport | None) -> dict[str, float]:
