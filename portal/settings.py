@@ -203,7 +203,6 @@ ACCOUNT_EMAIL_NOTIFICATIONS = bool(EMAIL_URL)
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "[ParallelKernelBench] "
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "http" if SITE_URL.startswith("http://") else "https"
 ACCOUNT_MAX_EMAIL_ADDRESSES = 2
-ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = False
 ACCOUNT_REAUTHENTICATION_REQUIRED = True  # before an address or a provider: a session left open is no way in for good
 ACCOUNT_FORMS = {"reset_password": "portal.accounts.forms.ResetPasswordForm"}
 MFA_ADAPTER = "portal.accounts.adapters.MFAAdapter"
@@ -230,10 +229,8 @@ SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
 SECURE_HSTS_SECONDS = 0 if IS_EMBEDDED else 31_536_000
 # Whether sibling domains speak TLS, and whether to be preloaded by browsers, is not this site's to say.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
-SECURE_REFERRER_POLICY = "same-origin"
 # Contact for security reports, a mailto: or https: address; empty: there is no /.well-known/security.txt.
 SECURITY_CONTACT = env.str("PKB_SECURITY_CONTACT", default="")
-X_FRAME_OPTIONS = "DENY"
 CSRF_FAILURE_VIEW = "portal.pages.errors.csrf_failure"
 
 # Lines to standard error: text for people, json for what collects them.
@@ -256,7 +253,6 @@ if METRICS_LISTEN and not (_port.isdecimal() and 0 < int(_port) < 65_536):
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_I18N = False
-USE_TZ = True
 
 STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from django.conf import settings
+from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
@@ -13,8 +14,7 @@ from django.utils import timezone
 from portal.accounts.models import ApiToken, TokenScope, User
 from portal.accounts.names import OWN_AUTHOR, check_name, name_taken
 from portal.accounts.operators import drop_unproven_rights
-from portal.accounts.passwords import check_password
-from portal.core.errors import Conflict, Forbidden, NotSignedIn, Refusal
+from portal.core.errors import Conflict, Forbidden, NotSignedIn, Refusal, check_choice
 
 TOKEN_PREFIX = "pkb_"  # noqa: S105 - marks our tokens for secret scanners, is not one
 MAX_LIFETIME_DAYS = 366
@@ -31,7 +31,13 @@ def sign_up(*, username: str, password: str, email: str = "") -> User:
         raise Forbidden("", "", "This site takes no new accounts.", "Ask its operator.")
     user = User(username=User.normalize_username(username), email=User.objects.normalize_email(email))
     check_name(user.username)
-    _validated(user, password)
+    try:
+        user.clean_fields(exclude=["password"])
+    except ValidationError as error:
+        field, messages = next(iter(error.message_dict.items()))
+        value = str(getattr(user, field, ""))
+        raise Refusal(field, value, " ".join(messages), "Correct it and send the form again.") from error
+    check_password(user, password)
     user.set_password(password)
     try:
         with transaction.atomic():
@@ -78,7 +84,9 @@ def create_token(user: User, *, name: str, scopes: Iterable[str], lifetime_days:
         Refusal: the name is empty, a scope is unknown, the lifetime is out of range, or there are too many tokens.
     """
     now = timezone.now()
-    chosen = _known_scopes(scopes)
+    chosen = sorted(check_choice("scopes", scope, TokenScope.values, noun="scope") for scope in set(scopes))
+    if not chosen:
+        raise Refusal("scopes", "", "The token has no scope.", "Choose at least one scope.")
     if not name.strip():
         remedy = "Give the token a name, for example that of the program that uses it."
         raise Refusal("name", name, "The name is empty.", remedy)
@@ -168,22 +176,10 @@ def _unauthorized(prefix: str, message: str, remedy: str) -> Refusal:
     return NotSignedIn("token", f"{prefix}..." if prefix else "", message, remedy)
 
 
-def _known_scopes(scopes: Iterable[str]) -> list[str]:
-    chosen = sorted(set(scopes))
-    for scope in chosen:
-        if scope not in TokenScope.values:
-            known = ", ".join(TokenScope.values)
-            raise Refusal("scopes", scope, "There is no such scope.", f"Known: {known}.")
-    if not chosen:
-        raise Refusal("scopes", "", "The token has no scope.", "Choose at least one scope.")
-    return chosen
-
-
-def _validated(user: User, password: str) -> None:
+def check_password(user: User, password: str) -> None:
+    """Refuse a password that is too weak, or too like the account; raises Refusal."""
     try:
-        user.clean_fields(exclude=["password"])
+        validate_password(password, user)
     except ValidationError as error:
-        field, messages = next(iter(error.message_dict.items()))
-        value = str(getattr(user, field, ""))
-        raise Refusal(field, value, " ".join(messages), "Correct it and send the form again.") from error
-    check_password(user, password)
+        message = " ".join(error.messages)
+        raise Refusal("password", "", message, "Choose a longer or less common password.") from error

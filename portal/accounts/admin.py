@@ -29,14 +29,9 @@ class PersonAdmin(UserAdmin):  # type: ignore[type-arg]
     actions = ("close_accounts", "open_accounts")
 
     @admin.action(description="Ban: close the accounts, with a reason")
-    def close_accounts(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
-        return self._set_active(request, queryset, is_active=False)
-
-    @admin.action(description="Open the accounts again, with a reason")
-    def open_accounts(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
-        return self._set_active(request, queryset, is_active=True)
-
-    def _set_active(self, request: HttpRequest, queryset: QuerySet[User], *, is_active: bool) -> HttpResponse | None:
+    def close_accounts(
+        self, request: HttpRequest, queryset: QuerySet[User], *, is_active: bool = False
+    ) -> HttpResponse | None:
         form = ActivityForm(confirmed(request))
         if form.is_valid():
             verb = "opened" if is_active else "closed"
@@ -48,6 +43,10 @@ class PersonAdmin(UserAdmin):  # type: ignore[type-arg]
             return None
         title = "Open accounts" if is_active else "Close accounts"
         return confirm(self, request, queryset, form, title=title, rows=[user.username for user in queryset])
+
+    @admin.action(description="Open the accounts again, with a reason")
+    def open_accounts(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
+        return self.close_accounts(request, queryset, is_active=True)
 
 
 class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]

@@ -14,15 +14,20 @@ from allauth.socialaccount.forms import SignupForm
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
 from django.core.exceptions import ValidationError
+from django.core.validators import URLValidator
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 
+from portal.accounts.actions import check_password
 from portal.accounts.models import TokenScope, User
 from portal.accounts.names import MAX_NAME, check_name, name_taken
-from portal.accounts.passwords import check_password
 from portal.core.errors import Refusal
 from portal.core.forms import ActionForm
 
+_FOLLOWED = URLValidator(
+    ("https", "http"), message="The address begins with neither https:// nor http://. Copy it from your browser."
+)
+"""Of an address that readers can follow."""
 LIFETIMES = ((30, "30 days"), (90, "90 days"), (180, "180 days"), (365, "1 year"))
 
 
@@ -167,14 +172,7 @@ class PublicPageForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = User
         fields = ("display_name", "affiliation", "website")
-        field_classes = {"website": partial(forms.URLField, assume_scheme="https")}
-
-    def clean_website(self) -> str:
-        """The address, which readers can follow."""
-        website: str = self.cleaned_data["website"]
-        if website and not website.startswith(("https://", "http://")):
-            raise ValidationError("The address begins with neither https:// nor http://. Copy it from your browser.")
-        return website
+        field_classes = {"website": partial(forms.URLField, assume_scheme="https", validators=[_FOLLOWED])}
 
 
 class TokenForm(ActionForm):

@@ -29,17 +29,8 @@ def sent_invitations(organisation: Organisation) -> QuerySet[Invitation]:
     return chosen.select_related("organisation", "invited_by", "invited")
 
 
-def get_invitation(user: User, invitation_id: int) -> Invitation:
-    """An open invitation of `user`; raises Refusal (404)."""
-    return _found(open_invitations(user), invitation_id)
-
-
-def get_sent_invitation(organisation: Organisation, invitation_id: int) -> Invitation:
-    """An open invitation of the organisation; raises Refusal (404)."""
-    return _found(sent_invitations(organisation), invitation_id)
-
-
-def _found(invitations: QuerySet[Invitation], invitation_id: int) -> Invitation:
+def get_invitation(invitations: QuerySet[Invitation], invitation_id: int) -> Invitation:
+    """One of these open invitations; raises Refusal (404)."""
     remedy = "It may have been answered or withdrawn. Ask for a new one."
     return by_id(invitations, "invitation", invitation_id, "There is no such open invitation.", remedy)
 
@@ -161,7 +152,7 @@ def _change_sponsor(organisation: Organisation, others: QuerySet[Membership], *,
 def _end(invitation: Invitation, state: InvitationState, *, invited: User) -> None:
     row = Invitation.objects.filter(pk=invitation.pk, invited=invited, state=InvitationState.OPEN)
     if not row.update(state=state, ended_at=timezone.now()):
-        _found(Invitation.objects.none(), invitation.pk)
+        get_invitation(row, invitation.pk)
 
 
 def _lock(organisation: Organisation) -> Organisation:

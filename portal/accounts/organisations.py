@@ -94,10 +94,8 @@ def default_organisation(user: User, slug: str | None) -> Organisation:
         raise Conflict(
             "organisation", "", "You belong to several organisations.", "Name the one that the run belongs to."
         )
-    return own[0] if own else _personal(user)
-
-
-def _personal(user: User) -> Organisation:
+    if own:
+        return own[0]
     wanted = re.sub(r"[^a-z0-9]+", "-", user.username.lower()).strip("-")[:50] or "person"
     taken = set(Organisation.objects.filter(slug__startswith=wanted).values_list("slug", flat=True))
     free = next(slug for slug in (wanted, *(f"{wanted}-{n}" for n in range(2, 10_000))) if slug not in taken)

@@ -10,25 +10,27 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 
+def nobody(self: Any, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG001 - Django's signature
+    """A permission that no operator has."""
+    return False
+
+
 class NoAdding:
     """Rows are made elsewhere."""
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002 - Django's signature
-        return False
+    has_add_permission = nobody
 
 
 class NoChanging:
     """Rows stay as they were made."""
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        return False
+    has_change_permission = nobody
 
 
 class ReadOnly(NoAdding, NoChanging, admin.ModelAdmin):  # type: ignore[type-arg]
     """A list and a view without any way to change a row past the actions."""
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        return False
+    has_delete_permission = nobody
 
 
 class ReasonForm(forms.Form):

@@ -13,8 +13,13 @@ _SHORT = 40
 
 
 def differences(request: Mapping[str, object], stored: Mapping[str, object]) -> list[str]:
-    """In words, each field of `came` that `held` has another value of, with both values where they are short."""
-    return [_difference(name, value, stored[name]) for name, value in request.items() if value != stored[name]]
+    """In words, each field of `request` that `stored` has another value of, with both values where they are short."""
+    found = []
+    for name, value in request.items():
+        now, before = _shown(value), _shown(stored[name])
+        words = "another" if max(len(now), len(before)) > _SHORT else f"{now} and was {before}"
+        found += [f"{name} is {words}"] if value != stored[name] else []
+    return found
 
 
 def check_replay(
@@ -37,13 +42,6 @@ def check_replay(
     if found:
         remedy = f"Use another key for another {what}, or repeat the first request unchanged."
         raise Conflict(field, key, f"This key was used for a different {what}, {pk}: {'; '.join(found)}.", remedy)
-
-
-def _difference(name: str, request: object, stored: object) -> str:
-    values = [_shown(value) for value in (request, stored)]
-    if max(len(value) for value in values) > _SHORT:
-        return f"{name} is another"
-    return f"{name} is {values[0]} and was {values[1]}"
 
 
 def _shown(value: object) -> str:

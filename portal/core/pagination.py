@@ -39,10 +39,6 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
         return self.count >= self.most
 
 
-def _models(entries: QuerySet[Any, Any], columns: tuple[str, ...], limit: int) -> list[Any]:
-    return list(entries.order_by(*columns)[:limit])
-
-
 @dataclass(frozen=True, kw_only=True)
 class Ordering(Generic[Row]):
     """How a board is ordered and read.
@@ -53,7 +49,9 @@ class Ordering(Generic[Row]):
     """
 
     columns: tuple[str, ...]
-    read: Callable[[QuerySet[Any, Any], tuple[str, ...], int], list[Row]] = _models
+    read: Callable[[QuerySet[Any, Any], tuple[str, ...], int], list[Row]] = lambda entries, columns, limit: list(
+        entries.order_by(*columns)[:limit]
+    )
 
     def values(self, row: Row) -> tuple[Any, ...]:
         """The ordering values of a row, a model or a mapping."""

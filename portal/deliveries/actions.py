@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Iterable
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import models, transaction
 from django.utils import timezone
 
@@ -50,8 +51,12 @@ def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> End
     _known("form", [form], Form, "type of channel")
     chosen = _known("kinds", kinds, NoticeKind, "kind of notice")
     if form == Form.MAIL:
-        _require_mail(user)
         url = ""
+        if not settings.EMAIL_URL:
+            raise Conflict("channel", "mail", "This site sends no mail.", "Choose another type of channel.")
+        if mailing.address_of(user) is None:
+            message = "Your account has no confirmed mail address."
+            raise Conflict("channel", "mail", message, "Add one on the account page and confirm it.")
     else:
         address_of(url)
     with transaction.atomic():
@@ -87,7 +92,13 @@ def send_test(endpoint: Endpoint, *, by: User) -> Delivery:
         row = _locked(endpoint, by=by)
         if row.deliveries.filter(is_test=True, state=DeliveryState.WAITING).exists():
             raise Conflict(*_subject(row), "A test is being sent already.", "Its result will appear in the log.")
-        _check_tests(row)
+        lately = timezone.now() - timedelta(hours=1)
+        same_owner = {"endpoint__organisation": row.organisation_id, "endpoint__account": row.account_id}
+        tests = Delivery.objects.filter(is_test=True, created_at__gt=lately, **same_owner)
+        if tests.count() >= TESTS_PER_HOUR:
+            message = f"{TESTS_PER_HOUR} tests were sent within an hour, which is the limit."
+            remedy = f"Wait a while. {'Events' if row.is_webhook else 'Notices'} are sent all the same."
+            raise TooMany(*_subject(row), message, remedy, retry_after_s=600)
         return row.deliveries.create(is_test=True)
 
 
@@ -120,20 +131,6 @@ def _locked(endpoint: Endpoint, *, by: User) -> Endpoint:
     return row
 
 
-def _check_tests(row: Endpoint) -> None:
-    lately = timezone.now() - timedelta(hours=1)
-    tests = Delivery.objects.filter(
-        is_test=True,
-        endpoint__organisation=row.organisation_id,
-        endpoint__account=row.account_id,
-        created_at__gt=lately,
-    )
-    if tests.count() >= TESTS_PER_HOUR:
-        message = f"{TESTS_PER_HOUR} tests were sent within an hour, which is the limit."
-        remedy = f"Wait a while. {'Events' if row.is_webhook else 'Notices'} are sent all the same."
-        raise TooMany(*_subject(row), message, remedy, retry_after_s=600)
-
-
 def _subject(row: Endpoint) -> tuple[str, str]:
     """The field and the value of a refusal about an endpoint. A channel's address is as good as a password."""
     return row.noun, row.url if row.is_webhook else str(row.pk)
@@ -145,14 +142,6 @@ def _known(field: str, values: Iterable[str], choices: type[models.TextChoices],
     for value in sorted(chosen - set(choices.values)):
         check_choice(field, value, choices.values, noun=noun)
     return [value for value in choices.values if value in chosen]
-
-
-def _require_mail(user: User) -> None:
-    if not mailing.is_set_up():
-        raise Conflict("channel", "mail", "This site sends no mail.", "Choose another type of channel.")
-    if mailing.address_of(user) is None:
-        message = "Your account has no confirmed mail address."
-        raise Conflict("channel", "mail", message, "Add one on the account page and confirm it.")
 
 
 def _new_secret() -> str:

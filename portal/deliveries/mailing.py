@@ -10,10 +10,6 @@ from portal.accounts.models import User
 from portal.deliveries.outbound_http import HttpResult
 
 
-def is_set_up() -> bool:
-    return bool(settings.EMAIL_URL)
-
-
 def address_of(user: User) -> str | None:
     """The confirmed address of an account; None where it has none."""
     found = EmailAddress.objects.filter(user=user, verified=True).order_by("-primary", "pk").first()
@@ -23,8 +19,8 @@ def address_of(user: User) -> str | None:
 def send(user: User, *, subject: str, body: str) -> HttpResult:
     """Send one mail; the result names the error."""
     address = address_of(user)
-    if not is_set_up() or address is None:
-        reason = "The account has no confirmed mail address." if is_set_up() else "This site sends no mail."
+    if not settings.EMAIL_URL or address is None:
+        reason = "The account has no confirmed mail address." if settings.EMAIL_URL else "This site sends no mail."
         return HttpResult(status=None, error=reason)
     headers = {"Auto-Submitted": "auto-generated"}
     try:

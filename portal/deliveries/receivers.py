@@ -13,11 +13,11 @@ from evaluator.judging.verdicts import FACTS
 from portal.core import speedups
 from portal.deliveries.models import Delivery, Endpoint, Notice, NoticeKind
 from portal.ranking.hooks import StandingRaised, standing_raised
-from portal.ranking.models import Record, Standing
+from portal.ranking.models import Standing
 from portal.ranking.order import board_order
 from portal.runs.events import EventsWritten, events_written
-from portal.submissions.hooks import QuarantineChanged, evaluation_ended, quarantine_changed
-from portal.submissions.models import Evaluation, State
+from portal.submissions.hooks import evaluation_ended, quarantine_changed
+from portal.submissions.models import Evaluation, Quarantine, State
 from problems import registry
 
 FIRST_PLACES = 10
@@ -51,14 +51,14 @@ def note_verdict(evaluation: Evaluation) -> None:
 
 
 @quarantine_changed.receiver
-def note_quarantine(changed: QuarantineChanged) -> None:
+def note_quarantine(quarantine: Quarantine) -> None:
     """Note for its author that an entry is on no board any more, or on its boards again, and why."""
-    submission = changed.submission
-    now = "is in quarantine and on no board" if changed.is_quarantined else "is on its boards again"
+    submission = quarantine.submission
+    now = "is on its boards again" if quarantine.lifted_at else "is in quarantine and on no board"
     _note(
         submission.author_id,
         NoticeKind.QUARANTINE,
-        text=f"Your entry to {_title(submission.problem)} {now}: {changed.reason}",
+        text=f"Your entry to {_title(submission.problem)} {now}: {quarantine.lift_reason or quarantine.reason}",
         path=reverse("submissions:detail", args=[submission.pk]),
     )
 
@@ -83,24 +83,18 @@ def note_raised(raised: StandingRaised) -> None:
         return
     path = f"{reverse('ranking:board', args=[standing.problem])}?profile={standing.profile}"
     board = f"{_title(standing.problem)} on {standing.profile}"
-    holder = _note_record(raised.beaten, standing, board, path)
+    beaten = raised.beaten if raised.beaten and raised.beaten.author_id != standing.author_id else None
+    if beaten is not None:
+        text = (
+            f"{standing.author.username} beat your record on {board}: "
+            f"{speedups.factor(standing.score, standing.score_low, standing.score_high)} over the reference, "
+            f"yours was {speedups.factor(beaten.score, beaten.score_low, beaten.score_high)}."
+        )
+        _note(beaten.author_id, NoticeKind.RECORD_BEATEN, text=text, path=path)
     for author, place in _passed(raised):
-        if author != holder:
+        if beaten is None or author != beaten.author_id:
             text = f"{standing.author.username} passed you on {board}. You are now in place {place}."
             _note(author, NoticeKind.PLACE_LOST, text=text, path=path)
-
-
-def _note_record(beaten: Record | None, standing: Standing, board: str, path: str) -> int | None:
-    """Note a beaten record; returns its holder, None if it was nobody else's."""
-    if beaten is None or beaten.author_id == standing.author_id:
-        return None
-    text = (
-        f"{standing.author.username} beat your record on {board}: "
-        f"{speedups.factor(standing.score, standing.score_low, standing.score_high)} over the reference, "
-        f"yours was {speedups.factor(beaten.score, beaten.score_low, beaten.score_high)}."
-    )
-    _note(beaten.author_id, NoticeKind.RECORD_BEATEN, text=text, path=path)
-    return beaten.author_id
 
 
 def _passed(raised: StandingRaised) -> Iterable[tuple[int, int]]:

@@ -11,8 +11,8 @@ import hmac
 import time
 import uuid
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, Subquery, When
@@ -36,20 +36,8 @@ _SLICE_S = 30.0
 """The longest service of an endpoint, apart from its last try: shorter than a claim is valid."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DueEndpoint:
-    """An endpoint that is due. `payer` is on whose behalf; `only_tests` while nothing else may be sent."""
-
-    pk: int
-    payer: int
-    free_at: datetime
-    only_tests: bool
-
-
-def due_endpoints(
-    now: datetime, *, limit: int, without: Collection[int] = (), busy: Collection[int] = ()
-) -> list[DueEndpoint]:
-    """The endpoints that have something due, the longest waiting first.
+def due_endpoints(now: datetime, *, limit: int, without: Collection[int] = (), busy: Collection[int] = ()) -> list[Any]:
+    """The endpoints that have something due, the longest waiting first, each with `payer`: on whose behalf.
 
     An endpoint that was just served goes to the end: one with few deliveries does not wait for one with many.
 
@@ -66,7 +54,7 @@ def due_endpoints(
     waiting, pending = waiting.filter(endpoint=OuterRef("pk")), pending.filter(endpoint=OuterRef("pk"))
     since = Coalesce(Subquery(waiting.values("next_try_at")[:1]), Subquery(pending.values("at")[:1]))
     is_free = Q(free_at__lte=now)
-    rows = (
+    found = (
         Endpoint.objects.filter(Q(account=None) | Q(account__is_active=True), pk__in=with_something, removed_at=None)
         .filter(is_free | Exists(waiting.filter(is_test=True)))
         # An operator's organisation without a sponsor stands for itself; the sign keeps it apart from accounts.
@@ -74,16 +62,16 @@ def due_endpoints(
         .exclude(payer__in=without)
         .exclude(pk__in=busy)
         .order_by(Case(When(is_free, then=Greatest(since, "free_at")), default=since))
-        .values_list("pk", "payer", "free_at")
     )
-    return [
-        DueEndpoint(pk=pk, payer=payer, free_at=free_at, only_tests=free_at > now)
-        for pk, payer, free_at in rows[:limit]
-    ]
+    return list(found[:limit])
 
 
-def deliver_batch(endpoint: DueEndpoint, now: datetime) -> int:
-    """Send an endpoint what is due at `now`, up to the first failure; returns the number of tries."""
+def deliver_batch(endpoint: Endpoint, now: datetime) -> int:
+    """Send an endpoint what is due at `now`, up to the first failure; returns the number of tries.
+
+    One that is not free yet is sent tests alone.
+    """
+    only_tests = endpoint.free_at > now
     row = Endpoint.objects.filter(pk=endpoint.pk, free_at=endpoint.free_at, removed_at=None)
     # Two processes may have read the same row: only one finds it as it was.
     if not row.update(free_at=now + _CLAIM):
@@ -92,10 +80,14 @@ def deliver_batch(endpoint: DueEndpoint, now: datetime) -> int:
     too_late = waiting.filter(created_at__lt=now - DELIVERY_TTL)
     too_late.update(state=DeliveryState.GIVEN_UP, next_try_at=None, error="It was not delivered within a day.")
     due = waiting.filter(next_try_at__lte=now).order_by("next_try_at", "created_at")
-    if endpoint.only_tests:
+    if only_tests:
         due = due.filter(is_test=True)
     elif not due.exclude(is_test=True).exists():
-        _fold_notices(endpoint.pk, now)
+        with transaction.atomic():
+            pending = list(Notice.objects.select_for_update().filter(endpoint=endpoint.pk, delivery=None))
+            if pending:
+                delivery = Delivery.objects.create(endpoint=endpoint, next_try_at=now)
+                Notice.objects.filter(pk__in=[one.pk for one in pending]).update(delivery=delivery)
     tries, until = 0, time.monotonic() + _SLICE_S
     for pk in list(due.values_list("pk", flat=True)[:200]):
         result = deliver(pk)
@@ -104,17 +96,9 @@ def deliver_batch(endpoint: DueEndpoint, now: datetime) -> int:
             break
     # Unless a try has set when it is free again, it is so now.
     Endpoint.objects.filter(pk=endpoint.pk, free_at=now + _CLAIM).update(
-        free_at=endpoint.free_at if endpoint.only_tests else timezone.now()
+        free_at=endpoint.free_at if only_tests else timezone.now()
     )
     return tries
-
-
-def _fold_notices(channel_id: int, now: datetime) -> None:
-    with transaction.atomic():
-        pending = list(Notice.objects.select_for_update().filter(endpoint=channel_id, delivery=None))
-        if pending:
-            delivery = Delivery.objects.create(endpoint_id=channel_id, next_try_at=now)
-            Notice.objects.filter(pk__in=[one.pk for one in pending]).update(delivery=delivery)
 
 
 def deliver(delivery_id: uuid.UUID | str) -> HttpResult | None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -34,9 +35,9 @@ def _page(request: HttpRequest, *, new: Endpoint | None = None, refusal: Refusal
     context: dict[str, Any] = {
         "channels": list(queries.channels_of(user)),
         "kinds": NoticeKind.choices,
-        "forms": [choice for choice in Form.choices if choice[0] != Form.MAIL or mailing.is_set_up()],
-        "sends_mail": mailing.is_set_up(),
-        "mail_address": mailing.address_of(user) if mailing.is_set_up() else None,
+        "forms": [choice for choice in Form.choices if choice[0] != Form.MAIL or settings.EMAIL_URL],
+        "sends_mail": bool(settings.EMAIL_URL),
+        "mail_address": mailing.address_of(user) if settings.EMAIL_URL else None,
         "log": queries.log_of(user),
         "new": new,
         "refusal": refusal,

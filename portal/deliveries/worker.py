@@ -8,7 +8,8 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from django.utils import timezone
 
 from portal.core.database_outage import ThrottledLogger
-from portal.deliveries.sending import DueEndpoint, deliver_batch, due_endpoints
+from portal.deliveries.models import Endpoint
+from portal.deliveries.sending import deliver_batch, due_endpoints
 
 AT_ONCE = 32
 """The endpoints that a process serves at the same time."""
@@ -58,7 +59,7 @@ class DeliveryWorker:
                 threading.Thread(target=self._serve, args=(endpoint,), daemon=True).start()
         return begun
 
-    def _serve(self, endpoint: DueEndpoint) -> None:
+    def _serve(self, endpoint: Endpoint) -> None:
         try:
             deliver_batch(endpoint, timezone.now())
         except (DatabaseError, InterfaceError) as error:

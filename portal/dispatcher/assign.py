@@ -100,14 +100,9 @@ def within_abilities(node: Node, *, profile: str) -> Q:
         # revision is a hash over the problem's own files, so it belongs to one problem.
         problem_revision__in=list(node.revisions.values()),
     )
-    return able if _may_judge_ranked(node, profile) else able & ~Q(mode=Mode.RANKED)
-
-
-def _may_judge_ranked(node: Node, profile: str) -> bool:
-    if settings.ACCEPT_WEAK_SANDBOX:
-        return True
-    demanded = profiles.get(profile).sandbox
-    return bool(node.sandbox) and _LEVELS.index(SandboxLevel(node.sandbox)) >= _LEVELS.index(demanded)
+    level = _LEVELS.index(SandboxLevel(node.sandbox or SandboxLevel.NONE))
+    is_safe = bool(node.sandbox) and level >= _LEVELS.index(profiles.get(profile).sandbox)
+    return able if is_safe or settings.ACCEPT_WEAK_SANDBOX else able & ~Q(mode=Mode.RANKED)
 
 
 def _has_room(place: _Place, evaluation: Evaluation) -> bool:

@@ -10,7 +10,7 @@ from portal.core.errors import Refusal
 from portal.core.requests import uuid_of
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node
-from portal.nodes.queries import is_any_heartbeat_recent, offline_before
+from portal.nodes.queries import offline_before
 from portal.submissions import lifecycle
 from portal.submissions.models import Evaluation, State
 
@@ -31,8 +31,9 @@ def record_heartbeat(node: Node, status: NodeStatus, now: datetime) -> None:
             f"Install the newer version on the {'site' if schema > SCHEMA_VERSION else 'node'}.",
             status=409,
         )
-    is_recent = node.seen_at is not None and node.seen_at >= offline_before(now)
-    was_silence = not is_recent and not is_any_heartbeat_recent(now)
+    since = offline_before(now)
+    is_recent = node.seen_at is not None and node.seen_at >= since
+    was_silence = not is_recent and not Node.objects.filter(seen_at__gte=since).exists()
     with transaction.atomic():
         # The node's row comes first, as where it is revoked: so no two wait for each other.
         nodes.record_node_status(node, status, now)
@@ -41,15 +42,10 @@ def record_heartbeat(node: Node, status: NodeStatus, now: datetime) -> None:
             # the moment between the first of them and the last.
             under_lease = Evaluation.objects.filter(state__in=State.under_lease())
             under_lease.update(lease_expires_at=lifecycle.lease_end(now))
-        _extend_leases(node, status, now)
+        # The sweep may be taking one of these back right now: a row that no longer belongs to this node is left alone.
+        # The deadline is not moved, so a judge that hangs for ever still ends.
+        if running := [key for key in map(uuid_of, status.running) if key is not None]:
+            of_node = Evaluation.objects.filter(pk__in=running, node=node, state__in=State.under_lease())
+            of_node.update(lease_expires_at=lifecycle.lease_end(now))
         lifecycle.note_built(node, status.built, now)
     metrics.heartbeats.inc()
-
-
-def _extend_leases(node: Node, status: NodeStatus, now: datetime) -> None:
-    # The sweep may be taking one of these back right now: a row that no longer belongs to this node is left alone.
-    # The deadline is not moved, so a judge that hangs for ever still ends.
-    running = [key for key in map(uuid_of, status.running) if key is not None]
-    if running:
-        of_node = Evaluation.objects.filter(pk__in=running, node=node, state__in=State.under_lease())
-        of_node.update(lease_expires_at=lifecycle.lease_end(now))

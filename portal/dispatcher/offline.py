@@ -15,7 +15,7 @@ from django.db import transaction
 from evaluator.contract import ContractError, Delivery, EvaluationReport, EvaluationRequest
 from evaluator.judging.recompute import recompute
 from portal.core.errors import Refusal
-from portal.core.requests import by_id, uuid_of
+from portal.core.requests import uuid_of
 from portal.nodes.models import Node
 from portal.runs.models import Run
 from portal.submissions import lifecycle
@@ -106,9 +106,3 @@ def _record(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> 
         except Refusal as refusal:
             # Leaving the block by an exception takes the lease back.
             raise ReportRefused(refusal.message) from refusal
-
-
-def runs_named(keys: Sequence[str]) -> list[Run]:
-    """The runs with these keys, in this order; raises Refusal (404)."""
-    message, remedy = "There is no such run.", "Give the identifier in the run's address."
-    return [by_id(Run.objects.all(), "run", key, message, remedy) for key in keys]

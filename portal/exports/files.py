@@ -16,11 +16,11 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+import msgspec
 from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils import timezone
@@ -29,6 +29,7 @@ from portal.core.errors import Refusal
 from portal.exports.tables import TABLES, schema
 from portal.tabular.formats import MEDIA_TYPES, written
 from problems import registry
+from problems.spec.schema import Problem
 
 DATASET = "pkb-dataset.zip"
 EVERY = timedelta(minutes=10)
@@ -40,16 +41,20 @@ AGAIN_AFTER_S = 60.0
 """How long to wait after the files could not be made."""
 _SHARE = 20
 _NEWEST = "newest.json"
+_FACTS = ("number", "title", "summary", "signature", "parallelism", "communication", "block", "stage", "domain")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportVersion:
-    """One version of all files: their folder, its time, and how long making it took."""
+class ExportVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of all files, as its note has it: the name of its folder, its time, and how long making it took."""
 
-    folder: Path
+    name: str
     made_at: datetime
     took_s: float
+
+    @property
+    def folder(self) -> Path:
+        return Path(settings.EXPORT_DIR) / self.name
 
     @property
     def due_at(self) -> datetime:
@@ -59,10 +64,8 @@ class ExportVersion:
 def newest() -> ExportVersion | None:
     """The last version that was finished; None as well where its note cannot be read, as after a power failure."""
     try:
-        note = json.loads((settings.EXPORT_DIR / _NEWEST).read_text())
-        made_at = datetime.fromisoformat(note["made_at"])
-        return ExportVersion(folder=settings.EXPORT_DIR / note["folder"], made_at=made_at, took_s=note["took_s"])
-    except (FileNotFoundError, ValueError):
+        return msgspec.json.decode((settings.EXPORT_DIR / _NEWEST).read_bytes(), type=ExportVersion)
+    except (FileNotFoundError, msgspec.DecodeError):
         return None
 
 
@@ -85,14 +88,22 @@ def make(*, now: datetime) -> ExportVersion | None:
         if not is_ours:
             return None
         began = time.monotonic()
-        _remove_others(newest())
+        version = newest()
+        # Older ones go, and what a killed process left behind. Each version is kept until the one after the next
+        # begins: whoever had found its address reads on.
+        for other in settings.EXPORT_DIR.iterdir():
+            if other.is_dir() and (version is None or other != version.folder):
+                shutil.rmtree(other, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(dir=settings.EXPORT_DIR, prefix=f"{now:%Y%m%d-%H%M%S}-"))
         # Made readable: web processes may run as somebody else of the same group.
         folder.chmod(0o755)
         try:
             _write_all(folder, now=now)
-            version = ExportVersion(folder=folder, made_at=now, took_s=round(time.monotonic() - began, 3))
-            _note(version)
+            version = ExportVersion(name=folder.name, made_at=now, took_s=round(time.monotonic() - began, 3))
+            # Written next to its path and then moved: readers find the old one or the new one.
+            beside = settings.EXPORT_DIR / f"{_NEWEST}.new"
+            beside.write_bytes(msgspec.json.encode(version))
+            beside.replace(settings.EXPORT_DIR / _NEWEST)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # a full disk is not to stay full
             raise
@@ -122,7 +133,7 @@ def _write_all(folder: Path, *, now: datetime) -> None:
     with zipfile.ZipFile(folder / DATASET, "w", zipfile.ZIP_DEFLATED) as archive:
         for table in TABLES.values():
             archive.write(folder / f"{table.name}.jsonl", f"{table.name}.jsonl")
-        archive.writestr("problems.jsonl", "".join(json.dumps(problem) + "\n" for problem in _problems()))
+        archive.writestr("problems.jsonl", "".join(map(_problem, registry.problems())))
         archive.writestr("schema.json", json.dumps(schema(), indent=2) + "\n")
         about = {"made_at": now, "site": settings.SITE_URL}
         about["tables"] = [(table, counts[table.name]) for table in TABLES.values()]
@@ -135,39 +146,10 @@ def citation(now: datetime) -> str:
     return render_to_string("exports/citation.bib.txt", {"made_at": now, "site": settings.SITE_URL})
 
 
-def _problems() -> Iterator[dict[str, Any]]:
-    for problem in registry.problems():
-        yield {
-            "number": problem.number,
-            "problem": problem.slug,
-            "title": problem.title,
-            "summary": problem.summary,
-            "revision": registry.revision(problem.slug),
-            "signature": problem.signature,
-            "parallelism": [value.value for value in problem.parallelism],
-            "communication": [value.value for value in problem.communication],
-            "block": problem.block.value,
-            "stage": [value.value for value in problem.stage],
-            "domain": problem.domain.value,
-        }
-
-
-def _note(version: ExportVersion) -> None:
-    # Written next to its path and then moved: readers find the old one or the new one.
-    beside = settings.EXPORT_DIR / f"{_NEWEST}.new"
-    note = {"folder": version.folder.name, "made_at": version.made_at.isoformat(), "took_s": version.took_s}
-    beside.write_text(json.dumps(note))
-    beside.replace(settings.EXPORT_DIR / _NEWEST)
-
-
-def _remove_others(version: ExportVersion | None) -> None:
-    """Remove every folder but that of `version`: older ones, and what a killed process left behind.
-
-    So each version is kept until the one after the next begins: whoever had found its address reads on.
-    """
-    for folder in settings.EXPORT_DIR.iterdir():
-        if folder.is_dir() and (version is None or folder != version.folder):
-            shutil.rmtree(folder, ignore_errors=True)
+def _problem(problem: Problem) -> str:
+    """A problem as a line of JSON."""
+    facts = {name: getattr(problem, name) for name in _FACTS}
+    return json.dumps({"problem": problem.slug, "revision": registry.revision(problem.slug)} | facts) + "\n"
 
 
 def keep_exports_fresh(stop: threading.Event) -> None:

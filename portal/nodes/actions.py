@@ -38,7 +38,11 @@ def register_node(name: str, *, owner: Organisation | None = None, allowed_profi
     Raises:
         Refusal: the name is malformed, or taken (409); a profile is unknown, or a guest has none.
     """
-    _check_profiles(owner, allowed_profiles)
+    if owner is not None and not allowed_profiles:
+        remedy = f"Choose from {', '.join(profiles.profiles())}."
+        raise Refusal("profiles", "", "A guest node needs a list of the profiles that it may offer.", remedy)
+    for profile in allowed_profiles:
+        check_choice("profiles", profile, profiles.profiles(), noun="profile")
     if not _NAME.fullmatch(name):
         message = "This is not a valid name of a node."
         raise Refusal("name", name, message, "Use lower-case letters, digits and inner hyphens, at most 60.")
@@ -85,14 +89,6 @@ def revoke_node(name: str, *, now: datetime) -> Node:
 def _unknown(name: str) -> Refusal:
     message = "There is no such node, or it was revoked."
     return NotFound("name", name, message, "Register the node first. A revoked node needs another name.")
-
-
-def _check_profiles(owner: Organisation | None, allowed_profiles: Sequence[str]) -> None:
-    if owner is not None and not allowed_profiles:
-        remedy = f"Choose from {', '.join(profiles.profiles())}."
-        raise Refusal("profiles", "", "A guest node needs a list of the profiles that it may offer.", remedy)
-    for name in allowed_profiles:
-        check_choice("profiles", name, profiles.profiles(), noun="profile")
 
 
 def authenticate(name: str, key: str) -> Node:
@@ -171,11 +167,10 @@ def _record_slots(node: Node, status: NodeStatus) -> None:
 
 def _may_offer(node: Node, profile: str) -> bool:
     """Whether a node may judge a profile. One that is unknown, or not the operator's choice, is logged and left out."""
-    chosen = node.profiles or (profiles.profiles() if node.owner_id is None else ())
-    is_allowed = profile in chosen
-    if not is_allowed:
-        logger.warning("node %s offers the profile %s, which it was not registered for; ignored", node, profile[:40])
-    return is_allowed
+    if profile in (node.profiles or (profiles.profiles() if node.owner_id is None else ())):
+        return True
+    logger.warning("node %s offers the profile %s, which it was not registered for; ignored", node, profile[:40])
+    return False
 
 
 def _new_key() -> str:

@@ -1,7 +1,7 @@
 """What the site sends to its nodes. Sending gives up within seconds when the broker is down."""
 
 import logging
-from typing import Protocol
+from collections.abc import Callable
 
 from kombu.exceptions import KombuError
 
@@ -12,11 +12,8 @@ from portal.celery import app
 logger = logging.getLogger(__name__)
 
 
-class SendWork(Protocol):
-    """Something that carries work to the slots or builders of a node, or raises `NotSent`."""
-
-    def __call__(self, node: str, work: Assignment | BuildOrder, /, *, valid_for_s: int) -> None:
-        """Send it; a node that reads it after `valid_for_s` seconds throws it away."""
+SendWork = Callable[..., None]
+"""Something that carries work to the slots or builders of a node as `send_work` does, or raises `NotSent`."""
 
 
 class NotSent(Exception):

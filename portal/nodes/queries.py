@@ -18,11 +18,6 @@ def offline_before(now: datetime) -> datetime:
     return now - timedelta(seconds=settings.NODE_SILENT_SECONDS)
 
 
-def is_any_heartbeat_recent(now: datetime) -> bool:
-    """Whether any node, enabled or not, sent a heartbeat lately."""
-    return Node.objects.filter(seen_at__gte=offline_before(now)).exists()
-
-
 def online_slots(
     *, profile: str | None = None, now: datetime | None = None, owner_id: int | None = None
 ) -> QuerySet[Slot]:

@@ -87,7 +87,7 @@ def invite(request: HttpRequest, slug: str) -> HttpResponse:
 @changing
 def withdraw(request: HttpRequest, slug: str, invitation_id: int) -> HttpResponse:
     chosen = get_organisation(signed_in(request), slug)
-    invitation = memberships.get_sent_invitation(chosen, invitation_id)
+    invitation = memberships.get_invitation(memberships.sent_invitations(chosen), invitation_id)
     memberships.withdraw(invitation, by=signed_in(request))
     messages.success(request, f"The invitation of {invitation.invited} was withdrawn.")
     return redirect("organisations:organisation", slug)
@@ -118,7 +118,8 @@ def remove_member(request: HttpRequest, slug: str) -> HttpResponse:
 @changing
 def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
     user = signed_in(request)
-    joined = memberships.accept(memberships.get_invitation(user, invitation_id), by=user).organisation
+    invitation = memberships.get_invitation(memberships.open_invitations(user), invitation_id)
+    joined = memberships.accept(invitation, by=user).organisation
     messages.success(request, f"You are now a member of {joined.name}.")
     return redirect("organisations:organisation", joined.slug)
 
@@ -126,7 +127,7 @@ def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
 @changing
 def decline(request: HttpRequest, invitation_id: int) -> HttpResponse:
     user = signed_in(request)
-    invitation = memberships.get_invitation(user, invitation_id)
+    invitation = memberships.get_invitation(memberships.open_invitations(user), invitation_id)
     memberships.decline(invitation, by=user)
     messages.success(request, f"You have declined the invitation to {invitation.organisation.name}.")
     return redirect("organisations:index")

@@ -53,7 +53,10 @@ def delete_account(user: User, *, entries: Entries) -> None:
         _check_may_delete(locked)
         _cancel_all(locked)
         _leave_organisations(locked)
-        _close_ways_in(locked)
+        locked.tokens.all().delete()
+        locked.channels.all().delete()
+        for ways_in in (EmailAddress, SocialAccount, Authenticator):
+            ways_in.objects.filter(user=locked).delete()
         _empty(_own(locked) if entries is Entries.REMOVE else _private(locked))
         _forget_person(locked, entries=entries)
 
@@ -105,13 +108,6 @@ def _leave_organisations(user: User) -> None:
     user.invitations.all().delete()
     offered = Invitation.objects.filter(invited_by=user, state=InvitationState.OPEN)
     offered.update(state=InvitationState.WITHDRAWN, ended_at=now)
-
-
-def _close_ways_in(user: User) -> None:
-    user.tokens.all().delete()
-    user.channels.all().delete()
-    for ways in (EmailAddress, SocialAccount, Authenticator):
-        ways.objects.filter(user=user).delete()
 
 
 def _empty(chosen: QuerySet[Submission]) -> None:

@@ -8,8 +8,8 @@ from django.dispatch import receiver
 from portal.accounts.models import User
 from portal.ranking.actions import change_quarantine, raise_standing, recount_boards
 from portal.ranking.hooks import standing_raised
-from portal.submissions.hooks import QuarantineChanged, evaluation_ended, quarantine_changed
-from portal.submissions.models import Evaluation, Submission
+from portal.submissions.hooks import evaluation_ended, quarantine_changed
+from portal.submissions.models import Evaluation, Quarantine, Submission
 
 
 @evaluation_ended.receiver
@@ -24,8 +24,8 @@ def on_evaluation_ended(evaluation: Evaluation) -> None:
 
 
 @quarantine_changed.receiver
-def on_quarantine_changed(changed: QuarantineChanged) -> None:
-    change_quarantine(changed.submission, is_quarantined=changed.is_quarantined)
+def on_quarantine_changed(quarantine: Quarantine) -> None:
+    change_quarantine(quarantine.submission, is_quarantined=quarantine.lifted_at is None)
 
 
 @receiver(post_save, sender=User, dispatch_uid="ranking.account_saved")

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -53,7 +52,12 @@ def define(definition: Definition, *, now: datetime, by: User, is_draft: bool = 
         if season is None or season.phase(now) in (Phase.DRAFT, Phase.UPCOMING):
             values |= {"announced_closes_at": definition.closes_at, "revisions": _revisions(definition.problems)}
         if season is None:
-            return _created(values | {"published_at": None if is_draft else now})
+            try:
+                with transaction.atomic():
+                    return Season.objects.create(**values, published_at=None if is_draft else now)
+            except IntegrityError as error:
+                message = "Somebody else has just created a season of this name."
+                raise Conflict("slug", definition.slug, message, "Look at that season first.") from error
         for name, value in values.items():
             setattr(season, name, value)
         season.save()
@@ -86,15 +90,6 @@ def _check_allowance(organisation: Organisation, definition: Definition) -> None
 
 def _revisions(problems: tuple[str, ...]) -> dict[str, str]:
     return {slug: registry.revision(slug) for slug in problems}
-
-
-def _created(values: dict[str, Any]) -> Season:
-    try:
-        with transaction.atomic():
-            return Season.objects.create(**values)
-    except IntegrityError as error:
-        message = "Somebody else has just created a season of this name."
-        raise Conflict("slug", values["slug"], message, "Look at that season first.") from error
 
 
 @dataclass(frozen=True)
@@ -190,15 +185,14 @@ def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
     with transaction.atomic():
         season = Season.objects.select_for_update().get(pk=season.pk)
         _require_closed(season, now)
-        if season.rejudge_at is None:
-            _require_judged(season)
+        counted = queries.counts(season)
+        if season.rejudge_at is None and counted.pending:
+            raise Conflict("season", season.slug, f"{counted.pending} entries are not judged yet.", "Wait for them.")
+        if season.rejudge_at is None and counted.failed:
+            message = f"A failure of ours ended the judging of {counted.failed} entries."
+            raise Conflict("season", season.slug, message, "Have these judged again first.")
         chosen = _to_judge_again(season)
-        queued = submissions.rejudge(entry.evaluation for entry in chosen)
-        by_submission = {evaluation.submission_id: evaluation for evaluation in queued}
-        for entry in chosen:
-            evaluation = by_submission.get(entry.evaluation.submission_id)
-            if evaluation is not None:
-                Entry.objects.filter(pk=entry.pk).update(final=evaluation)
+        queued = _judge_again(chosen, "final")
         if season.rejudge_at is None:
             Season.objects.filter(pk=season.pk).update(rejudge_at=now)
     return queued
@@ -206,7 +200,7 @@ def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
 
 def _to_judge_again(season: Season) -> list[Entry]:
     """The leaders' entries without a rejudge, or with one that ended without a result."""
-    best = scoring.best_results(queries.results_in_order(season))
+    best = scoring.best_results(queries.results(queries.counted_entries(season), season))
     keys = [
         result.entry
         for problem in season.problems
@@ -229,12 +223,17 @@ def judge_failed_again(season: Season, *, now: datetime) -> list[Evaluation]:
                 "season", season.slug, "The leaders are being judged again already.", "Judge the leaders again instead."
             )
         failed = [entry for entry in queries.counted_entries(season) if queries.has_failed(entry.evaluation)]
-        queued = submissions.rejudge(entry.evaluation for entry in failed)
-        by_submission = {evaluation.submission_id: evaluation for evaluation in queued}
-        for entry in failed:
-            evaluation = by_submission.pop(entry.evaluation.submission_id, None)
-            if evaluation is not None:
-                Entry.objects.filter(pk=entry.pk).update(evaluation=evaluation)
+        return _judge_again(failed, "evaluation")
+
+
+def _judge_again(entries: list[Entry], column: str) -> list[Evaluation]:
+    """Queue the entries' evaluations again; `column` of an entry then names the new one."""
+    queued = submissions.rejudge(entry.evaluation for entry in entries)
+    # One entry gets it where two are of one submission.
+    by_submission = {evaluation.submission_id: evaluation for evaluation in queued}
+    for entry in entries:
+        if evaluation := by_submission.pop(entry.evaluation.submission_id, None):
+            Entry.objects.filter(pk=entry.pk).update(**{column: evaluation})
     return queued
 
 
@@ -283,12 +282,3 @@ def _require_closed(season: Season, now: datetime) -> None:
         )
     if phase is Phase.FINAL:
         raise Conflict("season", season.slug, "The season is final.", "A final season cannot be changed.")
-
-
-def _require_judged(season: Season) -> None:
-    counted = queries.counts(season)
-    if counted.pending:
-        raise Conflict("season", season.slug, f"{counted.pending} entries are not judged yet.", "Wait for them.")
-    if counted.failed:
-        message = f"A failure of ours ended the judging of {counted.failed} entries."
-        raise Conflict("season", season.slug, message, "Have these judged again first.")

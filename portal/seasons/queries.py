@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db.models import Q, QuerySet
+from django.template.loader import render_to_string
 
 from evaluator.contract import Mode, Verdict
 from portal.accounts.models import Role, User
@@ -13,7 +14,7 @@ from portal.accounts.queries import Viewer
 from portal.core.errors import Forbidden
 from portal.core.requests import by_id
 from portal.seasons import scoring
-from portal.seasons.models import Access, Entry, OpenedSources, Phase, Season, Team, TeamMember
+from portal.seasons.models import Access, Entry, Phase, Season, Team, TeamMember
 from portal.seasons.scoring import Result, TeamScore
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.queries import quarantined
@@ -88,22 +89,9 @@ def require_board(season: Season, viewer: Viewer, now: datetime) -> None:
         raise Forbidden("season", season.slug, "Its results are shown after its end.", "Come back then.")
 
 
-_OPENED = {
-    OpenedSources.NONE: "No source becomes public unless its author publishes it. ",
-    OpenedSources.STANDINGS: "When the standings are final, everybody can read the sources that they rest on. ",
-    OpenedSources.ALL: "When the standings are final, everybody can read the sources of all entries. ",
-    OpenedSources.AT_ONCE: "Everybody can read the source of each entry from the moment it is handed in.",
-}
-
-
 def readers(season: Season) -> str:
     """Who reads a participant's sources, as they are told before they join; `submissions.access` lets no others."""
-    chosen = OpenedSources(season.opened_sources)
-    if chosen == OpenedSources.AT_ONCE:
-        return _OPENED[chosen]
-    owners = f", the owners of {season.organisation.name}" if season.owners_read and season.organisation else ""
-    until = "Otherwise" if chosen == OpenedSources.NONE else "Until then"
-    return f"{_OPENED[chosen]}{until} only you{owners} and the site's operators read the sources of your entries."
+    return " ".join(render_to_string("seasons/readers.txt", {"season": season}).split())
 
 
 def changed_problems(season: Season, now: datetime) -> list[str]:
@@ -134,12 +122,8 @@ def public_entries(now: datetime) -> QuerySet[Entry]:
     return counted_entries().filter(shown, **of_all).order_by("season", "entered_at", "id")
 
 
-def results_in_order(season: Season) -> list[Result]:
-    """Every accepted entry's result as it was judged first, in the order of handing in."""
-    return _results(counted_entries(season), season)
-
-
-def _results(entries: Iterable[Entry], season: Season) -> list[Result]:
+def results(entries: Iterable[Entry], season: Season) -> list[Result]:
+    """The results of those entries that were accepted, as they were judged first, in the order of `entries`."""
     found = (_result(entry, entry.evaluation, season) for entry in entries)
     return [result for result in found if result is not None]
 
@@ -174,7 +158,7 @@ def standing_results(season: Season) -> dict[tuple[int, str], Result]:
     not judged again counts no more than the slowest that was.
     """
     entries = list(counted_entries(season))
-    best = scoring.best_results(_results(entries, season))
+    best = scoring.best_results(results(entries, season))
     if season.rejudge_at is None:
         return best
     by_key = {entry.pk: entry for entry in entries}
@@ -235,7 +219,6 @@ class Counts:
     failed: int
     rejudged: int
     rejudge_pending: int
-    rejudge_failed: int
 
 
 def counts(season: Season) -> Counts:
@@ -248,7 +231,6 @@ def counts(season: Season) -> Counts:
         failed=sum(has_failed(each) for each in first),
         rejudged=len(finals),
         rejudge_pending=sum(not each.has_ended for each in finals),
-        rejudge_failed=sum(has_failed(each) for each in finals),
     )
 
 
@@ -313,7 +295,7 @@ def people(season: Season) -> dict[str, dict[str, PersonCell]]:
         cells = found.setdefault(entry.evaluation.submission.author.username, {})
         current, result = cells.get(entry.problem), _result(entry, entry.evaluation, season)
         attempts = current.attempts + 1 if current else 1
-        if current and current.result and (result is None or not scoring.is_ahead(result, current.result)):
+        if current and current.result and (result is None or result.order >= current.result.order):
             entry, result = current.entry, current.result  # noqa: PLW2901 - what stays the best
         cells[entry.problem] = PersonCell(entry, result, attempts)
     return found

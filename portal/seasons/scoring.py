@@ -50,6 +50,12 @@ class Result:
         return max(1.0, self.low if self.limit is None else min(self.low, self.limit))
 
     @property
+    def order(self) -> tuple[float, datetime, int]:
+        """Lower goes first on its problem."""
+        low = self.low if self.is_by_speed and self.low is not None else 0.0
+        return (-low, self.entered_at, self.entry)
+
+    @property
     def is_limited(self) -> bool:
         """Whether it counts less than it reached."""
         return self.speed < replace(self, limit=None).speed
@@ -72,24 +78,16 @@ def best_results(results: Iterable[Result]) -> dict[tuple[int, str], Result]:
     best: dict[tuple[int, str], Result] = {}
     for result in results:
         current = best.get((result.team, result.problem))
-        if current is None or _order(result) < _order(current):
+        if current is None or result.order < current.order:
             best[result.team, result.problem] = result
     return best
 
 
 def leaders(best: Mapping[tuple[int, str], Result], *, problem: str, count: int) -> list[Result]:
     """The `count` best teams' results on a problem, best first."""
-    return sorted((result for result in best.values() if result.problem == problem), key=_order)[:count]
-
-
-def is_ahead(one: Result, other: Result) -> bool:
-    """Whether `one` ranks before `other` on their problem."""
-    return _order(one) < _order(other)
-
-
-def _order(result: Result) -> tuple[float, datetime, int]:
-    low = result.low if result.is_by_speed and result.low is not None else 0.0
-    return (-low, result.entered_at, result.entry)
+    return sorted((result for result in best.values() if result.problem == problem), key=lambda result: result.order)[
+        :count
+    ]
 
 
 def geometric_mean(speeds: Iterable[float], *, problems: int) -> float:

@@ -1,6 +1,5 @@
 """The pages of seasons: all of them, one with its standings, how it is made and run, and what people have entered."""
 
-from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
@@ -18,8 +17,7 @@ from portal.accounts.organisations import get_organisation, own_organisations
 from portal.core.requests import by_id
 from portal.seasons import actions, entering, queries
 from portal.seasons.forms import SeasonForm
-from portal.seasons.models import Access, Phase, Season
-from portal.seasons.queries import StandingRow
+from portal.seasons.models import Access, Phase
 from problems import registry
 
 
@@ -85,11 +83,13 @@ def season(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = queries.get_season(slug, request.user, code=code)
     rows = queries.standings(chosen)
     phase = chosen.phase(now)
-    own = _own_part(request, chosen, phase)
-    runs, part = queries.runs(chosen, request.user), own["part"]
+    runs, part = queries.runs(chosen, request.user), queries.part_in(chosen, request.user)
+    takes_part = phase in (Phase.UPCOMING, Phase.OPEN)
+    ways = own_organisations(request.user) if isinstance(request.user, User) and takes_part and part is None else ()
     is_inside = runs or part is not None or chosen.access != Access.CODE
     shows_board = is_inside and queries.shows_board(chosen, request.user, now)
     own_row = next((row for row in rows if part is not None and row.team.pk == part.team_id), None)
+    problems, own = [_problem(each) for each in chosen.problems], own_row.line.results if own_row else ()
     context = {
         "runs": runs,
         "code": chosen.code if runs else code,
@@ -97,7 +97,7 @@ def season(request: HttpRequest, slug: str) -> HttpResponse:
         "is_inside": is_inside,
         "shows_board": shows_board,
         "own_row": own_row,
-        "next_problem": _next_problem(chosen, own_row),
+        "next_problem": next((problem for problem, result in zip(problems, own, strict=False) if result is None), None),
         "readers": queries.readers(chosen),
         "changed": queries.changed_problems(chosen, timezone.now()),
         "closed_accounts": chosen.members.filter(user__is_active=False).count(),
@@ -105,20 +105,14 @@ def season(request: HttpRequest, slug: str) -> HttpResponse:
         "season": chosen,
         "phase": phase,
         "profile": profiles.get(chosen.profile),
-        "problems": [_problem(each) for each in chosen.problems],
+        "problems": problems,
         "rows": rows,
         "counts": queries.counts(chosen),
-        **own,
+        "part": part,
+        "organisations": list(ways),
+        "takes_part": takes_part,
     }
     return render(request, "seasons/season.html", context)
-
-
-def _next_problem(chosen: Season, row: StandingRow | None) -> tuple[str, str] | None:
-    """The first problem in the season's order that the row's team has not solved."""
-    if row is None:
-        return None
-    open_ones = [slug for slug, result in zip(chosen.problems, row.line.results, strict=True) if result is None]
-    return _problem(open_ones[0]) if open_ones else None
 
 
 @require_safe
@@ -177,13 +171,6 @@ def _problem(slug: str) -> tuple[str, str]:
     """Slug and title; a problem that is gone keeps its slug."""
     known = {problem.slug: problem.title for problem in registry.problems()}
     return slug, known.get(slug, slug)
-
-
-def _own_part(request: HttpRequest, chosen: Season, phase: Phase) -> dict[str, Any]:
-    part = queries.part_in(chosen, request.user)
-    takes_part = phase in (Phase.UPCOMING, Phase.OPEN)
-    ways = own_organisations(request.user) if isinstance(request.user, User) and takes_part and part is None else ()
-    return {"part": part, "organisations": list(ways), "takes_part": takes_part}
 
 
 @changing

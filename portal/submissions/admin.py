@@ -15,9 +15,10 @@ from django.utils.safestring import SafeString
 from evaluator.hardware.profiles import profiles
 from portal.accounts.identity import signed_in
 from portal.accounts.models import User
-from portal.core.admin import NoAdding, ReadOnly, ReasonForm, confirm, confirmed
+from portal.core.admin import NoAdding, ReadOnly, ReasonForm, confirm, confirmed, nobody
 from portal.core.errors import Refusal
-from portal.submissions import actions, queries
+from portal.submissions import actions as submissions
+from portal.submissions import queries
 from portal.submissions.admin_filters import (
     Created,
     LargeList,
@@ -32,7 +33,6 @@ from portal.submissions.models import (
     Evaluation,
     Flag,
     GpuUse,
-    LimitScope,
     ProfileState,
     Quarantine,
     Report,
@@ -48,47 +48,67 @@ class OfSubmission(ReadOnly, LargeList):
     ids: tuple[str, ...] = ("submission",)
     author_column, problem_column = "submission__author", "submission__problem"
 
-    @admin.display(ordering="submission__author__username")
-    def author(self, row: Any) -> str:
-        return str(row.submission.author.username)
 
-    @admin.display(ordering="submission__problem")
-    def problem(self, row: Any) -> str:
-        return str(row.submission.problem)
+def _decision(act: Callable[..., object], title: str, description: str) -> Callable[..., HttpResponse | None]:
+    """An action that asks for a reason and calls `act` on every chosen row with it; a refusal is shown with its row."""
 
+    @admin.action(description=description)
+    def decide(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        form = ReasonForm(confirmed(request))
+        chosen = queryset[:ACTED_AT_ONCE]
+        if not form.is_valid():
+            keys = list(queryset.values_list("pk", flat=True)[:ACTED_AT_ONCE])
+            shown = {"title": title, "rows": [str(row) for row in chosen], "selected": keys, "select_across": "0"}
+            return confirm(model_admin, request, queryset, form, **shown)
+        for row in chosen:
+            try:
+                act(row, reason=form.cleaned_data["reason"], by=signed_in(request))
+            except Refusal as refusal:
+                messages.error(request, f"{row}: {refusal.sentences}")
+            else:
+                messages.success(request, f"Done: {row}")
+        return None
 
-def _decide(
-    model_admin: admin.ModelAdmin,  # type: ignore[type-arg]
-    request: HttpRequest,
-    queryset: QuerySet[Any],
-    title: str,
-    act: Callable[..., object],
-) -> HttpResponse | None:
-    """Ask for a reason, then `act` on every chosen row with it, each on its own: a refusal of one is shown with it."""
-    form = ReasonForm(confirmed(request))
-    chosen = queryset[:ACTED_AT_ONCE]
-    if not form.is_valid():
-        keys = list(queryset.values_list("pk", flat=True)[:ACTED_AT_ONCE])
-        shown = {"title": title, "rows": [str(row) for row in chosen], "selected": keys, "select_across": "0"}
-        return confirm(model_admin, request, queryset, form, **shown)
-    for row in chosen:
-        try:
-            act(row, reason=form.cleaned_data["reason"], by=signed_in(request))
-        except Refusal as refusal:
-            messages.error(request, f"{row}: {refusal.sentences}")
-        else:
-            messages.success(request, f"Done: {row}")
-    return None
+    return decide
 
 
 def _quarantine_flagged(row: Flag, *, reason: str, by: User) -> None:
     with transaction.atomic():
-        actions.quarantine(row.submission, reason=reason, by=by)
-        actions.resolve_flags(row.submission, outcome=f"In quarantine: {reason}", by=by)
+        submissions.quarantine(row.submission, reason=reason, by=by)
+        submissions.resolve_flags(row.submission, outcome=f"In quarantine: {reason}", by=by)
 
 
 def _resolve(row: Flag, *, reason: str, by: User) -> None:
-    actions.resolve_flags(row.submission, outcome=reason, by=by)
+    submissions.resolve_flags(row.submission, outcome=reason, by=by)
+
+
+def _judging(act: Callable[..., list[Evaluation]], description: str) -> Callable[..., HttpResponse | None]:
+    """An action that shows how many would be judged again and what that takes, then has `act` queue them."""
+
+    @admin.action(description=description)
+    def judge(model_admin: Any, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
+        chosen = queryset.order_by().select_related("submission")
+        form = ReasonForm(confirmed(request))
+        if form.is_valid():
+            queued = act(chosen, reason=form.cleaned_data["reason"])
+            messages.success(request, f"{len(queued)} evaluations were queued again. The earlier results stay.")
+            return None
+        counts = dict(chosen.values_list("profile").annotate(count=Count("submission", distinct=True)))
+        return confirm(
+            model_admin,
+            request,
+            queryset,
+            form,
+            title="Judge again",
+            summary=f"{sum(counts.values())} submissions would be judged at their problems' current revisions. "
+            "Submissions that wait already are left out.",
+            table_head=("Profile", "Submissions", "GPU-seconds, about"),
+            table=[(name, count, f"{price_of(name).usual_gpu_s * count:,.0f}") for name, count in counts.items()],
+            # With "select all" the filters in the address choose again; the ids would not fit into a form.
+            selected=list(queryset.values_list("pk", flat=True)[:100]),
+        )
+
+    return judge
 
 
 @admin.register(Submission)
@@ -112,10 +132,6 @@ class SubmissionAdmin(ReadOnly, LargeList):
         found: QuerySet[Submission] = super().get_queryset(request)
         return found.annotate(newest_state=state, newest_verdict=verdict, is_quarantined=in_force)
 
-    @admin.display(description="submission", ordering="id")
-    def short(self, submission: Submission) -> str:
-        return str(submission.pk)[:8]
-
     @admin.display
     def verdict(self, submission: Any) -> str:
         return submission.newest_verdict or State(submission.newest_state).label if submission.newest_state else "none"
@@ -124,18 +140,24 @@ class SubmissionAdmin(ReadOnly, LargeList):
     def in_quarantine(self, submission: Any) -> bool:
         return bool(submission.is_quarantined)
 
-    @admin.action(description="Quarantine: off every board, with a public reason")
-    def quarantine(self, request: HttpRequest, queryset: QuerySet[Submission]) -> HttpResponse | None:
-        return _decide(self, request, queryset, "Put entries into quarantine", actions.quarantine)
-
-    @admin.action(description="Lift the quarantine, with a public reason")
-    def lift(self, request: HttpRequest, queryset: QuerySet[Submission]) -> HttpResponse | None:
-        return _decide(self, request, queryset, "Lift quarantines", actions.lift_quarantine)
+    quarantine = _decision(
+        submissions.quarantine, "Put entries into quarantine", "Quarantine: off every board, with a public reason"
+    )
+    lift = _decision(submissions.lift_quarantine, "Lift quarantines", "Lift the quarantine, with a public reason")
 
 
 @admin.register(Flag)
 class FlagAdmin(OfSubmission):
-    list_display = ("at", "entry", "author", "problem", "by", "reason", "resolved_by", "outcome")
+    list_display = (
+        "at",
+        "entry",
+        "submission__author__username",
+        "submission__problem",
+        "by",
+        "reason",
+        "resolved_by",
+        "outcome",
+    )
     list_filter = (("resolved_at", admin.EmptyFieldListFilter), SubmissionProblemFilter)
     list_select_related = ("submission__author", "by", "resolved_by")
     actions = ("quarantine", "resolve")
@@ -145,18 +167,29 @@ class FlagAdmin(OfSubmission):
         address = reverse("submissions:detail", args=[flag.submission_id])
         return format_html('<a href="{}">{}</a>', address, str(flag.submission_id)[:8])
 
-    @admin.action(description="Quarantine the entries, with a public reason; resolves the flags")
-    def quarantine(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
-        return _decide(self, request, queryset, "Put entries into quarantine", _quarantine_flagged)
-
-    @admin.action(description="Resolve: keep the entries, with an answer to those who flagged them")
-    def resolve(self, request: HttpRequest, queryset: QuerySet[Flag]) -> HttpResponse | None:
-        return _decide(self, request, queryset, "Resolve flags", _resolve)
+    quarantine = _decision(
+        _quarantine_flagged,
+        "Put entries into quarantine",
+        "Quarantine the entries, with a public reason; resolves the flags",
+    )
+    resolve = _decision(
+        _resolve, "Resolve flags", "Resolve: keep the entries, with an answer to those who flagged them"
+    )
 
 
 @admin.register(Quarantine)
 class QuarantineAdmin(OfSubmission):
-    list_display = ("at", "submission", "author", "problem", "reason", "by", "lifted_at", "lifted_by", "lift_reason")
+    list_display = (
+        "at",
+        "submission",
+        "submission__author__username",
+        "submission__problem",
+        "reason",
+        "by",
+        "lifted_at",
+        "lifted_by",
+        "lift_reason",
+    )
     list_filter = (SubmissionProblemFilter,)
     list_select_related = ("submission__author", "by", "lifted_by")
 
@@ -170,9 +203,9 @@ class EvaluationAdmin(OfSubmission):
     list_display = (
         "short",
         "queued_at",
-        "author",
+        "submission__author__username",
         "verdict",
-        "problem",
+        "submission__problem",
         "profile",
         "mode",
         "state",
@@ -197,48 +230,11 @@ class EvaluationAdmin(OfSubmission):
     list_select_related = ("submission__author", "node")
     ids = ("pk", "submission")
 
-    @admin.display(description="evaluation", ordering="id")
-    def short(self, evaluation: Evaluation) -> str:
-        return str(evaluation.pk)[:8]
-
-    @admin.action(description="Judge again: shows count and GPU time first")
-    def judge_again(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
-        """Show how many would be judged again and what that takes, then queue them after all other work."""
-        return self._confirm(request, queryset, actions.rejudge)
-
-    @admin.action(description="Judge again and refund the GPU time: after failures of the site or a node")
-    def judge_again_and_refund(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
-        """The same, and their organisations get back what the evaluations cost."""
-        return self._confirm(request, queryset, actions.rejudge_and_refund)
-
-    @admin.action(description="Judge on this site's own nodes what a guest node has accepted")
-    def confirm_here(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> HttpResponse | None:
-        """The same, for entries of guests' boards whose profile a node of the site has online; others are left out."""
-        return self._confirm(request, queryset, actions.confirm_here)
-
-    def _confirm(
-        self, request: HttpRequest, queryset: QuerySet[Evaluation], act: Callable[..., list[Evaluation]]
-    ) -> HttpResponse | None:
-        chosen = queryset.order_by().select_related("submission")
-        form = ReasonForm(confirmed(request))
-        if form.is_valid():
-            queued = act(chosen, reason=form.cleaned_data["reason"])
-            messages.success(request, f"{len(queued)} evaluations were queued again. The earlier results stay.")
-            return None
-        counts = dict(chosen.values_list("profile").annotate(count=Count("submission", distinct=True)))
-        return confirm(
-            self,
-            request,
-            queryset,
-            form,
-            title="Judge again",
-            summary=f"{sum(counts.values())} submissions would be judged at their problems' current revisions. "
-            "Submissions that wait already are left out.",
-            table_head=("Profile", "Submissions", "GPU-seconds, about"),
-            table=[(name, count, f"{price_of(name).usual_gpu_s * count:,.0f}") for name, count in counts.items()],
-            # With "select all" the filters in the address choose again; the ids would not fit into a form.
-            selected=list(queryset.values_list("pk", flat=True)[:100]),
-        )
+    judge_again = _judging(submissions.rejudge, "Judge again: shows count and GPU time first")
+    judge_again_and_refund = _judging(
+        submissions.rejudge_and_refund, "Judge again and refund the GPU time: after failures of the site or a node"
+    )
+    confirm_here = _judging(submissions.confirm_here, "Judge on this site's own nodes what a guest node has accepted")
 
 
 @admin.register(GpuUse)
@@ -259,7 +255,7 @@ class GpuUseAdmin(ReadOnly, LargeList):
 
 
 class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A limit names the account or organisation of its scope, and a profile that exists."""
+    """A limit names a profile that exists; the model checks that it names whom its scope does."""
 
     profile = forms.ChoiceField(required=False)
 
@@ -267,15 +263,6 @@ class AllowanceLimitForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         named = profile_choices(profiles().values())
         self.fields["profile"].choices = [("", "All profiles together"), *named]  # type: ignore[attr-defined]
-
-    def clean(self) -> dict[str, Any]:
-        """Refuse a scope that does not match the account or organisation given."""
-        cleaned = super().clean() or self.cleaned_data
-        for name in ("account", "organisation"):
-            if (cleaned.get("scope") == name) != (cleaned.get(name) is not None):
-                advice = "Choose one" if cleaned.get("scope") == name else "Leave it empty"
-                self.add_error(name, f"{advice}: the scope is {LimitScope(cleaned['scope']).label!r}.")
-        return cleaned
 
 
 @admin.register(AllowanceLimit)
@@ -299,10 +286,7 @@ class ProfileStateAdmin(NoAdding, admin.ModelAdmin):  # type: ignore[type-arg]
     ordering = ("profile",)
     fields = ("profile", "is_paused", "note")
     readonly_fields = ("profile",)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002 - Django's signature
-        """Turns would begin anew."""
-        return False
+    has_delete_permission = nobody  # turns would begin anew
 
     def save_model(self, request: HttpRequest, obj: ProfileState, form: Any, change: bool) -> None:  # noqa: ARG002, FBT001
         """Save what operators decide alone: the dispatcher may be writing the rest."""
@@ -314,8 +298,8 @@ class ReportAdmin(ReadOnly, LargeList):
     list_display = (
         "id",
         "evaluation",
-        "author",
-        "problem",
+        "evaluation__submission__author__username",
+        "evaluation__submission__problem",
         "evaluation__verdict",
         "attempt",
         "node_name",
@@ -331,11 +315,3 @@ class ReportAdmin(ReadOnly, LargeList):
         """Without the reports themselves, which are hundreds of kilobytes each."""
         found: QuerySet[Report] = super().get_queryset(request)
         return found.defer("content", "error_log")
-
-    @admin.display
-    def author(self, report: Report) -> str:
-        return report.evaluation.submission.author.username
-
-    @admin.display
-    def problem(self, report: Report) -> str:
-        return report.evaluation.submission.problem

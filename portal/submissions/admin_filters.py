@@ -128,6 +128,11 @@ class LargeList(admin.ModelAdmin):  # type: ignore[type-arg]
     author_column = ""
     problem_column = ""
 
+    @admin.display(ordering="id")
+    def short(self, row: Any) -> str:
+        """The beginning of its identifier."""
+        return str(row.pk)[:8]
+
     def action_checkbox(self, obj: Any) -> SafeString:
         """Django's column, without a template for each row."""
         return format_html(
@@ -153,14 +158,8 @@ class LargeList(admin.ModelAdmin):  # type: ignore[type-arg]
         return queryset, False
 
     def _named(self, word: str) -> Q:
-        key, found = uuid_of(word), Q()
-        if key is None:
-            return self._by_words(word)
-        for column in self.ids:
-            found |= Q(**{column: key})
-        return found
-
-    def _by_words(self, word: str) -> Q:
+        if (key := uuid_of(word)) is not None:
+            return Q(*((column, key) for column in self.ids), _connector=Q.OR)
         if word in {problem.slug for problem in registry.problems()}:
             return Q(**{self.problem_column: word})
         authors = User.objects.filter(username__istartswith=word).values_list("pk", flat=True)

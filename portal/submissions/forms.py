@@ -1,7 +1,6 @@
 """The submit form, and the small forms on a submission's page."""
 
 import hashlib
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -65,7 +64,7 @@ class EvaluateForm(forms.Form):
         groups: dict[str, list[tuple[str, str]]] = {"Online now": [], no_node(): []}
         for profile in profiles:
             group = "Online now" if able[profile.name].is_online else no_node()
-            groups[group].append((profile.name, f"{profile.name}: {profile.title}"))
+            groups[group] += profile_choices([profile])
         choices = [(title, choices) for title, choices in groups.items() if choices]
         self.fields["profile"] = forms.ChoiceField(label="Profile", choices=choices)
 
@@ -152,8 +151,3 @@ class SubmissionForm(EvaluateForm, NotesForm):
             return None
         parts = [key, files.digest, *self._chosen().values()]
         return f"form-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}"
-
-
-def new_key() -> str:
-    """A fresh key for a form that is shown for the first time."""
-    return uuid.uuid4().hex

@@ -1,16 +1,22 @@
-"""Every state move of an evaluation. Each is a compare-and-set on its row: of two at once exactly one moves it."""
+"""Every state move of an evaluation. Each is a compare-and-set on its row: of two at once exactly one moves it.
 
+Leases are unguessable, and signed, so that the site knows one that it gave out after it has ended. A report may come
+again then, because the answer to the first one was lost: it has the same answer. A report under a lease that this site
+never gave to its node is refused.
+"""
+
+import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.core.signing import BadSignature, Signer
 from django.db import IntegrityError, transaction
 from django.db.models import Case, F, QuerySet, Value, When
 
 from evaluator.contract import Progress
 from portal.core.requests import uuid_of
-from portal.nodes.leases import new_lease
 from portal.nodes.models import Node
 from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, State
@@ -19,6 +25,25 @@ from portal.submissions.quotas import settle
 _NO_STAGE: dict[str, Any] = {"stage": "", "stage_detail": "", "stage_fraction": None, "stage_since": None}
 _NO_LEASE: dict[str, Any] = {"lease": None, "slot_index": None, "lease_expires_at": None, "deadline_at": None}
 _IN_THE_QUEUE: dict[str, Any] = {"state": State.QUEUED, "node": None, "started_at": None} | _NO_LEASE | _NO_STAGE
+_NONCE_BYTES = 15
+"""120 bits: with its signature a lease has the 64 characters that its column holds."""
+
+
+def new_lease(evaluation_id: object, node: str) -> str:
+    return _signer(evaluation_id, node).sign(secrets.token_urlsafe(_NONCE_BYTES))
+
+
+def was_given(lease: str, evaluation_id: object, node: str) -> bool:
+    """Whether this site has ever given `lease` on the evaluation to `node`."""
+    try:
+        _signer(evaluation_id, node).unsign(lease)
+    except BadSignature:
+        return False
+    return True
+
+
+def _signer(evaluation_id: object, node: str) -> Signer:
+    return Signer(salt=f"lease of {node} on {evaluation_id}")
 
 
 def lease_end(now: datetime) -> datetime:

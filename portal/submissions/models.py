@@ -457,6 +457,7 @@ class AllowanceLimit(models.Model):
                     organisation__isnull=True,
                 ),
                 name="a_limit_names_whom_its_scope_names",
+                violation_error_message="Choose the account or organisation that the scope names, and no other.",
             ),
         )
 

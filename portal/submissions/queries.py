@@ -11,10 +11,9 @@ from django.db.models import Exists, OuterRef, Prefetch, QuerySet
 
 from evaluator.contract import Backend, EarlierTry, EvaluationReport, EvaluationRequest, Mode, Stage, Timing, Verdict
 from portal.accounts.models import User
-from portal.accounts.queries import Viewer
 from portal.catalog.size_times import SizeTime, size_times
 from portal.submissions import sweeps
-from portal.submissions.models import Evaluation, Flag, Quarantine, Report, State, Submission
+from portal.submissions.models import Evaluation, Quarantine, Report, State, Submission
 from portal.submissions.queue import QueuePosition, position_in_queue, recently_judged
 
 _REASON_LENGTH = 1000
@@ -50,11 +49,6 @@ def quarantined() -> QuerySet[Quarantine]:
 def quarantine_of(submission: Submission) -> Quarantine | None:
     """The quarantine of `submission` that is in force; None where it is in none."""
     return quarantined().filter(submission=submission).first()
-
-
-def last_flag(viewer: Viewer, submission: Submission) -> Flag | None:
-    """The last flag of `viewer` on `submission`, resolved or not."""
-    return submission.flags.filter(by=viewer).first() if isinstance(viewer, User) else None
 
 
 def latest_evaluation(submission: Submission) -> Evaluation | None:

@@ -7,6 +7,7 @@ Its end replaces that by the time used, or by nothing if the fault was ours. Pra
 none.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -314,12 +315,8 @@ class Forecast:
 
 def _tightest(limits: Iterable[Limit], each_gpu_s: float) -> Limit:
     """The limit with room for the fewest more evaluations that reserve `each_gpu_s`; of equals the first."""
-
-    def room(limit: Limit) -> float:
-        number = limit.judgements(each_gpu_s)
-        return float("inf") if number is None else number
-
-    return min(limits, key=room)
+    rooms = [(limit.judgements(each_gpu_s), limit) for limit in limits]
+    return min(rooms, key=lambda room: math.inf if room[0] is None else room[0])[1]
 
 
 def forecasts(payer: Payer, names: Iterable[str], *, now: datetime) -> list[Forecast]:
@@ -363,6 +360,9 @@ def refusal(limit: Limit, profile: str, *, now: datetime, after: int = 0) -> Ref
     Who is refused waits for those, too.
     """
     each = reservation_gpu_s(profile)
+    renewal = "Wait until your evaluations in the queue have ended."
+    if limit.next_release_at is not None:
+        renewal = f"Wait until {limit.next_release_at:%Y-%m-%d %H:%M} UTC, when the oldest use stops counting."
     full = replace(limit, reserved_gpu_s=limit.reserved_gpu_s + after * each, queued=limit.queued + after)
     if limit.window == MONTH:
         return _quota_used_up(limit, profile, retry_after_s=full.retry_after_s(now))
@@ -381,7 +381,7 @@ def refusal(limit: Limit, profile: str, *, now: datetime, after: int = 0) -> Ref
         profile,
         f"{who} {have} {full.remaining_gpu_s:,.0f} of {limit.limit_gpu_s:,.0f} GPU-seconds a day left{where}. "
         f"One more evaluation on {profile} reserves {each:,.0f}.{_because(limit)}",
-        f"{_renewal(limit)} Or choose a profile with fewer GPUs, or a practice one.{more}",
+        f"{renewal} Or choose a profile with fewer GPUs, or a practice one.{more}",
         retry_after_s=full.retry_after_s(now),
     )
 
@@ -414,12 +414,6 @@ def _because(limit: Limit) -> str:
 
 def _remedy(limit: Limit) -> str:
     return f" The account is new. From {limit.new_until:%Y-%m-%d} on it has more." if limit.new_until else ""
-
-
-def _renewal(limit: Limit) -> str:
-    if limit.next_release_at is None:
-        return "Wait until your evaluations in the queue have ended."
-    return f"Wait until {limit.next_release_at:%Y-%m-%d %H:%M} UTC, when the oldest use stops counting."
 
 
 def reserve(payer: Payer, evaluations: Iterable[Evaluation]) -> None:

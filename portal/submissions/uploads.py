@@ -30,12 +30,7 @@ def bundle_from_text(text: str) -> SourceBundle:
     Raises:
         Refusal: the text is empty, holds a NUL byte, cannot be written as UTF-8 or is too large (413).
     """
-    try:
-        content = text.encode()
-    except UnicodeEncodeError as error:
-        raise _refusal(
-            "the editor", "The text holds characters that are not Unicode.", "Remove these characters."
-        ) from error
+    content = _encoded(text, "the editor", what="text")
     _check_total(len(content), "the editor")
     return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=_text("the editor", content)),))
 
@@ -46,13 +41,8 @@ def bundle_from_files(files: Mapping[str, str]) -> SourceBundle:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in files.items():
-            try:
-                content, path_bytes = text.encode(), len(path.encode())
-            except UnicodeEncodeError as error:
-                raise _refusal(
-                    ascii(path), "The file holds characters that are not Unicode.", "Remove these characters."
-                ) from error
-            if path_bytes > MAX_PATH_BYTES:  # from 64 KB on no zip could hold it
+            content = _encoded(text, ascii(path), what="file")
+            if len(_encoded(path, ascii(path), what="file")) > MAX_PATH_BYTES:  # from 64 KB on no zip could hold it
                 raise _path_refused(path, f"This path is longer than {MAX_PATH_BYTES} bytes.", "Use shorter names.")
             archive.writestr(zipfile.ZipInfo(path), content)
     return bundle_from_upload("files.zip", buffer.getvalue())
@@ -92,6 +82,14 @@ def _bundle_from_zip(name: str, content: bytes) -> SourceBundle:
             name, "The archive has no solution.py at its root.", "Put solution.py at the top, outside any folder."
         )
     return SourceBundle(files=tuple(sorted(files, key=lambda file: file.path)))
+
+
+def _encoded(text: str, name: str, *, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        message = f"The {what} holds characters that are not Unicode."
+        raise _refusal(name, message, "Remove these characters.") from error
 
 
 def check_packing(member: zipfile.ZipInfo) -> None:

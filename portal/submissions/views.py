@@ -25,14 +25,13 @@ from portal.core.pagination import BoundedPaginator
 from portal.core.requests import if_changed
 from portal.nodes.queries import online_profiles
 from portal.submissions import access, actions, queries, sweeps
-from portal.submissions.forms import EvaluateForm, NotesForm, SubmissionForm, new_key, profiled_size
+from portal.submissions.forms import EvaluateForm, NotesForm, SubmissionForm, profiled_size
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.profile_hints import submit_data
 from portal.submissions.reports import comparison, differences, machine_code, over_size, timelines
-from portal.submissions.reports.link_rows import link_rows
 from portal.submissions.reports.presentation import entry_context, live_context, source_views
 from portal.submissions.starters import starters, starters_script
-from portal.tabular.formats import MEDIA_TYPES, written
+from portal.tabular.formats import as_download
 from problems import registry
 
 PER_PAGE = 30
@@ -62,10 +61,11 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     if request.method == "POST":
         form = SubmissionForm(request.POST, request.FILES, profiles=chosen)
         done = form.attempt(actions.create_submission, author, problem=slug)
-        if done is not None and on_workbench:
-            return _workbench_verdict(request, done.submission)
-        if done is not None:
+        if done is not None and not on_workbench:
             return redirect("submissions:detail", done.submission.pk)
+        if done is not None:
+            live_parts = _live_parts(request, done.submission, _evaluation(request, done.submission))
+            return render(request, "submissions/_workbench_verdict.html", live_parts | {"on_workbench": True})
         if on_workbench:
             return render(request, "submissions/_refused.html", {"form": form}, status=form.status)
     else:
@@ -84,11 +84,6 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
         "tabs": TABS if earlier["last"] is not None else TABS[:-1],
     }
     return render(request, "submissions/new.html", context, status=form.status)
-
-
-def _workbench_verdict(request: HttpRequest, submission: Submission) -> HttpResponse:
-    context = _live_parts(request, submission, _evaluation(request, submission)) | {"on_workbench": True}
-    return render(request, "submissions/_workbench_verdict.html", context)
 
 
 def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
@@ -125,7 +120,7 @@ def _initial(request: HttpRequest, *, slug: str, default_profile: str) -> dict[s
         "backend": request.GET.get("backend", "pytorch"),
         "mode": "ranked",
         "visibility": "private",
-        "key": new_key(),
+        "key": uuid.uuid4().hex,
     }
     earlier = request.GET.get("from")
     if earlier:
@@ -202,14 +197,15 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 
 def _flagging(request: HttpRequest, submission: Submission) -> dict[str, Any]:
-    own = queries.last_flag(request.user, submission)
+    # The last one, resolved or not.
+    own = submission.flags.filter(by=request.user.pk).first()
     is_open = own is not None and own.resolved_at is None
     return {"own_flag": own, "may_flag": access.may_flag(request.user, submission) and not is_open}
 
 
 def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any] | None:
     """The author's previous attempt at the problem for the page; None if there is none to see."""
-    earlier = comparison.previous_submission(submission, request.user)
+    earlier = comparison.earlier_submissions(submission, request.user).first()
     if earlier is None:
         return None
     files = differences.changes(*(access.readable_source(request.user, one) for one in (earlier, submission)))
@@ -232,7 +228,7 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """The submission beside an earlier one of its author, or the reference."""
     submission = access.get_submission(request.user, submission_id)
     problem = get_problem(submission.problem)
-    earlier = comparison.earlier_submissions(submission, request.user)
+    earlier = list(comparison.earlier_submissions(submission, request.user)[: comparison.EARLIER_SHOWN])
     wanted = request.GET.get("with") or (str(earlier[0].pk) if earlier else REFERENCE)
     newest = queries.latest_evaluation(submission)
     context = {
@@ -246,7 +242,8 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     old = None if wanted == REFERENCE else access.get_submission(request.user, wanted)
     if old is not None and old not in earlier:
         earlier.append(old)
-    base = access.readable_source(request.user, old) if old is not None else comparison.reference_bundle(problem.slug)
+    reference = SourceFile(path=SourceBundle.ENTRY, text=registry.reference_source(problem.slug))
+    base = access.readable_source(request.user, old) if old is not None else SourceBundle(files=(reference,))
     source = access.readable_source(request.user, submission)
     before = comparison.last_finished(old, profile=newest.profile) if old is not None and newest is not None else None
     context |= {
@@ -254,26 +251,22 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "old_evaluation": before,
         "files": differences.changes(base, source),
         "times": comparison.time_pairs(before, newest),
-        **_recorded(_reports(before, newest)),
+        **_recorded({"Before": before, "Now": newest} if before is not None else {"Submission": newest}),
     }
     return render(request, "submissions/compare.html", context)
 
 
-def _reports(before: Evaluation | None, newest: Evaluation | None) -> dict[str, EvaluationReport]:
-    both = {"Before": before, "Now": newest} if before is not None else {"Submission": newest}
-    reports = {title: queries.latest_report(one) for title, one in both.items() if one is not None}
-    return {title: report for title, report in reports.items() if report is not None}
-
-
-def _recorded(reports: Mapping[str, EvaluationReport]) -> dict[str, Any]:
-    """The recorded calls of these reports; of a single one, beside its reference."""
+def _recorded(evaluations: Mapping[str, Evaluation | None]) -> dict[str, Any]:
+    """The recorded calls of these evaluations; of a single one, beside its reference."""
+    found = {title: queries.latest_report(one) for title, one in evaluations.items() if one is not None}
+    reports = {title: report for title, report in found.items() if report is not None}
     if not reports:
         return {}
     only = next(iter(reports.values()))
     calls = timelines.recorded_calls(only) if len(reports) == 1 else timelines.beside_each_other(reports)
     if not calls:
         return {}
-    links = link_rows(timelines.comparable(reports))
+    links = timelines.link_rows(timelines.comparable(reports))
     last = list(reports.values())[-1]
     picture = timelines.picture(calls, least=timelines.least_work(last))
     return {"recorded_calls": calls, "timeline_picture": picture, "links": links}
@@ -315,7 +308,7 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         context = _live_parts(request, submission, evaluation)
         if request.GET.get("desk"):
             return render(request, "submissions/_live.html", context | {"on_workbench": True})
-        has_previous = comparison.previous_submission(submission, request.user) is not None
+        has_previous = comparison.earlier_submissions(submission, request.user).exists()
         return render(request, "submissions/live.html", context | {"has_previous": has_previous})
 
     return if_changed(request, _etag(queries.live_view(evaluation)), respond)
@@ -344,9 +337,7 @@ def report(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
 def sweep_csv(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpResponse:
     """The points that a sweep has measured so far, as a table; without rows in other modes."""
     evaluation = access.get_evaluation(request.user, evaluation_id)
-    headers = {"Content-Disposition": f'attachment; filename="sweep-{evaluation_id}.csv"'}
-    text = b"".join(written(sweeps.table(evaluation), format="csv"))
-    return HttpResponse(text, content_type=MEDIA_TYPES["csv"], headers=headers)
+    return as_download(sweeps.table(evaluation), format="csv", name=f"sweep-{evaluation_id}")
 
 
 @require_safe
@@ -407,9 +398,8 @@ def _finished_report(request: HttpRequest, evaluation_id: uuid.UUID) -> Evaluati
 
 
 def _json_file(text: str, *, name: str) -> HttpResponse:
-    response = HttpResponse(text, content_type="application/json")
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return HttpResponse(text, content_type="application/json", headers=headers)
 
 
 @changing

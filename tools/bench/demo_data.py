@@ -37,7 +37,7 @@ from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User, confusable_key
 from portal.catalog.costs import judging_profiles
 from portal.catalog.size_times import SizeTime
-from portal.operations.audit.outcomes import NOTE
+from portal.operations.audit import NOTE
 from portal.ranking.actions import catalog_digest, columns_of
 from portal.ranking.models import Board, PersonStanding, Record, Standing
 from portal.ranking.order import is_better

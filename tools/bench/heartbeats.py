@@ -44,7 +44,7 @@ _LEASE = """
 from datetime import timedelta
 from django.utils import timezone
 from portal.accounts import actions as accounts
-from portal.nodes.leases import new_lease
+from portal.submissions.lifecycle import new_lease
 from portal.nodes.models import Node
 from portal.submissions import actions
 from portal.submissions.models import Evaluation

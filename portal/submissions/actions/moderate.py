@@ -9,7 +9,7 @@ from evaluator.contract import EvaluationReport, Mode, Verdict
 from evaluator.judging.verdicts import FACTS
 from portal.accounts.models import User
 from portal.core.errors import Conflict, Forbidden, Refusal, TooMany
-from portal.submissions.hooks import QuarantineChanged, quarantine_changed
+from portal.submissions.hooks import quarantine_changed
 from portal.submissions.models import Evaluation, Flag, Quarantine, Submission
 from portal.submissions.queue import REJUDGE_PRIORITY
 
@@ -47,7 +47,7 @@ def quarantine(submission: Submission, *, reason: str, by: User) -> Quarantine:
                 submission, "The entry is in quarantine already.", "To give another reason, lift the quarantine first."
             )
         created = Quarantine.objects.create(submission=submission, reason=text, by=by)
-        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=True, reason=text))
+        quarantine_changed.send(created)
     return created
 
 
@@ -68,8 +68,7 @@ def revoke_pass(evaluation: Evaluation, report: EvaluationReport) -> None:
     title = FACTS[report.verdict].title
     reason = f"Judged again on {evaluation.profile}, it did not pass. {title}: {report.message}"[:500]
     if not submission.quarantines.filter(lifted_at=None).exists():
-        Quarantine.objects.create(submission=submission, reason=reason)
-        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=True, reason=reason))
+        quarantine_changed.send(Quarantine.objects.create(submission=submission, reason=reason))
 
 
 def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:
@@ -82,12 +81,12 @@ def lift_quarantine(submission: Submission, *, reason: str, by: User) -> None:
     text = _reason(reason, most=500)
     with transaction.atomic():
         Submission.objects.select_for_update().get(pk=submission.pk)
-        lifted = submission.quarantines.filter(lifted_at=None).update(
-            lifted_at=timezone.now(), lifted_by=by, lift_reason=text
-        )
-        if not lifted:
+        lifted = submission.quarantines.filter(lifted_at=None).first()
+        if lifted is None:
             raise _conflict(submission, "The entry is not in quarantine.", "There is nothing to lift.")
-        quarantine_changed.send(QuarantineChanged(submission=submission, is_quarantined=False, reason=text))
+        lifted.lifted_at, lifted.lifted_by, lifted.lift_reason = timezone.now(), by, text
+        lifted.save()
+        quarantine_changed.send(lifted)
 
 
 def flag(submission: Submission, *, reason: str, by: User) -> Flag:

@@ -19,7 +19,6 @@ from portal.catalog.size_times import other_speedups
 from portal.core import metrics
 from portal.core.errors import Conflict, Forbidden, Refusal
 from portal.nodes.actions import check_name
-from portal.nodes.leases import was_given
 from portal.nodes.models import Node
 from portal.submissions import lifecycle, sweeps
 from portal.submissions.actions.moderate import revoke_pass
@@ -63,7 +62,7 @@ def _holds(node: Node, evaluation_id: str, lease: str, *, kind: str) -> bool:
     holder = leased.node if leased is not None else None
     if holder == node:
         return True
-    if holder is None and was_given(lease, evaluation_id, node.name):
+    if holder is None and lifecycle.was_given(lease, evaluation_id, node.name):
         return False
     reason = "no lease" if holder is None else "another's lease"
     logger.warning("%s of node %s on %s refused: %s", kind, node, evaluation_id[:40], reason)

@@ -212,7 +212,11 @@ def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str, size:
     check_choice("backend", backend, Backend)
     check_choice("mode", mode, Mode)
     chosen = catalog.get_profile(profile)
-    _check_size(size, mode=Mode(mode), profile=chosen)
+    if size and mode != Mode.PROFILE:
+        raise Refusal("size", size, f"Mode {mode} has sizes of its own.", "Leave the size out, or choose mode profile.")
+    if size and size not in chosen.known_sizes:
+        remedy = f"Choose one of {', '.join(chosen.known_sizes)}, or leave it out."
+        raise Refusal("size", size, f"{chosen.name} judges no such size.", remedy)
     if mode == Mode.SWEEP:
         try:
             swept(problem, chosen)
@@ -222,16 +226,6 @@ def _judgeable(problem: Problem, *, backend: str, profile: str, mode: str, size:
     catalog.check_world_size(problem, chosen, (size,) if size else chosen.sizes[Mode(mode)])
     catalog.check_backend(chosen, backend)
     return chosen
-
-
-def _check_size(size: str, *, mode: Mode, profile: Profile) -> None:
-    if size and mode is not Mode.PROFILE:
-        raise Refusal(
-            "size", size, f"Mode {mode.value} has sizes of its own.", "Leave the size out, or choose mode profile."
-        )
-    if size and size not in profile.known_sizes:
-        message = f"{profile.name} judges no such size."
-        raise Refusal("size", size, message, f"Choose one of {', '.join(profile.known_sizes)}, or leave it out.")
 
 
 def _node_owner(slug: str, *, profile: str) -> Organisation | None:

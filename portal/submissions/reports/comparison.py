@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from evaluator.contract import EvaluationReport, SourceBundle, SourceFile
+from evaluator.contract import EvaluationReport
 from portal.accounts.queries import Viewer
 from portal.submissions.access import submissions_of
 from portal.submissions.models import Evaluation, State, Submission
 from portal.submissions.queries import latest_report
-from problems import registry
 
 EARLIER_SHOWN = 20
 
@@ -28,17 +27,8 @@ class TimePair:
         return self.old_us / self.new_us
 
 
-def earlier_submissions(submission: Submission, viewer: Viewer) -> list[Submission]:
+def earlier_submissions(submission: Submission, viewer: Viewer) -> QuerySet[Submission]:
     """The author's submissions to the same problem before this one that `viewer` may see, newest first."""
-    return list(_before(submission, viewer)[:EARLIER_SHOWN])
-
-
-def previous_submission(submission: Submission, viewer: Viewer) -> Submission | None:
-    """The author's last submission to the same problem before this one."""
-    return _before(submission, viewer).first()
-
-
-def _before(submission: Submission, viewer: Viewer) -> QuerySet[Submission]:
     before = submissions_of(submission.author_id, viewer).filter(
         problem=submission.problem, is_attempt=submission.is_attempt, created_at__lt=submission.created_at
     )
@@ -62,10 +52,6 @@ def time_pairs(old: Evaluation | None, new: Evaluation | None) -> list[TimePair]
 def _setting(evaluation: Evaluation) -> tuple[str, str, int | None, int | None]:
     """Only times of one setting compare."""
     return evaluation.profile, evaluation.problem_revision, evaluation.score_rule, evaluation.node_owner_id
-
-
-def reference_bundle(slug: str) -> SourceBundle:
-    return SourceBundle(files=(SourceFile(path=SourceBundle.ENTRY, text=registry.reference_source(slug)),))
 
 
 def _medians(report: EvaluationReport | None) -> dict[str, float]:

@@ -16,7 +16,6 @@ from evaluator.contract import (
     EvaluationReport,
     Mode,
     OutputCheck,
-    Record,
     SizeResult,
     SizeTiming,
     SourceBundle,
@@ -239,6 +238,8 @@ def live_context(live: LiveView) -> dict[str, Any]:
     """Everything that the live part of the page is rendered from."""
     report = live.report
     stages = stage_steps(live.evaluation, report)
+    paths = [file.path for file in live.evaluation.submission.source.files.files]
+    marks = failing_lines(report, paths=paths) if report else ()
     return {
         "live": live,
         "evaluation": live.evaluation,
@@ -253,9 +254,10 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "earlier": tries_sentence(live),
         "unserved_hours": f"{settings.UNSERVED_HOURS:.0f}",
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
-        "paths": [file.path for file in live.evaluation.submission.source.files.files],
+        "paths": paths,
         **(_findings(report) if report else {}),
-        **_marks(live.evaluation, report),
+        "marks": marks,
+        "marks_text": marks_for_scripts(marks),
         **(_times(live.evaluation, report, report.timing) if report and report.timing else {}),
     }
 
@@ -283,20 +285,17 @@ def entry_context(evaluation: Evaluation, report: EvaluationReport) -> dict[str,
     }
 
 
-def _marks(evaluation: Evaluation, report: EvaluationReport | None) -> dict[str, Any]:
-    """The lines that the verdict is about, for templates and for scripts."""
-    paths = [file.path for file in evaluation.submission.source.files.files]
-    marks = failing_lines(report, paths=paths) if report else ()
-    return {"marks": marks, "marks_text": marks_for_scripts(marks)}
-
-
 def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> dict[str, Any]:
     """The speedup of every block, the times of every call, and the roofline."""
     calls = timed_calls(report.record)
+    # Whether all work of submission and reference was queued before the gate opened; None where the report has it not.
+    records = report.record.sizes if report.record else ()
+    queued = {size.size: (size.queues, size.reference_queues) for size in records}
+    blocks = [_in_words(timing, timing.blocks), *(_in_words(size, size.ratios) for size in timing.sizes)]
     return {
         "timing": timing,
         "is_gated": report.record is not None and report.record.rules.clock is ClockKind.GATE,
-        "queued": _queued(report.record, timing),
+        "queued": [queued.get(size.size, (None, None)) for size in timing.sizes],
         "has_looped": any(size.looped_us is not None for size in timing.sizes),
         "figure": block_ratios(timing),
         "spreads": [
@@ -304,33 +303,14 @@ def _times(evaluation: Evaluation, report: EvaluationReport, timing: Timing) -> 
             for size in timing.sizes
         ],
         "has_calls": bool(calls),
-        "block_rows": _block_rows(timing),
+        # The speedup of every block, of all sizes together and of each.
+        "block_rows": list(zip_longest(*blocks, fillvalue="")),
         **_roofline(evaluation, timing),
     }
 
 
-def _block_rows(timing: Timing) -> list[tuple[str, ...]]:
-    """The speedup of every block, of all sizes together and of each, as words."""
-    every = _in_words(timing, timing.blocks)
-    return list(zip_longest(every, *(_in_words(size, size.ratios) for size in timing.sizes), fillvalue=""))
-
-
 def _in_words(of: Timing | SizeTiming, ratios: Sequence[float]) -> list[str]:
     return [f"{ratio:.3f}" if is_informative(of.low, of.high) else "too noisy to tell" for ratio in ratios]
-
-
-@dataclass(frozen=True)
-class Queued:
-    """Whether all work of a call was queued behind the gate before it opened; None where the report does not say."""
-
-    submission: bool | None = None
-    reference: bool | None = None
-
-
-def _queued(record: Record | None, timing: Timing) -> list[Queued]:
-    """Of every size of the timing."""
-    found = {size.size: Queued(size.queues, size.reference_queues) for size in (record.sizes if record else ())}
-    return [found.get(size.size, Queued()) for size in timing.sizes]
 
 
 def _findings(report: EvaluationReport) -> dict[str, Any]:
@@ -408,7 +388,14 @@ def _roofline(evaluation: Evaluation, timing: Timing) -> dict[str, Any]:
         return {}
     if registry.revision(problem.slug) != evaluation.problem_revision:
         return {}
-    entry = _entry(evaluation, timing)
+    submission = evaluation.submission
+    entry = _Entry(
+        author=submission.author.username,
+        backend=submission.backend,
+        submission_id=submission.pk,
+        is_source_public=submission.visibility == Visibility.PUBLIC,
+        sizes=size_times(timing),
+    )
     points = [
         point for point in rooflines.points_of(problem, profile=profile.name, best=entry) if point.best_us is not None
     ]
@@ -429,14 +416,3 @@ class _Entry:
     submission_id: uuid.UUID
     is_source_public: bool
     sizes: tuple[SizeTime, ...]
-
-
-def _entry(evaluation: Evaluation, timing: Timing) -> _Entry:
-    submission = evaluation.submission
-    return _Entry(
-        author=submission.author.username,
-        backend=submission.backend,
-        submission_id=submission.pk,
-        is_source_public=submission.visibility == Visibility.PUBLIC,
-        sizes=size_times(timing),
-    )

@@ -30,6 +30,7 @@ from problems.spec.schema import SizeName
 NCCL_ALONE = frozenset({Primitive.NCCL})
 """What references move data with."""
 
+NO_COUNTERS = "UNAVAILABLE: the links' counters were not read"
 MOST_KERNELS = 40
 _NOTICEABLE = 0.1
 _RECENT_CALLS = 15
@@ -134,6 +135,41 @@ def counted_links(report: EvaluationReport) -> LinkTraffic | None:
     return links if is_whole else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class LinkRow:
+    """What one rank sent and received over its links in a usual call of the program `title`, or `why` nobody knows."""
+
+    title: str
+    rank: int
+    sent_bytes: int | None
+    received_bytes: int | None
+    least_bytes: float
+    why: str
+
+
+def link_rows(reports: Mapping[str, EvaluationReport]) -> list[LinkRow]:
+    """Every rank of every report at its recorded size; empty without GPUs."""
+    return [
+        row
+        for title, report in reports.items()
+        if profiles.get(report.profile).gpu is not None and report.timeline is not None
+        for row in _link_rows(title, report)
+    ]
+
+
+def _link_rows(title: str, report: EvaluationReport) -> Iterator[LinkRow]:
+    links, whole = recorded_links(report), counted_links(report)
+    for rank in range(report.world_size):
+        yield LinkRow(
+            title=title,
+            rank=rank,
+            sent_bytes=whole.sent_bytes[rank] if whole is not None else None,
+            received_bytes=whole.received_bytes[rank] if whole is not None else None,
+            least_bytes=links.least_bytes if links is not None else 0.0,
+            why=NO_COUNTERS if whole is None else "",
+        )
+
+
 def _usual_us(report: EvaluationReport, timeline: Timeline) -> tuple[float | None, float | None]:
     """What calls of submission and reference take on GPUs: the timed ones, else the submission's plain ones.
 
@@ -169,13 +205,12 @@ def comparable(reports: Mapping[str, EvaluationReport]) -> dict[str, EvaluationR
 
 def beside_each_other(reports: Mapping[str, EvaluationReport]) -> list[Recorded]:
     """The submissions' calls of several reports under the titles given, as far as they are `comparable`."""
-    found = [(title, _submission(report)) for title, report in comparable(reports).items()]
-    return [replace(call, title=title) for title, call in found if call is not None]
-
-
-def _submission(report: EvaluationReport) -> Recorded | None:
-    calls = recorded_calls(report)
-    return calls[-1] if calls and calls[-1].title == "Submission" else None
+    return [
+        replace(call, title=title)
+        for title, report in comparable(reports).items()
+        for call in recorded_calls(report)
+        if call.title == "Submission"
+    ]
 
 
 def _size(report: EvaluationReport) -> str:

@@ -27,9 +27,9 @@ from evaluator.contract import (
 )
 from portal.dispatcher.sweeping import revoke, sweep
 from portal.nodes import actions as nodes
-from portal.nodes.leases import new_lease
 from portal.nodes.models import Node
 from portal.submissions import actions
+from portal.submissions.lifecycle import new_lease
 from portal.submissions.models import Evaluation, Report, State
 from tests.portal.api.problem import assert_problem
 from tests.portal.conftest import NODE_KEY

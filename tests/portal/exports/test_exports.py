@@ -133,8 +133,8 @@ def test_two_processes_do_not_make_them_at_once(exports):
 
 def test_a_version_that_takes_long_is_not_repeated_at_once(exports):
     now = timezone.now()
-    quick = files.ExportVersion(folder=exports, made_at=now, took_s=1)
-    slow = files.ExportVersion(folder=exports, made_at=now, took_s=120)
+    quick = files.ExportVersion(name="v", made_at=now, took_s=1)
+    slow = files.ExportVersion(name="v", made_at=now, took_s=120)
     assert quick.due_at == now + timedelta(minutes=10)
     assert slow.due_at == now + timedelta(minutes=40)
 

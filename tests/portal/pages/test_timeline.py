@@ -28,7 +28,7 @@ from evaluator.hardware import profiles
 from evaluator.judging import occupancy
 from portal.api.submission_outputs import SplitOutput
 from portal.submissions.reports import timelines
-from portal.submissions.reports.link_rows import NO_COUNTERS, link_rows
+from portal.submissions.reports.timelines import NO_COUNTERS, link_rows
 from problems import registry
 from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
 from tests.portal.pages import scenes

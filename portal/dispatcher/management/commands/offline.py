@@ -9,8 +9,10 @@ from django.core.management.base import BaseCommand, CommandError
 
 from evaluator.hardware import profiles
 from portal.core.errors import Refusal
+from portal.core.requests import by_id
 from portal.dispatcher import offline
 from portal.nodes.models import Node
+from portal.runs.models import Run
 
 
 class Command(BaseCommand):
@@ -40,7 +42,9 @@ class Command(BaseCommand):
 
     def _write(self, profile: str, keys: list[str], output: Path) -> None:
         name = profiles.get(profile).name
-        requests = list(offline.waiting_requests(name, runs=offline.runs_named(keys)))
+        message, remedy = "There is no such run.", "Give the identifier in the run's address."
+        runs = [by_id(Run.objects.all(), "run", key, message, remedy) for key in keys]
+        requests = list(offline.waiting_requests(name, runs=runs))
         # Sources may be private.
         output.touch(mode=0o600)
         output.write_bytes(gzip.compress("".join(f"{each.to_json()}\n" for each in requests).encode()))

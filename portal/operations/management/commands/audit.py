@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from portal.operations.audit.auditing import audit
+from portal.operations.audit import INVARIANTS, audit
 
 
 class Command(BaseCommand):
@@ -24,13 +24,13 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         found = audit(timezone.now())
         if options["json"]:
-            self.stdout.write(json.dumps({each.name: rows for each, rows in found.items()}))
+            self.stdout.write(json.dumps(found))
         else:
-            for each, rows in found.items():
+            for name, rows in found.items():
                 mark = f"BROKEN by {len(rows)}: " if rows else "holds "
-                self.stdout.write(f"{each.name:24} {mark} {each.sentence}")
+                self.stdout.write(f"{name:24} {mark} {INVARIANTS[name].__doc__}")
                 for row in rows[: options["shown"]]:
                     self.stdout.write(f"{'':24}   {row}")
-        broken = [each.name for each, rows in found.items() if rows]
+        broken = [name for name, rows in found.items() if rows]
         if broken:
             raise CommandError(f"{len(broken)} of {len(found)} invariants are broken: {', '.join(broken)}")
