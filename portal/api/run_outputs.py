@@ -12,11 +12,13 @@ from portal.api.fields import URI, AddressField, CopiedFields, PageField, Verdic
 from portal.api.problem_details import FieldErrorOutput
 from portal.deliveries.models import TEST_KIND, Delivery, Endpoint
 from portal.runs.actions import LineResult, RunDeclaration
-from portal.runs.figures import Estimate
-from portal.runs.models import Attempt, EventKind, LanguageModel, Run, RunEvent
+from portal.runs.actions.importing import Program
+from portal.runs.figures import Bounds, Estimate
+from portal.runs.models import Attempt, EventKind, LanguageModel, Run, RunEvent, Trajectory
 from portal.runs.progress import Progress
 from portal.runs.prompts import Prompt
 from portal.runs.queries import ModelRow, RunFigures, run_figures
+from portal.runs.solution_trees import Unmatched
 
 _BACKENDS = values_of(Backend)
 SHOWN_P = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
@@ -54,11 +56,9 @@ class SpeedEstimateOutput(EstimateOutput):
     p = serializers.FloatField()
 
 
-class BoundsOutput(serializers.Serializer[Any]):
+@shows(Bounds, "low high")
+class BoundsOutput(CopiedFields):
     """Between what a figure over all problems lies, whatever the samples that are not measured turn out to be."""
-
-    low = serializers.FloatField()
-    high = serializers.FloatField()
 
 
 @shows(
@@ -168,11 +168,9 @@ class AttemptOutput(CopiedFields):
         return reverse("api:submission", args=[attempt.submission_id], request=self.context["request"])
 
 
-class TrajectoryOutput(serializers.Serializer[Any]):
+@shows(Trajectory, "key=attempt.key text")
+class TrajectoryOutput(CopiedFields):
     """What an agent did on the way to an attempt."""
-
-    key = serializers.CharField()
-    text = serializers.CharField(allow_blank=True)
 
 
 @shows(LineResult, "line key status attempt_id=attempt.id verdict errors")
@@ -206,23 +204,22 @@ class BulkResultOutput(serializers.Serializer[Any]):
         return len(bulk.results)
 
 
-class MatchOutput(serializers.Serializer[Any]):
-    """A file of a tree and its problem."""
+@shows(Program, "path=match.path problem=match.problem by note=match.note backend")
+class MatchOutput(CopiedFields):
+    """A file of a tree and its problem.
 
-    path = serializers.CharField(source="match.path")
-    problem = serializers.CharField(source="match.problem")
+    Attributes:
+        backend: What its text shows.
+    """
+
     by = serializers.ChoiceField(
         choices=["slug", "name", "choice"], source="match.by", help_text="name: the name that it was published under."
     )
-    note = serializers.CharField(source="match.note", allow_blank=True)
-    backend = serializers.ChoiceField(choices=values_of(Backend), help_text="What its text shows.")
 
 
-class NoMatchOutput(serializers.Serializer[Any]):
+@shows(Unmatched, "path reason")
+class NoMatchOutput(CopiedFields):
     """A file of a tree that became no attempt."""
-
-    path = serializers.CharField()
-    reason = serializers.CharField()
 
 
 @shows(RunDeclaration, "model version provider organisation backend profile notes")
@@ -322,11 +319,10 @@ class ModelBoardOutput(serializers.Serializer[Any]):
     rows = ModelRowOutput(many=True)
 
 
-class OrganisationOutput(serializers.Serializer[Organisation]):
+@shows(Organisation, "slug name role members owners sponsor")
+class OrganisationOutput(CopiedFields):
     """An organisation of the caller's."""
 
-    slug = serializers.CharField()
-    name = serializers.CharField()
     role = serializers.SerializerMethodField(help_text="The caller's own.")
     members = serializers.SerializerMethodField(help_text="By name, owners among them.")
     owners = serializers.SerializerMethodField(help_text="By name.")
@@ -383,10 +379,9 @@ class WebhookOutput(CopiedFields):
     events = serializers.ListField(child=serializers.ChoiceField(choices=EventKind.values), source="kinds")
 
 
+@shows(Endpoint, "secret")
 class NewWebhookOutput(WebhookOutput):
     """A new webhook with its secret, which is not shown again."""
-
-    secret = serializers.CharField()
 
 
 @shows(

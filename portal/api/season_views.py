@@ -16,7 +16,7 @@ from portal.api.fields import AddressField, CopiedFields, PageField, shows
 from portal.api.inputs import Choice, ProfileName, Query, Strict, Text, Whole
 from portal.seasons import actions, entering, queries
 from portal.seasons.definition import definition_of
-from portal.seasons.models import Access, Counted, OpenedSources, Phase, Season
+from portal.seasons.models import Access, Counted, Entry, OpenedSources, Phase, Season
 from portal.seasons.queries import StandingRow
 from portal.seasons.scoring import Result
 
@@ -80,24 +80,26 @@ class SeasonTeamOutput(CopiedFields):
         return SeasonResultOutput([result for result in row.line.results if result is not None], many=True).data
 
 
+@shows(
+    Season,
+    "rules is_ranked_by_speed rejudged_per_problem largest_team opened_sources sources_read_by organisation access "
+    "counts hides_board owners_read code final_at entries entries_pending standings",
+)
 class SeasonDetail(SeasonBrief):
-    """A season with rules and standings."""
+    """A season with rules and standings.
 
-    rules = serializers.CharField(allow_blank=True, help_text="Markdown: rules beyond those of every season.")
-    is_ranked_by_speed = serializers.BooleanField(help_text="If false, the number of problems solved decides.")
-    rejudged_per_problem = serializers.IntegerField()
-    largest_team = serializers.IntegerField()
-    opened_sources = serializers.ChoiceField(choices=OpenedSources.values)
+    Attributes:
+        rules: Markdown: rules beyond those of every season.
+        is_ranked_by_speed: If false, the number of problems solved decides.
+        hides_board: Whether others' results are shown only after the end.
+        owners_read: Whether its owners read each entry's source at once.
+    """
+
     sources_read_by = serializers.SerializerMethodField(help_text="Who reads participants' sources, and when.")
     organisation = serializers.CharField(
         source="organisation.slug", default=None, allow_null=True, help_text="Whose owners run it; null for operators."
     )
-    access = serializers.ChoiceField(choices=Access.values)
-    counts = serializers.ChoiceField(choices=Counted.values)
-    hides_board = serializers.BooleanField(help_text="Whether others' results are shown only after the end.")
-    owners_read = serializers.BooleanField(help_text="Whether its owners read each entry's source at once.")
     code = serializers.SerializerMethodField(help_text="What participants need to join; null unless you run it.")
-    final_at = serializers.DateTimeField(allow_null=True)
     entries = serializers.SerializerMethodField(help_text="How many count.")
     entries_pending = serializers.SerializerMethodField(help_text="Not judged yet.")
     standings = serializers.SerializerMethodField()
@@ -211,16 +213,18 @@ class SeasonParts(Resource):
         entering.enter(season, user, organisation=organisation, now=timezone.now(), code=body["code"])
 
 
-class SeasonEntryOutput(serializers.Serializer[Any]):
-    """What a submission is to a season that its author takes part in."""
+@shows(Entry, "season=season.slug team=team.name evaluation counts message=refused page")
+class SeasonEntryOutput(CopiedFields):
+    """What a submission is to a season that its author takes part in.
 
-    season = serializers.CharField(source="season.slug")
-    team = serializers.CharField(source="team.name")
+    Attributes:
+        message: Why it does not count.
+    """
+
     evaluation = serializers.UUIDField(source="evaluation_id")
     counts = serializers.SerializerMethodField()
-    message = serializers.CharField(source="refused", allow_blank=True, help_text="Why it does not count.")
     page = PageField("/seasons/{0.season}/")
 
-    def get_counts(self, entry: Any) -> bool:
+    def get_counts(self, entry: Entry) -> bool:
         """Whether it does."""
         return not entry.refused

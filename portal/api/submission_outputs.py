@@ -8,12 +8,14 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from evaluator.contract import Stage
-from evaluator.judging.call_parts import Gap, RankSplit
+from evaluator.contract import SourceBundle, Stage
+from evaluator.contract.request import SourceFile
+from evaluator.judging.call_parts import RankSplit
+from evaluator.judging.verdicts import Facts
 from portal.api.fields import URI, AddressField, CopiedFields, VerdictField, shows, values_of
 from portal.api.season_views import SeasonEntryOutput
 from portal.seasons.queries import entries_from
-from portal.submissions.models import Evaluation, State, Submission
+from portal.submissions.models import Evaluation, Quarantine, State, Submission
 from portal.submissions.queries import quarantine_of
 from portal.submissions.queue import QueuePosition
 from portal.submissions.reports import timelines
@@ -51,13 +53,15 @@ class EvaluationBrief(CopiedFields):
         return reverse("api:evaluation", args=ids, request=self.context["request"])
 
 
+@shows(Evaluation, "name=stage detail=stage_detail fraction=stage_fraction since=stage_since")
 class StageOutput(CopiedFields):
-    """What the judge is doing."""
+    """What the judge is doing.
+
+    Attributes:
+        fraction: 0 to 1, or null.
+    """
 
     name = serializers.ChoiceField(choices=values_of(Stage), source="stage")
-    detail = serializers.CharField(allow_blank=True, source="stage_detail")
-    fraction = serializers.FloatField(allow_null=True, source="stage_fraction", help_text="0 to 1, or null.")
-    since = serializers.DateTimeField(allow_null=True, source="stage_since")
 
 
 @shows(QueuePosition, "ahead total expected_wait_s is_paused pause_reason has_node unable_since")
@@ -75,12 +79,14 @@ class QueuePositionOutput(CopiedFields):
     """
 
 
-class VerdictFactsOutput(serializers.Serializer[Any]):
-    """Explanation and advice for a verdict, as on the pages."""
+@shows(Facts, "title explanation advice")
+class VerdictFactsOutput(CopiedFields):
+    """Explanation and advice for a verdict, as on the pages.
 
-    title = serializers.CharField()
-    explanation = serializers.CharField(help_text="What happened.")
-    advice = serializers.CharField(help_text="What to try next.")
+    Attributes:
+        explanation: What happened.
+        advice: What to try next.
+    """
 
 
 @shows(RankSplit, "rank call_us compute_us wire_us both_us wait_us mixed_us idle_us overlap launches host_waits")
@@ -101,32 +107,25 @@ class RankSplitOutput(CopiedFields):
     """
 
 
-class SplitOutput(serializers.Serializer[Any]):
-    """How the time of a recorded call is divided. It is self-reported by the ranks, so it affects no score."""
+@shows(
+    timelines.Recorded,
+    "advice=split.advice largest_gap=split.largest gaps_us=split.gaps_us accounted=split.accounted uncertainty_us "
+    "gates_apart_us usual_us wire_bytes_s=split.wire_bytes_s flops_s=split.flops_s ranks",
+)
+class SplitOutput(CopiedFields):
+    """How the time of a recorded call is divided. It is self-reported by the ranks, so it affects no score.
 
-    advice = serializers.CharField(
-        source="split.advice", help_text="The largest gap to the floor, as advice in one sentence."
-    )
-    largest_gap = serializers.ChoiceField(choices=values_of(Gap), source="split.largest")
-    gaps_us = serializers.DictField(
-        child=serializers.FloatField(), source="split.gaps_us", help_text="Time above the floor."
-    )
-    accounted = serializers.FloatField(source="split.accounted", help_text="Share of the call with recorded activity.")
-    uncertainty_us = serializers.FloatField(help_text="Uncertainty of the alignment between ranks.")
-    gates_apart_us = serializers.FloatField(
-        allow_null=True,
-        help_text="How far the ranks' gates, which open at once, lie apart by the devices' clocks.",
-    )
-    usual_us = serializers.FloatField(
-        allow_null=True,
-        help_text="What calls take that nobody records. The recorded call's time beyond it is in no gap.",
-    )
-    wire_bytes_s = serializers.FloatField(
-        allow_null=True, source="split.wire_bytes_s", help_text="Minimum bytes of the cost model divided by wire time."
-    )
-    flops_s = serializers.FloatField(
-        allow_null=True, source="split.flops_s", help_text="Operations of the cost model divided by compute time."
-    )
+    Attributes:
+        advice: The largest gap to the floor, as advice in one sentence.
+        gaps_us: Time above the floor.
+        accounted: Share of the call with recorded activity.
+        uncertainty_us: Uncertainty of the alignment between ranks.
+        gates_apart_us: How far the ranks' gates, which open at once, lie apart by the devices' clocks.
+        usual_us: What calls take that nobody records. The recorded call's time beyond it is in no gap.
+        wire_bytes_s: Minimum bytes of the cost model divided by wire time.
+        flops_s: Operations of the cost model divided by compute time.
+    """
+
     ranks = RankSplitOutput(many=True, source="split.ranks")
 
 
@@ -139,10 +138,14 @@ class SplitsOutput(serializers.Serializer[Any]):
     reference = SplitOutput(allow_null=True)
 
 
+@shows(Evaluation, "node=node.name stage queue poll_after_s facts report points split")
 class EvaluationDetail(EvaluationBrief):
-    """An evaluation with its stage or queue position while it lasts, then its report."""
+    """An evaluation with its stage or queue position while it lasts, then its report.
 
-    node = serializers.CharField(source="node.name", allow_null=True, help_text="The node that judges it, or null.")
+    Attributes:
+        node: The node that judges it, or null.
+    """
+
     stage = serializers.SerializerMethodField(help_text="Null unless it is being judged.")
     queue = serializers.SerializerMethodField(help_text="Null unless it waits.")
     poll_after_s = serializers.SerializerMethodField(help_text="Seconds after which to poll again; null at the end.")
@@ -201,11 +204,13 @@ class EvaluationDetail(EvaluationBrief):
         return json.loads(json.dumps(shown), parse_float=lambda text: round(float(text), 4))
 
 
-class QuarantineOutput(serializers.Serializer[Any]):
-    """Why an entry is on no board."""
+@shows(Quarantine, "reason at")
+class QuarantineOutput(CopiedFields):
+    """Why an entry is on no board.
 
-    reason = serializers.CharField()
-    at = serializers.DateTimeField(help_text="Since when.")
+    Attributes:
+        at: Since when.
+    """
 
 
 @shows(
@@ -254,15 +259,17 @@ class SubmissionDetail(SubmissionBrief):
         return SeasonEntryOutput(entries_from(submission, self.context["evaluations"]), many=True).data
 
 
-class FileOutput(serializers.Serializer[Any]):
+@shows(SourceFile, "path text")
+class FileOutput(CopiedFields):
     """One file of a submission."""
 
-    path = serializers.CharField()
-    text = serializers.CharField(allow_blank=True)
 
+@shows(SourceBundle, "digest files")
+class SourceOutput(CopiedFields):
+    """The files of a submission.
 
-class SourceOutput(serializers.Serializer[Any]):
-    """The files of a submission."""
+    Attributes:
+        digest: SHA-256 over names and contents.
+    """
 
-    digest = serializers.CharField(help_text="SHA-256 over names and contents.")
     files = FileOutput(many=True)
