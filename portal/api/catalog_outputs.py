@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from evaluator.contract import Backend, Primitive, SlotState
 from evaluator.hardware.machines import Peaks
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import ApiToken, TokenScope
-from portal.api.fields import AddressField, CopiedFields, shows, values_of
+from portal.api.fields import CopiedFields, Made, address, shows, values_of
 from portal.catalog.costs import SizeRow, judging_profiles, size_rows
 from portal.nodes.models import Node, Slot
 from portal.ranking.queries import BoardRow, QuarantinedEntry
@@ -72,11 +71,11 @@ class ArgumentOutput(CopiedFields):
     shape = serializers.ListField(
         child=serializers.CharField(), read_only=True, help_text="Dimension symbols and numbers as text."
     )
-    values = serializers.SerializerMethodField(help_text="How its values are generated, where hints are asked for.")
-
-    def get_values(self, argument: Argument) -> str:
-        """As prompts tell it."""
-        return values_told(argument, has_hints=self.context["has_hints"])
+    values = Made(
+        lambda argument, context: values_told(argument, has_hints=context["has_hints"]),
+        str,
+        help_text="How its values are generated, where hints are asked for.",
+    )
 
 
 @shows(Output, "name shape dtype placement sharding argument layout is_list tolerance")
@@ -106,21 +105,22 @@ class ProblemBrief(CopiedFields):
         world_size_rule: The allowed world sizes, in words.
     """
 
-    profiles = serializers.SerializerMethodField(help_text="The profiles with an allowed world size.")
-    revision = serializers.SerializerMethodField(
-        help_text="Hash over everything that affects an evaluation. Standings belong to a revision."
+    profiles = Made(
+        lambda problem, _: [profile.name for profile in judging_profiles(problem)],
+        list[str],
+        help_text="The profiles with an allowed world size.",
     )
-    is_open = serializers.SerializerMethodField(help_text="Whether it accepts submissions now.")
-    url = AddressField("api:problem", lookup_url_kwarg="slug", lookup_field="slug")
-
-    def get_profiles(self, problem: Problem) -> list[str]:
-        return [profile.name for profile in judging_profiles(problem)]
-
-    def get_revision(self, problem: Problem) -> str:
-        return registry.revision(problem.slug)
-
-    def get_is_open(self, problem: Problem) -> bool:
-        return problem.slug not in self.context["closed"]
+    revision = Made(
+        lambda problem, _: registry.revision(problem.slug),
+        str,
+        help_text="Hash over everything that affects an evaluation. Standings belong to a revision.",
+    )
+    is_open = Made(
+        lambda problem, context: problem.slug not in context["closed"],
+        bool,
+        help_text="Whether it accepts submissions now.",
+    )
+    url = address("api:problem", slug="slug")
 
 
 @shows(Axis, "name symbol unit fixed values")
@@ -146,37 +146,35 @@ class ProblemDetail(ProblemBrief):
 
     arguments = ArgumentOutput(many=True)
     outputs = OutputOutput(many=True)
-    sizes = serializers.SerializerMethodField(help_text="Every size at every world size of its profiles.")
-    axes = AxisOutput(many=True, help_text="Along which mode sweep can time it; the first one is used.")
-    notes = serializers.SerializerMethodField(help_text="What else hints say.")
-    statement = serializers.SerializerMethodField(
-        help_text="Markdown with mathematics: what is asked and which inputs are legal, or the whole with hints."
+    sizes = Made(
+        lambda problem, _: SizeOutput(_sizes(problem), many=True).data,
+        SizeOutput(many=True),
+        help_text="Every size at every world size of its profiles.",
     )
-    reference = serializers.SerializerMethodField(help_text="Source of the baseline.")
-    starters = serializers.SerializerMethodField(help_text="A first program for every backend, by its name.")
+    axes = AxisOutput(many=True, help_text="Along which mode sweep can time it; the first one is used.")
+    notes = Made(
+        lambda problem, context: list(problem.notes) if context["has_hints"] else [],
+        list[str],
+        help_text="What else hints say.",
+    )
+    statement = Made(
+        lambda problem, context: statement_of(problem, has_hints=context["has_hints"]),
+        str,
+        help_text="Markdown with mathematics: what is asked and which inputs are legal, or the whole with hints.",
+    )
+    reference = Made(
+        lambda problem, _: registry.reference_source(problem.slug), str, help_text="Source of the baseline."
+    )
+    starters = Made(
+        lambda problem, _: starters(problem.slug),
+        serializers.DictField(child=serializers.CharField()),
+        help_text="A first program for every backend, by its name.",
+    )
 
-    @extend_schema_field(SizeOutput(many=True))
-    def get_sizes(self, problem: Problem) -> Any:
-        world_sizes = sorted({profile.world_size for profile in judging_profiles(problem)})
-        rows: list[SizeRow] = []
-        for world_size in world_sizes:
-            rows += size_rows(problem, world_size=world_size)
-        return SizeOutput(rows, many=True).data
 
-    def get_notes(self, problem: Problem) -> list[str]:
-        """None without hints."""
-        return list(problem.notes) if self.context["has_hints"] else []
-
-    def get_statement(self, problem: Problem) -> str:
-        """As prompts tell it."""
-        return statement_of(problem, has_hints=self.context["has_hints"])
-
-    @extend_schema_field(serializers.DictField(child=serializers.CharField()))
-    def get_starters(self, problem: Problem) -> dict[str, str]:
-        return starters(problem.slug)
-
-    def get_reference(self, problem: Problem) -> str:
-        return registry.reference_source(problem.slug)
+def _sizes(problem: Problem) -> list[SizeRow]:
+    ranks = sorted({profile.world_size for profile in judging_profiles(problem)})
+    return [row for world_size in ranks for row in size_rows(problem, world_size=world_size)]
 
 
 @shows(Peaks, "bf16_flops fp8_flops fp32_flops fp64_flops memory_bytes_s wire_bytes_s source")
@@ -204,10 +202,11 @@ class ProfileOutput(CopiedFields):
     """
 
     peaks = PeaksOutput(allow_null=True)
-    slots_online = serializers.SerializerMethodField(help_text="Slots that judge on it now.")
-
-    def get_slots_online(self, profile: Profile) -> int:
-        return int(self.context["slots_online"].get(profile.name, 0))
+    slots_online = Made(
+        lambda profile, context: context["slots_online"].get(profile.name, 0),
+        int,
+        help_text="Slots that judge on it now.",
+    )
 
 
 @shows(

@@ -12,8 +12,10 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import models
+from drf_spectacular.drainage import set_override
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.reverse import reverse
 
 from evaluator.contract import Verdict
 
@@ -122,24 +124,29 @@ class VerdictField(serializers.ReadOnlyField):
         return value or None
 
 
-@extend_schema_field(URI)
-class PageField(serializers.ReadOnlyField):
+class Made(serializers.ReadOnlyField):
+    """What a function makes of the object and the serializer's context; `kind` is how the document describes it."""
+
+    def __init__(self, make: Callable[[Any, Any], Any], kind: Any, **options: Any) -> None:
+        super().__init__(source="*", **options)
+        self._make = make
+        set_override(self, "field", kind)
+
+    def to_representation(self, value: Any) -> Any:
+        return self._make(value, self.context)
+
+
+def page(path: str) -> Made:
     """The address of something's page for people; `path` is formatted with the thing as `{0}`."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(source="*")
-        self._path = path
-
-    def to_representation(self, value: Any) -> str:
-        return f"{settings.SITE_URL}{self._path.format(value)}"
+    return Made(lambda shown, _: f"{settings.SITE_URL}{path.format(shown)}", URI)
 
 
-class AddressField(serializers.HyperlinkedIdentityField):
-    """The address of something in the API, by its key under the name that the address has for it."""
+def address(view: str, **keys: str) -> Made:
+    """The address of something in the API; `keys` are its attributes by the names that the address has for them."""
 
-    def __init__(self, view_name: str, *, lookup_url_kwarg: str, lookup_field: str = "pk") -> None:
-        super().__init__(view_name, lookup_url_kwarg=lookup_url_kwarg, lookup_field=lookup_field)
+    def of(shown: Any, context: Any) -> str:
+        return reverse(
+            view, kwargs={name: getattr(shown, key) for name, key in keys.items()}, request=context["request"]
+        )
 
-    def to_representation(self, value: Any) -> str:  # type: ignore[override]  # its own Hyperlink is text as well
-        """Plain text, which a Location header holds too; REST framework's own page of links is not served."""
-        return str(super().to_representation(value))
+    return Made(of, URI)
