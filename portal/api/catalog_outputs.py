@@ -2,42 +2,47 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from evaluator.contract import Backend, Primitive, SlotState
 from evaluator.hardware.machines import Peaks
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import ApiToken, TokenScope
-from portal.api.fields import AddressField, CopiedFields, shows, values_of
+from portal.api.fields import CopiedFields, Made, address, shows, values_of
 from portal.catalog.costs import SizeRow, judging_profiles, size_rows
 from portal.nodes.models import Node, Slot
 from portal.ranking.queries import BoardRow, QuarantinedEntry
 from portal.runs.prompts import statement_of, values_told
+from portal.submissions.quotas import Forecast, Limit, Price
 from portal.submissions.starters import starters
 from problems import registry
-from problems.spec.schema import Argument, ArgumentKind, Output, Problem, SizeName, Tolerance
+from problems.spec.schema import Argument, Axis, Cost, Output, Problem, SizeName, Tolerance
 
 _Words = serializers.ListField(child=serializers.CharField())
 
 
-class CostOutput(serializers.Serializer[Any]):
-    """What one call costs each rank at the least, at two bytes per element (bfloat16)."""
+@shows(Cost, "flops memory_bytes wire_bytes reference_wire_bytes note")
+class CostOutput(CopiedFields):
+    """What one call costs each rank at the least, at two bytes per element (bfloat16).
 
-    flops = serializers.DictField(child=serializers.FloatField(), help_text="Operations by kind of arithmetic.")
-    memory_bytes = serializers.FloatField(help_text="Device-memory bytes read and written.")
-    wire_bytes = serializers.FloatField(help_text="Minimum bytes in one direction over the interconnect.")
-    reference_wire_bytes = serializers.FloatField(help_text="Bytes that the reference sends in one direction.")
-    note = serializers.CharField(allow_blank=True)
+    Attributes:
+        flops: Operations by kind of arithmetic.
+        memory_bytes: Device-memory bytes read and written.
+        wire_bytes: Minimum bytes in one direction over the interconnect.
+        reference_wire_bytes: Bytes that the reference sends in one direction.
+    """
 
 
-class SizeOutput(serializers.Serializer[Any]):
-    """One size at one world size."""
+@shows(SizeRow, "name world_size system dims cost")
+class SizeOutput(CopiedFields):
+    """One size at one world size.
+
+    Attributes:
+        system: The real workload behind the size, or the purpose of the size.
+        dims: Value of each dimension symbol.
+    """
 
     name = serializers.ChoiceField(choices=values_of(SizeName))
-    world_size = serializers.IntegerField()
-    system = serializers.CharField(help_text="The real workload behind the size, or the purpose of the size.")
-    dims = serializers.DictField(child=serializers.IntegerField(), help_text="Value of each dimension symbol.")
     cost = CostOutput()
 
 
@@ -50,25 +55,27 @@ class ToleranceOutput(CopiedFields):
     """
 
 
-class ArgumentOutput(serializers.Serializer[Any]):
-    """One parameter of `solution`."""
+@shows(Argument, "name kind count shape dtype values replicated mutable")
+class ArgumentOutput(CopiedFields):
+    """One parameter of `solution`.
 
-    name = serializers.CharField()
-    kind = serializers.ChoiceField(choices=values_of(ArgumentKind))
+    Attributes:
+        dtype: A torch dtype, or `input` for the evaluation's.
+        replicated: Whether every rank receives the same values.
+        mutable: Whether a solution may write to it.
+    """
+
     count = serializers.CharField(
         allow_null=True, help_text="The length of a list of tensors, if the problem fixes it."
     )
     shape = serializers.ListField(
         child=serializers.CharField(), read_only=True, help_text="Dimension symbols and numbers as text."
     )
-    dtype = serializers.CharField(help_text="A torch dtype, or `input` for the evaluation's.")
-    values = serializers.SerializerMethodField(help_text="How its values are generated, where hints are asked for.")
-    replicated = serializers.BooleanField(help_text="Whether every rank receives the same values.")
-    mutable = serializers.BooleanField(help_text="Whether a solution may write to it.")
-
-    def get_values(self, argument: Argument) -> str:
-        """As prompts tell it."""
-        return values_told(argument, has_hints=self.context["has_hints"])
+    values = Made(
+        lambda argument, context: values_told(argument, has_hints=context["has_hints"]),
+        str,
+        help_text="How its values are generated, where hints are asked for.",
+    )
 
 
 @shows(Output, "name shape dtype placement sharding argument layout is_list tolerance")
@@ -98,75 +105,76 @@ class ProblemBrief(CopiedFields):
         world_size_rule: The allowed world sizes, in words.
     """
 
-    profiles = serializers.SerializerMethodField(help_text="The profiles with an allowed world size.")
-    revision = serializers.SerializerMethodField(
-        help_text="Hash over everything that affects an evaluation. Standings belong to a revision."
+    profiles = Made(
+        lambda problem, _: [profile.name for profile in judging_profiles(problem)],
+        list[str],
+        help_text="The profiles with an allowed world size.",
     )
-    is_open = serializers.SerializerMethodField(help_text="Whether it accepts submissions now.")
-    url = AddressField("api:problem", lookup_url_kwarg="slug", lookup_field="slug")
-
-    def get_profiles(self, problem: Problem) -> list[str]:
-        return [profile.name for profile in judging_profiles(problem)]
-
-    def get_revision(self, problem: Problem) -> str:
-        return registry.revision(problem.slug)
-
-    def get_is_open(self, problem: Problem) -> bool:
-        return problem.slug not in self.context["closed"]
-
-
-class AxisOutput(serializers.Serializer[Any]):
-    """What mode sweep varies."""
-
-    name = serializers.CharField()
-    symbol = serializers.CharField(help_text="What names of points call it, as in base:M=512.")
-    unit = serializers.CharField(help_text="Of its values.")
-    fixed = serializers.CharField(help_text="What stays as it is, in words.")
-    values = serializers.DictField(
-        child=serializers.ListField(child=serializers.IntegerField()),
-        help_text="By the size around which they lie: tiny on CPU ranks, base on others.",
+    revision = Made(
+        lambda problem, _: registry.revision(problem.slug),
+        str,
+        help_text="Hash over everything that affects an evaluation. Standings belong to a revision.",
     )
+    is_open = Made(
+        lambda problem, context: problem.slug not in context["closed"],
+        bool,
+        help_text="Whether it accepts submissions now.",
+    )
+    url = address("api:problem", slug="slug")
 
 
+@shows(Axis, "name symbol unit fixed values")
+class AxisOutput(CopiedFields):
+    """What mode sweep varies.
+
+    Attributes:
+        symbol: What names of points call it, as in base:M=512.
+        unit: Of its values.
+        fixed: What stays as it is, in words.
+        values: By the size around which they lie: tiny on CPU ranks, base on others.
+    """
+
+
+@shows(Problem, "origin signature arguments outputs groups sizes axes notes statement reference starters")
 class ProblemDetail(ProblemBrief):
-    """A problem with everything needed to solve it."""
+    """A problem with everything needed to solve it.
 
-    origin = serializers.CharField(allow_null=True, help_text="The system that the workload comes from, or null.")
-    signature = serializers.CharField()
+    Attributes:
+        origin: The system that the workload comes from, or null.
+        groups: The process groups that it uses, in words.
+    """
+
     arguments = ArgumentOutput(many=True)
     outputs = OutputOutput(many=True)
-    groups = serializers.CharField(help_text="The process groups that it uses, in words.")
-    sizes = serializers.SerializerMethodField(help_text="Every size at every world size of its profiles.")
-    axes = AxisOutput(many=True, help_text="Along which mode sweep can time it; the first one is used.")
-    notes = serializers.SerializerMethodField(help_text="What else hints say.")
-    statement = serializers.SerializerMethodField(
-        help_text="Markdown with mathematics: what is asked and which inputs are legal, or the whole with hints."
+    sizes = Made(
+        lambda problem, _: SizeOutput(_sizes(problem), many=True).data,
+        SizeOutput(many=True),
+        help_text="Every size at every world size of its profiles.",
     )
-    reference = serializers.SerializerMethodField(help_text="Source of the baseline.")
-    starters = serializers.SerializerMethodField(help_text="A first program for every backend, by its name.")
+    axes = AxisOutput(many=True, help_text="Along which mode sweep can time it; the first one is used.")
+    notes = Made(
+        lambda problem, context: list(problem.notes) if context["has_hints"] else [],
+        list[str],
+        help_text="What else hints say.",
+    )
+    statement = Made(
+        lambda problem, context: statement_of(problem, has_hints=context["has_hints"]),
+        str,
+        help_text="Markdown with mathematics: what is asked and which inputs are legal, or the whole with hints.",
+    )
+    reference = Made(
+        lambda problem, _: registry.reference_source(problem.slug), str, help_text="Source of the baseline."
+    )
+    starters = Made(
+        lambda problem, _: starters(problem.slug),
+        serializers.DictField(child=serializers.CharField()),
+        help_text="A first program for every backend, by its name.",
+    )
 
-    @extend_schema_field(SizeOutput(many=True))
-    def get_sizes(self, problem: Problem) -> Any:
-        world_sizes = sorted({profile.world_size for profile in judging_profiles(problem)})
-        rows: list[SizeRow] = []
-        for world_size in world_sizes:
-            rows += size_rows(problem, world_size=world_size)
-        return SizeOutput(rows, many=True).data
 
-    def get_notes(self, problem: Problem) -> list[str]:
-        """None without hints."""
-        return list(problem.notes) if self.context["has_hints"] else []
-
-    def get_statement(self, problem: Problem) -> str:
-        """As prompts tell it."""
-        return statement_of(problem, has_hints=self.context["has_hints"])
-
-    @extend_schema_field(serializers.DictField(child=serializers.CharField()))
-    def get_starters(self, problem: Problem) -> dict[str, str]:
-        return starters(problem.slug)
-
-    def get_reference(self, problem: Problem) -> str:
-        return registry.reference_source(problem.slug)
+def _sizes(problem: Problem) -> list[SizeRow]:
+    ranks = sorted({profile.world_size for profile in judging_profiles(problem)})
+    return [row for world_size in ranks for row in size_rows(problem, world_size=world_size)]
 
 
 @shows(Peaks, "bf16_flops fp8_flops fp32_flops fp64_flops memory_bytes_s wire_bytes_s source")
@@ -194,10 +202,11 @@ class ProfileOutput(CopiedFields):
     """
 
     peaks = PeaksOutput(allow_null=True)
-    slots_online = serializers.SerializerMethodField(help_text="Slots that judge on it now.")
-
-    def get_slots_online(self, profile: Profile) -> int:
-        return int(self.context["slots_online"].get(profile.name, 0))
+    slots_online = Made(
+        lambda profile, context: context["slots_online"].get(profile.name, 0),
+        int,
+        help_text="Slots that judge on it now.",
+    )
 
 
 @shows(
@@ -290,43 +299,50 @@ class TokenOutput(CopiedFields):
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=TokenScope.values))
 
 
-class PriceOutput(serializers.Serializer[Any]):
-    """What one evaluation on a profile costs, in GPU-seconds: seconds of judging times GPUs."""
+@shows(Price, "gpus usual_gpu_s reserved_gpu_s at_most_gpu_s")
+class PriceOutput(CopiedFields):
+    """What one evaluation on a profile costs, in GPU-seconds: seconds of judging times GPUs.
 
-    gpus = serializers.IntegerField(help_text="GPUs that it occupies; 0 on a practice profile, which costs nothing.")
-    usual_gpu_s = serializers.FloatField(help_text="Mean of recent evaluations on it.")
-    reserved_gpu_s = serializers.FloatField(help_text="Reserved while it waits.")
-    at_most_gpu_s = serializers.FloatField(help_text="The cost if it runs until the site ends it.")
-
-
-class LimitOutput(serializers.Serializer[Any]):
-    """One limit, with use and remainder."""
-
-    profile = serializers.CharField(allow_blank=True, help_text="Empty: all profiles together.")
-    limit_gpu_s = serializers.FloatField(allow_null=True, help_text="In any 24 hours; null: no limit.")
-    used_gpu_s = serializers.FloatField(help_text="Charged in the last 24 hours.")
-    reserved_gpu_s = serializers.FloatField(help_text="Reserved for evaluations that have not ended.")
-    remaining_gpu_s = serializers.FloatField(allow_null=True)
-    next_release_at = serializers.DateTimeField(allow_null=True, help_text="When the oldest use stops counting.")
-    queued = serializers.IntegerField(help_text="Evaluations that have not ended.")
-    queued_at_most = serializers.IntegerField(allow_null=True)
-    new_until = serializers.DateTimeField(
-        allow_null=True, help_text="Until when the account is new and has a smaller allowance."
-    )
-    reason = serializers.CharField(allow_blank=True, help_text="The operator's reason.")
+    Attributes:
+        gpus: GPUs that it occupies; 0 on a practice profile, which costs nothing.
+        usual_gpu_s: Mean of recent evaluations on it.
+        reserved_gpu_s: Reserved while it waits.
+        at_most_gpu_s: The cost if it runs until the site ends it.
+    """
 
 
-class ForecastOutput(serializers.Serializer[Any]):
-    """The cost of one more evaluation on a profile, and what is left of the allowance."""
+@shows(
+    Limit,
+    "profile limit_gpu_s used_gpu_s reserved_gpu_s remaining_gpu_s next_release_at queued queued_at_most new_until "
+    "reason",
+)
+class LimitOutput(CopiedFields):
+    """One limit, with use and remainder.
 
-    profile = serializers.CharField(source="price.profile")
+    Attributes:
+        profile: Empty: all profiles together.
+        limit_gpu_s: In any 24 hours; null: no limit.
+        used_gpu_s: Charged in the last 24 hours.
+        reserved_gpu_s: Reserved for evaluations that have not ended.
+        next_release_at: When the oldest use stops counting.
+        queued: Evaluations that have not ended.
+        new_until: Until when the account is new and has a smaller allowance.
+        reason: The operator's reason.
+    """
+
+
+@shows(Forecast, "profile=price.profile price judgements remaining_gpu_s renews_at words allowances")
+class ForecastOutput(CopiedFields):
+    """The cost of one more evaluation on a profile, and what is left of the allowance.
+
+    Attributes:
+        judgements: How many more evaluations fit now; null: no limit.
+        remaining_gpu_s: Null: no limit, or it uses no GPU time.
+        renews_at: When the oldest use stops counting.
+        words: The same in sentences, as on the submit page.
+    """
+
     price = PriceOutput()
-    judgements = serializers.IntegerField(
-        allow_null=True, help_text="How many more evaluations fit now; null: no limit."
-    )
-    remaining_gpu_s = serializers.FloatField(allow_null=True, help_text="Null: no limit, or it uses no GPU time.")
-    renews_at = serializers.DateTimeField(allow_null=True, help_text="When the oldest use stops counting.")
-    words = serializers.CharField(help_text="The same in sentences, as on the submit page.")
     allowances = LimitOutput(many=True, help_text="Every limit that applies.")
 
 

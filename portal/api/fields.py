@@ -12,8 +12,10 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import models
+from drf_spectacular.drainage import set_override
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.reverse import reverse
 
 from evaluator.contract import Verdict
 
@@ -63,7 +65,8 @@ def shows(of: type, names: str) -> Callable[[type[Serializer]], type[Serializer]
 def _made(of: Any, path: str, options: dict[str, Any]) -> Any:
     """The field that shows what is at `path` of a model or a dataclass, by its type there."""
     name, _, rest = path.partition(".")
-    if issubclass(of, models.Model):
+    member = getattr(of, name, None)
+    if issubclass(of, models.Model) and not isinstance(member, property):
         column: Any = of._meta.get_field(name)  # noqa: SLF001 - Django's name for it
         options |= {"allow_null": True} if column.null else {}
         if rest:
@@ -72,7 +75,6 @@ def _made(of: Any, path: str, options: dict[str, Any]) -> Any:
         if column.choices:
             return serializers.ChoiceField(choices=[value for value, _ in column.choices], **options)
         return _KINDS[type(column)](**options)
-    member = getattr(of, name, None)
     hints = get_type_hints(member.fget if isinstance(member, property) else of)
     hint = hints["return" if isinstance(member, property) else name]
     return _made(_without_none(hint, options), rest, options) if rest else _typed(hint, options)
@@ -122,24 +124,29 @@ class VerdictField(serializers.ReadOnlyField):
         return value or None
 
 
-@extend_schema_field(URI)
-class PageField(serializers.ReadOnlyField):
+class Made(serializers.ReadOnlyField):
+    """What a function makes of the object and the serializer's context; `kind` is how the document describes it."""
+
+    def __init__(self, make: Callable[[Any, Any], Any], kind: Any, **options: Any) -> None:
+        super().__init__(source="*", **options)
+        self._make = make
+        set_override(self, "field", kind)
+
+    def to_representation(self, value: Any) -> Any:
+        return self._make(value, self.context)
+
+
+def page(path: str) -> Made:
     """The address of something's page for people; `path` is formatted with the thing as `{0}`."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(source="*")
-        self._path = path
-
-    def to_representation(self, value: Any) -> str:
-        return f"{settings.SITE_URL}{self._path.format(value)}"
+    return Made(lambda shown, _: f"{settings.SITE_URL}{path.format(shown)}", URI)
 
 
-class AddressField(serializers.HyperlinkedIdentityField):
-    """The address of something in the API, by its key under the name that the address has for it."""
+def address(view: str, **keys: str) -> Made:
+    """The address of something in the API; `keys` are its attributes by the names that the address has for them."""
 
-    def __init__(self, view_name: str, *, lookup_url_kwarg: str, lookup_field: str = "pk") -> None:
-        super().__init__(view_name, lookup_url_kwarg=lookup_url_kwarg, lookup_field=lookup_field)
+    def of(shown: Any, context: Any) -> str:
+        return reverse(
+            view, kwargs={name: getattr(shown, key) for name, key in keys.items()}, request=context["request"]
+        )
 
-    def to_representation(self, value: Any) -> str:  # type: ignore[override]  # its own Hyperlink is text as well
-        """Plain text, which a Location header holds too; REST framework's own page of links is not served."""
-        return str(super().to_representation(value))
+    return Made(of, URI)

@@ -1,22 +1,24 @@
 """The API's outputs about models, runs, organisations and prompts."""
 
+from dataclasses import asdict
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
 from evaluator.contract import Backend
 from portal.accounts.models import Organisation, Role
-from portal.api.fields import URI, AddressField, CopiedFields, PageField, VerdictField, shows, values_of
+from portal.api.fields import URI, CopiedFields, Made, VerdictField, address, page, shows, values_of
 from portal.api.problem_details import FieldErrorOutput
 from portal.deliveries.models import TEST_KIND, Delivery, Endpoint
 from portal.runs.actions import LineResult, RunDeclaration
-from portal.runs.figures import Estimate
-from portal.runs.models import Attempt, EventKind, LanguageModel, Run, RunEvent
+from portal.runs.actions.importing import Program
+from portal.runs.figures import Bounds, Estimate
+from portal.runs.models import Attempt, EventKind, LanguageModel, Run, RunEvent, Trajectory
 from portal.runs.progress import Progress
 from portal.runs.prompts import Prompt
 from portal.runs.queries import ModelRow, RunFigures, run_figures
+from portal.runs.solution_trees import Unmatched
 
 _BACKENDS = values_of(Backend)
 SHOWN_P = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
@@ -40,7 +42,7 @@ class PromptOutput(CopiedFields):
 class ModelOutput(CopiedFields):
     """A model."""
 
-    page = PageField("/models/{0.slug}/")
+    page = page("/models/{0.slug}/")
 
 
 @shows(Estimate, "k value low high")
@@ -54,11 +56,9 @@ class SpeedEstimateOutput(EstimateOutput):
     p = serializers.FloatField()
 
 
-class BoundsOutput(serializers.Serializer[Any]):
+@shows(Bounds, "low high")
+class BoundsOutput(CopiedFields):
     """Between what a figure over all problems lies, whatever the samples that are not measured turn out to be."""
-
-    low = serializers.FloatField()
-    high = serializers.FloatField()
 
 
 @shows(
@@ -92,23 +92,24 @@ class FiguresOutput(CopiedFields):
     correct_at_k = EstimateOutput(allow_null=True, help_text="Null until the run is complete.")
     best_of_k = EstimateOutput(allow_null=True, help_text="Published as pass@k. Null until the run is complete.")
     bounds = BoundsOutput(help_text="Of correct@1 over all problems.")
-    fast = serializers.SerializerMethodField(help_text="fast_p@1 at a few p; empty until the run is complete.")
-    fast_by_point = serializers.SerializerMethodField(help_text="The same by point estimates, as publications count.")
+    fast = Made(
+        lambda figures, _: _fast(figures, by_point=False),
+        SpeedEstimateOutput(many=True),
+        help_text="fast_p@1 at a few p; empty until the run is complete.",
+    )
+    fast_by_point = Made(
+        lambda figures, _: _fast(figures, by_point=True),
+        SpeedEstimateOutput(many=True),
+        help_text="The same by point estimates, as publications count.",
+    )
     published_classes = serializers.DictField(
         source="endings", child=serializers.IntegerField(), help_text="Samples by the failure modes of the publication."
     )
 
-    @extend_schema_field(SpeedEstimateOutput(many=True))
-    def get_fast(self, figures: RunFigures) -> Any:
-        return self._fast(figures, by_point=False)
 
-    @extend_schema_field(SpeedEstimateOutput(many=True))
-    def get_fast_by_point(self, figures: RunFigures) -> Any:
-        return self._fast(figures, by_point=True)
-
-    def _fast(self, figures: RunFigures, *, by_point: bool) -> Any:
-        found = ((p, figures.fast_at(p, by_point=by_point)) for p in SHOWN_P)
-        return [{"p": p, "k": at.k, "value": at.value, "low": at.low, "high": at.high} for p, at in found if at]
+def _fast(figures: RunFigures, *, by_point: bool) -> list[dict[str, float]]:
+    found = ((p, figures.fast_at(p, by_point=by_point)) for p in SHOWN_P)
+    return [{"p": p, **asdict(estimate)} for p, estimate in found if estimate]
 
 
 @shows(
@@ -125,8 +126,8 @@ class RunBrief(CopiedFields):
         recorded_where: The hardware, if it was judged elsewhere.
     """
 
-    url = AddressField("api:run", lookup_url_kwarg="run_id")
-    page = PageField("/runs/{0.pk}/")
+    url = address("api:run", run_id="pk")
+    page = page("/runs/{0.pk}/")
     model = ModelOutput()
     sampling = serializers.DictField()
     attempts = serializers.IntegerField(source="attempt_count")
@@ -136,12 +137,7 @@ class RunBrief(CopiedFields):
 class RunDetail(RunBrief):
     """A run with its figures."""
 
-    figures = serializers.SerializerMethodField()
-
-    @extend_schema_field(FiguresOutput)
-    def get_figures(self, run: Run) -> Any:
-        """As the run's page shows them."""
-        return FiguresOutput(run_figures(run)).data
+    figures = Made(lambda run, _: FiguresOutput(run_figures(run)).data, FiguresOutput)
 
 
 @shows(
@@ -159,20 +155,19 @@ class AttemptOutput(CopiedFields):
     """
 
     verdict = VerdictField(help_text="Null until it is known.")
-    submission = serializers.SerializerMethodField(help_text="Null if the text alone decided.")
+    submission = Made(
+        lambda attempt, context: (
+            attempt.submission_id
+            and reverse("api:submission", args=[attempt.submission_id], request=context["request"])
+        ),
+        {**URI, "type": ["string", "null"]},
+        help_text="Null if the text alone decided.",
+    )
 
-    @extend_schema_field({**URI, "type": ["string", "null"]})
-    def get_submission(self, attempt: Attempt) -> str | None:
-        if attempt.submission_id is None:
-            return None
-        return reverse("api:submission", args=[attempt.submission_id], request=self.context["request"])
 
-
-class TrajectoryOutput(serializers.Serializer[Any]):
+@shows(Trajectory, "key=attempt.key text")
+class TrajectoryOutput(CopiedFields):
     """What an agent did on the way to an attempt."""
-
-    key = serializers.CharField()
-    text = serializers.CharField(allow_blank=True)
 
 
 @shows(LineResult, "line key status attempt_id=attempt.id verdict errors")
@@ -181,18 +176,15 @@ class LineResultOutput(CopiedFields):
 
     status = serializers.ChoiceField(choices=["created", "repeated", "refused", "over_quota"])
     verdict = VerdictField(source="attempt.verdict", default=None, help_text="Set if the text alone decided.")
-    errors = serializers.SerializerMethodField()  # type: ignore[assignment]  # the metaclass takes it out of the class
-
-    @extend_schema_field(FieldErrorOutput(many=True))
-    def get_errors(self, result: Any) -> Any:
-        """The refusal, in the words of a problem document."""
-        return [] if result.refusal is None else [FieldErrorOutput(result.refusal).data]
+    errors = Made(  # type: ignore[assignment]  # the metaclass takes it out of the class
+        lambda result, _: [FieldErrorOutput(result.refusal).data] if result.refusal else [], FieldErrorOutput(many=True)
+    )
 
 
 class BulkResultOutput(serializers.Serializer[Any]):
     """What became of an upload."""
 
-    received = serializers.SerializerMethodField()
+    received = Made(lambda bulk, _: len(bulk.results), int, help_text="Lines that were read.")
     created = serializers.IntegerField(source="counts.created", help_text="New attempts.")
     repeated = serializers.IntegerField(source="counts.repeated", help_text="Attempts that were stored already.")
     refused = serializers.IntegerField(source="counts.refused", help_text="Lines that were refused as wrong.")
@@ -201,28 +193,23 @@ class BulkResultOutput(serializers.Serializer[Any]):
     )
     results = LineResultOutput(many=True)
 
-    def get_received(self, bulk: Any) -> int:
-        """Lines that were read."""
-        return len(bulk.results)
 
+@shows(Program, "path=match.path problem=match.problem by note=match.note backend")
+class MatchOutput(CopiedFields):
+    """A file of a tree and its problem.
 
-class MatchOutput(serializers.Serializer[Any]):
-    """A file of a tree and its problem."""
+    Attributes:
+        backend: What its text shows.
+    """
 
-    path = serializers.CharField(source="match.path")
-    problem = serializers.CharField(source="match.problem")
     by = serializers.ChoiceField(
         choices=["slug", "name", "choice"], source="match.by", help_text="name: the name that it was published under."
     )
-    note = serializers.CharField(source="match.note", allow_blank=True)
-    backend = serializers.ChoiceField(choices=values_of(Backend), help_text="What its text shows.")
 
 
-class NoMatchOutput(serializers.Serializer[Any]):
+@shows(Unmatched, "path reason")
+class NoMatchOutput(CopiedFields):
     """A file of a tree that became no attempt."""
-
-    path = serializers.CharField()
-    reason = serializers.CharField()
 
 
 @shows(RunDeclaration, "model version provider organisation backend profile notes")
@@ -247,15 +234,10 @@ class ImportPreviewOutput(serializers.Serializer[Any]):
 class ImportOutput(serializers.Serializer[Any]):
     """What became of a tree of solutions."""
 
-    run = serializers.SerializerMethodField()
+    run = Made(lambda _, context: context["run"], RunDetail)
     matched = MatchOutput(source="understood.programs", many=True)
     unmatched = NoMatchOutput(source="understood.unmatched", many=True)
     bulk = BulkResultOutput()
-
-    @extend_schema_field(RunDetail)
-    def get_run(self, _imported: Any) -> Any:
-        """The new run, as the view describes it."""
-        return self.context["run"]
 
 
 @shows(
@@ -307,7 +289,7 @@ class ModelRowOutput(CopiedFields):
             better (exact McNemar test over problems, 5 %). Runs may share it. Null if not ranked.
     """
 
-    page = PageField("/runs/{0.run.pk}/")
+    page = page("/runs/{0.run.pk}/")
     model = ModelOutput(source="run.model")
     fast_p = EstimateOutput(source="fast", allow_null=True, help_text="At the requested p; null until complete.")
     figures = FiguresOutput()
@@ -322,34 +304,35 @@ class ModelBoardOutput(serializers.Serializer[Any]):
     rows = ModelRowOutput(many=True)
 
 
-class OrganisationOutput(serializers.Serializer[Organisation]):
+@shows(Organisation, "slug name role members owners sponsor")
+class OrganisationOutput(CopiedFields):
     """An organisation of the caller's."""
 
-    slug = serializers.CharField()
-    name = serializers.CharField()
-    role = serializers.SerializerMethodField(help_text="The caller's own.")
-    members = serializers.SerializerMethodField(help_text="By name, owners among them.")
-    owners = serializers.SerializerMethodField(help_text="By name.")
-    sponsor = serializers.SerializerMethodField(
-        help_text="The account whose allowance of GPU time it uses; null: its own."
+    role = Made(
+        lambda organisation, context: _role(organisation, context["request"].user.username),
+        {"type": "string", "enum": Role.values},
+        help_text="The caller's own.",
+    )
+    members = Made(lambda organisation, _: [*_roles(organisation)], list[str], help_text="By name, owners among them.")
+    owners = Made(
+        lambda organisation, _: [name for name, role in _roles(organisation).items() if role == Role.OWNER],
+        list[str],
+        help_text="By name.",
+    )
+    sponsor = Made(
+        lambda organisation, _: organisation.sponsor.username if organisation.payer_id else None,
+        str | None,
+        help_text="The account whose allowance of GPU time it uses; null: its own.",
     )
 
-    @extend_schema_field({"type": "string", "enum": Role.values})
-    def get_role(self, organisation: Organisation) -> str:
-        username = self.context["request"].user.username
-        roles = {row.user.username: row.role for row in organisation.memberships.all()}
-        return roles.get(username, Role.OWNER.value)  # operators act as owners where they are no members
 
-    @extend_schema_field({"type": "array", "items": {"type": "string"}})
-    def get_members(self, organisation: Organisation) -> list[str]:
-        return [row.user.username for row in organisation.memberships.all()]
+def _roles(organisation: Organisation) -> dict[str, str]:
+    return {row.user.username: row.role for row in organisation.memberships.all()}
 
-    @extend_schema_field({"type": "array", "items": {"type": "string"}})
-    def get_owners(self, organisation: Organisation) -> list[str]:
-        return [row.user.username for row in organisation.memberships.all() if row.role == Role.OWNER]
 
-    def get_sponsor(self, organisation: Organisation) -> str | None:
-        return organisation.sponsor.username if organisation.payer_id and organisation.sponsor else None
+def _role(organisation: Organisation, username: str) -> str:
+    # Operators act as owners where they are no members.
+    return _roles(organisation).get(username, Role.OWNER.value)
 
 
 class QuotaOutput(serializers.Serializer[Any]):
@@ -383,10 +366,9 @@ class WebhookOutput(CopiedFields):
     events = serializers.ListField(child=serializers.ChoiceField(choices=EventKind.values), source="kinds")
 
 
+@shows(Endpoint, "secret")
 class NewWebhookOutput(WebhookOutput):
     """A new webhook with its secret, which is not shown again."""
-
-    secret = serializers.CharField()
 
 
 @shows(

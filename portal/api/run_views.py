@@ -35,7 +35,7 @@ from portal.api.run_outputs import (
 from portal.api.schema import LOCATION, idempotency_key
 from portal.catalog.queries import get_profile
 from portal.runs import actions, queries, uploads
-from portal.runs.models import Attempt, LanguageModel, Run, RunEvent
+from portal.runs.models import Attempt, LanguageModel, Run, RunEvent, Trajectory
 from portal.runs.progress import Progress, progress
 from portal.runs.prompts import Prompt, prompt_for
 
@@ -185,11 +185,10 @@ class Attempts(_Runs):
         return added
 
     @operation("readTrajectory", "Read an attempt's trajectory", TrajectoryOutput)
-    def trajectory(self, request: Request, run_id: uuid.UUID, attempt_id: int) -> dict[str, str]:
+    def trajectory(self, request: Request, run_id: uuid.UUID, attempt_id: int) -> Trajectory:
         """The trajectory as it was uploaded, without what looked like a credential."""
         run = queries.get_run(request.user, run_id)
-        attempt = queries.get_attempt_with_trajectory(run, attempt_id, request.user)
-        return {"key": attempt.key, "text": attempt.trajectory.text}
+        return queries.get_attempt_with_trajectory(run, attempt_id, request.user).trajectory
 
 
 class BulkAttempts(_Runs):

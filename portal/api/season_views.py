@@ -1,22 +1,22 @@
 """Seasons: which there are, one with its standings and people, making and running one, and joining it."""
 
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Any
 
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
 from portal.accounts.identity import signed_in
 from portal.accounts.models import TokenScope
 from portal.accounts.organisations import get_organisation
+from portal.accounts.queries import Viewer
 from portal.api.base import Resource, operation
-from portal.api.fields import AddressField, CopiedFields, PageField, shows
+from portal.api.fields import CopiedFields, Made, address, page, shows
 from portal.api.inputs import Choice, ProfileName, Query, Strict, Text, Whole
 from portal.seasons import actions, entering, queries
 from portal.seasons.definition import definition_of
-from portal.seasons.models import Access, Counted, OpenedSources, Phase, Season
+from portal.seasons.models import Access, Counted, Entry, OpenedSources, Phase, Season
 from portal.seasons.queries import StandingRow
 from portal.seasons.scoring import Result
 
@@ -29,19 +29,15 @@ class SeasonBrief(CopiedFields):
         announced_closes_at: The end as first announced.
     """
 
-    url = AddressField("api:season", lookup_url_kwarg="slug", lookup_field="slug")
-    page = PageField("/seasons/{0}/")
+    url = address("api:season", slug="slug")
+    page = page("/seasons/{0}/")
     problems = serializers.ListField(child=serializers.CharField())
-    phase = serializers.SerializerMethodField()
-    seconds_left = serializers.SerializerMethodField(help_text="Until it closes; 0 afterwards.")
-
-    @extend_schema_field({"type": "string", "enum": Phase.values})
-    def get_phase(self, season: Season) -> str:
-        """Where it is."""
-        return season.phase(timezone.now()).value
-
-    def get_seconds_left(self, season: Season) -> float:
-        return max(0.0, (season.closes_at - timezone.now()).total_seconds())
+    phase = Made(lambda season, _: season.phase(timezone.now()).value, {"type": "string", "enum": Phase.values})
+    seconds_left = Made(
+        lambda season, _: max(0.0, (season.closes_at - timezone.now()).total_seconds()),
+        float,
+        help_text="Until it closes; 0 afterwards.",
+    )
 
 
 @shows(Result, "problem score score_low=low score_high=high counts=speed is_rejudged author entered_at submission")
@@ -53,11 +49,11 @@ class SeasonResultOutput(CopiedFields):
         is_rejudged: Whether it was judged again after the end.
     """
 
-    submission = serializers.SerializerMethodField(help_text="Null while its source is private.")
-
-    @extend_schema_field({"oneOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]})
-    def get_submission(self, result: Any) -> str | None:
-        return str(result.submission_id) if result.is_source_public else None
+    submission = Made(
+        lambda result, _: str(result.submission_id) if result.is_source_public else None,
+        {"oneOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]},
+        help_text="Null while its source is private.",
+    )
 
 
 @shows(
@@ -73,64 +69,64 @@ class SeasonTeamOutput(CopiedFields):
         score: Geometric mean over the season's problems, 1 for those not solved faster.
     """
 
-    results = serializers.SerializerMethodField(help_text="The team's best entries, in the order of the problems.")
+    results = Made(
+        lambda row, _: SeasonResultOutput(filter(None, row.line.results), many=True).data,
+        SeasonResultOutput(many=True),
+        help_text="The team's best entries, in the order of the problems.",
+    )
 
-    @extend_schema_field(SeasonResultOutput(many=True))
-    def get_results(self, row: StandingRow) -> Any:
-        return SeasonResultOutput([result for result in row.line.results if result is not None], many=True).data
 
-
+@shows(
+    Season,
+    "rules is_ranked_by_speed rejudged_per_problem largest_team opened_sources sources_read_by organisation access "
+    "counts hides_board owners_read code final_at changed_problems entries entries_pending standings",
+)
 class SeasonDetail(SeasonBrief):
-    """A season with rules and standings."""
+    """A season with rules and standings.
 
-    rules = serializers.CharField(allow_blank=True, help_text="Markdown: rules beyond those of every season.")
-    is_ranked_by_speed = serializers.BooleanField(help_text="If false, the number of problems solved decides.")
-    rejudged_per_problem = serializers.IntegerField()
-    largest_team = serializers.IntegerField()
-    opened_sources = serializers.ChoiceField(choices=OpenedSources.values)
-    sources_read_by = serializers.SerializerMethodField(help_text="Who reads participants' sources, and when.")
+    Attributes:
+        rules: Markdown: rules beyond those of every season.
+        is_ranked_by_speed: If false, the number of problems solved decides.
+        hides_board: Whether others' results are shown only after the end.
+        owners_read: Whether its owners read each entry's source at once.
+    """
+
+    sources_read_by = Made(
+        lambda season, _: queries.readers(season), str, help_text="Who reads participants' sources, and when."
+    )
     organisation = serializers.CharField(
         source="organisation.slug", default=None, allow_null=True, help_text="Whose owners run it; null for operators."
     )
-    access = serializers.ChoiceField(choices=Access.values)
-    counts = serializers.ChoiceField(choices=Counted.values)
-    hides_board = serializers.BooleanField(help_text="Whether others' results are shown only after the end.")
-    owners_read = serializers.BooleanField(help_text="Whether its owners read each entry's source at once.")
-    code = serializers.SerializerMethodField(help_text="What participants need to join; null unless you run it.")
-    final_at = serializers.DateTimeField(allow_null=True)
-    changed_problems = serializers.SerializerMethodField(help_text="Those with another revision than when it was published.")
-    entries = serializers.SerializerMethodField(help_text="How many count.")
-    entries_pending = serializers.SerializerMethodField(help_text="Not judged yet.")
-    standings = serializers.SerializerMethodField()
+    code = Made(
+        lambda season, context: season.code if queries.runs(season, context["request"].user) else None,
+        str | None,
+        help_text="What participants need to join; null unless you run it.",
+    )
+    changed_problems = Made(
+        # Entries from before such a change were judged by the problem as it was, until leaders are judged again.
+        lambda season, _: queries.changed_problems(season, timezone.now()),
+        list[str],
+        help_text="Those with another revision than when it was published.",
+    )
+    entries = Made(lambda _, context: context["counted"].entries, int, help_text="How many count.")
+    entries_pending = Made(
+        lambda _, context: context["counted"].pending + context["counted"].rejudge_pending,
+        int,
+        help_text="Not judged yet.",
+    )
+    standings = Made(
+        lambda season, context: SeasonTeamOutput(_standings(season, context["request"].user), many=True).data,
+        SeasonTeamOutput(many=True),
+    )
 
-    @cached_property
-    def counted(self) -> queries.Counts:
-        assert isinstance(self.instance, Season)
-        return queries.counts(self.instance)
+    def to_representation(self, instance: Season) -> dict[str, Any]:
+        """The season, counted once for the fields that say how many."""
+        self._context = {**self.context, "counted": queries.counts(instance)}
+        return super().to_representation(instance)
 
-    def get_entries(self, _season: Season) -> int:
-        return self.counted.entries
 
-    def get_entries_pending(self, _season: Season) -> int:
-        return self.counted.pending + self.counted.rejudge_pending
-
-    def get_sources_read_by(self, season: Season) -> str:
-        return queries.readers(season)
-
-    @extend_schema_field({"type": "array", "items": {"type": "string"}})
-    def get_changed_problems(self, season: Season) -> list[str]:
-        """Entries from before such a change were judged by the problem as it was, until leaders are judged again."""
-        return queries.changed_problems(season, timezone.now())
-
-    def get_code(self, season: Season) -> str | None:
-        return season.code if queries.runs(season, self.context["request"].user) else None
-
-    @extend_schema_field(SeasonTeamOutput(many=True))
-    def get_standings(self, season: Season) -> Any:
-        """Best first; empty as long as the board is not shown."""
-        shown = queries.shows_board(season, self.context["request"].user, timezone.now())
-        rows: Any = queries.standings(season) if shown else ()
-        return SeasonTeamOutput(rows, many=True).data
+def _standings(season: Season, reader: Viewer) -> Sequence[StandingRow]:
+    return queries.standings(season) if queries.shows_board(season, reader, timezone.now()) else ()
 
 
 class SeasonInput(Strict):
@@ -217,16 +213,14 @@ class SeasonParts(Resource):
         entering.enter(season, user, organisation=organisation, now=timezone.now(), code=body["code"])
 
 
-class SeasonEntryOutput(serializers.Serializer[Any]):
-    """What a submission is to a season that its author takes part in."""
+@shows(Entry, "season=season.slug team=team.name evaluation counts message=refused page")
+class SeasonEntryOutput(CopiedFields):
+    """What a submission is to a season that its author takes part in.
 
-    season = serializers.CharField(source="season.slug")
-    team = serializers.CharField(source="team.name")
+    Attributes:
+        message: Why it does not count.
+    """
+
     evaluation = serializers.UUIDField(source="evaluation_id")
-    counts = serializers.SerializerMethodField()
-    message = serializers.CharField(source="refused", allow_blank=True, help_text="Why it does not count.")
-    page = PageField("/seasons/{0.season}/")
-
-    def get_counts(self, entry: Any) -> bool:
-        """Whether it does."""
-        return not entry.refused
+    counts = Made(lambda entry, _: not entry.refused, bool, help_text="Whether it does.")
+    page = page("/seasons/{0.season}/")

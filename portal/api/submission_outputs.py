@@ -1,20 +1,24 @@
 """The API's outputs about submissions and their evaluations."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 import msgspec
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.request import Request
 from rest_framework.reverse import reverse
 
-from evaluator.contract import Stage
-from evaluator.judging.call_parts import Gap, RankSplit
-from portal.api.fields import URI, AddressField, CopiedFields, VerdictField, shows, values_of
+from evaluator.contract import EvaluationReport, SourceBundle, Stage
+from evaluator.contract.request import SourceFile
+from evaluator.judging.call_parts import RankSplit
+from evaluator.judging.verdicts import Facts
+from portal.api.fields import CopiedFields, Made, VerdictField, address, shows, values_of
 from portal.api.season_views import SeasonEntryOutput
 from portal.seasons.queries import entries_from
 from portal.submissions.access import visible_parent
-from portal.submissions.models import Evaluation, State, Submission
+from portal.submissions.models import Evaluation, Quarantine, State, Submission
 from portal.submissions.queries import quarantine_of
 from portal.submissions.queue import QueuePosition
 from portal.submissions.reports import timelines
@@ -42,23 +46,19 @@ class EvaluationBrief(CopiedFields):
         attempt: More than 1 after a failure of the judge's own.
     """
 
-    url = serializers.SerializerMethodField()
+    url = address("api:evaluation", submission_id="submission_id", evaluation_id="pk")
     verdict = VerdictField(help_text="Null until it has ended.")
 
-    @extend_schema_field(URI)
-    def get_url(self, evaluation: Evaluation) -> str:
-        """The address of the evaluation with its report."""
-        ids = [evaluation.submission_id, evaluation.pk]
-        return reverse("api:evaluation", args=ids, request=self.context["request"])
 
-
+@shows(Evaluation, "name=stage detail=stage_detail fraction=stage_fraction since=stage_since")
 class StageOutput(CopiedFields):
-    """What the judge is doing."""
+    """What the judge is doing.
+
+    Attributes:
+        fraction: 0 to 1, or null.
+    """
 
     name = serializers.ChoiceField(choices=values_of(Stage), source="stage")
-    detail = serializers.CharField(allow_blank=True, source="stage_detail")
-    fraction = serializers.FloatField(allow_null=True, source="stage_fraction", help_text="0 to 1, or null.")
-    since = serializers.DateTimeField(allow_null=True, source="stage_since")
 
 
 @shows(QueuePosition, "ahead total expected_wait_s is_paused pause_reason has_node unable_since")
@@ -76,12 +76,14 @@ class QueuePositionOutput(CopiedFields):
     """
 
 
-class VerdictFactsOutput(serializers.Serializer[Any]):
-    """Explanation and advice for a verdict, as on the pages."""
+@shows(Facts, "title explanation advice")
+class VerdictFactsOutput(CopiedFields):
+    """Explanation and advice for a verdict, as on the pages.
 
-    title = serializers.CharField()
-    explanation = serializers.CharField(help_text="What happened.")
-    advice = serializers.CharField(help_text="What to try next.")
+    Attributes:
+        explanation: What happened.
+        advice: What to try next.
+    """
 
 
 @shows(RankSplit, "rank call_us compute_us wire_us both_us wait_us mixed_us idle_us overlap launches host_waits")
@@ -102,32 +104,25 @@ class RankSplitOutput(CopiedFields):
     """
 
 
-class SplitOutput(serializers.Serializer[Any]):
-    """How the time of a recorded call is divided. It is self-reported by the ranks, so it affects no score."""
+@shows(
+    timelines.Recorded,
+    "advice=split.advice largest_gap=split.largest gaps_us=split.gaps_us accounted=split.accounted uncertainty_us "
+    "gates_apart_us usual_us wire_bytes_s=split.wire_bytes_s flops_s=split.flops_s ranks",
+)
+class SplitOutput(CopiedFields):
+    """How the time of a recorded call is divided. It is self-reported by the ranks, so it affects no score.
 
-    advice = serializers.CharField(
-        source="split.advice", help_text="The largest gap to the floor, as advice in one sentence."
-    )
-    largest_gap = serializers.ChoiceField(choices=values_of(Gap), source="split.largest")
-    gaps_us = serializers.DictField(
-        child=serializers.FloatField(), source="split.gaps_us", help_text="Time above the floor."
-    )
-    accounted = serializers.FloatField(source="split.accounted", help_text="Share of the call with recorded activity.")
-    uncertainty_us = serializers.FloatField(help_text="Uncertainty of the alignment between ranks.")
-    gates_apart_us = serializers.FloatField(
-        allow_null=True,
-        help_text="How far the ranks' gates, which open at once, lie apart by the devices' clocks.",
-    )
-    usual_us = serializers.FloatField(
-        allow_null=True,
-        help_text="What calls take that nobody records. The recorded call's time beyond it is in no gap.",
-    )
-    wire_bytes_s = serializers.FloatField(
-        allow_null=True, source="split.wire_bytes_s", help_text="Minimum bytes of the cost model divided by wire time."
-    )
-    flops_s = serializers.FloatField(
-        allow_null=True, source="split.flops_s", help_text="Operations of the cost model divided by compute time."
-    )
+    Attributes:
+        advice: The largest gap to the floor, as advice in one sentence.
+        gaps_us: Time above the floor.
+        accounted: Share of the call with recorded activity.
+        uncertainty_us: Uncertainty of the alignment between ranks.
+        gates_apart_us: How far the ranks' gates, which open at once, lie apart by the devices' clocks.
+        usual_us: What calls take that nobody records. The recorded call's time beyond it is in no gap.
+        wire_bytes_s: Minimum bytes of the cost model divided by wire time.
+        flops_s: Operations of the cost model divided by compute time.
+    """
+
     ranks = RankSplitOutput(many=True, source="split.ranks")
 
 
@@ -140,73 +135,81 @@ class SplitsOutput(serializers.Serializer[Any]):
     reference = SplitOutput(allow_null=True)
 
 
+@shows(Evaluation, "node=node.name stage queue poll_after_s facts report points split")
 class EvaluationDetail(EvaluationBrief):
-    """An evaluation with its stage or queue position while it lasts, then its report."""
+    """An evaluation with its stage or queue position while it lasts, then its report.
 
-    node = serializers.CharField(source="node.name", allow_null=True, help_text="The node that judges it, or null.")
-    stage = serializers.SerializerMethodField(help_text="Null unless it is being judged.")
-    queue = serializers.SerializerMethodField(help_text="Null unless it waits.")
-    poll_after_s = serializers.SerializerMethodField(help_text="Seconds after which to poll again; null at the end.")
-    facts = serializers.SerializerMethodField(help_text="The verdict explained; null until there is one.")
-    report = serializers.SerializerMethodField(
+    Attributes:
+        node: The node that judges it, or null.
+    """
+
+    stage = Made(
+        lambda evaluation, _: _if_any(StageOutput, evaluation if _is_judged(evaluation) else None),
+        StageOutput(allow_null=True),
+        help_text="Null unless it is being judged.",
+    )
+    queue = Made(
+        lambda _, context: _if_any(QueuePositionOutput, context["live"].place),
+        QueuePositionOutput(allow_null=True),
+        help_text="Null unless it waits.",
+    )
+    poll_after_s = Made(
+        lambda _, context: context["live"].poll_after_s,
+        int | None,
+        help_text="Seconds after which to poll again; null at the end.",
+    )
+    facts = Made(
+        lambda evaluation, context: _if_any(VerdictFactsOutput, verdict_facts(evaluation, context["live"].report)),
+        VerdictFactsOutput(allow_null=True),
+        help_text="The verdict explained; null until there is one.",
+    )
+    report = Made(
+        lambda _, context: _report(context["live"].report),
+        {"oneOf": [{"$ref": "#/components/schemas/EvaluationReport"}, {"type": "null"}]},
         help_text="Findings, timing, ranks; null until it has ended. Its `timeline` and "
-        "`machine_code` are null here: see `split` and readMachineCode."
+        "`machine_code` are null here: see `split` and readMachineCode.",
     )
-    points = serializers.SerializerMethodField(
-        help_text="What a sweep has measured so far, the smallest value first; empty in other modes."
+    points = Made(
+        lambda evaluation, _: [json.loads(point.to_json()) for point in points_of(evaluation)],
+        {"type": "array", "items": {"$ref": "#/components/schemas/SweepPoint"}},
+        help_text="What a sweep has measured so far, the smallest value first; empty in other modes.",
     )
-    split = serializers.SerializerMethodField(
-        help_text="How a recorded call's time is divided; null if none was recorded."
+    split = Made(
+        lambda evaluation, context: _split(evaluation, context["live"].report, context["request"]),
+        SplitsOutput(allow_null=True),
+        help_text="How a recorded call's time is divided; null if none was recorded.",
     )
 
-    @extend_schema_field(StageOutput(allow_null=True))
-    def get_stage(self, evaluation: Evaluation) -> Any:
-        is_judged = evaluation.state in (State.BUILDING, State.RUNNING) and evaluation.stage
-        return StageOutput(evaluation).data if is_judged else None
 
-    @extend_schema_field(QueuePositionOutput(allow_null=True))
-    def get_queue(self, _evaluation: Evaluation) -> Any:
-        place = self.context["live"].place
-        return QueuePositionOutput(place).data if place else None
-
-    def get_poll_after_s(self, _evaluation: Evaluation) -> int | None:
-        seconds: int | None = self.context["live"].poll_after_s
-        return seconds
-
-    @extend_schema_field(VerdictFactsOutput(allow_null=True))
-    def get_facts(self, evaluation: Evaluation) -> Any:
-        facts = verdict_facts(evaluation, self.context["live"].report)
-        return VerdictFactsOutput(facts).data if facts else None
-
-    @extend_schema_field({"oneOf": [{"$ref": "#/components/schemas/EvaluationReport"}, {"type": "null"}]})
-    def get_report(self, _evaluation: Evaluation) -> Any:
-        report = self.context["live"].report
-        if report is None:
-            return None
-        return json.loads(msgspec.structs.replace(report, timeline=None, machine_code=None).to_json())
-
-    @extend_schema_field({"type": "array", "items": {"$ref": "#/components/schemas/SweepPoint"}})
-    def get_points(self, evaluation: Evaluation) -> Any:
-        return [json.loads(point.to_json()) for point in points_of(evaluation)]
-
-    @extend_schema_field(SplitsOutput(allow_null=True))
-    def get_split(self, evaluation: Evaluation) -> Any:
-        report = self.context["live"].report
-        calls = {one.title: one for one in timelines.recorded_calls(report)} if report else {}
-        if "Submission" not in calls:
-            return None
-        address = {"submission_id": evaluation.submission_id, "evaluation_id": evaluation.pk}
-        trace_url = reverse("api:trace", kwargs=address, request=self.context["request"])
-        both = {"submission": calls["Submission"], "reference": calls.get("Reference")}
-        shown = SplitsOutput({"size": report.timeline.size, "trace_url": trace_url, **both}).data
-        return json.loads(json.dumps(shown), parse_float=lambda text: round(float(text), 4))
+def _if_any(serializer: type[serializers.Serializer[Any]], shown: Any) -> Any:
+    return serializer(shown).data if shown else None
 
 
-class QuarantineOutput(serializers.Serializer[Any]):
-    """Why an entry is on no board."""
+def _is_judged(evaluation: Evaluation) -> bool:
+    return evaluation.state in (State.BUILDING, State.RUNNING) and bool(evaluation.stage)
 
-    reason = serializers.CharField()
-    at = serializers.DateTimeField(help_text="Since when.")
+
+def _report(report: EvaluationReport | None) -> Any:
+    return report and json.loads(msgspec.structs.replace(report, timeline=None, machine_code=None).to_json())
+
+
+def _split(evaluation: Evaluation, report: EvaluationReport | None, request: Request) -> Any:
+    calls = {one.title: one for one in timelines.recorded_calls(report)} if report else {}
+    if report is None or report.timeline is None or "Submission" not in calls:
+        return None
+    trace_url = reverse("api:trace", args=[evaluation.submission_id, evaluation.pk], request=request)
+    both = {"submission": calls["Submission"], "reference": calls.get("Reference")}
+    shown = SplitsOutput({"size": report.timeline.size, "trace_url": trace_url, **both}).data
+    return json.loads(json.dumps(shown), parse_float=lambda text: round(float(text), 4))
+
+
+@shows(Quarantine, "reason at")
+class QuarantineOutput(CopiedFields):
+    """Why an entry is on no board.
+
+    Attributes:
+        at: Since when.
+    """
 
 
 @shows(
@@ -223,7 +226,7 @@ class SubmissionBrief(CopiedFields):
         built_on: Id of the submission that it is built on; null where there is none that you may open.
     """
 
-    url = AddressField("api:submission", lookup_url_kwarg="submission_id")
+    url = address("api:submission", submission_id="pk")
     evaluations = EvaluationBrief(many=True, help_text="Every evaluation, the newest first.")
 
 
@@ -232,51 +235,49 @@ class SubmissionDetail(SubmissionBrief):
 
     # The context brings `evaluations`, the newest first, the `newest` as it is shown, and `is_new`: stored just now.
 
-    evaluations = serializers.SerializerMethodField(  # type: ignore[assignment]  # the metaclass takes it out of the class
-        help_text="Every evaluation, the newest first."
+    evaluations = Made(  # type: ignore[assignment]  # the metaclass takes it out of the class
+        lambda _, context: _evaluations(context),
+        EvaluationBrief(many=True),
+        help_text="Every evaluation, the newest first.",
     )
-    quarantine = serializers.SerializerMethodField(help_text="Null unless operators removed it from the boards.")
-
-    built_on = serializers.SerializerMethodField(help_text="Id of its parent, if you may open that; else null.")
-    evaluation = serializers.SerializerMethodField(help_text="The newest evaluation in full.")
-    seasons = serializers.SerializerMethodField(help_text="The seasons that it is an entry of, and whether it counts.")
-
-    @extend_schema_field(EvaluationBrief(many=True))
-    def get_evaluations(self, _submission: Submission) -> Any:
-        newest = self.context["newest"]
-        earlier = self.context["evaluations"][1:]
-        brief = {name: newest[name] for name in EvaluationBrief._declared_fields}  # noqa: SLF001 - REST framework's own
-        return [brief, *EvaluationBrief(earlier, many=True, context=self.context).data] if earlier else [brief]
-
-    @extend_schema_field(QuarantineOutput(allow_null=True))
-    def get_quarantine(self, submission: Submission) -> Any:
+    quarantine = Made(
         # What was stored just now is in none.
-        found = None if self.context["is_new"] else quarantine_of(submission)
-        return QuarantineOutput(found).data if found else None
+        lambda submission, context: _if_any(QuarantineOutput, not context["is_new"] and quarantine_of(submission)),
+        QuarantineOutput(allow_null=True),
+        help_text="Null unless operators removed it from the boards.",
+    )
+    built_on = Made(
+        lambda submission, context: getattr(visible_parent(context["request"].user, submission), "pk", None),
+        UUID | None,
+        help_text="Id of its parent, if you may open that; else null.",
+    )
+    evaluation = Made(
+        lambda _, context: context["newest"], EvaluationDetail, help_text="The newest evaluation in full."
+    )
+    seasons = Made(
+        lambda submission, context: SeasonEntryOutput(entries_from(submission, context["evaluations"]), many=True).data,
+        SeasonEntryOutput(many=True),
+        help_text="The seasons that it is an entry of, and whether it counts.",
+    )
 
-    @extend_schema_field({"type": ["string", "null"], "format": "uuid"})
-    def get_built_on(self, submission: Submission) -> Any:
-        parent = visible_parent(self.context["request"].user, submission)
-        return str(parent.pk) if parent else None
 
-    @extend_schema_field(EvaluationDetail)
-    def get_evaluation(self, _submission: Submission) -> Any:
-        return self.context["newest"]
-
-    @extend_schema_field(SeasonEntryOutput(many=True))
-    def get_seasons(self, submission: Submission) -> Any:
-        return SeasonEntryOutput(entries_from(submission, self.context["evaluations"]), many=True).data
+def _evaluations(context: Mapping[str, Any]) -> list[Any]:
+    newest, earlier = context["newest"], context["evaluations"][1:]
+    brief = {name: newest[name] for name in EvaluationBrief._declared_fields}  # noqa: SLF001 - REST framework's own
+    return [brief, *EvaluationBrief(earlier, many=True, context=context).data] if earlier else [brief]
 
 
-class FileOutput(serializers.Serializer[Any]):
+@shows(SourceFile, "path text")
+class FileOutput(CopiedFields):
     """One file of a submission."""
 
-    path = serializers.CharField()
-    text = serializers.CharField(allow_blank=True)
 
+@shows(SourceBundle, "digest files")
+class SourceOutput(CopiedFields):
+    """The files of a submission.
 
-class SourceOutput(serializers.Serializer[Any]):
-    """The files of a submission."""
+    Attributes:
+        digest: SHA-256 over names and contents.
+    """
 
-    digest = serializers.CharField(help_text="SHA-256 over names and contents.")
     files = FileOutput(many=True)

@@ -10,24 +10,13 @@ from problems.spec.schema import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferenceTime:
-    """The reference's median time of a call at one size, and the floor there; None where no floor applies."""
-
-    size: str
-    time_us: float
-    floor_us: float | None
-
-    @property
-    def utilisation(self) -> float | None:
-        """Floor over time."""
-        return self.floor_us / self.time_us if self.floor_us is not None else None
-
-
-@dataclass(frozen=True, kw_only=True)
 class ReferenceRow:
-    """The reference as a row of a board; `source` says where its times are from, `rule` how they were taken."""
+    """The reference as a row of a board; `source` says where its times are from, `rule` how they were taken.
 
-    sizes: tuple[ReferenceTime, ...]
+    It is its own baseline: its speedup is 1.
+    """
+
+    sizes: tuple[SizeTime, ...]
     source: str
     rule: int = SCORE_RULE
 
@@ -44,20 +33,21 @@ def reference_row(
     Times taken side by side with an entry (`beside`) go before the profile's baselines.
     """
     if beside:
-        times = [ReferenceTime(size=at.size, time_us=at.baseline_us, floor_us=at.floor_us) for at in beside]
+        known = [(at.size, at.baseline_us, at.floor_us) for at in beside]
         source, rule = "side by side with the first entry", SCORE_RULE
     else:
         points = _measured(problem, profile)
-        times = [
-            ReferenceTime(size=at.work.size, time_us=at.reference_us, floor_us=at.work.floor.us)
-            for at in points
-            if at.reference_us is not None
-        ]
+        known = [(at.work.size, at.reference_us, at.work.floor.us) for at in points if at.reference_us is not None]
         table = measurements.baselines(profile)
         source, rule = (
             (points[0].reference_source, table.rule) if points and table else ("not measured here", SCORE_RULE)
         )
-    return ReferenceRow(sizes=tuple(time for time in times if size in (None, time.size)), source=source, rule=rule)
+    times = (
+        SizeTime(size=name, time_us=us, baseline_us=us, floor_us=floor_us, score=1.0, low=1.0, high=1.0)
+        for name, us, floor_us in known
+        if size in (None, name)
+    )
+    return ReferenceRow(sizes=tuple(times), source=source, rule=rule)
 
 
 def _measured(problem: Problem, profile: str) -> list[rooflines.Point]:

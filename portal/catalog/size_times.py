@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -27,14 +27,7 @@ class SizeTime(msgspec.Struct, frozen=True, kw_only=True):
         return self.floor_us / self.time_us if self.floor_us is not None else None
 
 
-class Timed(Protocol):
-    """A time at one size beside its floor."""
-
-    @property
-    def utilisation(self) -> float | None: ...
-
-
-def mean_utilisation(sizes: Iterable[Timed]) -> float | None:
+def mean_utilisation(sizes: Iterable[SizeTime]) -> float | None:
     """Floor over time, the geometric mean over the sizes; None where one of them has no floor."""
     shares = [size.utilisation for size in sizes]
     if not shares or any(share is None for share in shares):

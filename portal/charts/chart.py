@@ -150,10 +150,6 @@ class Chart:
     is_wide: bool = False
     can_zoom: bool = False
 
-    def layer(self, name: str) -> Layer | None:
-        """The first layer of that name; None where there is none."""
-        return next((layer for layer in self.layers if getattr(layer, "name", None) == name), None)
-
 
 def marked_line(
     name: str, points: Sequence[Point], *, tone: str, symbol: str = "dot", size: float = 4.5, **line: Any

@@ -5,16 +5,19 @@ A mark carries what it says as its title. Once a reader touches a chart, Plotly 
 """
 
 import math
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from itertools import pairwise, product
+from pathlib import Path
 
 from portal.charts.chart import Band, Bar, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
-from portal.charts.ink import Ink
 from portal.charts.scales import Ruler, ends, ticks
 
+TOKENS = Path(__file__).resolve().parents[2] / "static" / "css" / "tokens.css"
 PHONE_PX = 380
 """How wide the picture for narrow places is."""
 TEXT_PX = 12
@@ -52,16 +55,27 @@ Box = tuple[Corner, Corner, Corner, Corner]
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A chart laid out: its rulers and the size of the picture in pixels."""
+    """A chart laid out: its rulers and the size of the picture in pixels; one outside pages knows no style sheet."""
 
     chart: Chart
-    ink: Ink
     x: Ruler
     y: Ruler
     width: int
     height: int
+    is_standalone: bool
     in_legend: tuple[Line, ...] = ()
     """The lines whose labels find no free place along them: the legend names them."""
+
+    def tone(self, name: str) -> str:
+        """The attribute that gives an element its tone: elements are drawn in `currentColor`."""
+        return f'color="{light_colours()[name]}"' if self.is_standalone else f'class="t-{name}"'
+
+
+@cache
+def light_colours() -> dict[str, str]:
+    """Every colour of the light theme by its name."""
+    text = TOKENS.read_text(encoding="utf-8")
+    return dict(re.findall(r"--([a-z0-9-]+): light-dark\((#[0-9a-f]{6}),", text))
 
 
 def wide_px(chart: Chart) -> int:
@@ -69,42 +83,39 @@ def wide_px(chart: Chart) -> int:
     return 1140 if chart.is_wide else 540
 
 
-def svg(chart: Chart, *, width: int, label: str = "", ink: Ink | None = None, ground: bool = False) -> str:
+def svg(chart: Chart, *, width: int, label: str = "", is_standalone: bool = False) -> str:
     """The chart `width` pixels wide, as one element with the accessible name `label`.
 
-    With `ground` it gets the site's background colour: a picture has no page behind it.
+    A standalone picture has the light theme's colours, its background among them: it has no page behind it.
     """
-    page = laid_out(chart, width=width, ink=ink)
+    page = laid_out(chart, width=width, is_standalone=is_standalone)
     marks = "".join(
-        f"<g {page.ink.tone(layer.tone)}>{''.join(_DRAWERS[type(layer)](page, layer))}</g>" for layer in chart.layers
+        f"<g {page.tone(layer.tone)}>{''.join(_DRAWERS[type(layer)](page, layer))}</g>" for layer in chart.layers
     )
     words: list[Box] = []
     labels = [text for _, text in _line_labels(page, words)]
     parts = [*_frame(page), f'<g class="plot-marks">{marks}</g>', *labels, *_point_labels(page, words), *_legend(page)]
-    if ground:
-        parts.insert(
-            0, f'<rect width="{width}" height="{page.height}" fill="currentColor" {page.ink.tone("surface")}/>'
-        )
     name = f' role="img" aria-label="{escape(label)}"' if label else ' aria-hidden="true"'
     frame = " ".join(f"{end:.1f}" for end in (page.x.start, page.y.end, page.x.end, page.y.start))
     look = f'data-frame="{frame}" font-size="{TEXT_PX}" fill="currentColor"'
-    if page.ink.is_standalone:
+    if is_standalone:
+        parts.insert(0, f'<rect width="{width}" height="{page.height}" fill="currentColor" {page.tone("surface")}/>')
         look += f' xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans, sans-serif" width="{width}"'
         look += f' height="{page.height}"'
     head = f'viewBox="0 0 {width} {page.height}" {look}{name}'
     return f"<svg {head}>{''.join(parts)}</svg>"
 
 
-def laid_out(chart: Chart, *, width: int, ink: Ink | None = None) -> Page:
+def laid_out(chart: Chart, *, width: int, is_standalone: bool = False) -> Page:
     """The frame of the chart in a picture of that width, with the room that its legend, ticks and titles take."""
-    page = _framed(chart, width, ink or Ink(), ())
+    page = _framed(chart, width, (), is_standalone=is_standalone)
     # A longer legend moves the frame, and the places along its lines with it.
     while left := [line for line, text in _line_labels(page, []) if not text]:
-        page = _framed(chart, width, page.ink, (*page.in_legend, *left))
+        page = _framed(chart, width, (*page.in_legend, *left), is_standalone=is_standalone)
     return page
 
 
-def _framed(chart: Chart, width: int, ink: Ink, in_legend: tuple[Line, ...]) -> Page:
+def _framed(chart: Chart, width: int, in_legend: tuple[Line, ...], *, is_standalone: bool) -> Page:
     rows = _legend_rows(chart, width, in_legend)
     top = 14 + _LEGEND_ROW_PX * len(rows)
     # A legend of many rows makes the picture higher, not its plot lower.
@@ -116,7 +127,7 @@ def _framed(chart: Chart, width: int, ink: Ink, in_legend: tuple[Line, ...]) -> 
     left = min(margin + (18 if chart.y.title else 0), width * 0.4)
     low, high = ends(chart.x, _values(chart.layers, "x"))
     x = Ruler(axis=chart.x, low=low, high=high, start=left, end=width - _RIGHT_PX)
-    return Page(chart=chart, ink=ink, x=x, y=y, width=width, height=height, in_legend=in_legend)
+    return Page(chart=chart, x=x, y=y, width=width, height=height, is_standalone=is_standalone, in_legend=in_legend)
 
 
 def _values(layers: Iterable[Layer], name: str) -> Iterator[float]:
@@ -137,11 +148,11 @@ def _text(
     page: Page, text: str, x: float, y: float, *, tone: str = "text-muted", anchor: str = "middle", more: str = ""
 ) -> str:
     place = f'x="{x:.1f}" y="{y:.1f}"{more} text-anchor="{anchor}"'
-    return f"<text {place} {page.ink.tone(tone)}>{escape(text)}</text>"
+    return f"<text {place} {page.tone(tone)}>{escape(text)}</text>"
 
 
 def _stroke(page: Page, path: str, tone: str) -> str:
-    return f'<path d="{path}" fill="none" stroke="currentColor" {page.ink.tone(tone)}/>'
+    return f'<path d="{path}" fill="none" stroke="currentColor" {page.tone(tone)}/>'
 
 
 def _frame(page: Page) -> Iterator[str]:
@@ -475,7 +486,7 @@ def _legend(page: Page) -> Iterator[str]:
     for number, row in enumerate(_legend_rows(page.chart, page.width, page.in_legend)):
         y = 12 + _LEGEND_ROW_PX * number
         for x, text, entry in row:
-            swatch = f"<g {page.ink.tone(entry.tone)}>{_swatch(page, entry, x + 11, y)}</g>"
+            swatch = f"<g {page.tone(entry.tone)}>{_swatch(page, entry, x + 11, y)}</g>"
             said = _text(page, text, x + 27, y + 4, tone="text", anchor="start")
             name = "" if entry in page.in_legend else f' data-series="{escape(text)}"'
             yield f"<g{name}>{swatch}{said}</g>"

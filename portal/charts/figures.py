@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from portal.charts.chart import Band, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
-from portal.charts.drawing import Page, edge_of, laid_out, series, svg, wide_px
-from portal.charts.ink import Ink, light_colours
+from portal.charts.drawing import Page, edge_of, laid_out, light_colours, series, svg, wide_px
 from portal.charts.scales import Ruler
 
 VENDOR = Path(__file__).resolve().parents[2] / "static" / "vendor"
@@ -101,7 +100,7 @@ def figure_file(chart: Chart, label: str) -> str:
         if trace.type == "scatter" and trace.fill:
             trace.fillcolor = tone
     marks = made.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False})
-    still = svg(chart, width=wide_px(chart), label=label, ink=Ink(is_standalone=True), ground=True)
+    still = svg(chart, width=wide_px(chart), label=label, is_standalone=True)
     look = "figure{position:relative;width:fit-content;margin:1rem auto}figure>div{position:absolute;inset:0}"
     library = (VENDOR / "plotly.js").read_text(encoding="utf-8")
     return (

@@ -10,7 +10,6 @@ from html import escape
 from itertools import groupby
 
 from portal.charts.chart import Axis, Scale, Unit
-from portal.charts.ink import Ink
 from portal.charts.scales import Ruler, ticks
 
 _ROW_PX, _GAP_PX, _TOP_PX, _BOTTOM_PX = 18, 10, 8, 26
@@ -51,7 +50,7 @@ def pictures(groups: Sequence[Group], *, length_ns: int, label: str) -> tuple[st
     Both have the accessible name `label`. The narrow one refers to the marks of the wide one, so that a page carries
     them once.
     """
-    marks = f'<g id="recording-marks" fill="currentColor">{"".join(_marks(groups, Ink()))}</g>'
+    marks = f'<g id="recording-marks" fill="currentColor">{"".join(_marks(groups))}</g>'
     return (
         _svg(groups, marks, length_ns=length_ns, width=1040, label=label),
         _svg(groups, '<use href="#recording-marks"/>', length_ns=length_ns, width=360, label=label),
@@ -62,14 +61,13 @@ def _svg(groups: Sequence[Group], marks: str, *, length_ns: int, width: int, lab
     left = _LEFT_PX if width > _NARROW_PX else 84
     height = _TOP_PX + sum(_group_px(group) for group in groups) + _BOTTOM_PX
     inner_px, plot_px = width - left - _RIGHT_PX, height - _TOP_PX - _BOTTOM_PX
-    ink = Ink()
     axis = Axis(title="", unit=Unit.MICROSECONDS, scale=Scale.LINEAR, low=0.0, high=length_ns / 1000)
     ruler = Ruler(axis=axis, low=0.0, high=length_ns / 1000, start=left, end=width - _RIGHT_PX)
     plot = f'x="{left}" y="{_TOP_PX}" width="{inner_px}" height="{plot_px}" viewBox="0 0 {max(1, length_ns)} {plot_px}"'
     parts = [
         f'<svg viewBox="0 0 {width} {height}" font-size="12" role="img" aria-label="{escape(label)}">',
-        *_grid(ruler, ink, bottom=height - _BOTTOM_PX, width=width),
-        *_labels(groups, ink, left=left, is_narrow=width <= _NARROW_PX),
+        *_grid(ruler, bottom=height - _BOTTOM_PX, width=width),
+        *_labels(groups, left=left, is_narrow=width <= _NARROW_PX),
         f'<svg class="recording-plot" {plot} preserveAspectRatio="none">{marks}</svg></svg>',
     ]
     return "".join(parts)
@@ -89,7 +87,7 @@ def _row_offsets(groups: Iterable[Group]) -> Iterator[tuple[int, Group, Row | No
         at += _group_px(group)
 
 
-def _grid(ruler: Ruler, ink: Ink, *, bottom: int, width: int) -> Iterator[str]:
+def _grid(ruler: Ruler, *, bottom: int, width: int) -> Iterator[str]:
     for value, text in ticks(ruler, most=7 if width > _NARROW_PX else 4):
         at = ruler.at(value)
         yield (
@@ -97,29 +95,29 @@ def _grid(ruler: Ruler, ink: Ink, *, bottom: int, width: int) -> Iterator[str]:
             f'<text class="recording-tick t-text-muted" x="{at:.1f}" y="{bottom + 17}" text-anchor="middle" '
             f'fill="currentColor">{escape(text)}</text>'
         )
-    yield f'<path d="M{ruler.start:.1f} {bottom}H{ruler.end:.1f}" stroke="currentColor" {ink.tone("border-strong")}/>'
+    yield f'<path d="M{ruler.start:.1f} {bottom}H{ruler.end:.1f}" stroke="currentColor" class="t-border-strong"/>'
 
 
-def _labels(groups: Sequence[Group], ink: Ink, *, left: int, is_narrow: bool) -> Iterator[str]:
+def _labels(groups: Sequence[Group], *, left: int, is_narrow: bool) -> Iterator[str]:
     for top, group, row in _row_offsets(groups):
         y = _TOP_PX + top + 13
         if row is None:
-            tone = ink.tone("text")
-            yield f'<text x="4" y="{y}" font-weight="600" fill="currentColor" {tone}>{escape(group.heading)}</text>'
+            look = 'font-weight="600" fill="currentColor" class="t-text"'
+            yield f'<text x="4" y="{y}" {look}>{escape(group.heading)}</text>'
         else:
             text = row.label.removeprefix("host ") if is_narrow else row.label
             most = 12 if is_narrow else 20
             yield (
-                f'<text x="{left - 8}" y="{y}" text-anchor="end" fill="currentColor" {ink.tone("text-muted")}>'
+                f'<text x="{left - 8}" y="{y}" text-anchor="end" fill="currentColor" class="t-text-muted">'
                 f"{escape(text[:most])}</text>"
             )
 
 
-def _marks(groups: Sequence[Group], ink: Ink) -> Iterator[str]:
+def _marks(groups: Sequence[Group]) -> Iterator[str]:
     """The marks in their order, those of one tone that follow one another in one group: there are hundreds."""
     placed = ((top, mark) for top, _, row in _row_offsets(groups) if row is not None for mark in row.marks)
     for tone, marks in groupby(placed, key=lambda each: each[1].tone):
-        yield f"<g {ink.tone(tone)}>"
+        yield f'<g class="t-{tone}">'
         for top, mark in marks:
             inset, height = (5, _ROW_PX - 11) if mark.is_thin else (2, _ROW_PX - 4)
             path = f"M{mark.start_ns} {top + inset}h{mark.ns}v{height}h-{mark.ns}z"

@@ -14,7 +14,6 @@ from portal.catalog.hardware import last_choice, opening_profile
 from portal.catalog.rooflines import Axis, Point
 from portal.charts.chart import Chart
 from portal.charts.drawing import svg
-from portal.charts.ink import Ink
 from portal.charts.rooflines import distribution
 from portal.explorer import roofline_table
 from portal.explorer.roofline_table import View
@@ -105,6 +104,6 @@ def roofline_csv(request: HttpRequest) -> HttpResponse:
 def roofline_picture(request: HttpRequest) -> HttpResponse:
     """The explorer's chart as an SVG file, with the window that is shown."""
     view, _ = _view(request)
-    drawn = svg(_figure(view, _points(view)), width=PICTURE_PX, ink=Ink(is_standalone=True), ground=True)
+    drawn = svg(_figure(view, _points(view)), width=PICTURE_PX, is_standalone=True)
     name = f'attachment; filename="pkb-roofline-{view.profile}.svg"'
     return HttpResponse(drawn, content_type="image/svg+xml", headers={"Content-Disposition": name})

@@ -2,7 +2,6 @@
 
 import io
 import logging
-from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -11,6 +10,7 @@ from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 from django.urls import reverse
 from django.utils.cache import get_conditional_response
+from django.utils.deprecation import MiddlewareMixin
 from django.utils.http import quote_etag
 from django_htmx.middleware import HtmxDetails
 from whitenoise.middleware import WhiteNoiseMiddleware
@@ -54,7 +54,7 @@ class CompressionMiddleware(GZipMiddleware):
         return super().process_response(request, response) if is_text and not response.streaming else response
 
 
-class PermissionsPolicyMiddleware:
+class PermissionsPolicyMiddleware(MiddlewareMixin):
     """Says what no page of ours needs, so that nothing that got into one could ask for it. Passkeys stay ours alone."""
 
     _POLICY = ", ".join(
@@ -65,26 +65,18 @@ class PermissionsPolicyMiddleware:
         ]
     )
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self._get_response(request)
+    def process_response(self, _request: HttpRequest, response: HttpResponse) -> HttpResponse:
         response["Permissions-Policy"] = self._POLICY
         return response
 
 
-class HardwareMiddleware:
+class HardwareMiddleware(MiddlewareMixin):
     """Keeps the hardware that a reader chooses on a page, or submits to, for the pages that they open next.
 
     A link that leads here from another page or site chooses nothing: only the page's own links and form do.
     """
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self._get_response(request)
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         came_from = urlsplit(request.headers.get("Referer", ""))
         if came_from.path == request.path and response.status_code < 400:
             # What stood in the address before was chosen, if at all, when it was put there.
@@ -95,17 +87,13 @@ class HardwareMiddleware:
         return response
 
 
-class FigureMiddleware:
+class FigureMiddleware(MiddlewareMixin):
     """Answers `?figure=NAME` on any page with that chart of it as Plotly's figure, or as a file to keep (`as=html`).
 
     With the figure's digest in the address, browsers keep it for good: another chart has another address.
     """
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self._get_response(request)
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         is_page = response.status_code == 200 and response.get("Content-Type", "").startswith("text/html")
         if figures.ASK not in request.GET or not is_page or response.has_header("Content-Disposition"):
             return response
@@ -130,7 +118,7 @@ class FigureMiddleware:
         return response
 
 
-class RefusalMiddleware:
+class RefusalMiddleware(MiddlewareMixin):
     """Shows the designed page for a refused request, with the sentence that says what to do instead.
 
     While the database is away it shows a page with 503 and Retry-After, and logs a line in place of a traceback.
@@ -139,11 +127,7 @@ class RefusalMiddleware:
     belongs into no other.
     """
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self._get_response(request)
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         if HtmxDetails(request) and urlsplit(response.get("Location", "")).path == reverse(settings.LOGIN_URL):
             return signed_out(request)
         return response

@@ -8,11 +8,7 @@ from portal.ranking import views
 app_name = "ranking"
 _to_problems = RedirectView.as_view(pattern_name="explorer:problems", query_string=True)
 urlpatterns = [
-    path(
-        "leaderboards/problems/",
-        RedirectView.as_view(pattern_name="explorer:problems", query_string=True),
-        name="problems",
-    ),
+    path("leaderboards/problems/", _to_problems, name="problems"),
     path("leaderboards/people/", views.people_board, name="people"),
     path("leaderboards/people/<str:username>/", views.person, name="person"),
     path("leaderboards/records/", views.records, name="records"),

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from functools import partial
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -31,7 +32,7 @@ from problems.spec.schema import Problem
 
 PAGE_ROWS = 50
 _NOT_HERE = "This board has no {field} {value}."
-
+_choice = partial(choice, message=_NOT_HERE)
 
 _GROUPINGS = {facet.name: facet for facet in FACETS if facet.name in ("category", "source", "parallelism")}
 
@@ -89,9 +90,9 @@ def _board_key(request: HttpRequest, slug: str, profile: Profile) -> queries.Boa
         problem=slug,
         profile=profile.name,
         revision=registry.revision(slug),
-        backend=_chosen(request, "backend", Backend) or None,
+        backend=_choice(request.GET, "backend", Backend) or None,
         size=_chosen_size(request, profile.sizes[Mode.RANKED]),
-        primitive=_chosen(request, "primitive", Primitive) or None,
+        primitive=_choice(request.GET, "primitive", Primitive) or None,
     )
 
 
@@ -139,7 +140,7 @@ def person(request: HttpRequest, username: str) -> HttpResponse:
 
 @require_safe
 def records(request: HttpRequest) -> HttpResponse:
-    name = _chosen(request, "profile", profiles.profiles()) or None
+    name = _choice(request.GET, "profile", profiles.profiles()) or None
     context = {
         "page": queries.records_page(profile=name, **_cursors(request), rows=PAGE_ROWS),
         "titles": _titles(),
@@ -184,7 +185,7 @@ def scaling(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def open_board(request: HttpRequest) -> HttpResponse:
     """The unsolved problems, and those solved but not significantly faster than the reference."""
-    wanted = _chosen(request, "profile", profiles.profiles())
+    wanted = _choice(request.GET, "profile", profiles.profiles())
     context = {
         "open": open_problems(profile=wanted or None),
         "profile": profiles.get(wanted) if wanted else None,
@@ -272,23 +273,13 @@ def published_data(request: HttpRequest, format: str) -> HttpResponse:  # noqa: 
     return as_download(published.TABLE, format=format, name="pkb-published")
 
 
-class _Cursors(TypedDict):
-    after: str
-    before: str
-
-
-def _cursors(request: HttpRequest) -> _Cursors:
+def _cursors(request: HttpRequest) -> dict[str, Any]:
     """Which part of a long board is asked for."""
-    return _Cursors(after=request.GET.get("after", ""), before=request.GET.get("before", ""))
+    return {name: request.GET.get(name, "") for name in ("after", "before")}
 
 
 def _titles() -> dict[str, str]:
     return {problem.slug: problem.title for problem in registry.problems()}
-
-
-def _chosen(request: HttpRequest, field: str, known: Iterable[str]) -> str:
-    """The value of `field` in the address; raises Refusal (404) where `known` does not have it."""
-    return choice(request.GET, field, known, message=_NOT_HERE)
 
 
 def _chosen_size(request: HttpRequest, sizes: tuple[str, ...]) -> str | None:
@@ -296,7 +287,7 @@ def _chosen_size(request: HttpRequest, sizes: tuple[str, ...]) -> str | None:
     wanted = request.GET.get("size", "")
     if len(sizes) == 1 and wanted in ("tiny", "base", "large"):
         return None  # left in the form from another profile
-    return _chosen(request, "size", sizes) or None
+    return _choice(request.GET, "size", sizes) or None
 
 
 def _edges(rows: tuple[queries.BoardRow, ...]) -> tuple[float, float]:

@@ -66,16 +66,12 @@ class ImportForm(_OrganisationForm):
     program_backend = forms.ChoiceField(
         label="Backend of the programs", choices=[("", "What each one's text shows"), *BACKENDS], required=False
     )
-    profile = forms.ChoiceField(label="Profile", required=False)
+    profile = forms.ChoiceField(
+        label="Profile", choices=[_BY_NAME, *profile_choices(profiles().values())], required=False
+    )
     problems = forms.CharField(
         label="Problems of files", max_length=20_000, required=False, help_text="FILE=SLUG, separated by commas."
     )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["profile"] = forms.ChoiceField(
-            label="Profile", choices=[_BY_NAME, *profile_choices(profiles().values())], required=False
-        )
 
     def values(self) -> dict[str, Any]:
         values = dict(self.cleaned_data)

@@ -1,13 +1,12 @@
 """Shared reads of models and runs: who may see what, and what boards and pages show of them."""
 
 import uuid
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
-from threading import Lock
 from typing import Any
 
 from django.db.models import Count, Max, Prefetch, Q, QuerySet, Sum
@@ -202,22 +201,17 @@ def figures_of(runs: Iterable[Run]) -> dict[uuid.UUID, RunFigures]:
     published = [pk for pk, run in chosen.items() if run.is_published]
     events = RunEvent.objects.filter(run__in=published).order_by()
     newest = dict(events.values_list("run").annotate(newest=Max("id"))) if published else {}
-    with _lock:
-        kept = {pk: held[1] for pk, event in newest.items() if (held := _cache.get(pk)) and held[0] == event}
-        for pk in kept:
-            _cache.move_to_end(pk)
-    fresh = _worked_out({pk: run for pk, run in chosen.items() if pk not in kept})
-    with _lock:
-        _cache.update({pk: (event, fresh[pk]) for pk, event in newest.items() if pk in fresh})
-        while len(_cache) > _MOST_CACHED:
-            _cache.popitem(last=False)
-    return {pk: kept.get(pk) or fresh[pk] for pk in chosen}
+    kept = {pk: _kept(pk, event) for pk, event in newest.items()}
+    fresh = _worked_out({pk: run for pk, run in chosen.items() if not kept.get(pk)})
+    for pk in fresh.keys() & kept.keys():
+        kept[pk].append(fresh[pk])
+    return {pk: fresh[pk] if pk in fresh else kept[pk][0] for pk in chosen}
 
 
-_MOST_CACHED = 500
-"""As many as a board shows; the one not used for longest goes."""
-_cache: OrderedDict[uuid.UUID, tuple[int, RunFigures]] = OrderedDict()
-_lock = Lock()
+@lru_cache(maxsize=500)  # as many as a board shows
+def _kept(_run: uuid.UUID, _event: int) -> list[RunFigures]:
+    """The figures of a run as of an event, the same list for each call; empty until they are worked out."""
+    return []
 
 
 def _worked_out(chosen: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, RunFigures]:

@@ -8,7 +8,6 @@ from playwright.sync_api import Page, expect
 
 from portal.charts.chart import Axis, Point, Scale, Unit
 from portal.charts.drawing import PHONE_PX, svg
-from portal.charts.ink import Ink
 from portal.charts.runs import agent_problems, agent_speedups, curves
 from portal.charts.sizes import Series, over_size, size_name
 from tests.browser.conftest import Visit
@@ -267,7 +266,7 @@ SELDOM = {
 @pytest.mark.parametrize("width", [1140, 540, PHONE_PX])
 def test_words_of_charts_that_need_more_entries_lie_apart(visit: Visit, name: str, width: int) -> None:
     page = visit().page
-    page.set_content(f"<main>{svg(SELDOM[name], width=width, ink=Ink(is_standalone=True))}</main>")
+    page.set_content(f"<main>{svg(SELDOM[name], width=width, is_standalone=True)}</main>")
     assert page.locator("main").evaluate(WORDS) == []
 
 

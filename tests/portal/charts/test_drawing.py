@@ -11,7 +11,6 @@ from portal.charts import figures
 from portal.charts.chart import Axis, Band, Bar, Bars, Chart, Line, Point, Points, Scale, Unit, Whisker
 from portal.charts.drawing import svg
 from portal.charts.figures import _MAKERS, _SYMBOLS, digest, figure, figure_file, figure_json
-from portal.charts.ink import Ink
 from portal.charts.runs import agent_problems
 from portal.charts.scales import Ruler, ticks
 
@@ -155,7 +154,7 @@ def test_a_figure_to_keep_needs_no_other_file():
 
 
 def test_a_picture_that_stands_alone_has_its_own_colours_and_letters():
-    picture = svg(Chart(x=PLAIN, y=PLAIN, layers=EVERYTHING), width=600, ink=Ink(is_standalone=True), ground=True)
+    picture = svg(Chart(x=PLAIN, y=PLAIN, layers=EVERYTHING), width=600, is_standalone=True)
     assert "class=" not in picture.replace('class="plot-marks"', "")
     assert 'color="#0a5cb8"' in picture
     assert 'font-family="DejaVu Sans, sans-serif"' in picture

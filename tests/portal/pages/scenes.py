@@ -2,6 +2,7 @@
 
 import uuid
 from datetime import timedelta
+from typing import Any
 
 from django.utils import timezone
 
@@ -27,6 +28,7 @@ from evaluator.contract import (
 )
 from evaluator.hardware import profiles
 from portal.accounts.models import User
+from portal.charts.chart import Chart
 from portal.nodes.models import Node, Slot
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State, Submission
@@ -42,6 +44,11 @@ def solution(tensor):
     dist.all_reduce(out)
     return out
 '''
+
+
+def layer(chart: Chart, name: str) -> Any:
+    """The first layer of a chart that has this name; None where there is none."""
+    return next((each for each in chart.layers if getattr(each, "name", None) == name), None)
 
 
 def person(name: str) -> User:

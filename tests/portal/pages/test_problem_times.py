@@ -16,7 +16,7 @@ PAGE = "/problems/gemm_allreduce/"
 
 
 def _marks(figure, kind):
-    layer = figure.layer(kind)
+    layer = scenes.layer(figure, kind)
     return layer.points if layer is not None else ()
 
 
@@ -56,7 +56,7 @@ def test_own_attempts_stand_beside_their_curve_and_nobody_elses(client, alice, b
     client.force_login(alice)
     shown = client.get(PAGE).context
     assert [each.pk for each in shown["own"]] == [each.pk for each in reversed(mine)]
-    scores = [point.y for point in shown["own_curve"].layer("one attempt, with its interval").points]
+    scores = [point.y for point in scenes.layer(shown["own_curve"], "one attempt, with its interval").points]
     assert scores == pytest.approx([1.1, 1.4], abs=0.02)
 
 

@@ -131,7 +131,7 @@ def test_a_best_entry_stands_beside_the_reference_of_its_own_evaluation(client, 
     assert row["reference_source"] == "side by side with the best entry"
     figure = _figure(client, profile=GPU)
     (reference,), (best,) = _points(figure, "our reference"), _points(figure, "best entry")
-    joined = figure.layer("reference to best").points
+    joined = scenes.layer(figure, "reference to best").points
     assert [(point.x, point.y) for point in joined] == [(reference.x, reference.y), (best.x, best.y)]
     assert best.label == "GEMM + all-reduce 1.90× at base"  # noqa: RUF001 - the multiplication sign is meant
     assert best.href == "/problems/gemm_allreduce/"

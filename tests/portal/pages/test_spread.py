@@ -51,7 +51,7 @@ def test_the_calls_of_both_gangs_are_drawn_for_both_count():
     kept = [record(calls, blocks=((1, 2),), reference=((100,),)) for calls in (first, second)]
     both = Record(rules=kept[0].rules, sizes=(*kept[0].sizes, *kept[1].sizes))
     figure = times_spread(scenes.timing(sizes=("tiny",)).sizes[0], timed_calls(both)["tiny"])
-    assert [point.x for point in figure.layer("submission, one call").points] == [70.0, 60.0, 81.0, 80.0]
+    assert [point.x for point in scenes.layer(figure, "submission, one call").points] == [70.0, 60.0, 81.0, 80.0]
 
 
 def test_a_record_that_lacks_a_call_draws_none():
