@@ -118,25 +118,27 @@ def start_site(stack: Stack) -> None:
 
 
 class Intake(threading.Thread):
-    """Submits again and again; what an author would send again because nobody answered is sent again."""
+    """An author who submits again after each verdict, and once more where nobody answered."""
 
     def __init__(self, site: Site) -> None:
         super().__init__()
         self.site, self.taken, self.is_enough = site, list[str](), threading.Event()
 
     def run(self) -> None:
-        while not self.is_enough.wait(0.5):
+        while not self.is_enough.is_set():
             try:
                 self.taken.append(self.site.submit(SOLUTION, mode="check"))
             except (urllib.error.URLError, ConnectionError):
-                continue  # between the end of the old web process and the start of the new one
+                self.is_enough.wait(0.2)  # between the end of the old web process and the start of the new one
+            else:
+                self.site.wait_for_end(self.taken[-1])
 
 
 def assert_both_nodes_judge(site: Site) -> None:
     """Submissions of now pass, on either node."""
     sent: list[str] = []
     for _ in range(4):
-        sent += [site.submit(SOLUTION, mode="check") for _ in range(4)]
+        sent += [site.submit(SOLUTION, mode="check") for _ in range(3)]
         assert {site.wait_for_end(each)[0] for each in sent} == {"PASSED"}
         if {name for (name,) in site.rows(NODES_OF, sent)} == {"old", "new"}:
             return
@@ -164,7 +166,7 @@ def test_neighbouring_versions_work_together_and_an_upgrade_loses_nothing(site, 
             wait_until(lambda: site.rows(building), what="the index is being made", seconds=WAIT_S)
             before = len(intake.taken)
             assert site.call("problems/allreduce/leaderboard/?profile=cpux2")[0] == 200
-            wait_until(lambda: len(intake.taken) >= before + 3, what="authors submit meanwhile", seconds=WAIT_S)
+            wait_until(lambda: len(intake.taken) >= before + 2, what="authors submit meanwhile", seconds=WAIT_S)
             assert migration.is_alive()
         migration.join()
         for name in ("dispatcher", "web"):
@@ -182,4 +184,4 @@ def test_neighbouring_versions_work_together_and_an_upgrade_loses_nothing(site, 
     assert site.rows("SELECT DISTINCT content->>'weather' FROM submissions_report WHERE content ? 'weather'") == [
         ("sun",)
     ]
-    assert "0 broken" in stack.manage("audit")
+    assert "BROKEN" not in stack.manage("audit")
