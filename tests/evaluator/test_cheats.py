@@ -40,8 +40,8 @@ JUDGED = {name: program for name, program in programs().items() if not program.j
 CHEATS = [name for name, program in JUDGED.items() if not program.is_twin]
 FORGERS = [name for name in CHEATS if JUDGED[name].forges_time]
 LUCKY = {"m7_missing_barrier": 4}
-"""How often a cheat is judged again where it PASSED: in each of its few skewed calls a late rank is 7 to 32 ms later than
-it waits for, so a busy machine hides it now and then. If that is one judgement in five, all five are one in 3,000."""
+"""How often a cheat is judged again where it PASSED. In a skewed call a rank is 7 to 32 ms later than the others wait,
+which a busy machine hides now and then. If it does in one judgement of five, it does in all five once in 3,000."""
 NEEDS_QUIET = ["r36_burning_peers"]
 """Where a busy machine leaves the cheat too little processor time to be a cheat."""
 TWINS = [name for name, program in JUDGED.items() if program.is_twin]
