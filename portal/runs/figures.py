@@ -48,22 +48,24 @@ _NOT_OF_THE_PROGRAM = frozenset(
 class Sample:
     """The outcome of one sample of one problem.
 
-    `score` is the speedup of a correct one and `low` the lower end of its interval, `primitives` what
-    the sample used. `verdict` is empty while it is pending, and where no ranked attempt ended. `other_speedups` are by
-    other ways of timing (`portal.catalog.size_times`).
+    `score` is the speedup of a correct one, `low` and `high` are the ends of its interval, `primitives` what it used.
+    `verdict` is empty while it is pending, and where no ranked attempt ended. `other_speedups` are by other ways of
+    timing (`portal.catalog.size_times`).
     """
 
     verdict: str
     is_pending: bool = False
     score: float | None = None
     low: float | None = None
+    high: float | None = None
     primitives: tuple[str, ...] = ()
     ending: str = ""
     other_speedups: Mapping[str, float] = field(default_factory=dict)
 
     def by(self, way: str) -> "Sample":
         """The same with the speedup by another way of timing. It has no interval, so its point stands for one."""
-        return replace(self, score=self.other_speedups.get(way), low=self.other_speedups.get(way))
+        point = self.other_speedups.get(way)
+        return replace(self, score=point, low=point, high=point)
 
     @property
     def is_correct(self) -> bool:

@@ -260,6 +260,7 @@ def _outcomes(
             "verdict",
             "score",
             "score_low",
+            "score_high",
             "message",
             "evaluation__primitives",
             "evaluation__other_speedups",
@@ -277,12 +278,13 @@ def _outcomes(
         is_known = last is not None and last[4] == AttemptState.ENDED
         sample = Sample(verdict="", is_pending=last is not None and not is_known)
         if last and is_known:
-            verdict, score, low, message, primitives, others, rule = last[5:-1]
-            score, low = (score, low) if rule == SCORE_RULE else (None, None)
+            verdict, score, low, high, message, primitives, others, rule = last[5:-1]
+            score, low, high = (score, low, high) if rule == SCORE_RULE else (None, None, None)
             sample = Sample(
                 verdict=verdict,
                 score=score,
                 low=low,
+                high=high,
                 primitives=tuple(primitives or ()),
                 ending=published_class(verdict, message),
                 other_speedups=others or {},

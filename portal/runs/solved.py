@@ -7,6 +7,7 @@ from evaluator.contract import SCORE_RULE, Mode, is_faster
 from evaluator.hardware.profiles import profiles
 from portal.catalog.size_times import SizeTime
 from portal.ranking.leaders import reached
+from portal.runs.figures import Sample
 from portal.runs.models import Attempt, LanguageModel, Run
 from portal.runs.queries import board_runs, figures_of
 from portal.submissions.queries import times_of
@@ -17,13 +18,14 @@ from problems import registry
 class ModelResult:
     """The best that models made of one problem, the program whose interval begins highest; and who solved it.
 
-    `score` and `low` are None where the run's profile does not rank by speed, or the score is by an older rule.
+    `score` and its interval are None where the run's profile does not rank by speed, or the score is by an older rule.
     """
 
     problem: str
     run: Run
     score: float | None
     low: float | None
+    high: float | None
     models: tuple[LanguageModel, ...]
 
     @property
@@ -36,19 +38,26 @@ def solved_by_models(*, profile: str | None = None) -> Mapping[str, ModelResult]
     """The best result of each problem that some model has solved in a run that boards show, on one profile or any."""
     shown = board_runs() if profile is None else board_runs().filter(profile=profile)
     runs = list(shown.order_by("published_at", "id"))
-    best: dict[str, tuple[float, Run, float | None, float | None]] = {}
+    best: dict[str, tuple[float, Run, Sample]] = {}
     solvers: dict[str, dict[int, LanguageModel]] = {}
     found = figures_of(runs)
     for run in runs:
         by_speed = profiles()[run.profile].is_ranked_by_speed
         for slug, sample in found[run.pk].best.items():
             solvers.setdefault(slug, {})[run.model_id] = run.model
-            score, low = (sample.score, sample.low) if by_speed else (None, None)
-            if slug not in best or (low or 0.0) > best[slug][0]:
-                best[slug] = (low or 0.0, run, score, low)
+            least = (sample.low or 0.0) if by_speed else 0.0
+            if slug not in best or least > best[slug][0]:
+                best[slug] = (least, run, sample if by_speed else Sample(verdict=sample.verdict))
     return {
-        slug: ModelResult(problem=slug, run=run, score=score, low=low, models=tuple(solvers[slug].values()))
-        for slug, (_, run, score, low) in best.items()
+        slug: ModelResult(
+            problem=slug,
+            run=run,
+            score=sample.score,
+            low=sample.low,
+            high=sample.high,
+            models=tuple(solvers[slug].values()),
+        )
+        for slug, (_, run, sample) in best.items()
     }
 
 
