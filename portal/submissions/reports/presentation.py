@@ -427,6 +427,7 @@ class _Entry:
     author: str
     backend: str
     submission_id: uuid.UUID
+    evaluation_id: uuid.UUID
     is_source_public: bool
     sizes: tuple[SizeTime, ...]
 
@@ -437,6 +438,7 @@ def _entry(evaluation: Evaluation, timing: Timing) -> _Entry:
         author=submission.author.username,
         backend=submission.backend,
         submission_id=submission.pk,
+        evaluation_id=evaluation.pk,
         is_source_public=submission.visibility == Visibility.PUBLIC,
         sizes=size_times(timing),
     )
