@@ -101,6 +101,9 @@ class Entry(Protocol):
     def submission_id(self) -> uuid.UUID: ...
 
     @property
+    def evaluation_id(self) -> uuid.UUID: ...
+
+    @property
     def is_source_public(self) -> bool: ...
 
 
@@ -403,7 +406,10 @@ def problem_figure(chosen: Sequence[Point], entries: Sequence[Entry], *, profile
     axis = problem_axis(chosen)
     by_size = {item.work.size: item.work for item in chosen}
     pages = [
-        reverse("submissions:detail", args=[each.submission_id]) if each.is_source_public else "" for each in entries
+        f"{reverse('submissions:detail', args=[each.submission_id])}?evaluation={each.evaluation_id}"
+        if each.is_source_public
+        else ""
+        for each in entries
     ]
     entered = [
         _at(by_size[timing.size], axis, timing.time_us, f"{entry.author} ({entry.backend})", href=page)

@@ -18,8 +18,8 @@ from problems.spec.schema import Problem
 class Timed:
     """Something with a time per size, in the order of the profile's sizes.
 
-    Each of `columns` is the time in microseconds, and how many times the floor that is; None where unknown. `run` and
-    `submission` name the page that shows more, if there is one that everybody may open.
+    Each of `columns` is the time in microseconds, and how many times the floor that is; None where unknown. `run`, or
+    `submission` and `evaluation`, name the page that shows more, if there is one that everybody may open.
     """
 
     kind: str
@@ -28,6 +28,7 @@ class Timed:
     columns: tuple[tuple[float | None, float | None], ...]
     run: uuid.UUID | None = None
     submission: uuid.UUID | None = None
+    evaluation: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +54,9 @@ def problem_times(problem: Problem, *, profile: Profile, best: BoardRow | None) 
     lines = [line("floor", "Floor", "cost model", floors)] if floors else []
     if best is not None:
         kind = "best entry" if profile.is_ranked_by_speed else "first correct entry"
-        times, page = {size.size: size.time_us for size in best.sizes}, best.submission_id
-        lines.append(line(kind, best.author, best.backend, times, submission=page if best.is_source_public else None))
+        times = {size.size: size.time_us for size in best.sizes}
+        pages = {"submission": best.submission_id, "evaluation": best.evaluation_id} if best.is_source_public else {}
+        lines.append(line(kind, best.author, best.backend, times, **pages))
     for result in best_of_models(problem.slug, profile=profile.name):
         times = {size.size: size.time_us for size in result.sizes}
         lines.append(line("best of a model", str(result.run.model), result.run.backend, times, run=result.run.pk))

@@ -393,6 +393,7 @@ def _roofline(evaluation: Evaluation, timing: Timing) -> dict[str, Any]:
         author=submission.author.username,
         backend=submission.backend,
         submission_id=submission.pk,
+        evaluation_id=evaluation.pk,
         is_source_public=submission.visibility == Visibility.PUBLIC,
         sizes=size_times(timing),
     )
@@ -414,5 +415,6 @@ class _Entry:
     author: str
     backend: str
     submission_id: uuid.UUID
+    evaluation_id: uuid.UUID
     is_source_public: bool
     sizes: tuple[SizeTime, ...]

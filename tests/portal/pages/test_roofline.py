@@ -246,7 +246,10 @@ def test_a_problem_page_shows_its_roofline_with_the_entries_of_its_board(client,
     assert "public reference, public inputs" in page.lower()
     entries = _points(figure, "entries")
     assert len(entries) == 4
-    assert {entry.href for entry in entries} == {f"/submissions/{public.pk}/", ""}
+    assert {entry.href for entry in entries} == {
+        f"/submissions/{public.pk}/?evaluation={public.evaluations.get().pk}",
+        "",
+    }
 
 
 def test_a_problem_that_computes_nothing_stands_by_its_bytes(client):
