@@ -161,9 +161,8 @@ def limits_of(payer: Payer, *, now: datetime) -> list[Limit]:
 
 
 def quota_of(organisation: Organisation, *, now: datetime) -> Limit:
-    payer = payer_of_runs(organisation)
     # Of the queue this says nothing.
-    return _limit(payer, _month(organisation), Waiting(groups={}), now)
+    return _limit(payer_of_runs(organisation), _month(organisation), Waiting(groups={}), now)
 
 
 def _month(organisation: Organisation) -> _Rule:

@@ -261,8 +261,7 @@ def _recorded(evaluations: Mapping[str, Evaluation | None]) -> dict[str, Any]:
     if not calls:
         return {}
     links = timelines.link_rows(timelines.comparable(reports))
-    last = list(reports.values())[-1]
-    picture = timelines.picture(calls, least=timelines.least_work(last))
+    picture = timelines.picture(calls, least=timelines.least_work(list(reports.values())[-1]))
     return {"recorded_calls": calls, "timeline_picture": picture, "links": links}
 
 
@@ -383,8 +382,7 @@ def _whole(request: HttpRequest, name: str) -> int:
 
 
 def _finished_report(request: HttpRequest, evaluation_id: uuid.UUID) -> EvaluationReport:
-    evaluation = access.get_evaluation(request.user, evaluation_id)
-    found = queries.latest_report(evaluation)
+    found = queries.latest_report(access.get_evaluation(request.user, evaluation_id))
     if found is None:
         message = "There is no report on this evaluation yet."
         raise NotFound("evaluation", evaluation_id, message, "Wait until the evaluation has finished.")
