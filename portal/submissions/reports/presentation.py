@@ -32,8 +32,7 @@ from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, Listing, listin
 from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.spread import Series, timed_calls, times_spread
-from portal.core import live_links
-from portal.core.live_links import Kind, Subject
+from portal.core.live_links import Kind, Subject, address
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import LiveView, expected_stage_seconds
 from portal.submissions.reports import machine_code, timelines
@@ -250,7 +249,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "status_text": spoken_status(live),
         "state_text": state_text(live),
         "waits_for_hardware": waits_for_hardware(live),
-        "stream": live_links.address(Subject(Kind.EVALUATION, str(live.evaluation.pk))),
+        "stream": address(Subject(Kind.EVALUATION, str(live.evaluation.pk))),
         "earlier": tries_sentence(live),
         "unserved_hours": f"{settings.UNSERVED_HOURS:.0f}",
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
