@@ -196,7 +196,8 @@ def _flagging(request: HttpRequest, submission: Submission) -> dict[str, Any]:
     # The last one, resolved or not.
     own = submission.flags.filter(by=request.user.pk).first()
     is_open = own is not None and own.resolved_at is None
-    return {"own_flag": own, "may_flag": access.may_flag(request.user, submission) and not is_open}
+    is_others = request.user.is_authenticated and request.user.pk != submission.author_id
+    return {"own_flag": own, "may_flag": is_others and not is_open}
 
 
 def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any] | None:

@@ -15,8 +15,6 @@ from evaluator.contract import (
     ClockKind,
     EvaluationReport,
     Mode,
-    OutputCheck,
-    SizeResult,
     SizeTiming,
     SourceBundle,
     Stage,
@@ -314,24 +312,22 @@ def _in_words(of: Timing | SizeTiming, ratios: Sequence[float]) -> list[str]:
 
 def _findings(report: EvaluationReport) -> dict[str, Any]:
     """What the judge saw of outputs, ranks and machine."""
+    # Whether an output is within its bounds; that of all errors together (rms) is known from findings alone.
+    wrong = {(one.size, one.rank, one.output) for one in report.findings if one.verdict is Verdict.WRONG_RESULT}
     return {
         "rank_numbers": range(report.world_size),
         "error_maps": error_maps(report),
-        "checks": [(size, check, _is_correct(report, size, check)) for size in report.sizes for check in size.outputs],
+        "checks": [
+            (size, check, check.is_within and (size.size, check.rank, check.output) not in wrong)
+            for size in report.sizes
+            for check in size.outputs
+        ],
         "largest_error": max((check.max_error for size in report.sizes for check in size.outputs), default=0.0),
         "has_rank_story": report.verdict is not Verdict.PASSED or any(rank.stack or rank.log for rank in report.ranks),
         **_environment(report),
         **_evidence(report),
         **_timeline(report),
     }
-
-
-def _is_correct(report: EvaluationReport, size: SizeResult, check: OutputCheck) -> bool:
-    """Whether an output is within its bounds. That of all errors together (rms) is known from findings alone."""
-    wrong = [found for found in report.findings if found.verdict is Verdict.WRONG_RESULT]
-    return check.is_within and (size.size, check.rank, check.output) not in [
-        (found.size, found.rank, found.output) for found in wrong
-    ]
 
 
 def _timeline(report: EvaluationReport) -> dict[str, Any]:
