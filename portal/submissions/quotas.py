@@ -166,7 +166,8 @@ def quota_of(organisation: Organisation, *, now: datetime) -> Limit:
 
 
 def _month(organisation: Organisation) -> _Rule:
-    return _Rule(limit_gpu_s=organisation.quota_gpu_s, window=MONTH)
+    granted = organisation.gpu_seconds
+    return _Rule(limit_gpu_s=settings.GPU_SECONDS_PER_30_DAYS if granted is None else granted, window=MONTH)
 
 
 def _rules(payer: Payer, now: datetime) -> dict[str, _Rule]:
