@@ -37,7 +37,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
         return User.normalize_username(username)
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:  # noqa: ARG002 - allauth's signature
-        """Whether anybody may make an account."""
+        """Whether anybody may make an account, here or through another site."""
         return bool(settings.SIGN_UP == "open")
 
     def respond_user_inactive(self, request: HttpRequest, user: User) -> HttpResponse:
@@ -81,9 +81,6 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  
         sociallogin.email_addresses = []
         user: User = super().populate_user(request, sociallogin, {"username": data.get("username") or ""})
         return user
-
-    def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:  # noqa: ARG002
-        return bool(settings.SIGN_UP == "open")
 
 
 class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no types

@@ -1,7 +1,5 @@
 """Registers the app with Django."""
 
-from typing import Any
-
 from django.apps import AppConfig
 from django.contrib.admin import apps as admin_apps
 from django.core.management import call_command
@@ -17,13 +15,14 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         """Make the table that counts failed sign-ins whenever the other tables are brought up to date."""
-        post_migrate.connect(_make_cache_table, sender=self, dispatch_uid="accounts.cache_table")
+        post_migrate.connect(
+            lambda **_: call_command("createcachetable", verbosity=0),
+            sender=self,
+            weak=False,
+            dispatch_uid="accounts.cache_table",
+        )
 
 
 class OperatorsAdminConfig(admin_apps.AdminConfig):
     default = False
     default_site = "portal.accounts.admin_site.OperatorsSite"
-
-
-def _make_cache_table(**_sent: Any) -> None:
-    call_command("createcachetable", verbosity=0)

@@ -5,7 +5,6 @@ import unicodedata
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -128,11 +127,6 @@ class Organisation(models.Model):
 
     def __str__(self) -> str:
         return self.slug
-
-    @property
-    def quota_gpu_s(self) -> float:
-        """GPU-seconds that its runs, or all runs of its sponsor's organisations, may use in any 30 days."""
-        return settings.GPU_SECONDS_PER_30_DAYS if self.gpu_seconds is None else self.gpu_seconds
 
     @property
     def payer_id(self) -> int | None:

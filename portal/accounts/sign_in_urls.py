@@ -20,14 +20,13 @@ from portal.accounts import views
 from portal.accounts.social_login import returning_from, to_other_site, where_mail_is_set_up
 from portal.accounts.throttle import CODES, MAILS, SIGN_UPS, limited
 
-_ours = [
+urlpatterns = [
     path("sign-in/", views.SignIn.as_view(), name="account_login"),
     path("sign-out/", auth.LogoutView.as_view(), name="account_logout"),
     path("sign-up/", views.sign_up, name="account_signup"),
     path("password/", views.NewPassword.as_view(), name="account_change_password"),
     path("password/", views.NewPassword.as_view(), name="account_set_password"),
-]
-_mail = [
+    # Mail.
     path("email/", limited("mail", MAILS)(where_mail_is_set_up(account.email)), name="account_email"),
     path("email/sent/", account.email_verification_sent, name="account_email_verification_sent"),
     path("email/confirm/<str:key>/", account.confirm_email, name="account_confirm_email"),
@@ -43,8 +42,7 @@ _mail = [
         name="account_reset_password_from_key",
     ),
     path("password/reset/done/", account.password_reset_from_key_done, name="account_reset_password_from_key_done"),
-]
-_second_factor = [
+    # The second factor.
     path("inactive/", account.account_inactive, name="account_inactive"),
     path("again/", limited("code", CODES)(account.reauthenticate), name="account_reauthenticate"),
     path("again/code/", limited("code", CODES)(mfa.reauthenticate), name="mfa_reauthenticate"),
@@ -63,8 +61,7 @@ _second_factor = [
     path("security/passkeys/new/", passkeys.add_webauthn, name="mfa_add_webauthn"),
     path("security/passkeys/<int:pk>/remove/", passkeys.remove_webauthn, name="mfa_remove_webauthn"),
     path("security/passkeys/<int:pk>/name/", passkeys.edit_webauthn, name="mfa_edit_webauthn"),
-]
-_elsewhere = [
+    # Accounts elsewhere.
     path("elsewhere/", elsewhere.connections, name="socialaccount_connections"),
     path("elsewhere/sign-up/", limited("sign-up", SIGN_UPS)(elsewhere.signup), name="socialaccount_signup"),
     path("elsewhere/cancelled/", elsewhere.login_cancelled, name="socialaccount_login_cancelled"),
@@ -76,4 +73,3 @@ _elsewhere = [
     path("oidc/<slug:provider_id>/", to_other_site(oidc.login), name="openid_connect_login"),
     path("oidc/<slug:provider_id>/back/", returning_from(oidc.callback), name="openid_connect_callback"),
 ]
-urlpatterns = _ours + _mail + _second_factor + _elsewhere

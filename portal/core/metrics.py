@@ -2,7 +2,7 @@
 
 Labels come from closed sets alone: profiles, verdicts, stages, routes. Nothing that a visitor types becomes one, and
 none names a person. What can be read from the database is not counted here but asked for
-(`portal.operations.site_state`).
+(`portal.operations.metrics_page`).
 """
 
 import logging

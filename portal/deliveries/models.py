@@ -69,11 +69,6 @@ class Endpoint(models.Model):
     def noun(self) -> str:
         return "webhook" if self.is_webhook else "channel"
 
-    @property
-    def shown_url(self) -> str:
-        """The address without what in it is as good as a password."""
-        return f"{self.url[:32]}..." if len(self.url) > 32 else self.url
-
 
 class DeliveryState(models.TextChoices):
     WAITING = "waiting", "Waiting"

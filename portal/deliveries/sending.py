@@ -129,8 +129,7 @@ def _send(delivery: Delivery) -> HttpResult:
         headers["X-PKB-Event"] = delivery.kind
     if endpoint.form == Form.SIGNED:
         headers["X-PKB-Delivery"] = str(delivery.pk)
-        stamp = int(timezone.now().timestamp())
-        headers["X-PKB-Signature"] = signature(endpoint.secret, body, timestamp=stamp)
+        headers["X-PKB-Signature"] = signature(endpoint.secret, body, timestamp=int(time.time()))
     return outbound_http.post(endpoint.url, body, headers)
 
 

@@ -72,8 +72,7 @@ def revoke(name: str, *, now: datetime) -> int:
         Refusal: there is no such node, or it was revoked before (404).
     """
     with transaction.atomic():
-        node = revoke_node(name, now=now)
-        return lifecycle.release_node(node)
+        return lifecycle.release_node(revoke_node(name, now=now))
 
 
 def _lost(now: datetime) -> QuerySet[Evaluation]:

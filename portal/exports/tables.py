@@ -81,8 +81,7 @@ class _RunEntry:
 
 
 def _runs() -> Iterator[_RunEntry]:
-    chosen = queries.board_runs().order_by("published_at", "id")
-    rows = chosen.iterator(chunk_size=CHUNK)
+    rows = queries.board_runs().order_by("published_at", "id").iterator(chunk_size=CHUNK)
     while runs := list(islice(rows, _RUNS_AT_ONCE)):
         figures = queries.figures_of(runs)
         for run in runs:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from django.utils.safestring import SafeString
+
 from portal.manual import pages
 from portal.manual.rendering import DEEPEST, Rendered
 
@@ -24,20 +26,11 @@ _SHORTEST_BEGINNING = 3
 _HEADING = re.compile(rf'<h([1-{DEEPEST}]) id="(.*?)">(.*?)<a class="headerlink".*?</h\1>', re.DOTALL)
 _BETWEEN_CELLS = re.compile(r"</t[dh]>\s*(?=<t[dh])")
 _TAG = re.compile("<[^>]+>")
-_MATCH = re.compile("\x02(.*?)\x03", re.DOTALL)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fragment:
-    """A part of an excerpt; `is_match` where it is a word that was searched for."""
-
-    text: str
-    is_match: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundPassage:
-    """A page or a heading in it that a search has found, with the words around the first match.
+    """A page or a heading in it that a search has found, with the words around the first match, matches marked.
 
     `heading` is empty for the beginning of the page.
     """
@@ -45,7 +38,7 @@ class FoundPassage:
     title: str
     heading: str
     url: str
-    excerpt: tuple[Fragment, ...]
+    excerpt: SafeString
 
 
 def find(text: str, *, limit: int) -> tuple[FoundPassage, ...]:
@@ -60,16 +53,13 @@ def find(text: str, *, limit: int) -> tuple[FoundPassage, ...]:
         return ()
     wanted = f"({{heading body}} : ({' OR '.join(words)})) AND {' AND '.join(words)}"
     return tuple(
-        FoundPassage(title=title, heading=shown, url=url, excerpt=tuple(_fragments(excerpt)))
+        FoundPassage(title=title, heading=shown, url=url, excerpt=_marked(excerpt))
         for title, shown, url, excerpt in _index().execute(_FIND, (wanted, limit))
     )
 
 
-def _fragments(excerpt: str) -> Iterator[Fragment]:
-    # The pattern has one group, so pieces alternate: around the matches, and the matches.
-    for number, piece in enumerate(_MATCH.split(excerpt)):
-        if piece:
-            yield Fragment(text=piece, is_match=number % 2 == 1)
+def _marked(excerpt: str) -> SafeString:
+    return SafeString(html.escape(excerpt).replace("\x02", "<mark>").replace("\x03", "</mark>"))
 
 
 @cache

@@ -268,8 +268,7 @@ def gpu_time_is_charged(_now: datetime) -> Iterator[str]:
     first = ~Exists(Evaluation.objects.filter(submission=OuterRef("submission"), queued_at__lt=OuterRef("queued_at")))
     chargeable = Q(state__in=State.unfinished()) | Q(submission__is_attempt=True) & first
     here = Evaluation.objects.filter(recorded_on=None, node_owner=None).exclude(priority=REJUDGE_PRIORITY)
-    free = here.filter(chargeable, gpu_use=None)
-    chosen = free.order_by().values_list("pk", "profile")
+    chosen = here.filter(chargeable, gpu_use=None).order_by().values_list("pk", "profile")
     return (str(pk) for pk, profile in chosen if quotas.reservation_gpu_s(profile))
 
 

@@ -12,8 +12,7 @@ from portal.privacy.account_deletion import Entries
 class DeleteAccountForm(ActionForm):
     """The fate of the entries, and the name once more to prevent accidental deletion."""
 
-    entries = forms.TypedChoiceField(
-        coerce=Entries,
+    entries = forms.ChoiceField(
         label="Your entries on the boards and your public sources",
         choices=(
             (Entries.ANONYMISE, "Keep them without my name"),
@@ -36,3 +35,6 @@ class DeleteAccountForm(ActionForm):
         if self.cleaned_data["username"] != self._user.username:
             raise forms.ValidationError(f"This is not your name. Type {self._user.username}.")
         return self._user.username
+
+    def values(self) -> dict[str, Any]:
+        return {"entries": Entries(self.cleaned_data["entries"])}

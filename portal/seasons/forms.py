@@ -14,6 +14,7 @@ from portal.core.forms import ActionForm
 from portal.seasons.actions import FIXED
 from portal.seasons.definition import Definition, definition_of
 from portal.seasons.models import Access, Counted, OpenedSources, Phase, Season
+from portal.submissions.forms import profile_choices
 from problems import registry
 from problems.spec.schema import Problem
 from problems.spec.taxonomy import BLOCK_GROUPS
@@ -73,9 +74,10 @@ class SeasonForm(ActionForm):
         choices = [(each.slug, each.name) for each in owned]
         if season is not None and season.organisation is not None and not is_copy:
             choices = [(season.organisation.slug, season.organisation.name)]
-        self._choose("organisation", [("", "The operators of this site"), *choices] if user.is_staff else choices)
-        self.fields["organisation"].required = not user.is_staff
-        self._choose("profile", [(each.name, f"{each.name}: {each.title}") for each in profiles().values()])
+        offered: Any = self.fields
+        offered["organisation"].choices = [("", "The operators of this site"), *choices] if user.is_staff else choices
+        offered["organisation"].required = not user.is_staff
+        offered["profile"].choices = profile_choices(profiles().values())
         self.keeps_problems = False
         self.is_new = season is None or is_copy
         if season is None or is_copy:
@@ -87,11 +89,6 @@ class SeasonForm(ActionForm):
         for name in fixed:
             if name in self.fields:
                 self.fields[name].disabled = True
-
-    def _choose(self, name: str, choices: list[tuple[str, str]]) -> None:
-        field = self.fields[name]
-        assert isinstance(field, forms.ChoiceField)
-        field.choices = choices
 
     def full_clean(self) -> None:
         """As every form, with moments in the time zone that it names; one that an hour's change skips is an error."""

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.db.models import Q, QuerySet
 from django.template.loader import render_to_string
+from django.utils import timezone
 
 from evaluator.contract import Mode, Verdict
 from portal.accounts.models import Role, User
@@ -266,9 +267,11 @@ def may_enter(submission: Submission, evaluation: Evaluation) -> bool:
     return is_own and evaluation.mode == Mode.RANKED.value
 
 
-def seasons_for(user: User, *, problem: str, now: datetime) -> list[TeamMember]:
-    """The parts of `user` in open seasons that have this problem."""
-    parts = TeamMember.objects.filter(user=user, season__opens_at__lte=now, season__closes_at__gt=now)
+def seasons_for(viewer: Viewer, problem: str) -> list[TeamMember]:
+    """The parts of `viewer` in open seasons that have this problem."""
+    now = timezone.now()
+    # Who is not signed in has no key and takes no part.
+    parts = TeamMember.objects.filter(user=viewer.pk, season__opens_at__lte=now, season__closes_at__gt=now)
     chosen = parts.filter(season__final_at=None).select_related("season", "team")
     return [part for part in chosen if problem in part.season.problems]
 

@@ -106,6 +106,7 @@ def season(request: HttpRequest, slug: str) -> HttpResponse:
         "phase": phase,
         "profile": profiles.get(chosen.profile),
         "problems": problems,
+        "titles": dict(enumerate(title for _, title in problems)),
         "rows": rows,
         "counts": queries.counts(chosen),
         "part": part,

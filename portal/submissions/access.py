@@ -76,10 +76,6 @@ def require_change(viewer: Viewer, submission: Submission, *, remedy: str) -> No
         raise Forbidden("submission", submission.pk, "This submission belongs to another author.", remedy)
 
 
-def may_flag(viewer: Viewer, submission: Submission) -> bool:
-    return isinstance(viewer, User) and viewer.pk != submission.author_id
-
-
 def may_read_source(viewer: Viewer, submission: Submission) -> bool:
     """Whether `viewer` may read the files of `submission`: nobody where this site does not keep them."""
     return not submission.published_by and _may_open(viewer, submission)

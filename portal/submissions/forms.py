@@ -46,11 +46,6 @@ def profiled_size(data: Mapping[str, str]) -> str:
     return data.get("size", "") if data.get("mode") == Mode.PROFILE else ""
 
 
-def no_node() -> str:
-    """The heading of the profiles for which no node is online."""
-    return f"No node: waits up to {settings.UNSERVED_HOURS:.0f} hours"
-
-
 class EvaluateForm(forms.Form):
     """Where and how much to judge."""
 
@@ -61,11 +56,13 @@ class EvaluateForm(forms.Form):
     def __init__(self, *args: Any, profiles: list[Profile], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         able = capabilities()
-        groups: dict[str, list[tuple[str, str]]] = {"Online now": [], no_node(): []}
-        for profile in profiles:
-            group = "Online now" if able[profile.name].is_online else no_node()
-            groups[group] += profile_choices([profile])
-        choices = [(title, choices) for title, choices in groups.items() if choices]
+        groups = {
+            "Online now": [profile for profile in profiles if able[profile.name].is_online],
+            f"No node: waits up to {settings.UNSERVED_HOURS:.0f} hours": [
+                profile for profile in profiles if not able[profile.name].is_online
+            ],
+        }
+        choices = [(title, profile_choices(group)) for title, group in groups.items() if group]
         self.fields["profile"] = forms.ChoiceField(label="Profile", choices=choices)
 
 

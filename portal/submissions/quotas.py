@@ -161,13 +161,13 @@ def limits_of(payer: Payer, *, now: datetime) -> list[Limit]:
 
 
 def quota_of(organisation: Organisation, *, now: datetime) -> Limit:
-    payer = payer_of_runs(organisation)
     # Of the queue this says nothing.
-    return _limit(payer, _month(organisation), Waiting(groups={}), now)
+    return _limit(payer_of_runs(organisation), _month(organisation), Waiting(groups={}), now)
 
 
 def _month(organisation: Organisation) -> _Rule:
-    return _Rule(limit_gpu_s=organisation.quota_gpu_s, window=MONTH)
+    granted = organisation.gpu_seconds
+    return _Rule(limit_gpu_s=settings.GPU_SECONDS_PER_30_DAYS if granted is None else granted, window=MONTH)
 
 
 def _rules(payer: Payer, now: datetime) -> dict[str, _Rule]:
@@ -365,7 +365,14 @@ def refusal(limit: Limit, profile: str, *, now: datetime, after: int = 0) -> Ref
         renewal = f"Wait until {limit.next_release_at:%Y-%m-%d %H:%M} UTC, when the oldest use stops counting."
     full = replace(limit, reserved_gpu_s=limit.reserved_gpu_s + after * each, queued=limit.queued + after)
     if limit.window == MONTH:
-        return _quota_used_up(limit, profile, retry_after_s=full.retry_after_s(now))
+        return TooMany(
+            "quota",
+            f"{limit.remaining_gpu_s:.0f} GPU-seconds left",
+            f"The quota of {limit.payer.words} is used up: one more judgement on {profile} takes about "
+            f"{each:.0f} of its {limit.limit_gpu_s:.0f} GPU-seconds in {limit.window.days} days.",
+            "Wait until earlier use is 30 days old or pending evaluations have ended, or ask the operator for more.",
+            retry_after_s=full.retry_after_s(now),
+        )
     is_too_small = limit.limit_gpu_s is not None and limit.limit_gpu_s < each
     if is_too_small or limit.queued_at_most == 0:
         return _not_allowed(limit, profile)
@@ -383,17 +390,6 @@ def refusal(limit: Limit, profile: str, *, now: datetime, after: int = 0) -> Ref
         f"One more evaluation on {profile} reserves {each:,.0f}.{_because(limit)}",
         f"{renewal} Or choose a profile with fewer GPUs, or a practice one.{more}",
         retry_after_s=full.retry_after_s(now),
-    )
-
-
-def _quota_used_up(limit: Limit, profile: str, *, retry_after_s: int) -> Refusal:
-    return TooMany(
-        "quota",
-        f"{limit.remaining_gpu_s:.0f} GPU-seconds left",
-        f"The quota of {limit.payer.words} is used up: one more judgement on {profile} takes about "
-        f"{reservation_gpu_s(profile):.0f} of its {limit.limit_gpu_s:.0f} GPU-seconds in {limit.window.days} days.",
-        "Wait until earlier use is 30 days old or pending evaluations have ended, or ask the operator for more.",
-        retry_after_s=retry_after_s,
     )
 
 

@@ -9,8 +9,14 @@ from pathlib import PurePosixPath
 from django.conf import settings
 
 from evaluator.contract import SourceBundle, SourceFile
-from evaluator.judging import source_files
-from evaluator.judging.source_files import ARCHIVE_ERRORS, MAX_PATH_BYTES, can_stop_unpacking, is_folder, why_unreadable
+from evaluator.judging.source_files import (
+    ARCHIVE_ERRORS,
+    MAX_PATH_BYTES,
+    can_stop_unpacking,
+    faults,
+    is_folder,
+    why_unreadable,
+)
 from portal.core.errors import Refusal
 
 EXTENSIONS = (".py", ".cu", ".cuh", ".cpp", ".h")
@@ -110,7 +116,7 @@ def _check_members(name: str, members: list[zipfile.ZipInfo]) -> None:
     for member in members:
         _check_path(member)
         check_packing(member)
-    for path, fault in source_files.faults([member.filename for member in members]):
+    for path, fault in faults([member.filename for member in members]):
         raise _path_refused(path, f"The archive cannot be used: {fault}.", "Use plain, short paths, each only once.")
     _check_total(sum(member.file_size for member in members), name)
 

@@ -200,7 +200,8 @@ def _flagging(request: HttpRequest, submission: Submission) -> dict[str, Any]:
     # The last one, resolved or not.
     own = submission.flags.filter(by=request.user.pk).first()
     is_open = own is not None and own.resolved_at is None
-    return {"own_flag": own, "may_flag": access.may_flag(request.user, submission) and not is_open}
+    is_others = request.user.is_authenticated and request.user.pk != submission.author_id
+    return {"own_flag": own, "may_flag": is_others and not is_open}
 
 
 def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any] | None:
@@ -267,8 +268,7 @@ def _recorded(evaluations: Mapping[str, Evaluation | None]) -> dict[str, Any]:
     if not calls:
         return {}
     links = timelines.link_rows(timelines.comparable(reports))
-    last = list(reports.values())[-1]
-    picture = timelines.picture(calls, least=timelines.least_work(last))
+    picture = timelines.picture(calls, least=timelines.least_work(list(reports.values())[-1]))
     return {"recorded_calls": calls, "timeline_picture": picture, "links": links}
 
 
@@ -389,8 +389,7 @@ def _whole(request: HttpRequest, name: str) -> int:
 
 
 def _finished_report(request: HttpRequest, evaluation_id: uuid.UUID) -> EvaluationReport:
-    evaluation = access.get_evaluation(request.user, evaluation_id)
-    found = queries.latest_report(evaluation)
+    found = queries.latest_report(access.get_evaluation(request.user, evaluation_id))
     if found is None:
         message = "There is no report on this evaluation yet."
         raise NotFound("evaluation", evaluation_id, message, "Wait until the evaluation has finished.")

@@ -13,7 +13,7 @@ from evaluator.node.settings import THE_RISK, Misconfigured, NodeSettings
 from portal.accounts.models import User
 from portal.core import metrics
 from portal.core.live_links import Kind, Subject, address, subject_of
-from portal.operations.site_state import StateOfTheSite
+from portal.operations.metrics_page import StateOfTheSite
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "operating.md").read_text()

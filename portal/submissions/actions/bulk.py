@@ -129,8 +129,7 @@ def _take_turn(turns: dict[tuple[str, str], int], evaluation: Evaluation) -> int
     """The next turn of the payer of `evaluation` among what is judged again; `turns` remembers those given out."""
     place = (evaluation.payer, evaluation.profile)
     if place not in turns:
-        waiting = waiting_of(evaluation.payer)
-        turns[place] = waiting.next_turn(profile=evaluation.profile, priority=REJUDGE_PRIORITY)
+        turns[place] = waiting_of(evaluation.payer).next_turn(profile=evaluation.profile, priority=REJUDGE_PRIORITY)
     turns[place] += 1
     return turns[place] - 1
 

@@ -108,7 +108,14 @@ def flag(submission: Submission, *, reason: str, by: User) -> Flag:
             )
         lately = Flag.objects.filter(by=by, at__gt=timezone.now() - timedelta(days=1)).order_by("at")
         if lately.count() >= FLAGS_PER_DAY:
-            raise _too_many(lately[0])
+            again = lately[0].at + timedelta(days=1)
+            raise TooMany(
+                "reason",
+                FLAGS_PER_DAY,
+                f"You have flagged {FLAGS_PER_DAY} entries within a day, which is the limit.",
+                f"Wait until {again:%Y-%m-%d %H:%M} UTC.",
+                retry_after_s=max(1, int((again - timezone.now()).total_seconds()) + 1),
+            )
         return Flag.objects.create(submission=submission, by=by, reason=text)
 
 
@@ -133,17 +140,6 @@ def _require_operator(by: User) -> None:
     if not by.is_staff:
         message = "Only an operator can decide on entries."
         raise Forbidden("submission", by.username, message, "Flag the entry: then the operators review it.")
-
-
-def _too_many(oldest: Flag) -> Refusal:
-    again = oldest.at + timedelta(days=1)
-    return TooMany(
-        "reason",
-        FLAGS_PER_DAY,
-        f"You have flagged {FLAGS_PER_DAY} entries within a day, which is the limit.",
-        f"Wait until {again:%Y-%m-%d %H:%M} UTC.",
-        retry_after_s=max(1, int((again - timezone.now()).total_seconds()) + 1),
-    )
 
 
 def _conflict(submission: Submission, message: str, remedy: str) -> Refusal:

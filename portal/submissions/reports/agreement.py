@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from evaluator.contract import Delivery, EvaluationReport
 from evaluator.hardware import profiles
-from evaluator.hardware.profiles import Profile
 from portal.submissions import sweeps
 from portal.submissions.models import Evaluation
 from problems.spec.schema import SizeName
@@ -18,7 +17,7 @@ def disagreement(delivery: Delivery, evaluation: Evaluation) -> str:
     return next(iter(wrong), "")
 
 
-def _with_assignment(delivery: Delivery, evaluation: Evaluation, profile: Profile) -> Iterator[str]:
+def _with_assignment(delivery: Delivery, evaluation: Evaluation, profile: profiles.Profile) -> Iterator[str]:
     report, submission = delivery.report, evaluation.submission
     compared = {
         "node": (delivery.node, evaluation.node.name if evaluation.node is not None else None),
@@ -35,7 +34,7 @@ def _with_assignment(delivery: Delivery, evaluation: Evaluation, profile: Profil
             yield f"{name} is {str(reported)[:60]!r} and was assigned as {str(assigned)!r}"
 
 
-def _with_profile(report: EvaluationReport, profile: Profile, sizes: set[str]) -> Iterator[str]:
+def _with_profile(report: EvaluationReport, profile: profiles.Profile, sizes: set[str]) -> Iterator[str]:
     if report.is_untimed if profile.measures_time else report.timing is not None:
         yield f"its times are {'left out' if report.is_untimed else 'there'}, other than on {profile.name}"
     timing = report.timing.sizes if report.timing is not None else ()

@@ -1,7 +1,5 @@
 """Two submissions, or a submission and the reference: which to compare, and the change of outcome."""
 
-from dataclasses import dataclass
-
 from django.db.models import QuerySet
 
 from evaluator.contract import EvaluationReport
@@ -11,20 +9,6 @@ from portal.submissions.models import Evaluation, State, Submission
 from portal.submissions.queries import latest_report
 
 EARLIER_SHOWN = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimePair:
-    """One size of both evaluations in microseconds, and how many times as fast the newer one is."""
-
-    size: str
-    old_us: float
-    new_us: float
-
-    @property
-    def ratio(self) -> float:
-        """Older over newer."""
-        return self.old_us / self.new_us
 
 
 def earlier_submissions(submission: Submission, viewer: Viewer) -> QuerySet[Submission]:
@@ -37,16 +21,18 @@ def earlier_submissions(submission: Submission, viewer: Viewer) -> QuerySet[Subm
 
 def last_finished(submission: Submission, *, profile: str) -> Evaluation | None:
     """The newest evaluation of `submission` on `profile` that ended with a verdict."""
-    finished = submission.evaluations.filter(profile=profile, state=State.FINISHED)
-    return finished.order_by("-queued_at").first()
+    return submission.evaluations.filter(profile=profile, state=State.FINISHED).order_by("-queued_at").first()
 
 
-def time_pairs(old: Evaluation | None, new: Evaluation | None) -> list[TimePair]:
-    """Times of the sizes that both evaluations measured; those of other profiles, revisions or rules do not compare."""
+def time_pairs(old: Evaluation | None, new: Evaluation | None) -> list[tuple[str, float, float, float]]:
+    """The sizes that both evaluations measured: before and now in microseconds, and how many times as fast.
+
+    Those of other profiles, revisions or rules do not compare.
+    """
     if old is None or new is None or _setting(old) != _setting(new):
         return []
     before, after = _medians(latest_report(old)), _medians(latest_report(new))
-    return [TimePair(size=size, old_us=before[size], new_us=after[size]) for size in after if size in before]
+    return [(size, before[size], us, before[size] / us) for size, us in after.items() if size in before]
 
 
 def _setting(evaluation: Evaluation) -> tuple[str, str, int | None, int | None]:

@@ -68,9 +68,8 @@ def unavailable(report: EvaluationReport) -> dict[str, str]:
     if report.mode is not Mode.PROFILE:
         return {}
     code = report.machine_code
-    missing = {} if code is not None and code.kernels else {"Machine code": NOTHING_COMPILED}
-    if code is not None and not code.kernels:
-        missing = {"Machine code": f"UNAVAILABLE: {code.note or 'the build has no kernel'}"}
+    why = NOTHING_COMPILED if code is None else f"UNAVAILABLE: {code.note or 'the build has no kernel'}"
+    missing = {} if code is not None and code.kernels else {"Machine code": why}
     return {**missing, "Counters of Nsight Compute": COUNTERS}
 
 

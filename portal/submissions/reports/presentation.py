@@ -15,8 +15,6 @@ from evaluator.contract import (
     ClockKind,
     EvaluationReport,
     Mode,
-    OutputCheck,
-    SizeResult,
     SizeTiming,
     SourceBundle,
     Stage,
@@ -32,8 +30,7 @@ from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, Listing, listin
 from portal.catalog.size_times import SizeTime, size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.spread import Series, timed_calls, times_spread
-from portal.core import live_links
-from portal.core.live_links import Kind, Subject
+from portal.core.live_links import Kind, Subject, address
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import LiveView, expected_stage_seconds
 from portal.submissions.reports import machine_code, timelines
@@ -250,7 +247,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "status_text": spoken_status(live),
         "state_text": state_text(live),
         "waits_for_hardware": waits_for_hardware(live),
-        "stream": live_links.address(Subject(Kind.EVALUATION, str(live.evaluation.pk))),
+        "stream": address(Subject(Kind.EVALUATION, str(live.evaluation.pk))),
         "earlier": tries_sentence(live),
         "unserved_hours": f"{settings.UNSERVED_HOURS:.0f}",
         "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
@@ -315,24 +312,22 @@ def _in_words(of: Timing | SizeTiming, ratios: Sequence[float]) -> list[str]:
 
 def _findings(report: EvaluationReport) -> dict[str, Any]:
     """What the judge saw of outputs, ranks and machine."""
+    # Whether an output is within its bounds; that of all errors together (rms) is known from findings alone.
+    wrong = {(one.size, one.rank, one.output) for one in report.findings if one.verdict is Verdict.WRONG_RESULT}
     return {
         "rank_numbers": range(report.world_size),
         "error_maps": error_maps(report),
-        "checks": [(size, check, _is_correct(report, size, check)) for size in report.sizes for check in size.outputs],
+        "checks": [
+            (size, check, check.is_within and (size.size, check.rank, check.output) not in wrong)
+            for size in report.sizes
+            for check in size.outputs
+        ],
         "largest_error": max((check.max_error for size in report.sizes for check in size.outputs), default=0.0),
         "has_rank_story": report.verdict is not Verdict.PASSED or any(rank.stack or rank.log for rank in report.ranks),
         **_environment(report),
         **_evidence(report),
         **_timeline(report),
     }
-
-
-def _is_correct(report: EvaluationReport, size: SizeResult, check: OutputCheck) -> bool:
-    """Whether an output is within its bounds. That of all errors together (rms) is known from findings alone."""
-    wrong = [found for found in report.findings if found.verdict is Verdict.WRONG_RESULT]
-    return check.is_within and (size.size, check.rank, check.output) not in [
-        (found.size, found.rank, found.output) for found in wrong
-    ]
 
 
 def _timeline(report: EvaluationReport) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from django import template
 from django.utils.safestring import mark_safe
 
 from evaluator.judging.call_advice import short
-from portal.submissions.reports.source_links import linked, own_frames
+from portal.submissions.reports.failing_lines import linked, own_frames
 from portal.submissions.reports.timelines import split_bar
 
 register = template.Library()

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from evaluator.contract import Verdict
 from portal.core import metrics
 from portal.dispatcher.assign import dispatch_once
-from portal.operations.site_state import StateOfTheSite
+from portal.operations.metrics_page import StateOfTheSite
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, State
 from tests.portal.factories import delivery_of, evaluation_of, submit

@@ -8,8 +8,7 @@ from django.utils import timezone
 
 from evaluator.contract import Delivery, Finding, SourceBundle, SourceFile, Verdict
 from portal.submissions import actions
-from portal.submissions.reports.failing_lines import failing_lines, marks_for_scripts
-from portal.submissions.reports.source_links import own_frames
+from portal.submissions.reports.failing_lines import failing_lines, marks_for_scripts, own_frames
 from tests.portal.pages import scenes
 
 STACK = """Thread 0x01 (most recent call first):

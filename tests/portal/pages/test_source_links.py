@@ -2,7 +2,7 @@
 
 import pytest
 
-from portal.submissions.reports.source_links import linked
+from portal.submissions.reports.failing_lines import linked
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,7 @@ def test_gpu_time_is_reserved_then_charged_and_our_own_faults_cost_nothing(alice
     quota = quotas.quota_of(organisation, now=timezone.now())
     assert (quota.used_gpu_s, quota.reserved_gpu_s) == (80.0, 0)
     later = timezone.now() + timedelta(days=31)
-    assert quotas.quota_of(organisation, now=later).remaining_gpu_s == organisation.quota_gpu_s
+    assert quotas.quota_of(organisation, now=later).remaining_gpu_s == settings.GPU_SECONDS_PER_30_DAYS
 
 
 def test_cancelling_what_runs_costs_what_it_took(alice):
