@@ -98,7 +98,9 @@ class SeasonDetail(SeasonBrief):
     owners_read = serializers.BooleanField(help_text="Whether its owners read each entry's source at once.")
     code = serializers.SerializerMethodField(help_text="What participants need to join; null unless you run it.")
     final_at = serializers.DateTimeField(allow_null=True)
-    changed_problems = serializers.SerializerMethodField(help_text="Those with another revision than when it was published.")
+    changed_problems = serializers.SerializerMethodField(
+        help_text="Those with another revision than when it was published."
+    )
     entries = serializers.SerializerMethodField(help_text="How many count.")
     entries_pending = serializers.SerializerMethodField(help_text="Not judged yet.")
     standings = serializers.SerializerMethodField()
