@@ -13,17 +13,18 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from . import credentials, outcomes
-from .chat import source_in
+from .agent import trajectory
+from .chat import Answer, Usage, source_in
 from .client import Client
 from .diagnosis import diagnosis, diagnosis_of_report
 from .errors import PkbError, Refused, UsageError
@@ -91,6 +92,23 @@ class Graded(msgspec.Struct, frozen=True, kw_only=True):
         return self.builds and self.verdict not in _NOT_RUN and not self.is_hack
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a program stands in a run.
+
+    Attributes:
+        sample: tells apart samples with the same program: its number, or a name in this process.
+        earlier: the programs of the sample's earlier steps.
+        trajectory: what was asked and answered at this step.
+    """
+
+    sample: int | str = 0
+    earlier: tuple[str, ...] = ()
+    trajectory: str | None = None
+
+
+_ALONE = Place()
+
+
 class Judge(Protocol):
     """Where programs are judged. Threads may ask at once.
 
@@ -98,11 +116,8 @@ class Judge(Protocol):
         NoVerdict: nobody judged it, also after trying again.
     """
 
-    def __call__(self, problem: str, source: str, *, mode: str, sample: int | str = 0) -> Graded:
-        """The verdict on a program for a problem in mode check, benchmark or ranked.
-
-        `sample` tells apart samples with the same program, where those count: its number, or a name in this process.
-        """
+    def __call__(self, problem: str, source: str, *, mode: str, place: Place = _ALONE) -> Graded:
+        """The verdict on a program for a problem in mode check, benchmark or ranked; `place` is for runs."""
         ...
 
 
@@ -115,7 +130,7 @@ class SiteJudge:
     backend: str = "pytorch"
     series: str = ""
 
-    def __call__(self, problem: str, source: str, *, mode: str, sample: int | str = 0) -> Graded:  # noqa: ARG002
+    def __call__(self, problem: str, source: str, *, mode: str, place: Place = _ALONE) -> Graded:  # noqa: ARG002
         """Submit and wait; see `Judge`."""
         ended = None
         for number in range(MOST_TRIES):
@@ -159,32 +174,29 @@ def _of_submission(ended: Submission, site: str) -> Graded:
 
 @dataclass(frozen=True, kw_only=True)
 class RunJudge:
-    """A site, by attempts of one of its runs: each sample is one, and counts for the run's model.
+    """A site, by attempts of one of its runs: each sample counts for the run's model by its last program.
 
-    A sample's key follows from problem, program and number, so a harness that is resumed adds nothing twice. Where a
-    harness has no numbers, equal programs of one process are numbered as they come. A sample that takes another's
-    place, because the model was asked again, is one more.
+    In an agentic run the programs before that one are steps of the sample, else they are `own` submissions. Programs
+    that a sample of the run has already, in this order, are found and not added again, so a harness may be resumed.
+    Where the model was asked again and wrote something else, an unfinished sample goes on with that, and beside a
+    finished one there is one more.
     """
 
     site: Client
     run: str
-    _numbered: dict[str, list[int | str]] = field(default_factory=dict)
-    _places: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By problem and key the numbers that this process takes: threads are not to ask for the same one."""
+    own: Judge
+    has_steps: bool
+    _numbers: dict[tuple[str, int | str], int] = field(default_factory=dict)
+    """By problem and the harness's name of a sample its number in the run: threads are not to take the same one."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, problem: str, source: str, *, mode: str, sample: int | str = 0) -> Graded:
+    def __call__(self, problem: str, source: str, *, mode: str, place: Place = _ALONE) -> Graded:
         """Add the attempt and wait; see `Judge`."""
-        if mode != "ranked":
-            raise UsageError(f"A run counts what is ranked, not mode {mode}: leave mode out, or leave run out.")
-        program = _digest(problem, source)
-        with self._lock:
-            alike = self._numbered.setdefault(program, [])
-            if sample not in alike:
-                alike.append(sample)
-            number = sample if isinstance(sample, int) else alike.index(sample)
+        if mode != "ranked" and not self.has_steps:
+            return self.own(problem, source, mode=mode)
+        programs = (*(place.earlier if self.has_steps else ()), source)
         try:
-            attempt = self._added(problem, source, key=f"{program[:40]}/{number}", number=number)
+            attempt = self._added(problem, programs, place, mode)
         except Refused as refused:
             return _refused(refused)
         if attempt.submission_id is None:
@@ -195,27 +207,59 @@ class RunJudge:
             raise NoVerdict(f"{ended.url}: {ended.evaluation.state}.")
         return _of_submission(ended, self.site.site)
 
-    def _added(self, problem: str, source: str, *, key: str, number: int) -> Attempt:
-        """The attempt of this key, added under the first free number from `number` on where there is none yet."""
+    def _added(self, problem: str, programs: Sequence[str], place: Place, mode: str) -> Attempt:
+        """The attempt of the last of these programs; in its sample the others are earlier steps."""
         for _ in range(MOST_TRIES):
             there = list(self.site.runs.attempts(self.run, problem=problem))
-            known = next((attempt for attempt in there if attempt.key == key), None)
+            known, number, is_new = self._numbered(problem, programs, place.sample, there)
             if known is not None:
                 return known
-            with self._lock:
-                places = self._places.setdefault(problem, {})
-                taken = {attempt.sample for attempt in there}
-                taken |= {place for other, place in places.items() if other != key}
-                free = next(each for each in itertools.count(number) if each not in taken)
-                places[key] = free
-            new = NewAttempt(problem=problem, sample=free, source=source, key=key)
+            begin = 0 if is_new else len(programs) - 1
+            step = 0 if is_new else 1 + max((each.step for each in there if each.sample == number), default=-1)
             try:
-                return self.site.runs.add_attempt(self.run, new)
+                for last in range(begin, len(programs)):
+                    what: dict[str, Any] = {
+                        "sample": number,
+                        "step": step + last - begin,
+                        "source": programs[last],
+                        "mode": "check",
+                    }
+                    if last == len(programs) - 1:
+                        what |= {"mode": mode, "trajectory": place.trajectory}
+                    key = f"{_digest(problem, *programs[: last + 1])[:40]}/{number}"
+                    added = self.site.runs.add_attempt(self.run, NewAttempt(problem=problem, key=key, **what))
             except Refused as refused:
                 if refused.status != HTTPStatus.CONFLICT:
                     raise
                 said = refused  # another process took the number, or the run takes no more
+            else:
+                return added
         raise said
+
+    def _numbered(
+        self, problem: str, programs: Sequence[str], name: int | str, there: Sequence[Attempt]
+    ) -> tuple[Attempt | None, int, bool]:
+        """The attempt that there is already, else the number of the sample, and whether that is a new one."""
+        ranked = {attempt.sample for attempt in there if attempt.mode == "ranked"}
+        same = f"{_digest(problem, *programs)[:40]}/"
+        with self._lock:
+            number = self._numbers.get((problem, name), name if isinstance(name, int) else None)
+            others = {taken for who, taken in self._numbers.items() if who[0] == problem and who[1] != name}
+            known = [attempt for attempt in there if attempt.key.startswith(same) and attempt.sample not in others]
+            if known:
+                mine = {number, name}
+                chosen = min(known, key=lambda one: (one.sample not in mine, one.sample in ranked, one.sample))
+                self._numbers[problem, name] = chosen.sample
+                return chosen, chosen.sample, False
+            if number not in ranked | others and any(each.sample == number for each in there):
+                assert number is not None
+                self._numbers[problem, name] = number
+                return None, number, False
+            begin = name if isinstance(name, int) else 0
+            taken = others | {attempt.sample for attempt in there}
+            number = next(each for each in itertools.count(begin) if each not in taken)
+            self._numbers[problem, name] = number
+            return None, number, True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +283,7 @@ class LocalJudge:
         python_of(self.checkout)
         self.reports.mkdir(parents=True, exist_ok=True)
 
-    def __call__(self, problem: str, source: str, *, mode: str, sample: int | str = 0) -> Graded:  # noqa: ARG002
+    def __call__(self, problem: str, source: str, *, mode: str, place: Place = _ALONE) -> Graded:  # noqa: ARG002
         """Judge, or read the report of the same program; see `Judge`."""
         name = _digest(self.series, problem, self.profile, self.backend, mode, source)[:40]
         path = self.reports / f"{problem}-{name}.json"
@@ -294,6 +338,10 @@ def _roofline(report: Report | None) -> float | None:
     return math.exp(math.fsum(map(math.log, shares)) / len(shares)) if shares else None
 
 
+RUN_JUDGES: dict[tuple[str, str], RunJudge] = {}
+"""One for each run: a harness's solver and its scorer mean the same samples."""
+
+
 def judge_of(
     *,
     profile: str,
@@ -332,32 +380,48 @@ def judge_of(
     if token is None:
         raise UsageError(f"There is no token for {address}: call `pkb login`, set PKB_TOKEN, or name a judge.")
     client = Client(address, token=token, patience_s=PATIENCE_S, say=say)
+    own = SiteJudge(site=client, profile=profile, backend=backend, series=series)
     if run:
         there = client.runs.get(run)
         if (there.profile, there.backend) != (profile, backend):
             raise UsageError(f"The run is {there.backend} on {there.profile}, not {backend} on {profile}.")
-        return RunJudge(site=client, run=there.id)
-    return SiteJudge(site=client, profile=profile, backend=backend, series=series)
+        made = RunJudge(site=client, run=there.id, own=own, has_steps=there.mode == "agentic")
+        return RUN_JUDGES.setdefault((address, there.id), made)
+    return own
 
 
-def graded_answer(judge: Judge, problem: str, answer: str, *, mode: str, sample: int | str = 0) -> Graded:
-    """The verdict on the program in a model's answer; raises NoVerdict."""
+def graded_answer(
+    judge: Judge,
+    problem: str,
+    answer: str,
+    *,
+    mode: str,
+    sample: int | str = 0,
+    earlier: Sequence[str] = (),
+    asked: str = "",
+) -> Graded:
+    """The verdict on the program in a model's answer to `asked`, after the `earlier` answers; raises NoVerdict."""
+    text = trajectory(asked, Answer(text=answer, finish_reason="", usage=Usage(), seconds=0.0)) if asked else None
+    place = Place(sample=sample, earlier=tuple(_sent(source_in(each)) for each in earlier), trajectory=text)
     source = source_in(answer)
+    is_long = len(source.encode(errors="replace")) > MOST_SOURCE_BYTES
+    if (is_long or not source) and isinstance(judge, RunJudge):
+        judge(problem, _sent(source), mode=mode, place=place)  # it counts there, and the site needs no judge for it
     if not source:
-        if isinstance(judge, RunJudge):
-            judge(problem, "", mode=mode, sample=sample)  # it counts there, and the site needs no judge for it
         message = "The answer has no fenced block of Python that defines solution(...)."
         return Graded(verdict="NO_PROGRAM", message=message, diagnosis=f"NO_PROGRAM\n{message}")
-    written = source.encode(errors="replace")
-    if len(written) > MOST_SOURCE_BYTES:
-        if isinstance(judge, RunJudge):  # as much as shows the site that it is too long
-            judge(problem, written[: MOST_SOURCE_BYTES + 4].decode(errors="ignore"), mode=mode, sample=sample)
+    if is_long:
         message = f"The program has more than {MOST_SOURCE_BYTES // 1024} KB."
         return Graded(verdict="LIMIT_EXCEEDED", message=message, diagnosis=f"LIMIT_EXCEEDED\n{message}")
-    graded = judge(problem, source, mode=mode, sample=sample)
+    graded = judge(problem, source, mode=mode, place=place)
     if graded.verdict in outcomes.UNMEASURED:
         raise NoVerdict(f"{graded.verdict}: {graded.message}")
     return graded
+
+
+def _sent(source: str) -> str:
+    """What goes to a site of a program: no more than shows that it is too long."""
+    return source.encode(errors="replace")[: MOST_SOURCE_BYTES + 4].decode(errors="ignore")
 
 
 async def in_thread(call: Callable[[], _Result]) -> _Result:

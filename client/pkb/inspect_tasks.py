@@ -27,6 +27,8 @@ from .grading import Graded, Judge, graded_answer, in_thread, judge_of
 from .prompt_sets import EVERY, chosen, rows_of
 
 _logger = getLogger(__name__)
+_EARLIER = "pkb"
+"""Where a sample's store holds the answers that a solver had judged."""
 _NOT_ANSWERED = {"NO_PROGRAM": "invalid_response_format"}
 
 
@@ -75,6 +77,8 @@ def parallel_kernel_bench(  # noqa: PLR0917 - Inspect passes -T by name
         )
         for row in rows
     ]
+    if judging.get("run") and mode != "ranked":
+        raise PrerequisiteError(f"A run counts what is ranked, not mode {mode}: leave mode out, or leave run out.")
     ks = sorted({1, k})
     timed = [fast_at(p=p, k=number) for p in (1.0, 2.0) for number in ks] if mode != "check" else []
     return Task(
@@ -97,9 +101,7 @@ def verdict(profile: str = "cpux2", backend: str = "pytorch", mode: str = "ranke
         answer = state.output.completion
         source = f"```python\n{source_in(answer)}\n```" if source_in(answer) else answer[:1000]
         try:
-            wishes: dict[str, Any] = {"mode": mode, "sample": state.epoch - 1}
-            # Made in a thread too: with a run it asks the site.
-            graded = await in_thread(lambda: graded_answer(ask(), str(state.sample_id), answer, **wishes))
+            graded = await in_thread(partial(_judged, ask, state, answer, mode))
         except PkbError as error:
             _logger.warning("%s: not judged, and not counted: %s", state.sample_id, error)
             return Score.unscored(reason="scoring_failed", answer=source, explanation=str(error))
@@ -126,6 +128,21 @@ def _judge(**wishes: Any) -> Callable[[], Judge]:
             return made[0]
 
     return get
+
+
+def _judged(ask: Callable[[], Judge], state: TaskState, answer: str, mode: str) -> Graded:
+    """The verdict on an answer after those that a solver had judged: for a run it is the next step."""
+    asked = next((message.text for message in reversed(state.messages) if message.role == "user"), "")
+    before: list[str] = state.store.get(_EARLIER, [])
+    wishes: dict[str, Any] = {"mode": mode, "sample": state.epoch - 1, "earlier": before, "asked": asked}
+    return graded_answer(ask(), str(state.sample_id), answer, **wishes)
+
+
+async def _step(ask: Callable[[], Judge], state: TaskState, answer: str, mode: str) -> Graded:
+    """The verdict on what is not yet the sample's last program."""
+    graded = await in_thread(partial(_judged, ask, state, answer, mode))
+    state.store.set(_EARLIER, [*state.store.get(_EARLIER, []), answer])
+    return graded
 
 
 def _explanation(graded: Graded) -> str:
@@ -188,9 +205,7 @@ def revise(
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         for step in range(steps):
             state = await generate(state)
-            graded = await in_thread(
-                partial(graded_answer, ask(), str(state.sample_id), state.output.completion, mode=mode)
-            )
+            graded = await _step(ask, state, state.output.completion, mode)
             if state.completed or step + 1 == steps or (graded.has_passed and mode == "check"):
                 break
             words = FASTER if graded.has_passed else REVISE
@@ -214,7 +229,7 @@ def use_judge(profile: str = "cpux2", backend: str = "pytorch", messages: int = 
                 timed: Whether to also time it against the reference, which takes longer.
             """
             mode = "benchmark" if timed else "check"
-            return (await in_thread(partial(ask(), str(state.sample_id), source, mode=mode))).diagnosis
+            return (await _step(ask, state, f"```python\n{source}\n```", mode)).diagnosis
 
         state.tools = [*state.tools, ToolDef(check).as_tool()]
         state.message_limit = state.message_limit or messages

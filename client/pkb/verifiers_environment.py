@@ -97,20 +97,22 @@ class KernelTask(vf.Task[KernelData, vf.State, KernelTaskConfig]):
         known = trace.info.setdefault(_GRADED, [])
         number = len(trace.assistant_messages)
         config = self.config
-        run = config.run if is_last else ""
-        if not known or (known[-1]["turn"], known[-1]["run"]) != (number, run):
-            mode = "ranked" if run else "benchmark" if config.roofline else "check"
+        mode = "ranked" if config.run and is_last else "benchmark" if config.roofline else "check"
+        if not known or (known[-1]["turn"], known[-1]["mode"]) != (number, mode):
             # Made in a thread: it asks the site for the run.
-            wishes = (run, *(getattr(config, name) for name in _JUDGING[1:]))
+            wishes = (getattr(config, name) for name in _JUDGING)
             ask = await in_thread(partial(_one_judge, self.data.profile, self.data.backend, *wishes))
-            what = {"mode": mode, "sample": trace.id}
+            said = [message.content or "" for message in trace.assistant_messages]
+            asked = next((one.content for one in reversed(trace.messages) if one.role == "user"), "")
+            what = {"mode": mode, "sample": trace.id, "earlier": [said[one["turn"] - 1] for one in known]}
+            what["asked"] = str(asked)
             found = await in_thread(partial(graded_answer, ask, self.data.problem, trace.last_reply, **what))
             if config.roofline and found.has_passed and found.roofline is None:
                 raise UsageError(f"{self.data.profile} has no roofline: leave roofline out, or choose a GPU profile.")
             known.append(
-                {"turn": number, "run": run, **{name: getattr(found, name) for name in found.__struct_fields__}}
+                {"turn": number, "mode": mode, **{name: getattr(found, name) for name in found.__struct_fields__}}
             )
-        return Graded(**{name: value for name, value in known[-1].items() if name not in {"turn", "run"}})
+        return Graded(**{name: value for name, value in known[-1].items() if name not in {"turn", "mode"}})
 
     @vf.reward
     async def reward(self, trace: vf.Trace[Any, Any, Any]) -> dict[str, float]:
@@ -155,10 +157,12 @@ class Kernels(vf.Taskset[KernelTask, KernelsConfig]):
     """The problems of a split on a profile."""
 
     def load(self) -> Iterable[KernelTask]:
-        """A task per problem; raises UsageError for a split, problem, profile or file that is none."""
+        """A task per problem; raises UsageError for a split, problem, profile, file or judge that is none."""
         config = self.config
         where = {"profile": config.profile, "backend": config.backend}
         rows = rows_of(config.dataset, config.task.site, version=config.prompt_version, say=_logger.warning, **where)
+        # Where there is no judge, nothing is asked of the model.
+        _one_judge(*where.values(), *(getattr(config.task, name) for name in _JUDGING))
         for row in chosen(rows, split=config.split, problems=config.problems):
             data = KernelData(
                 id=row.problem,

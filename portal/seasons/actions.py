@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+import msgspec
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
@@ -45,6 +46,10 @@ def define(definition: Definition, *, now: datetime, by: User, is_draft: bool = 
             if season.organisation != organisation:
                 message = "A season stays with whoever made it."
                 raise Conflict("organisation", definition.organisation, message, "Create another one under a new name.")
+            has_begun = season.phase(now) not in (Phase.DRAFT, Phase.UPCOMING)
+            if has_begun and definition.opens_at.replace(microsecond=0) <= season.opens_at:
+                # It was published after the moment that was named.
+                definition = msgspec.structs.replace(definition, opens_at=season.opens_at)
             check_change(season, definition, now)
         if organisation is not None and not by.is_staff:
             _check_allowance(organisation, definition)
@@ -259,7 +264,7 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
             raise Conflict("season", season.slug, message, remedy)
         waiting = queries.counts(season).rejudge_pending
         if waiting:
-            raise Conflict("season", season.slug, f"{waiting} entries are still being judged again.", "Wait for them.")
+            raise Conflict("season", season.slug, f"Entries still being judged again: {waiting}.", "Wait for them.")
         season.final_at = now
         season.save(update_fields=["final_at"])
         submissions.open_sources(_opened(season), opened_by=f"the season {season.title}")

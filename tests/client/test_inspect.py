@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections import defaultdict
 from pathlib import Path
 
 import msgspec
@@ -15,9 +16,9 @@ from inspect_ai import score as score_again
 from inspect_ai.log import read_eval_log
 
 import tests.client.inspect_model  # noqa: F401 - registers the provider
-from pkb import UsageError
+from pkb import UsageError, grading
 from pkb.estimates import estimate
-from pkb.grading import judge_of
+from pkb.grading import Place, judge_of
 from pkb.inspect_tasks import parallel_kernel_bench, revise, use_judge, verdict
 from pkb.prompt_sets import PromptRow
 from pkb.runs import NewRun
@@ -135,12 +136,53 @@ def test_samples_become_the_attempts_of_a_run_once_each(site, alice, folder, mon
     assert sorted(there) == [(number, verdict, "ranked") for number, verdict in enumerate(verdicts)]
     # Rollouts without numbers, of two processes one after the other.
     for _ in range(2):
+        grading.RUN_JUDGES.clear()
         judge = judge_of(profile="cpux2", site=site.url, run=run.id)
-        said = [judge("allgather", "", mode="ranked", sample=name).verdict for name in ("a", "b", "a")]
+        said = [judge("allgather", "", mode="ranked", place=Place(sample=name)).verdict for name in ("a", "b", "a")]
         assert said == ["IMPORT_ERROR"] * 3
     assert sorted(each.sample for each in alice.runs.attempts(run.id, problem="allgather")) == [0, 1]
     with pytest.raises(UsageError, match="The run is pytorch on cpux2, not pytorch on cpux4"):
         judge_of(profile="cpux4", site=site.url, run=run.id)
+
+
+def test_what_a_solver_had_judged_are_steps_of_an_agentic_run(site, alice, folder, monkeypatch):
+    monkeypatch.setenv("PKB_TOKEN", site.token)
+    run = alice.runs.create(NewRun(model="steps-in-inspect", mode="agentic", profile="cpux2"))
+    where = {"site": site.url, "run": run.id}
+    task = parallel_kernel_bench(problems="allreduce", **where)
+    log, _ = ran(monkeypatch, task, fenced(NO_COMMUNICATION), fenced(RIGHT), solver=revise(**where))
+    there = [(each.step, each.mode, each.verdict, each.has_trajectory) for each in alice.runs.attempts(run.id)]
+    assert sorted(there) == [
+        (0, "check", "WRONG_RESULT", True),
+        (1, "check", "PASSED", True),
+        (2, "ranked", "PASSED", True),
+    ]
+    assert log.samples[0].scores["verdict"].value["correct"] == 1.0
+
+
+def test_a_harness_that_lost_its_files_finds_its_samples_and_goes_on_with_unfinished_ones(site, alice, monkeypatch):
+    monkeypatch.setenv("PKB_TOKEN", site.token)
+    run = alice.runs.create(NewRun(model="chains", mode="agentic", profile="cpux2"))
+
+    def programs(*chains):
+        """A harness that knows nothing of the one before has these judged, and what the run then has."""
+        grading.RUN_JUDGES.clear()
+        judge = judge_of(profile="cpux2", site=site.url, run=run.id)
+        for name, chain in enumerate(chains):
+            texts = [f"def solution(x: pass  # {word}" for word in chain.split()]  # refused without a judge
+            for step, text in enumerate(texts):
+                place = Place(sample=f"rollout {name}", earlier=tuple(texts[:step]))
+                judge("allgather", text, mode="ranked" if chain.split()[step] == "end" else "check", place=place)
+        found = defaultdict(list)
+        for each in sorted(alice.runs.attempts(run.id), key=lambda each: (each.sample, each.step)):
+            found[each.sample].append(each.mode[0])
+        return {sample: "".join(modes) for sample, modes in found.items()}
+
+    assert programs("a b end", "a c end") == {0: "ccr", 1: "ccr"}
+    assert programs("a c end", "a b end") == {0: "ccr", 1: "ccr"}
+    assert programs("a d end") == {0: "ccr", 1: "ccr", 2: "ccr"}
+    assert programs("e f") == {0: "ccr", 1: "ccr", 2: "ccr", 3: "cc"}
+    assert programs("e g end") == {0: "ccr", 1: "ccr", 2: "ccr", 3: "cccr"}
 
 
 def test_a_solver_shows_the_diagnosis_until_a_program_passes(folder, monkeypatch):

@@ -106,8 +106,8 @@ def test_killed_in_the_middle_a_run_resumes_with_nothing_lost_or_twice(call, tmp
     assert len(list((tmp_path / "pkb-reports").iterdir())) == 1
 
 
-def test_the_last_programs_of_rollouts_become_the_attempts_of_a_run_once_each(call, site, alice, tmp_path):
-    run = alice.runs.create(NewRun(model="in-verifiers", mode="best_of_k", profile="cpux2", k=2))
+def test_the_programs_of_rollouts_become_the_steps_of_a_run_once_each(call, site, alice, tmp_path):
+    run = alice.runs.create(NewRun(model="in-verifiers", mode="agentic", profile="cpux2", k=2))
     judge = ("--env.taskset.task.site", site.url, "--env.taskset.task.run", run.id)
     arguments = ("--env.turns", "2", "-r", "2", "-c", "2")
 
@@ -123,8 +123,9 @@ def test_the_last_programs_of_rollouts_become_the_attempts_of_a_run_once_each(ca
         assert process.returncode == 0, said
         found = [[one["verdict"] for one in trace["info"]["pkb"]] for trace in traces(tmp_path, name)]
         assert found == [["WRONG_RESULT", "PASSED"]] * 2
-        there = [(each.sample, each.verdict, each.mode) for each in alice.runs.attempts(run.id)]
-        assert sorted(there) == [(0, "PASSED", "ranked"), (1, "PASSED", "ranked")]
+        there = [(each.sample, each.step, each.verdict, each.mode) for each in alice.runs.attempts(run.id)]
+        steps = [(0, "WRONG_RESULT", "check"), (1, "PASSED", "ranked")]
+        assert sorted(there) == [(sample, *step) for sample in (0, 1) for step in steps]
 
 
 def test_a_judge_that_is_away_is_no_fault_of_the_model(call, tmp_path):

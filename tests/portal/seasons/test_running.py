@@ -321,6 +321,8 @@ def test_a_program_opens_a_season_over_the_api_and_another_joins(acme, alice, bo
     assert error["message"] == "It closes before it opens."
     assert client.post("/api/v1/seasons/", wanted, **bearer(bob, "runs:write")).status_code == 404
     assert client.post("/api/v1/seasons/api/steps/", {"step": "open"}, **owner).status_code == 204
+    longer = wanted | {"closes_at": (now + timedelta(hours=2)).isoformat()}
+    assert client.post("/api/v1/seasons/", longer, **owner).json()["seconds_left"] > 3600
     assert client.post("/api/v1/seasons/api/join/", {"code": "no"}, **solver).status_code == 404
     assert client.post("/api/v1/seasons/api/join/", {"code": code}, **solver).status_code == 204
     told = client.get(f"/api/v1/seasons/api/?code={code}").json()
