@@ -12,6 +12,7 @@ import io
 import json
 import os
 import re
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import IO, Any
@@ -182,6 +183,7 @@ from portal.api import problem_details  # noqa: E402
 from portal.api.auth import BearerAuthentication, CredentialRefused  # noqa: E402
 from portal.catalog import highlighting, markdown  # noqa: E402
 from portal.core import live_links  # noqa: E402
+from portal.manual.search import find as find_in_manual  # noqa: E402
 from portal.nodes.actions import authenticate  # noqa: E402
 from portal.operations import metrics_page  # noqa: E402
 from portal.pages import live  # noqa: E402
@@ -197,6 +199,8 @@ def _warm_up() -> None:
         registry.revision(problem.slug)
         markdown.render(registry.statement(problem.slug))
         highlighting.reference_rows(problem.slug)
+    # Two seconds more, for the index of the manual: neither the start nor whoever searches first shall wait for them.
+    threading.Thread(target=find_in_manual, args=("kernel",), kwargs={"limit": 1}, daemon=True).start()
 
 
 def _set_aside() -> None:

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from evaluator.contract import is_informative
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
@@ -130,6 +131,7 @@ def _own_attempts(request: HttpRequest, slug: str, profile: Profile) -> dict[str
         (each.score, each.score_low, each.score_high)
         for each in latest
         if each.profile == profile.name and each.score and each.score_low and each.score_high
+        if is_informative(each.score_low, each.score_high)
     ]
     curve = attempts_line(scores) if len(scores) > 1 and profile.measures_time else None
     return {"own": own[:OWN_SHOWN], "own_count": len(own), "own_curve": curve, "online": online_profiles()}
