@@ -134,6 +134,12 @@ def by_effort() -> tuple[str, list[tuple[str, tuple[float, float]]]]:
     return model, [*rows, ("Agentic loop", (loop.of(model)["correct"], loop.of(model)["faster"]))]
 
 
+def sweeps() -> list[tuple[str, Figure]]:
+    """The workloads of the headlines, each with its speedups over a size."""
+    found = [each for name, each in figures().items() if name.startswith("sweep_")]
+    return list(zip(figures()["headlines"].groups, found, strict=True))
+
+
 def contradictions() -> tuple[str, ...]:
     """Where the printed total is not the sum of the printed rows, as sentences."""
     results, problems = figures()["results"], figures()["categories"]

@@ -244,9 +244,7 @@ def published_board(request: HttpRequest) -> HttpResponse:
         ],
         "failures": published_charts.failures(figures["failures"]),
         "fast_p": published_charts.fast_p(figures["fast_p"]),
-        "sweeps": [
-            (figure, published_charts.sweep(figure)) for name, figure in figures.items() if name.startswith("sweep_")
-        ],
+        "sweeps": [(workload, figure, published_charts.sweep(figure)) for workload, figure in published.sweeps()],
         "coverage": [
             (figures["parallelisms"], "parallelism", _counted_here("parallelism")),
             (figures["code_bases"], "source", _counted_here("source")),

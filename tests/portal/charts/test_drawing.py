@@ -183,3 +183,13 @@ def test_an_agents_steps_and_problems_are_whole_numbers():
     assert [text for _, text in chart.x.names] == [text for _, text in chart.y.names] == ["0", "1"]
     by_cost = agent_problems({"passing": [(0.25, 0.0), (0.5, 1.0)]}, x_title="Cost")
     assert by_cost.x.names == ()
+
+
+def test_a_line_without_a_free_place_for_its_name_is_named_by_the_legend():
+    ends = tuple(Point(x=x, y=5) for x in (0, 10))
+    line = Line(name="limit", tone="text-muted", points=ends, label="the limit")
+    crowd = Points(name="marks", tone="accent", symbol="dot", points=tuple(Point(x=x / 4, y=5) for x in range(41)))
+    bare, crowded = (svg(Chart(x=PLAIN, y=PLAIN, layers=layers), width=540) for layers in ((line,), (line, crowd)))
+    assert re.search(r"rotate\([^>]*>the limit</text>", bare)
+    assert re.search(r'text-anchor="start"[^>]*>the limit</text>', crowded)
+    assert crowded.count(">the limit<") == 1

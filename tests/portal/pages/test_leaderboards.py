@@ -293,6 +293,10 @@ def test_published_results_are_marked_as_not_ours(client, db):
     assert "13 of" in page(client, "/problems/", category="tensor") or ">13<" in page(
         client, "/problems/", category="tensor"
     )
+    [agentic] = re.findall(r'<th scope="row">Agentic loop</th>(.*?)</tr>', text)
+    assert re.findall(r">(\d+)<", agentic) == ["35", "26"]
+    assert "Gemini 3 Pro: 30 solved" in page(client, "/leaderboards/published/", k="3")
+    assert "500 warm-up and 100 timed calls" in text
     lines = client.get("/leaderboards/published.jsonl").content.decode().splitlines()
     rows = [json.loads(line) for line in lines]
     [best] = [row for row in rows if (row["model"], row["group"], row["measure"]) == ("GPT-5.5", "Total", "fast_1@3")]
