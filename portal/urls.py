@@ -8,20 +8,18 @@ from django.views.decorators.http import require_safe
 from portal.manual.views import manual
 from portal.pages import operators_pages, views
 from portal.pages.feeds import RecordsFeed
-from portal.pages.leaderboards import leaderboards
 from portal.pages.sitemaps import SECTIONS
-from portal.pages.status import status
 
 urlpatterns = [
     path("", views.home, name="home"),
     path("", include("portal.explorer.urls")),
     path("", include("portal.submissions.urls")),
-    path("leaderboards/", leaderboards, name="leaderboards"),
+    path("leaderboards/", views.leaderboards, name="leaderboards"),
     path("", include("portal.ranking.urls")),
     path("", include("portal.runs.urls")),
     path("", include("portal.organisations.urls")),
     path("seasons/", include("portal.seasons.urls")),
-    path("nodes/", status, name="status"),
+    path("nodes/", views.status, name="status"),
     path("docs/", views.docs, name="docs"),
     path("docs/<path:address>", manual, name="manual"),
     path("", include("portal.deliveries.urls")),

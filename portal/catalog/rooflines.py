@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Protocol
 
 from django.urls import reverse
 
@@ -85,23 +84,15 @@ class Work:
         return (self.cost.wire_bytes if axis is Axis.TRAFFIC else self.flops) / us * 1e6
 
 
-class Entry(Protocol):
-    """An accepted entry with its times by size; where its source is public, a chart leads to its submission."""
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """An entry with its times by size; where its source is public, a chart leads to its submission."""
 
-    @property
-    def author(self) -> str: ...
-
-    @property
-    def backend(self) -> str: ...
-
-    @property
-    def sizes(self) -> Sequence[SizeTime]: ...
-
-    @property
-    def submission_id(self) -> uuid.UUID: ...
-
-    @property
-    def is_source_public(self) -> bool: ...
+    author: str
+    backend: str
+    sizes: tuple[SizeTime, ...]
+    submission_id: uuid.UUID
+    is_source_public: bool
 
 
 @dataclass(frozen=True, kw_only=True)

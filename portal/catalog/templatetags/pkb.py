@@ -101,9 +101,7 @@ def recorded_legend(*pairs: Any) -> str:
     return format_html('<p class="small muted"><b>R</b>: {}. Not judged by this site.</p>', shown) if shown else ""
 
 
-@register.filter
-def markdown(text: str) -> SafeString:
-    return render(text)
+register.filter("markdown", render)
 
 
 @register.filter
@@ -193,12 +191,7 @@ def score(value: float | None) -> str:
     return "" if value is None else speedups.factor(value)
 
 
-@register.filter
-def is_informative(low: float | None, high: float | None) -> bool:
-    """Whether the interval of a speedup says anything: otherwise pages say that times were too noisy."""
-    return contract.is_informative(low, high)
-
-
+register.filter(contract.is_informative)
 register.filter(speedups.untold)
 
 

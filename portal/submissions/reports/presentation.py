@@ -1,6 +1,5 @@
 """What the submission page shows of an evaluation, gathered before any template sees it."""
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -30,7 +29,7 @@ from evaluator.judging import driver_faults
 from evaluator.judging.verdicts import FACTS, Facts
 from portal.catalog import rooflines
 from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, Listing, listings
-from portal.catalog.size_times import SizeTime, size_times
+from portal.catalog.size_times import size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.spread import Series, timed_calls, times_spread
 from portal.core import live_links
@@ -420,20 +419,10 @@ def _roofline(evaluation: Evaluation, timing: Timing) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Entry:
+def _entry(evaluation: Evaluation, timing: Timing) -> rooflines.Entry:
     """An evaluation as a roofline shows it, whether or not it is on a board."""
-
-    author: str
-    backend: str
-    submission_id: uuid.UUID
-    is_source_public: bool
-    sizes: tuple[SizeTime, ...]
-
-
-def _entry(evaluation: Evaluation, timing: Timing) -> _Entry:
     submission = evaluation.submission
-    return _Entry(
+    return rooflines.Entry(
         author=submission.author.username,
         backend=submission.backend,
         submission_id=submission.pk,
