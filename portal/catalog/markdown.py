@@ -61,12 +61,6 @@ def _code(text: str, language: str, _attributes: str) -> str:
     return highlight(text, language=language or "text")
 
 
-def _parser() -> MarkdownIt:
-    options = {"html": False, "linkify": False, "highlight": _code}
-    parser = MarkdownIt("commonmark", options).enable("table")
-    return parser.use(dollarmath_plugin, renderer=_mathml, allow_space=False, double_inline=True)
-
-
 @lru_cache(maxsize=256)
 def render(text: str) -> SafeString:
     """HTML of a Markdown text.
@@ -74,4 +68,6 @@ def render(text: str) -> SafeString:
     Raw HTML in the text is shown as text and addresses with a script scheme are not linked, so the result is safe
     whoever wrote the text.
     """
-    return SafeString(_parser().render(text))  # the parser escapes everything it does not produce itself
+    parser = MarkdownIt("commonmark", {"html": False, "linkify": False, "highlight": _code}).enable("table")
+    parser.use(dollarmath_plugin, renderer=_mathml, allow_space=False, double_inline=True)
+    return SafeString(parser.render(text))  # the parser escapes everything it does not produce itself
