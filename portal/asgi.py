@@ -147,8 +147,8 @@ async def _left(receive: Receive) -> None:
 async def _refuse(send: Send, refusal: BodyRefused, *, is_api: bool) -> None:
     text, media_type = f"{refusal.text}\n", b"text/plain; charset=utf-8"
     if is_api:
-        details = problem_details.ProblemDetails(status=refusal.status, detail=refusal.text)
-        text, media_type = json.dumps(details.body), problem_details.MEDIA_TYPE.encode()
+        details = problem_details.details(refusal.status, refusal.text)
+        text, media_type = json.dumps(details), problem_details.MEDIA_TYPE.encode()
     headers = [(b"content-type", media_type), (b"connection", b"close")]
     if refusal.status in (429, 503):
         headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))

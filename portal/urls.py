@@ -8,20 +8,18 @@ from django.views.decorators.http import require_safe
 from portal.manual.views import manual
 from portal.pages import operators_pages, views
 from portal.pages.feeds import RecordsFeed
-from portal.pages.leaderboards import leaderboards
 from portal.pages.sitemaps import SECTIONS
-from portal.pages.status import status
 
 urlpatterns = [
     path("", views.home, name="home"),
     path("", include("portal.explorer.urls")),
     path("", include("portal.submissions.urls")),
-    path("leaderboards/", leaderboards, name="leaderboards"),
+    path("leaderboards/", views.leaderboards, name="leaderboards"),
     path("", include("portal.ranking.urls")),
     path("", include("portal.runs.urls")),
     path("", include("portal.organisations.urls")),
     path("seasons/", include("portal.seasons.urls")),
-    path("nodes/", status, name="status"),
+    path("nodes/", views.status, name="status"),
     path("docs/", views.docs, name="docs"),
     path("docs/<path:address>", manual, name="manual"),
     path("", include("portal.deliveries.urls")),
@@ -31,8 +29,8 @@ urlpatterns = [
     path("api/v1/", include("portal.api.urls")),
     path("feeds/records.atom", RecordsFeed(), name="records-feed"),
     path("search/", views.search_page, name="search"),
-    path("privacy/", operators_pages.privacy, name="privacy"),
-    path("terms/", operators_pages.terms, name="terms"),
+    path("privacy/", operators_pages.words, {"name": "privacy", "title": "Privacy"}, name="privacy"),
+    path("terms/", operators_pages.words, {"name": "terms", "title": "Terms of use"}, name="terms"),
     path(".well-known/security.txt", operators_pages.security_txt, name="security-txt"),
     path("robots.txt", views.robots, name="robots"),
     path("sitemap.xml", require_safe(sitemap), {"sitemaps": SECTIONS}, name="sitemap"),

@@ -21,6 +21,7 @@ from portal.exports import files, tables
 from portal.runs import queries
 from portal.seasons import queries as seasons
 from portal.tabular.formats import MEDIA_TYPES, written
+from portal.tabular.tables import Table
 
 _ZIP = "application/zip"
 _TABLE_FILE = file_of(*(media_type.partition(";")[0] for media_type in MEDIA_TYPES.values()))
@@ -71,6 +72,11 @@ def _sent(pieces: Iterator[bytes], *, name: str, media_type: str) -> StreamingHt
     return response
 
 
+def _written(table: Table, name: str, format_name: str) -> StreamingHttpResponse:
+    pieces = written(table, format=format_name)
+    return _sent(pieces, name=f"{name}.{format_name}", media_type=MEDIA_TYPES[format_name])
+
+
 def _kept_file(name: str, *, media_type: str) -> StreamingHttpResponse:
     """A file that was made beforehand; `Last-Modified` says as of when it is."""
     file, made_at = files.opened(name)
@@ -100,20 +106,17 @@ class RunExport(_Exports):
     @operation("exportRun", "Export a run's attempts", _TABLE_FILE, query=run_inputs.FormatQuery)
     def retrieve(self, request: Request, run_id: uuid.UUID) -> HttpResponseBase:
         """One row per attempt, by problem, sample and step."""
-        format_name = self.query["format"]
         table = tables.attempts_of(queries.get_run(request.user, run_id))
-        pieces = written(table, format=format_name)
-        return _sent(pieces, name=f"{table.name}.{format_name}", media_type=MEDIA_TYPES[format_name])
+        return _written(table, table.name, self.query["format"])
 
 
 class SeasonPeople(_Exports):
     @operation("exportSeasonPeople", "Export a season's people by problems", _TABLE_FILE, query=run_inputs.FormatQuery)
     def retrieve(self, request: Request, slug: str) -> HttpResponseBase:
         """One row per person and problem that they have tried, once the season shows what others have reached."""
-        season, format_name = seasons.get_season(slug, request.user), self.query["format"]
+        season = seasons.get_season(slug, request.user)
         seasons.require_board(season, request.user, timezone.now())
-        pieces = written(seasons.people_table(season), format=format_name)
-        return _sent(pieces, name=f"{slug}-people.{format_name}", media_type=MEDIA_TYPES[format_name])
+        return _written(seasons.people_table(season), f"{slug}-people", self.query["format"])
 
 
 class PublicData(_Exports):

@@ -66,7 +66,8 @@ def _made(of: Any, path: str, options: dict[str, Any]) -> Any:
     """The field that shows what is at `path` of a model or a dataclass, by its type there."""
     name, _, rest = path.partition(".")
     member = getattr(of, name, None)
-    if issubclass(of, models.Model) and not isinstance(member, property):
+    getter = getattr(member, "fget", None) or getattr(member, "func", None)  # of a property, or a cached one
+    if issubclass(of, models.Model) and not getter:
         column: Any = of._meta.get_field(name)  # noqa: SLF001 - Django's name for it
         options |= {"allow_null": True} if column.null else {}
         if rest:
@@ -75,8 +76,7 @@ def _made(of: Any, path: str, options: dict[str, Any]) -> Any:
         if column.choices:
             return serializers.ChoiceField(choices=[value for value, _ in column.choices], **options)
         return _KINDS[type(column)](**options)
-    hints = get_type_hints(member.fget if isinstance(member, property) else of)
-    hint = hints["return" if isinstance(member, property) else name]
+    hint = get_type_hints(getter or of)["return" if getter else name]
     return _made(_without_none(hint, options), rest, options) if rest else _typed(hint, options)
 
 

@@ -6,7 +6,7 @@ what to do instead.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -117,26 +117,17 @@ class ProblemDetailsOutput(serializers.Serializer[Any]):
     errors = FieldErrorOutput(many=True)  # type: ignore[assignment]  # the metaclass takes it out of the class
 
 
-@dataclass(frozen=True)
-class ProblemDetails:
-    """An error before it is written out."""
-
-    status: int
-    detail: str
-    errors: tuple[Mapping[str, str], ...] = ()
-
-    @property
-    def body(self) -> dict[str, object]:
-        """The members of the JSON body."""
-        kind = KINDS.get(self.status, KINDS[400 if self.status < 500 else 500])
-        return {
-            "type": f"{settings.SITE_URL}/api/v1/#{kind.slug}",
-            "title": kind.title,
-            "status": self.status,
-            "detail": _writable(self.detail),
-            "request_id": logs.current("request_id"),
-            "errors": [{name: _writable(text) for name, text in error.items()} for error in self.errors],
-        }
+def details(status: int, detail: str, errors: Iterable[Mapping[str, str]] = ()) -> dict[str, Any]:
+    """The members of an error's JSON body."""
+    kind = KINDS.get(status, KINDS[400 if status < 500 else 500])
+    return {
+        "type": f"{settings.SITE_URL}/api/v1/#{kind.slug}",
+        "title": kind.title,
+        "status": status,
+        "detail": _writable(detail),
+        "request_id": logs.current("request_id"),
+        "errors": [{name: _writable(text) for name, text in error.items()} for error in errors],
+    }
 
 
 def handle(error: Exception, context: Mapping[str, Any]) -> Response:
@@ -149,7 +140,7 @@ def handle(error: Exception, context: Mapping[str, Any]) -> Response:
         _log.exception("unhandled error in the API", exc_info=error)
         got_request_exception.send(sender=None, request=request)
     problem = describe(error, request)
-    return Response(problem.body, status=problem.status, headers=_headers_of(error), content_type=MEDIA_TYPE)
+    return Response(problem, status=problem["status"], headers=_headers_of(error), content_type=MEDIA_TYPE)
 
 
 def _headers_of(error: Exception) -> dict[str, str]:
@@ -167,42 +158,42 @@ _PLAIN = {
 
 
 @singledispatch
-def describe(error: Exception, _request: Any) -> ProblemDetails:
+def describe(error: Exception, _request: Any) -> dict[str, Any]:
     """The error as problem+json. An unexpected one is our fault, and its response reveals no internals."""
     if is_database_away(error):
         detail = (
             "The site's database does not respond at the moment. Repeat the call after the seconds in Retry-After, "
             "a write with the same Idempotency-Key."
         )
-        return ProblemDetails(503, detail)
+        return details(503, detail)
     for kind, (status, sentence) in _PLAIN.items():
         if isinstance(error, kind):
-            return ProblemDetails(status, sentence)
-    return ProblemDetails(500, "The site failed. The failure was logged. Try again later.")
+            return details(status, sentence)
+    return details(500, "The site failed. The failure was logged. Try again later.")
 
 
 @describe.register
-def _(error: Refusal, _request: Any) -> ProblemDetails:
+def _(error: Refusal, _request: Any) -> dict[str, Any]:
     entry = {"field": error.field, "value": error.value, "message": error.message, "remedy": error.remedy}
     entry |= {"verdict": error.verdict} if error.verdict else {}
-    return ProblemDetails(error.status, f"{_sentence(error.message)} {error.remedy}", (entry,))
+    return details(error.status, f"{_sentence(error.message)} {error.remedy}", (entry,))
 
 
 @describe.register
-def _(error: CredentialRefused, request: Any) -> ProblemDetails:
+def _(error: CredentialRefused, request: Any) -> dict[str, Any]:
     return describe(error.refusal, request)
 
 
 @describe.register
-def _(error: exceptions.ValidationError, request: Any) -> ProblemDetails:
+def _(error: exceptions.ValidationError, request: Any) -> dict[str, Any]:
     errors = tuple(_field_errors(error.detail, request, prefix=""))
     names = ", ".join(dict.fromkeys(entry["field"] or "the body" for entry in errors))
     first = " ".join(entry["message"] for entry in errors[:1])
-    return ProblemDetails(422, f"Refused: {names}. {first} See `errors` for the remedy.", errors)
+    return details(422, f"Refused: {names}. {first} See `errors` for the remedy.", errors)
 
 
 @describe.register
-def _(error: exceptions.APIException, request: Any) -> ProblemDetails:
+def _(error: exceptions.APIException, request: Any) -> dict[str, Any]:
     detail = _sentence(str(error.detail))
     if isinstance(error, exceptions.NotAuthenticated):
         detail = "This call needs a token. Send `Authorization: Bearer pkb_...`; /accounts/ creates one."
@@ -213,7 +204,7 @@ def _(error: exceptions.APIException, request: Any) -> ProblemDetails:
         wait = getattr(error, "wait", None)
         when = f"in {int(wait)} seconds" if wait else "later"
         detail = f"Too many requests without a token. Try again {when}, or use a token."
-    return ProblemDetails(error.status_code, detail)
+    return details(error.status_code, detail)
 
 
 _REMEDIES = {

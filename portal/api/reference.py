@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -21,18 +20,11 @@ from portal.api.schema import document
 Schema = Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One parameter, field or response, in words."""
-
-    name: str
-    kind: str
-    is_required: bool = False
-    text: SafeString
-
-
 def operations(schema: Schema) -> list[dict[str, Any]]:
-    """Every operation of an OpenAPI document as the page shows it, in the document's order of paths."""
+    """Every operation of an OpenAPI document as the page shows it, in the document's order of paths.
+
+    Each parameter, field and response has a `name`, a `kind`, a `text`, and may have `is_required`.
+    """
     return [
         {
             "id": described["operationId"],
@@ -42,12 +34,12 @@ def operations(schema: Schema) -> list[dict[str, Any]]:
             "text": _marked(described["description"]),
             "access": _access(described["security"]),
             "parameters": [
-                Row(
-                    name=each["name"],
-                    kind=f"{each['in']}, {_kind(schema, each['schema'])}",
-                    is_required=each.get("required", False),
-                    text=_marked(each.get("description", "")),
-                )
+                {
+                    "name": each["name"],
+                    "kind": f"{each['in']}, {_kind(schema, each['schema'])}",
+                    "is_required": each.get("required", False),
+                    "text": _marked(each.get("description", "")),
+                }
                 for each in described.get("parameters", ())
             ],
             "bodies": [
@@ -56,11 +48,11 @@ def operations(schema: Schema) -> list[dict[str, Any]]:
             ],
             # Refusals mean the same everywhere and are explained once.
             "answers": [
-                Row(
-                    name=status,
-                    kind=", ".join(_kind(schema, media["schema"]) for media in answer.get("content", {}).values()),
-                    text=_marked(answer.get("description", "")),
-                )
+                {
+                    "name": status,
+                    "kind": ", ".join(_kind(schema, media["schema"]) for media in answer.get("content", {}).values()),
+                    "text": _marked(answer.get("description", "")),
+                }
                 for status, answer in described["responses"].items()
                 if status < "400"
             ],
@@ -87,17 +79,22 @@ def _access(security: Sequence[Schema]) -> str:
     return f"token, {scope}" if scope else "token"
 
 
-def _fields(schema: Schema, body: Schema) -> list[Row]:
+def _fields(schema: Schema, body: Schema) -> list[dict[str, Any]]:
     """The fields of a body; a stream of bytes has none."""
     return [
-        Row(
-            name=name,
-            kind=_kind(schema, field) + (f"; {field['default'] or 'empty'} by default" if "default" in field else ""),
-            is_required=name in body.get("required", ()),
-            text=_marked(field.get("description", "")),
-        )
+        {
+            "name": name,
+            "kind": _kind(schema, field)
+            + (f"; {field['default'] or 'empty'} by default" if "default" in field else ""),
+            "is_required": name in body.get("required", ()),
+            "text": _marked(field.get("description", "")),
+        }
         for name, field in body.get("properties", {}).items()
     ]
+
+
+def _default(field: Schema) -> str:
+    return f"; {field['default'] or 'empty'} by default" if "default" in field else ""
 
 
 def _resolved(schema: Schema, part: Schema) -> Schema:

@@ -127,7 +127,7 @@ def describe_operations(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     try:
         get_profile("h900x8")
     except Refusal as refusal:
-        example = describe(refusal, None).body | {"request_id": "5f0c6e3bd2a44c0c9a0b8d6e1f7a2b3c"}
+        example = describe(refusal, None) | {"request_id": "5f0c6e3bd2a44c0c9a0b8d6e1f7a2b3c"}
         result["components"]["schemas"]["ProblemDetailsOutput"]["examples"] = [example]
     return result
 

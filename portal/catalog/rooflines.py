@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Protocol
 
 from django.urls import reverse
 
@@ -85,26 +84,16 @@ class Work:
         return (self.cost.wire_bytes if axis is Axis.TRAFFIC else self.flops) / us * 1e6
 
 
-class Entry(Protocol):
-    """An accepted entry with its times by size; where its source is public, a chart leads to its submission."""
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """An entry with its times by size; where its source is public, a chart leads to its submission."""
 
-    @property
-    def author(self) -> str: ...
-
-    @property
-    def backend(self) -> str: ...
-
-    @property
-    def sizes(self) -> Sequence[SizeTime]: ...
-
-    @property
-    def submission_id(self) -> uuid.UUID: ...
-
-    @property
-    def evaluation_id(self) -> uuid.UUID: ...
-
-    @property
-    def is_source_public(self) -> bool: ...
+    author: str
+    backend: str
+    sizes: tuple[SizeTime, ...]
+    submission_id: uuid.UUID
+    evaluation_id: uuid.UUID
+    is_source_public: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,21 +113,11 @@ class Point:
     best_us: float | None = None
     entry: Entry | None = None
 
-    def utilisation(self, us: float | None) -> float | None:
-        """Floor over time; None where there is no time."""
-        return self.work.floor.us / us if us else None
-
     @property
-    def reference_utilisation(self) -> float | None:
-        return self.utilisation(self.reference_us)
-
-    @property
-    def public_utilisation(self) -> float | None:
-        return self.utilisation(self.public_us)
-
-    @property
-    def best_utilisation(self) -> float | None:
-        return self.utilisation(self.best_us)
+    def shares(self) -> dict[str, float | None]:
+        """The shares of the roofline, floor over time, of `reference`, `public` and `best`; None without a time."""
+        times = {"reference": self.reference_us, "public": self.public_us, "best": self.best_us}
+        return {name: self.work.floor.us / us if us else None for name, us in times.items()}
 
     @property
     def speedup(self) -> float | None:
@@ -478,14 +457,13 @@ BINS = ("below 0.1 %", "0.1 to 1 %", "1 to 3 %", "3 to 10 %", "10 to 30 %", "30 
 def distribution_bars(chosen: Sequence[Point]) -> list[charts.Kind]:
     """How many problems fall into each bin, per kind of time that is known."""
     kinds = (
-        ("public reference, public inputs", "warning", "/", [item.public_utilisation for item in chosen]),
-        ("our reference", "accent", "", [item.reference_utilisation for item in chosen]),
-        ("best entry", "success", "x", [item.best_utilisation for item in chosen]),
+        ("public reference, public inputs", "warning", "/", "public"),
+        ("our reference", "accent", "", "reference"),
+        ("best entry", "success", "x", "best"),
     )
     bars: list[charts.Kind] = []
-    for name, tone, pattern, shares in kinds:
-        known = [share for share in shares if share is not None]
-        if known:
+    for name, tone, pattern, whose in kinds:
+        if known := [share for item in chosen if (share := item.shares[whose]) is not None]:
             counts = [0] * len(BINS)
             for share in known:
                 counts[sum(share >= edge for edge in _EDGES)] += 1

@@ -151,6 +151,12 @@ class Chart:
     can_zoom: bool = False
 
 
+def level(y: float, low: float, high: float, *, name: str, dash: str = "dot", **line: Any) -> Line:
+    """A line at `y` from `low` to `high` with its name along it; `line` is how it is drawn."""
+    ends = (Point(x=low, y=y), Point(x=high, y=y))
+    return Line(**{"name": name, "label": name, "tone": "text-muted", "points": ends, "dash": dash, **line})
+
+
 def marked_line(
     name: str, points: Sequence[Point], *, tone: str, symbol: str = "dot", size: float = 4.5, **line: Any
 ) -> tuple[Line, Points]:

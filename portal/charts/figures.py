@@ -186,5 +186,4 @@ def _bars(_page: Page, layer: Bars) -> Trace:
     }
 
 
-_Makers = dict[type, Callable[..., Trace]]
-_MAKERS: _Makers = {Points: _points, Line: _line, Band: _band, Whisker: _whisker, Bars: _bars}
+_MAKERS: dict[type, Callable[..., Trace]] = {Points: _points, Line: _line, Band: _band, Whisker: _whisker, Bars: _bars}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import accumulate
 
-from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale, Unit, Whisker
+from portal.charts.chart import Axis, Chart, Layer, Line, Point, Points, Scale, Unit, Whisker, level
 from portal.core.speedups import factor
 
 
@@ -21,13 +21,12 @@ def record_line(records: Sequence[tuple[datetime, str, float, float, float]], *,
         Point(x=at, y=score, tip=f"{author}: {factor(score, low, high)}\n{moment:%Y-%m-%d %H:%M}")
         for at, (moment, author, score, low, high) in zip(times, records, strict=True)
     )
-    ends = (Point(x=times[0], y=1.0), Point(x=until.timestamp(), y=1.0))
     intervals = [
         Whisker(tone="accent-strong", x=at, y=score, low=low, high=high)
         for at, (_, _, score, low, high) in zip(times, records, strict=True)
     ]
     layers: tuple[Layer, ...] = (
-        Line(name="reference", tone="text-muted", points=ends, dash="dot", label="reference"),
+        level(1.0, times[0], until.timestamp(), name="reference"),
         Line(name="record", tone="accent", points=(*steps, Point(x=until.timestamp(), y=steps[-1].y)), is_step=True),
         *intervals,
         Points(name="one record, with its interval", tone="accent-strong", symbol="dot", points=points),
@@ -45,10 +44,9 @@ def attempts_line(attempts: Sequence[tuple[float, float, float]]) -> Chart:
     numbered = list(enumerate(attempts, start=1))
     best = accumulate((score for score, _, _ in attempts), max)
     points = tuple(Point(x=n, y=score, tip=f"attempt {n}: {score:.3f}×") for n, (score, _, _) in numbered)  # noqa: RUF001 - the multiplication sign is meant
-    ends = (Point(x=0.5, y=1.0), Point(x=len(attempts) + 0.5, y=1.0))
     steps = tuple(Point(x=n, y=score) for n, score in enumerate(best, start=1))
     layers: tuple[Layer, ...] = (
-        Line(name="reference", tone="text-muted", points=ends, dash="dot", label="reference"),
+        level(1.0, 0.5, len(attempts) + 0.5, name="reference"),
         Line(name="best so far", tone="accent", points=steps, is_step=True),
         *(Whisker(tone="accent-strong", x=n, y=score, low=low, high=high) for n, (score, low, high) in numbered),
         Points(name="one attempt, with its interval", tone="accent-strong", symbol="dot", points=points),

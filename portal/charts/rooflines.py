@@ -20,23 +20,17 @@ class Ceiling:
     start: float = 0.0
     dash: str = "solid"
 
-    def line(self, left: float, right: float) -> tuple[list[float], list[float]]:
-        """The ceiling's ends between `left` and `right`."""
+    def ends(self, left: float, right: float) -> tuple[Point, Point]:
+        """Where the ceiling begins and ends between `left` and `right`."""
         if self.rate is None:
-            return [max(left, self.start), max(right, self.start)], [self.level, self.level]
+            return Point(x=max(left, self.start), y=self.level), Point(x=max(right, self.start), y=self.level)
         end = min(right, self.level / self.rate)
         begin = min(left, end)
-        return [begin, end], [self.rate * begin, self.rate * end]
+        return Point(x=begin, y=self.rate * begin), Point(x=end, y=self.rate * end)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """The part of the plane that is shown, as powers of ten."""
-
-    left: float
-    right: float
-    bottom: float
-    top: float
+Window = tuple[float, float, float, float]
+"""The part of the plane that is shown: left, right, bottom and top, as powers of ten."""
 
 
 def roofline(
@@ -62,7 +56,7 @@ def roofline(
     """
     marks = [mark for kind in series for mark in kind.points]
     shown = window or _around(marks, ceilings)
-    left, right, bottom, top = (10.0**end for end in (shown.left, shown.right, shown.bottom, shown.top))
+    left, right, bottom, top = (10.0**end for end in shown)
     layers: list[Layer] = [_ceiling(each, left, right) for each in ceilings if each.start < right]
     layers += [_join(pair) for pair in joins if all(_is_inside(mark, shown) for mark in pair)]
     layers += [kind for kind in series if kind.points]
@@ -84,13 +78,13 @@ _ROOM = 0.35
 def _around(marks: Sequence[Point], ceilings: Sequence[Ceiling]) -> Window:
     """The part of the plane that holds the points and the tops of their ceilings, without the farthest points."""
     if not marks:
-        return Window(left=-2.0, right=4.0, bottom=6.0, top=15.0)
+        return -2.0, 4.0, 6.0, 15.0
     left, right = _spread([math.log10(mark.x) for mark in marks], share=_OUTLIERS)
     bottom, top = _spread([math.log10(mark.y) for mark in marks], share=_OUTLIERS / 2)
     top = max([top, *(math.log10(each.level) for each in ceilings)])
     knees = [math.log10(each.level / each.rate) for each in ceilings if each.rate]
     right = max([right, *(knee + 0.5 for knee in knees)])
-    return Window(left=left - _ROOM, right=right + _ROOM, bottom=bottom - _ROOM, top=top + _ROOM)
+    return left - _ROOM, right + _ROOM, bottom - _ROOM, top + _ROOM
 
 
 def _spread(values: Sequence[float], *, share: float) -> tuple[float, float]:
@@ -104,21 +98,19 @@ def _spread(values: Sequence[float], *, share: float) -> tuple[float, float]:
 
 
 def _is_inside(mark: Point, window: Window) -> bool:
-    return window.left <= math.log10(mark.x) <= window.right and window.bottom <= math.log10(mark.y) <= window.top
+    left, right, bottom, top = window
+    return left <= math.log10(mark.x) <= right and bottom <= math.log10(mark.y) <= top
 
 
 def _ceiling(ceiling: Ceiling, left: float, right: float) -> Line:
-    xs, ys = ceiling.line(left, right)
-    points = tuple(Point(x=x, y=y) for x, y in zip(xs, ys, strict=True))
-    is_level = ceiling.rate is None
     return Line(
         name=ceiling.name,
         tone="text-muted",
-        points=points,
+        points=ceiling.ends(left, right),
         dash=ceiling.dash,
         label=ceiling.name,
         width=1.4,
-        at_end=is_level,
+        at_end=ceiling.rate is None,
         legend="",
     )
 

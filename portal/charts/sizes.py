@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from portal.charts.chart import Axis, Chart, Layer, Line, Point, Whisker, marked_line
+from portal.charts.chart import Axis, Chart, Layer, Line, Point, Whisker, level, marked_line
 
 LOOKS = (("accent", "dot", "solid"), ("success", "square", "dash"), ("warning", "diamond", "dashdot"))
 """Tone, symbol and dash of each series: two lines differ in all three, so they never differ by colour alone."""
@@ -38,15 +38,8 @@ def over_size(
     """
     reach = [point.x for each in series for point in each.points]
     layers: list[Layer] = [
-        Line(
-            name=name,
-            tone="text-muted",
-            points=tuple(Point(x=end, y=level) for end in (min(reach), max(reach))),
-            dash="dot" if place else "solid",
-            label=name,
-            at_end=not place,
-        )
-        for place, (name, level) in enumerate(levels)
+        level(y, min(reach), max(reach), name=name, dash="dot" if place else "solid", at_end=not place)
+        for place, (name, y) in enumerate(levels)
     ]
     if floor:
         layers.append(

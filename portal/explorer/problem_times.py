@@ -57,9 +57,9 @@ def problem_times(problem: Problem, *, profile: Profile, best: BoardRow | None) 
         times = {size.size: size.time_us for size in best.sizes}
         pages = {"submission": best.submission_id, "evaluation": best.evaluation_id} if best.is_source_public else {}
         lines.append(line(kind, best.author, best.backend, times, **pages))
-    for result in best_of_models(problem.slug, profile=profile.name):
-        times = {size.size: size.time_us for size in result.sizes}
-        lines.append(line("best of a model", str(result.run.model), result.run.backend, times, run=result.run.pk))
+    for run, sizes_of_run in best_of_models(problem.slug, profile=profile.name):
+        times = {size.size: size.time_us for size in sizes_of_run}
+        lines.append(line("best of a model", str(run.model), run.backend, times, run=run.pk))
     reference = reference_row(problem, profile=profile.name, beside=best.sizes if best is not None else ())
     if reference.sizes:
         times = {size.size: size.time_us for size in reference.sizes}

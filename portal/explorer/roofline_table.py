@@ -93,10 +93,10 @@ def parse_window(text: str) -> Window | None:
         left, right, bottom, top = (float(part) for part in text.split(","))
     except ValueError:
         raise _no_window(text) from None
-    corners = (left, right, bottom, top)
-    if not all(math.isfinite(value) and abs(value) <= _FARTHEST for value in corners) or left >= right or bottom >= top:
+    window = (left, right, bottom, top)
+    if not all(math.isfinite(value) and abs(value) <= _FARTHEST for value in window) or left >= right or bottom >= top:
         raise _no_window(text)
-    return Window(left=left, right=right, bottom=bottom, top=top)
+    return window
 
 
 def _no_window(text: str) -> NotFound:

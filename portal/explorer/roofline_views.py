@@ -87,7 +87,7 @@ def _bounds(chosen: list[Point]) -> list[tuple[Bound, int]]:
 
 def _below_half(chosen: list[Point]) -> tuple[int, int] | None:
     """How many references reach less than half of their roofline, of how many that were timed; None without any."""
-    known = [point.reference_utilisation for point in chosen if point.reference_utilisation is not None]
+    known = [share for point in chosen if (share := point.shares["reference"]) is not None]
     return (sum(share < rooflines.HALF for share in known), len(known)) if known else None
 
 

@@ -11,7 +11,6 @@ from portal.ranking.queries import BoardRow
 from problems.spec.schema import Problem
 from problems.spec.taxonomy import BLOCK_GROUPS, Block, BlockGroup, Parallelism
 
-SHADES = 4
 FACETS_BESIDE = tuple(facet for facet in FACETS if facet.name not in ("block", "parallelism"))
 """The facets that narrow the matrix; the other two are its axes."""
 
@@ -46,7 +45,7 @@ SHADE_LABELS = {
 class Cell:
     """The problems of one block and parallelism (or of a whole row or column) and what is known of them.
 
-    `shade` goes from 0, nothing, to `SHADES`; the number in `text` says the same.
+    `shade` goes from 0, nothing, to the last of `SHADE_LABELS`; the number in `text` says the same.
     """
 
     name: str

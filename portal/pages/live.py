@@ -12,11 +12,13 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Self
+from itertools import product
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from django.db import close_old_connections, connections
@@ -86,7 +88,7 @@ async def _stream(subject: Subject, send: Any) -> None:
     async def say(text: str, *, more: bool = True) -> None:
         await send({"type": "http.response.body", "body": text.encode(), "more_body": more})
 
-    with _watch().follower(subject) as follower:
+    with _watch().following(subject) as follower:
         await say("retry: 2000\n\n")
         seen = None
         while True:
@@ -106,13 +108,6 @@ class _Follower:
     watch: "_Watch"
     subject: Subject
     woken: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def __enter__(self) -> Self:
-        self.watch.add(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.watch.remove(self)
 
     async def next(self, *, after: Version | None) -> Version | None:
         """The subject's version once it is another than `after`; None when nothing happened for a while."""
@@ -138,27 +133,29 @@ class _Watch:
         self._task: asyncio.Task[None] | None = None
         self._is_away = False
 
-    def follower(self, subject: Subject) -> _Follower:
-        """A stream of `subject`, which follows while it is entered."""
-        return _Follower(self, subject)
-
-    def add(self, follower: _Follower) -> None:
-        """Ask for its subject from now on."""
-        self._followers.setdefault(follower.subject, set()).add(follower)
-        if follower.subject in self.versions:
+    @contextmanager
+    def following(self, subject: Subject) -> Iterator[_Follower]:
+        """A stream of `subject`: ask for that from now on, and no more once the last of its streams has left."""
+        follower = _Follower(self, subject)
+        followers = self._followers.setdefault(subject, set())
+        followers.add(follower)
+        if subject in self.versions:
             self._due[Urgency.OPENED][follower] = None
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._ask())
+        try:
+            yield follower
+        finally:
+            self._drop([follower])
+            followers.discard(follower)
+            if not followers:
+                del self._followers[subject]
+                self.versions.pop(subject, None)
 
-    def remove(self, follower: _Follower) -> None:
-        """Ask no more once it was the last of its subject."""
-        for due in self._due.values():
+    def _drop(self, followers: Iterable[_Follower]) -> None:
+        """They are due no longer."""
+        for due, follower in product(self._due.values(), followers):
             due.pop(follower, None)
-        left = self._followers[follower.subject]
-        left.discard(follower)
-        if not left:
-            del self._followers[follower.subject]
-            self.versions.pop(follower.subject, None)
 
     async def _ask(self) -> None:
         # A stream may open while the connection of those before is closed: it finds this task and starts no other.
@@ -200,9 +197,7 @@ class _Watch:
         """A bounded number of the streams that are due; they are then no longer due."""
         due = dict.fromkeys(follower for urgency in Urgency for follower in self._due[urgency])
         first = list(due)[:number]
-        for follower in first:
-            for waiting in self._due.values():
-                waiting.pop(follower, None)
+        self._drop(first)
         return first
 
 

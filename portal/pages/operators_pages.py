@@ -18,21 +18,11 @@ SECURITY_TXT_DAYS = 180
 
 
 @require_safe
-def privacy(request: HttpRequest) -> HttpResponse:
-    """What the site keeps about whom, and for how long."""
-    return _page(request, "privacy", title="Privacy")
-
-
-@require_safe
-def terms(request: HttpRequest) -> HttpResponse:
-    return _page(request, "terms", title="Terms of use")
-
-
-def _page(request: HttpRequest, name: str, *, title: str) -> HttpResponse:
+def words(request: HttpRequest, name: str, title: str) -> HttpResponse:
     """The operator's words, a file in the folder `pages` of the site's data; without one, the site's own."""
     folders = (settings.DATA_DIR / "pages", Path(settings.BASE_DIR, "templates", "words"))
-    words = next(path for folder in folders if (path := folder / f"{name}.md").is_file())
-    context = {"title": title, "text": markdown(words.read_text(encoding="utf-8"))}
+    file = next(path for folder in folders if (path := folder / f"{name}.md").is_file())
+    context = {"title": title, "text": markdown(file.read_text(encoding="utf-8"))}
     return render(request, "operators_page.html", context)
 
 

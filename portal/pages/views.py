@@ -1,4 +1,4 @@
-"""Home, documentation and the two addresses that machines ask."""
+"""Home, the way into the boards, documentation, and the two addresses that machines ask."""
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
@@ -23,16 +23,21 @@ from portal.catalog.rooflines import Axis, gpu_profiles
 from portal.core.database_outage import RETRY_AFTER_S
 from portal.exports.files import citation
 from portal.manual import pages as manual
-from portal.nodes.queries import online_slots
+from portal.nodes.queries import online_slots, shown_nodes
 from portal.pages.search import MAX_TEXT, search
 from portal.ranking import published
 from portal.ranking.leaders import board_counts, leaders
 from portal.ranking.models import Standing
-from portal.ranking.queries import BoardRow, latest_entries, public_example
+from portal.ranking.people import people_page
+from portal.ranking.queries import BoardRow, latest_entries, public_example, records_page
+from portal.runs.queries import board_profiles, model_board
 from portal.runs.solved import solved_here
+from portal.submissions.node_utilisation import use_of_nodes
+from portal.submissions.queue import queue_lengths
 from problems import registry
 
-HEAD_ROWS = 6
+FASTEST, HEAD_ROWS = 6, 5
+"""How many rows home shows, and the page of all boards of each."""
 ROBOTS = """User-agent: *
 Disallow: /admin/
 Disallow: /accounts/
@@ -54,9 +59,7 @@ SUGGESTED_EACH = 4
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     """What PKB is, how to take part, the fastest kernels, and all of them under one roofline."""
-    titles = {problem.slug: problem.title for problem in registry.problems()}
-    counts = board_counts()
-    profile = profiles()[opening_profile(profiles(), entries=counts, last=last_choice(request, counts))]
+    titles, profile = _titles(), _opening(request)
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
     results = published.figures()["results"]
     latest = _newest(titles)
@@ -65,7 +68,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "titles": titles,
         "profile": profile,
         "so_far": solved_here(),
-        "fastest": sorted(best.values(), key=_order(profile))[:HEAD_ROWS],
+        "fastest": sorted(best.values(), key=_order(profile))[:FASTEST],
         "latest": latest,
         "example": None if latest else public_example(),
         "slot_count": online_slots().count(),
@@ -77,6 +80,40 @@ def home(request: HttpRequest) -> HttpResponse:
     return render(request, "home.html", context)
 
 
+def _titles() -> dict[str, str]:
+    return {problem.slug: problem.title for problem in registry.problems()}
+
+
+def _opening(request: HttpRequest) -> Profile:
+    """The hardware that pages of all boards open with."""
+    counts = board_counts()
+    return profiles()[opening_profile(profiles(), entries=counts, last=last_choice(request, counts))]
+
+
+@require_safe
+def leaderboards(request: HttpRequest) -> HttpResponse:
+    """The way into the boards, models first: the head of each on the profile where most has happened."""
+    profile, runs = _opening(request), board_profiles()
+    model_profile = profiles()[next(iter(runs), profile.name)]
+    found = sorted(leaders(profile=profile.name).values(), key=lambda leader: leader.score, reverse=True)
+    board = model_board(model_profile.name) if runs else []
+    ranked = [row for row in board if row.figures.is_complete]
+    context = {
+        "profile": profile,
+        "total": len(registry.problems()),
+        "models": [row for row in ranked if row.prompt == ranked[0].prompt][:HEAD_ROWS],
+        "incomplete": [row for row in board if not row.figures.is_complete][:HEAD_ROWS],
+        "model_profile": model_profile,
+        "run_count": runs.get(model_profile.name, 0),
+        "leaders": found[:HEAD_ROWS],
+        "people": people_page(profile=profile.name, rows=HEAD_ROWS).rows,
+        "records": records_page(rows=HEAD_ROWS).rows,
+        "titles": _titles(),
+        "so_far": solved_here(),
+    }
+    return render(request, "leaderboards.html", context)
+
+
 def _order(profile: Profile) -> Callable[[BoardRow], Any]:
     """How home orders leaders: the largest speedup first, or as practice boards do, the earliest submission."""
     return (lambda row: -row.score) if profile.is_ranked_by_speed else (lambda row: row.submitted_at)
@@ -84,7 +121,7 @@ def _order(profile: Profile) -> Callable[[BoardRow], Any]:
 
 def _newest(titles: Container[str]) -> list[Standing]:
     """The newest entries that this site judged; practice boards only where there is no entry on any other."""
-    found = latest_entries(HEAD_ROWS, is_ranked_by_speed=True) or latest_entries(HEAD_ROWS, is_ranked_by_speed=False)
+    found = latest_entries(FASTEST, is_ranked_by_speed=True) or latest_entries(FASTEST, is_ranked_by_speed=False)
     return [entry for entry in found if entry.problem in titles]
 
 
@@ -117,6 +154,13 @@ def docs(request: HttpRequest) -> HttpResponse:
         "sections": manual.sections(),
     }
     return render(request, "docs/index.html", context)
+
+
+@require_safe
+def status(request: HttpRequest) -> HttpResponse:
+    """What judges, and what waits: nodes with their slots, and queues by profile."""
+    context = {"nodes": shown_nodes(), "queues": queue_lengths(), "uses": use_of_nodes(), "profiles": profiles()}
+    return render(request, "nodes/status.html", context)
 
 
 @require_safe

@@ -15,7 +15,7 @@ from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, size_times, to_stored
 from portal.ranking.hooks import StandingRaised
-from portal.ranking.models import BOARD_SIZES, Board, PersonStanding, Record, Standing
+from portal.ranking.models import BOARD, BOARD_SIZES, Board, PersonStanding, Record, Standing
 from portal.ranking.order import is_better
 from portal.submissions import queries as submissions
 from portal.submissions.models import Evaluation, State, Submission
@@ -95,12 +95,7 @@ def _renew_board(standing: Standing, *, is_new: bool) -> Record | None:
 
     Returns the record that a new one replaced.
     """
-    place: dict[str, Any] = {
-        "problem": standing.problem,
-        "problem_revision": standing.problem_revision,
-        "profile": standing.profile,
-        "score_rule": standing.score_rule,
-    }
+    place: dict[str, Any] = {name: getattr(standing, name) for name in BOARD}
     board, _ = Board.objects.select_for_update().get_or_create(**place)
     if is_new:
         Board.objects.filter(pk=board.pk).update(entries=F("entries") + 1)
@@ -205,8 +200,7 @@ def _passed() -> QuerySet[Evaluation]:
 
 def _renew_records(place: Mapping[str, Any]) -> None:
     """Recompute the records of a board as if the entries that no longer count had never been there."""
-    board = {name: place[name] for name in ("problem_revision", "profile", "score_rule")}
-    counted = submissions.accepted().filter(**board, submission__problem=place["problem"])
+    counted = submissions.accepted().filter(**_judged(place))
     kept: list[Any] = []
     previous: float | None = None
     for evaluation in counted.exclude(score_low=None).order_by("finished_at", "id").iterator():
@@ -217,6 +211,11 @@ def _renew_records(place: Mapping[str, Any]) -> None:
             kept.append(evaluation.pk)
             previous = low
     Record.objects.filter(**place).exclude(evaluation__in=kept).delete()
+
+
+def _judged(place: Mapping[str, Any]) -> dict[str, Any]:
+    """A board as columns of evaluations."""
+    return {f"submission__{name}" if name == "problem" else name: value for name, value in place.items()}
 
 
 def _record(evaluation: Evaluation, place: Mapping[str, Any], *, previous: float | None) -> dict[str, Any]:
@@ -233,7 +232,7 @@ def _record(evaluation: Evaluation, place: Mapping[str, Any], *, previous: float
 
 
 def places_of(standings: QuerySet[Standing]) -> Sequence[Mapping[str, Any]]:
-    return list(standings.values("problem", "problem_revision", "profile", "score_rule").distinct())
+    return list(standings.values(*BOARD).distinct())
 
 
 def _recount(place: Mapping[str, Any]) -> None:
@@ -255,11 +254,7 @@ def forget(evaluations: QuerySet[Evaluation]) -> None:
     for place in places:
         _recount(place)
         others = Evaluation.objects.exclude(pk__in=evaluations.values("pk")).filter(
-            submission__author__in=authors,
-            submission__problem=place["problem"],
-            problem_revision=place["problem_revision"],
-            profile=place["profile"],
-            score_rule=place["score_rule"],
+            submission__author__in=authors, **_judged(place)
         )
         for evaluation in others.select_related("submission").order_by("finished_at", "id"):
             raise_standing(evaluation)

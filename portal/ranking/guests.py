@@ -1,15 +1,13 @@
 """Boards of what guests' nodes judged: apart from the site's own boards, and from all that is derived from those."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from django.db.models import QuerySet
 
-from evaluator.contract import SCORE_RULE
 from evaluator.hardware.profiles import Profile, profiles
 from portal.accounts.models import Organisation
+from portal.ranking.queries import current
 from portal.submissions.models import Evaluation, State
 from portal.submissions.queries import quarantined
 from problems import registry
@@ -44,52 +42,42 @@ class GuestBoard:
 
 def boards_of(owner: Organisation) -> list[GuestBoard]:
     """Every board of an owner with an entry at the problem's current revision, by problem and profile."""
-    entries = _best(_accepted(owner))
-    found_here = _found_here(entries)
+    best: dict[tuple[int, str, str], Evaluation] = {}
+    for entry in _accepted(owner):
+        best.setdefault((entry.submission.author_id, entry.submission.problem, entry.profile), entry)
+    found_here = _found_here(list(best.values()))
     boards: dict[tuple[str, str], list[GuestRow]] = {}
-    for entry in sorted(entries, key=_order):
+    for entry in best.values():
         row = GuestRow(entry=entry, here=found_here.get((entry.submission_id, entry.profile)))
         boards.setdefault((entry.submission.problem, entry.profile), []).append(row)
-    made = [
-        GuestBoard(problem=registry.get(slug), profile=profiles()[name], rows=tuple(rows))
-        for (slug, name), rows in boards.items()
-    ]
+    made = [_board(registry.get(slug), profiles()[name], rows) for (slug, name), rows in boards.items()]
     return sorted(made, key=lambda board: (board.problem.number, board.profile.name))
 
 
+def _board(problem: Problem, profile: Profile, rows: list[GuestRow]) -> GuestBoard:
+    """The board with its rows, which come in the order of speed; practice profiles do not order by it."""
+    if not profile.is_ranked_by_speed:
+        rows = sorted(rows, key=lambda row: row.entry.submission.created_at)
+    return GuestBoard(problem=problem, profile=profile, rows=tuple(rows))
+
+
 def _accepted(owner: Organisation) -> QuerySet[Evaluation]:
-    current = [registry.revision(problem.slug) for problem in registry.problems()]
+    """What counts on boards of `owner`, the fastest first."""
     return (
         Evaluation.objects.filter(
             node_owner=owner,
             state=State.FINISHED,
             verdict="PASSED",
             mode="ranked",
-            score_rule=SCORE_RULE,
             score__isnull=False,
-            problem_revision__in=current,
+            **current(),
             submission__is_attempt=False,
             submission__author__is_active=True,
         )
         .exclude(submission__in=quarantined().values("submission"))
         .select_related("submission__author", "node")
+        .order_by("-score_low", "submission__created_at")
     )
-
-
-def _best(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
-    """Every author's best per problem and profile."""
-    ordered = sorted(evaluations, key=_by_speed, reverse=True)
-    return list({(each.submission.author_id, each.submission.problem, each.profile): each for each in ordered}.values())
-
-
-def _by_speed(evaluation: Evaluation) -> tuple[float, datetime]:
-    return (-(evaluation.score_low or 0.0), evaluation.submission.created_at)
-
-
-def _order(evaluation: Evaluation) -> tuple[float, datetime]:
-    """The order of a board: practice profiles do not order by speed."""
-    is_ranked_by_speed = profiles()[evaluation.profile].is_ranked_by_speed
-    return _by_speed(evaluation) if is_ranked_by_speed else (0.0, evaluation.submission.created_at)
 
 
 def _found_here(entries: list[Evaluation]) -> dict[tuple[UUID, str], Evaluation]:

@@ -2,15 +2,16 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 from django.db.models import Case, OuterRef, QuerySet, Subquery, When
+from django.db.models.functions import Coalesce
 
-from evaluator.contract import SCORE_RULE, is_faster
+from evaluator.contract import is_faster
 from evaluator.hardware.profiles import Profile, profiles
 from portal.ranking.models import Board, Standing
 from portal.ranking.order import board_order
-from portal.ranking.queries import COLUMNS, BoardRow, board_row
+from portal.ranking.queries import COLUMNS, BoardRow, board_row, current
 from problems import registry
 from problems.spec.schema import Problem
 
@@ -25,14 +26,8 @@ class OpenProblems:
 
 def _current_boards(*, profile: str | None = None, problem: str | None = None) -> QuerySet[Board]:
     """The boards with entries at the problems' current revisions, by the current rule."""
-    slugs = [each.slug for each in registry.problems()] if problem is None else [problem]
-    # A revision is a hash of its own problem's files: no other problem has it.
-    return Board.objects.filter(
-        problem_revision__in=[registry.revision(slug) for slug in slugs],
-        profile__in=list(profiles()) if profile is None else [profile],
-        score_rule=SCORE_RULE,
-        entries__gt=0,
-    )
+    shown = list(profiles()) if profile is None else [profile]
+    return Board.objects.filter(profile__in=shown, entries__gt=0, **current(problem))
 
 
 def board_counts() -> dict[str, int]:
@@ -58,32 +53,21 @@ def best_leaders(*, profile: str | None = None) -> dict[str, BoardRow]:
     return {slug: leader for (slug, _), leader in _leaders_of(Board.objects.filter(pk__in=chosen)).items()}
 
 
-class _BoardRecord(NamedTuple):
-    """A board and the lower end of its record."""
-
-    pk: int
-    problem: str
-    profile: str
-    record_low: float | None
-
-    @property
-    def low(self) -> float:
-        """The lower end of the record; 0 if there is none, or if speed does not count there."""
-        by_speed = profiles()[self.profile].is_ranked_by_speed
-        return self.record_low if by_speed and self.record_low is not None else 0.0
+def _practice() -> list[str]:
+    return [name for name, chosen in profiles().items() if not chosen.is_ranked_by_speed]
 
 
-def _best_boards(*, profile: str | None) -> dict[str, _BoardRecord]:
+def _best_boards(*, profile: str | None) -> dict[str, Any]:
+    """By problem its best board: `pk`, `profile` and `low`, the lower end of its record where speed counts, else 0."""
+    low = Case(When(profile__in=_practice(), then=0.0), default=Coalesce("record_low", 0.0))
     # Rows instead of models: there is a board for every problem and profile.
-    rows = _current_boards(profile=profile).values_list("pk", "problem", "profile", "record_low")
-    boards = sorted((_BoardRecord(*row) for row in rows), key=lambda board: -board.low)
-    return {board.problem: board for board in reversed(boards)}
+    boards = _current_boards(profile=profile).annotate(low=low).order_by("low", "-pk")
+    return {row.problem: row for row in boards.values_list("pk", "problem", "profile", "low", named=True)}
 
 
 def _leaders_of(boards: QuerySet[Board]) -> dict[tuple[str, str], BoardRow]:
-    practice = [name for name, chosen in profiles().items() if not chosen.is_ranked_by_speed]
     leader = Case(
-        When(profile__in=practice, then=_first(is_ranked_by_speed=False)), default=_first(is_ranked_by_speed=True)
+        When(profile__in=_practice(), then=_first(is_ranked_by_speed=False)), default=_first(is_ranked_by_speed=True)
     )
     rows = boards.annotate(leader=leader).values_list("leader", "entries")
     entries = {standing: entries for standing, entries in rows if standing}

@@ -6,7 +6,8 @@ from django.db import models
 from portal.catalog.size_times import SizeTime, from_stored
 from portal.submissions.models import Evaluation
 
-_BOARD = ("problem", "problem_revision", "profile", "score_rule")
+BOARD = ("problem", "problem_revision", "profile", "score_rule")
+"""What tells boards apart."""
 BOARD_SIZES = ("base", "large")
 """The sizes by which a board can be ordered: those of profiles that time more than one."""
 
@@ -42,11 +43,11 @@ class Standing(models.Model):
             ),
         )
         indexes = (
-            models.Index(fields=(*_BOARD, "-score_low", "submitted_at", "id"), name="board_by_speed"),
-            models.Index(fields=(*_BOARD, "submitted_at", "id"), name="board_by_time"),
+            models.Index(fields=(*BOARD, "-score_low", "submitted_at", "id"), name="board_by_speed"),
+            models.Index(fields=(*BOARD, "submitted_at", "id"), name="board_by_time"),
             *(
                 models.Index(
-                    fields=(*_BOARD, f"-low_{size}", "submitted_at", "id"),
+                    fields=(*BOARD, f"-low_{size}", "submitted_at", "id"),
                     name=f"board_at_{size}",
                     condition=models.Q(**{f"low_{size}__isnull": False}),
                 )
@@ -75,7 +76,7 @@ class Board(models.Model):
     record_low = models.FloatField(null=True, blank=True, help_text="Lower end of the record's interval.")
 
     class Meta:
-        constraints = (models.UniqueConstraint(fields=_BOARD, name="one_row_per_board"),)
+        constraints = (models.UniqueConstraint(fields=BOARD, name="one_row_per_board"),)
 
     def __str__(self) -> str:
         return f"{self.problem} on {self.profile}"

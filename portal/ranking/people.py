@@ -1,14 +1,13 @@
 """The board of people: who solved how many problems on a profile, and how many faster than the reference."""
 
-from evaluator.contract import SCORE_RULE, Backend
+from evaluator.contract import Backend
 from evaluator.hardware import profiles
 from portal.accounts.models import User
-from portal.core.errors import NotFound
 from portal.core.pagination import Ordering, Page, page_of
+from portal.core.requests import by_id
 from portal.ranking import queries
 from portal.ranking.models import PersonStanding, Record, Standing
 from portal.ranking.order import PEOPLE_ORDER
-from problems import registry
 
 PAGE_ROWS = 50
 
@@ -25,10 +24,8 @@ def people_page(*, profile: str, after: str = "", before: str = "", rows: int = 
 
 def get_person(username: str) -> User:
     """The author called `username`; raises Refusal (404) where there is none or the account is closed."""
-    person = User.objects.filter(username=username, is_active=True).first()
-    if person is None:
-        raise NotFound("username", username, "There is no account of this name.", "Search for part of the name.")
-    return person
+    message, remedy = "There is no account of this name.", "Search for part of the name."
+    return by_id(User.objects.filter(is_active=True), "username", username, message, remedy, column="username")
 
 
 def totals_of(person: User) -> list[PersonStanding]:
@@ -43,7 +40,7 @@ def entries_page(person: User, *, after: str = "", before: str = "", rows: int =
     Raises:
         Refusal: a cursor is not one of ours (404).
     """
-    found = Standing.objects.filter(author=person, problem_revision__in=_current(), score_rule=SCORE_RULE)
+    found = Standing.objects.filter(author=person, **queries.current())
     found = found.select_related("evaluation__submission")
     return page_of(found, _NEWEST, after=after, before=before, rows=rows, counts=False)
 
@@ -53,9 +50,7 @@ BEST_PLACES = 5
 
 def best_places(person: User) -> list[queries.BoardRow]:
     """The places of the largest speedups of `person` on boards that speed orders, the best place first."""
-    found = Standing.objects.filter(
-        author=person, problem_revision__in=_current(), score_rule=SCORE_RULE, profile__in=_by_speed()
-    )
+    found = Standing.objects.filter(author=person, profile__in=_by_speed(), **queries.current())
     # On a board a person has one standing per backend.
     best = found.order_by("-score_low").values_list("problem", "profile")[: BEST_PLACES * len(Backend)]
     boards = list(dict.fromkeys(best))[:BEST_PLACES]
@@ -65,15 +60,9 @@ def best_places(person: User) -> list[queries.BoardRow]:
 
 def records_of(person: User, *, most: int = 10) -> list[Record]:
     """The last records that `person` reached on boards that speed orders, the newest first."""
-    found = Record.objects.filter(
-        author=person, problem_revision__in=_current(), score_rule=SCORE_RULE, profile__in=_by_speed()
-    )
+    found = Record.objects.filter(author=person, profile__in=_by_speed(), **queries.current())
     return list(found.order_by("-reached_at", "-id")[:most])
 
 
 def _by_speed() -> list[str]:
     return [name for name, profile in profiles.profiles().items() if profile.is_ranked_by_speed]
-
-
-def _current() -> list[str]:
-    return [registry.revision(problem.slug) for problem in registry.problems()]

@@ -12,6 +12,7 @@ from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.accounts.queries import Viewer
+from portal.catalog.rooflines import Entry
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.core.pagination import Ordering, Page, beyond, page_of, reverse_of
 from portal.ranking.models import Board, Record, Standing
@@ -22,7 +23,7 @@ from problems import registry
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoardRow:
+class BoardRow(Entry):
     """One line of a board.
 
     `place` is None on practice boards, which do not order by speed. `overlaps_above` marks an entry whose interval
@@ -34,17 +35,12 @@ class BoardRow:
     problem: str
     profile: str
     place: int | None
-    author: str
-    backend: str
     score: float
     low: float
     high: float
     overlaps_above: bool
     submitted_at: datetime
-    submission_id: uuid.UUID
     evaluation_id: uuid.UUID
-    is_source_public: bool
-    sizes: tuple[SizeTime, ...]
     primitives: tuple[str, ...]
     size: str | None = None
     recorded: str = ""
@@ -229,18 +225,15 @@ class QuarantinedEntry:
 
 def quarantined_entries(key: BoardKey) -> tuple[QuarantinedEntry, ...]:
     """What operators took off a board, the last first, up to `QUARANTINED_SHOWN`."""
-    return _quarantined(
-        Q(submission__problem=key.problem),
-        {"problem_revision": key.revision, "profile": key.profile},
-    )
+    return _quarantined(Q(submission__problem=key.problem), problem_revision=key.revision, profile=key.profile)
 
 
 def quarantined_entries_of(person: User) -> tuple[QuarantinedEntry, ...]:
     """What operators took off boards of `person`'s, the last first, up to `QUARANTINED_SHOWN`."""
-    return _quarantined(Q(submission__author=person), {})
+    return _quarantined(Q(submission__author=person))
 
 
-def _quarantined(about: Q, judged: dict[str, str]) -> tuple[QuarantinedEntry, ...]:
+def _quarantined(about: Q, **judged: str) -> tuple[QuarantinedEntry, ...]:
     passed = Evaluation.objects.filter(
         submission=OuterRef("submission"), state="finished", verdict="PASSED", mode="ranked", **judged
     )
@@ -265,43 +258,39 @@ def _quarantined(about: Q, judged: dict[str, str]) -> tuple[QuarantinedEntry, ..
     return tuple(QuarantinedEntry(**row) for row in shown[:QUARANTINED_SHOWN])
 
 
-def boards_of(problem_slug: str, *, revision: str | None = None) -> dict[str, int]:
+def boards_of(problem_slug: str) -> dict[str, int]:
     """How many entries the problem's boards have, by profile, in the order of the profiles; empty ones left out."""
-    boards = Board.objects.filter(
-        problem=problem_slug,
-        problem_revision=revision or registry.revision(problem_slug),
-        score_rule=SCORE_RULE,
-        entries__gt=0,
-    )
+    boards = Board.objects.filter(problem=problem_slug, entries__gt=0, **current(problem_slug))
     found = dict(boards.values_list("profile", "entries"))
     return {name: found[name] for name in profiles.profiles() if name in found}
+
+
+def current(problem: str | None = None) -> dict[str, Any]:
+    """What rows about the problems as they are now, or about one of them, have in common; by the current rule."""
+    slugs = [each.slug for each in registry.problems()] if problem is None else [problem]
+    # A revision is a hash of its own problem's files: no other problem has it.
+    return {"problem_revision__in": [registry.revision(slug) for slug in slugs], "score_rule": SCORE_RULE}
 
 
 def solved_by(viewer: Viewer) -> frozenset[str]:
     """The problems of which the viewer has an accepted entry, on any profile at the current revision."""
     if not isinstance(viewer, User):
         return frozenset()
-    current = [registry.revision(problem.slug) for problem in registry.problems()]
-    own = Standing.objects.filter(author=viewer, problem_revision__in=current, score_rule=SCORE_RULE)
+    own = Standing.objects.filter(author=viewer, **current())
     return frozenset(own.values_list("problem", flat=True))
 
 
 def records_of(problem_slug: str, *, profile: str) -> tuple[Record, ...]:
     """The records of a board at the problem's current revision by the current rule, the first one first."""
     found = Record.objects.filter(
-        problem=problem_slug,
-        problem_revision=registry.revision(problem_slug),
-        profile=profile,
-        score_rule=SCORE_RULE,
-        author__is_active=True,
+        problem=problem_slug, profile=profile, author__is_active=True, **current(problem_slug)
     )
     return tuple(found.select_related("author", "evaluation__submission").order_by("reached_at", "id"))
 
 
 def latest_records(*, profile: str | None = None) -> QuerySet[Record]:
     """The records of all boards at the problems' current revisions by the current rule, newest first."""
-    current = [registry.revision(problem.slug) for problem in registry.problems()]
-    found = Record.objects.filter(problem_revision__in=current, score_rule=SCORE_RULE, author__is_active=True)
+    found = Record.objects.filter(author__is_active=True, **current())
     if profile is not None:
         found = found.filter(profile=profile)
     return found.select_related("author", "evaluation__submission").order_by(*RECORDS_ORDER)

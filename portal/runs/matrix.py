@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
 
 from evaluator.hardware.profiles import profiles
 from portal.catalog.facets import FACETS, Facet, grouped
@@ -140,29 +139,21 @@ def groups(columns: Sequence[Column], facet: Facet) -> list[Group]:
     return [Group(value="", label="All problems", published=counts.get(published.TOTAL), shares=whole, rows=()), *found]
 
 
-class _Entry(NamedTuple):
-    column: Column
-    cell: Cell
-
-
 def table(groups: Sequence[Group]) -> Table:
     """Every problem of the groups with every column, once each: what the page shows, as data."""
     entries = {
-        (problem.slug, column.run.pk): _Entry(column, cell)
-        for group in groups
-        for problem, cells in group.rows
-        for column, cell in cells
+        (problem.slug, cell.run.pk): cell for group in groups for problem, cells in group.rows for _, cell in cells
     }
     columns = (
-        text("problem", "its slug", "cell.problem.slug"),
-        text("model", "short name of the model", "column.run.model.slug"),
-        text("run", "id of the run", "column.run.pk"),
-        text("backend", "what the model was asked for", "column.run.backend"),
-        text("profile", "where it was judged", "column.run.profile"),
-        text("outcome", "passed, the most frequent verdict, or why there is none", "cell.word"),
-        integer("passed", "samples that passed", "cell.passed"),
-        integer("samples", "samples", "cell.samples"),
-        number("score", "best speedup over all sizes", "cell.score"),
+        text("problem", "its slug", "problem.slug"),
+        text("model", "short name of the model", "run.model.slug"),
+        text("run", "id of the run", "run.pk"),
+        text("backend", "what the model was asked for", "run.backend"),
+        text("profile", "where it was judged", "run.profile"),
+        text("outcome", "passed, the most frequent verdict, or why there is none", "word"),
+        integer("passed", "samples that passed", "passed"),
+        integer("samples", "samples", "samples"),
+        number("score", "best speedup over all sizes", "score"),
     )
     return Table(name="models", meaning="Models by problems", columns=columns, entries=lambda: list(entries.values()))
 

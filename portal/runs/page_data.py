@@ -25,6 +25,7 @@ TABLE_P = (0.0, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
 class Cell:
     """One problem of a run: how many of its samples passed, and its result as a label, a tone and a score."""
 
+    run: Run
     problem: Problem
     samples: int
     passed: int
@@ -58,20 +59,12 @@ def cell(run: Run, problem: Problem, samples: Sequence[Sample], score: float | N
         )
     else:
         tone, word = ("bad", "no ranked result") if samples else ("none", "no attempt")
-    return Cell(problem=problem, samples=len(samples), passed=passed, tone=tone, word=word, score=score)
+    return Cell(run=run, problem=problem, samples=len(samples), passed=passed, tone=tone, word=word, score=score)
 
 
 def curve_rows(figures: Mapping[str, RunFigures], *, by_point: bool) -> list[tuple[float, list[Estimate | None]]]:
     """fast_p@1 of several complete runs at the values of p that tables show."""
     return [(p, [found.fast_at(p, by_point=by_point) for found in figures.values()]) for p in TABLE_P]
-
-
-def curve_plot(
-    named: Iterable[tuple[str, RunFigures]], *, by_point: bool, chosen: float | None = None, address: str = ""
-) -> Chart:
-    """The fast_p curves of several runs as a figure, with the chosen p and where another one is chosen."""
-    lines = [(name, figures.fast(by_point=by_point)) for name, figures in named]
-    return charts.fast_curves(lines, chosen=chosen, address=address)
 
 
 def _endings(figures: RunFigures, *, is_published: bool) -> dict[str, int]:

@@ -20,7 +20,7 @@ from portal.core.errors import Forbidden, NotFound
 from portal.core.requests import by_id
 from portal.runs import figures, paired, prompts
 from portal.runs.endings import published_class
-from portal.runs.figures import Bounds, Estimate, Sample, Samples
+from portal.runs.figures import Bounds, Estimate, Sample
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
 from portal.submissions.models import GpuUse
 from portal.submissions.quotas import MONTH
@@ -109,12 +109,10 @@ class RunFigures:
     programs: int
     judged: int
     solved: int
-    faster: int
     correct_at_1: Estimate | None
     correct_at_k: Estimate | None
     best_of_k: Estimate | None
     bounds: Bounds
-    geomean_speedup: float | None
     verdicts: Mapping[str, int]
     without_verdict: figures.WithoutVerdict
     primitives: Mapping[str, int]
@@ -152,7 +150,15 @@ class RunFigures:
         if way == SCORE:
             return self
         samples = {slug: tuple(sample.by(way) for sample in found) for slug, found in self.samples.items()}
-        return replace(self, samples=samples, **_speeds(samples))
+        return replace(self, samples=samples)
+
+    @cached_property
+    def faster(self) -> int:
+        return figures.faster(self.samples)
+
+    @cached_property
+    def geomean_speedup(self) -> float | None:
+        return figures.geometric_mean([score for score in figures.best_scores(self.samples).values() if score > 0])
 
     @property
     def unattempted(self) -> int:
@@ -226,11 +232,7 @@ def _worked_out(chosen: Mapping[uuid.UUID, Run]) -> dict[uuid.UUID, RunFigures]:
         .order_by()
     }
     return {
-        pk: replace(
-            _figures(run, outcomes.get(pk, {}), sums.get(pk, {})),
-            answered=_answered(run.backend, written.get(pk, Counter())),
-        )
-        for pk, run in chosen.items()
+        pk: _figures(run, outcomes.get(pk, {}), sums.get(pk, {}), written.get(pk, {})) for pk, run in chosen.items()
     }
 
 
@@ -294,7 +296,9 @@ def _outcomes(
     return found, written
 
 
-def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[str, Any]) -> RunFigures:
+def _figures(
+    run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[str, Any], written: Mapping[str, int]
+) -> RunFigures:
     slugs = {problem.slug for problem in registry.problems()}
     counted = {slug: found for slug, found in samples.items() if slug in slugs}
     total = len(slugs)
@@ -322,15 +326,8 @@ def _figures(run: Run, samples: Mapping[str, tuple[Sample, ...]], sums: Mapping[
         cost_usd=run.cost_usd if sums.get("cost") is None else sums["cost"],
         tokens=_tokens(sums),
         samples=counted,
-        **_speeds(counted),
+        answered=_answered(run.backend, written),
     )
-
-
-def _speeds(samples: Samples) -> dict[str, Any]:
-    """The figures that go by speedups."""
-    best = figures.best_scores(samples)
-    mean = figures.geometric_mean([score for score in best.values() if score > 0])
-    return {"faster": figures.faster(samples), "geomean_speedup": mean}
 
 
 def _tokens(sums: Mapping[str, Any]) -> int | None:

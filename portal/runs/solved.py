@@ -1,6 +1,6 @@
 """What models have solved here, for every page that says what is still open."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.contract import SCORE_RULE, Mode, is_faster
@@ -26,7 +26,7 @@ class ModelResult:
     score: float | None
     low: float | None
     high: float | None
-    models: tuple[LanguageModel, ...]
+    models: Sequence[LanguageModel]
 
     @property
     def is_faster(self) -> bool:
@@ -38,41 +38,32 @@ def solved_by_models(*, profile: str | None = None) -> Mapping[str, ModelResult]
     """The best result of each problem that some model has solved in a run that boards show, on one profile or any."""
     shown = board_runs() if profile is None else board_runs().filter(profile=profile)
     runs = list(shown.order_by("published_at", "id"))
-    best: dict[str, tuple[float, Run, Sample]] = {}
-    solvers: dict[str, dict[int, LanguageModel]] = {}
+    best: dict[str, ModelResult] = {}
+    solvers: dict[str, list[LanguageModel]] = {}
     found = figures_of(runs)
     for run in runs:
         by_speed = profiles()[run.profile].is_ranked_by_speed
         for slug, sample in found[run.pk].best.items():
-            solvers.setdefault(slug, {})[run.model_id] = run.model
-            least = (sample.low or 0.0) if by_speed else 0.0
-            if slug not in best or least > best[slug][0]:
-                best[slug] = (least, run, sample if by_speed else Sample(verdict=sample.verdict))
-    return {
-        slug: ModelResult(
-            problem=slug,
-            run=run,
-            score=sample.score,
-            low=sample.low,
-            high=sample.high,
-            models=tuple(solvers[slug].values()),
-        )
-        for slug, (_, run, sample) in best.items()
-    }
+            models = solvers.setdefault(slug, [])
+            if run.model not in models:
+                models.append(run.model)
+            best_of_run = sample if by_speed else Sample(verdict=sample.verdict)
+            if slug not in best or (best_of_run.low or 0.0) > (best[slug].low or 0.0):
+                best[slug] = ModelResult(
+                    problem=slug,
+                    run=run,
+                    score=best_of_run.score,
+                    low=best_of_run.low,
+                    high=best_of_run.high,
+                    models=models,
+                )
+    return best
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimedResult:
-    """The best that one model made of one problem on one profile, and its times."""
-
-    run: Run
-    sizes: tuple[SizeTime, ...]
-
-
-def best_of_models(problem: str, *, profile: str, most: int = 8) -> tuple[TimedResult, ...]:
+def best_of_models(problem: str, *, profile: str, most: int = 8) -> list[tuple[Run, Sequence[SizeTime]]]:
     """Of each model the program whose interval begins highest, at the problem's revision and by the current rule.
 
-    The fastest `most` models alone, in two queries, in runs that boards show.
+    Its run and its times, of the fastest `most` models alone, in two queries, in runs that boards show.
     """
     passed = Attempt.objects.filter(
         run__in=board_runs().filter(profile=profile),
@@ -87,25 +78,15 @@ def best_of_models(problem: str, *, profile: str, most: int = 8) -> tuple[TimedR
         best.setdefault(attempt.run.model_id, attempt)
     chosen = {each.evaluation_id: each.run for each in list(best.values())[:most] if each.evaluation_id is not None}
     times = times_of(chosen)
-    return tuple(TimedResult(run=run, sizes=times[pk]) for pk, run in chosen.items() if times.get(pk))
+    return [(run, times[pk]) for pk, run in chosen.items() if times.get(pk)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SolvedHere:
+def solved_here() -> dict[str, int]:
     """How many problems are solved here by people, by models and by either, and how many are beaten by either."""
-
-    by_people: int
-    by_models: int
-    solved: int
-    beaten: int
-
-
-def solved_here() -> SolvedHere:
-    """What is not open any more, and by whom."""
     (solved, beaten), models = reached(), solved_by_models()
-    return SolvedHere(
-        by_people=len(solved),
-        by_models=len(models),
-        solved=len(solved | models.keys()),
-        beaten=len(beaten.union(slug for slug, result in models.items() if result.is_faster)),
-    )
+    return {
+        "by_people": len(solved),
+        "by_models": len(models),
+        "solved": len(solved | models.keys()),
+        "beaten": len(beaten.union(slug for slug, result in models.items() if result.is_faster)),
+    }

@@ -24,9 +24,10 @@ from portal.accounts import memberships
 from portal.accounts.identity import changing, signed_in
 from portal.accounts.organisations import own_organisations
 from portal.catalog.costs import judging_profiles
-from portal.catalog.hardware import last_choice, opening_profile
+from portal.catalog.hardware import chosen_profile
 from portal.catalog.queries import get_problem
 from portal.catalog.size_times import SCORE, WAYS
+from portal.charts.runs import fast_curves
 from portal.core import live_links
 from portal.core.errors import Refusal
 from portal.core.live_links import Kind, Subject
@@ -46,8 +47,8 @@ PER_PAGE = 30
 CURVES = 5
 """The most curves in one plot that readers can distinguish."""
 REFUSED_SHOWN = 20
-_choice = partial(choice, message="There is no such {field}.")
-
+_NOT_HERE = "There is no such {field}."
+_choice = partial(choice, message=_NOT_HERE)
 
 MATRIX_FORMATS = ("csv", "jsonl")
 _FOLDED = (("1", "Shares alone"),)
@@ -85,8 +86,7 @@ def models(request: HttpRequest) -> HttpResponse:
 def leaderboard(request: HttpRequest) -> HttpResponse:
     """The model board of one profile, prompt by prompt: correct@1, correct@k, fast_p, failure modes, cost."""
     used = queries.board_profiles()
-    opening = opening_profile(profiles(), entries=used or board_counts(), last=last_choice(request, profiles()))
-    profile = _choice(request.GET, "profile", profiles(), opening=opening)
+    profile = chosen_profile(request, profiles(), entries=used or board_counts(), message=_NOT_HERE).name
     p, by_point = _speedup(request.GET.get("p", "")), _by_point(request)
     rows = queries.model_board(profile, p=p, by_point=by_point)
     ranked = [row for row in rows if row.figures.is_complete]
@@ -153,7 +153,11 @@ def _figures(
     endings = _choice(request.GET, "endings", dict(_ENDINGS), opening="verdict")
     is_published = endings == "published"
     return {
-        "curve": page_data.curve_plot(few, by_point=by_point, chosen=chosen, address=address) if few else None,
+        "curve": fast_curves(
+            [(name, figures.fast(by_point=by_point)) for name, figures in few], chosen=chosen, address=address
+        )
+        if few
+        else None,
         "curve_names": [name for name, _ in few],
         "curve_rows": page_data.curve_rows(dict(few), by_point=by_point),
         "faster": POINT if by_point else "interval",
@@ -369,10 +373,9 @@ def prompt(request: HttpRequest, slug: str) -> HttpResponse:
     choices = judging_profiles(problem)
     names = [each.name for each in choices]
     # What a vendor needs: hardware that has runs or measurements, and CUDA.
-    last = last_choice(request, names)
-    opening = opening_profile(names, entries=queries.board_profiles(), problem=slug, last=last)
-    profile = _choice(request.GET, "profile", names, opening=opening)
-    backends = [backend.value for backend in profiles()[profile].backends]
+    runs = queries.board_profiles()
+    profile = chosen_profile(request, names, entries=runs, problem=slug, message=_NOT_HERE)
+    backends = [backend.value for backend in profile.backends]
     known = _choice(request.GET, "backend", Backend, opening=Backend.CUDA.value)
     # Changing the profile may leave a backend behind that it does not judge: then the first that it does.
     backend = known if known in backends else backends[0]
@@ -382,7 +385,7 @@ def prompt(request: HttpRequest, slug: str) -> HttpResponse:
         "profiles": choices,
         "backends": backends,
         "versions": VERSIONS,
-        "prompt": prompt_for(slug, backend=backend, profile=profile, version=version),
+        "prompt": prompt_for(slug, backend=backend, profile=profile.name, version=version),
     }
     return render(request, "runs/prompt.html", context)
 

@@ -51,8 +51,8 @@ def icon(name: str) -> SafeString:
     )
 
 
-def _badge(*, tone: str, symbol: str, text: str, large: bool) -> SafeString:
-    size = " badge--large" if large else ""
+def _badge(look: tuple[str, str], text: str, *, large: bool) -> SafeString:
+    (tone, symbol), size = look, " badge--large" if large else ""
     return format_html('<span class="badge badge--{}{}">{}{}</span>', tone, size, icon(symbol), text)
 
 
@@ -60,11 +60,17 @@ def _badge(*, tone: str, symbol: str, text: str, large: bool) -> SafeString:
 def verdict_badge(verdict: str, *, large: bool = False) -> SafeString:
     """A verdict as icon and words: colour never says it alone."""
     facts = FACTS[Verdict(verdict)]
-    if verdict == Verdict.PASSED:
-        return _badge(tone="good", symbol="check", text=facts.title, large=large)
-    if facts.fault is Fault.AUTHOR:
-        return _badge(tone="bad", symbol="cross", text=facts.title, large=large)
-    return _badge(tone="odd", symbol="warning", text=facts.title, large=large)
+    of_fault = ("bad", "cross") if facts.fault is Fault.AUTHOR else ("odd", "warning")
+    return _badge(("good", "check") if verdict == Verdict.PASSED else of_fault, facts.title, large=large)
+
+
+_STATES = {
+    "queued": ("busy", "clock"),
+    "built": ("busy", "clock"),
+    "cancelled": ("none", "stop"),
+    "unserved": ("odd", "clock"),
+}
+"""Tone and symbol of the states in which no node works on an evaluation."""
 
 
 @register.simple_tag
@@ -74,13 +80,8 @@ def state_badge(evaluation: Any, *, large: bool = False, online: Container[str] 
         return verdict_badge(evaluation.verdict, large=large)
     is_ours = evaluation.state == "queued" and evaluation.node_owner_id is None
     if online is not None and is_ours and evaluation.profile not in online:
-        return _badge(tone="odd", symbol="clock", text="Waiting for hardware", large=large)
-    if evaluation.state == "cancelled":
-        return _badge(tone="none", symbol="stop", text="Cancelled", large=large)
-    if evaluation.state == "unserved":
-        return _badge(tone="odd", symbol="clock", text=evaluation.get_state_display(), large=large)
-    symbol = "clock" if evaluation.state in {"queued", "built"} else "play"
-    return _badge(tone="busy", symbol=symbol, text=evaluation.get_state_display(), large=large)
+        return _badge(("odd", "clock"), "Waiting for hardware", large=large)
+    return _badge(_STATES.get(evaluation.state, ("busy", "play")), evaluation.get_state_display(), large=large)
 
 
 @register.filter
@@ -102,9 +103,7 @@ def recorded_legend(*pairs: Any) -> str:
     return format_html('<p class="small muted"><b>R</b>: {}. Not judged by this site.</p>', shown) if shown else ""
 
 
-@register.filter
-def markdown(text: str) -> SafeString:
-    return render(text)
+register.filter("markdown", render)
 
 
 @register.filter
@@ -202,12 +201,7 @@ def score(value: float | None) -> str:
     return "" if value is None else speedups.factor(value)
 
 
-@register.filter
-def is_informative(low: float | None, high: float | None) -> bool:
-    """Whether the interval of a speedup says anything: otherwise pages say that times were too noisy."""
-    return contract.is_informative(low, high)
-
-
+register.filter(contract.is_informative)
 register.filter(speedups.untold)
 
 

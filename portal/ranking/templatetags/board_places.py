@@ -3,15 +3,11 @@
 from django import template
 
 from portal.ranking import queries
-from portal.submissions.models import Evaluation
 
 register = template.Library()
 
 
-@register.simple_tag
-def board_place(evaluation: Evaluation) -> queries.BoardPlace | None:
-    """Where the author of a passed ranked evaluation stands with it; None for any other evaluation."""
-    return queries.place_of(evaluation)
+register.simple_tag(queries.place_of, name="board_place")
 
 
 @register.filter

@@ -243,10 +243,6 @@ class _Fresh:
     attempt: NewAttempt
     fault: _Fault | None
 
-    @property
-    def is_to_judge(self) -> bool:
-        return self.fault is None and self.attempt.files is not None
-
 
 def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: Payer) -> dict[int, Attempt]:
     """Store fresh attempts with all that belongs to them; the rows by line number."""
@@ -266,7 +262,7 @@ def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer:
 
 def _submit(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: Payer) -> dict[int, Evaluation]:
     """Queue what a judge has to look at, and store the sources of the others; the evaluations by line number."""
-    to_judge = [new for new in fresh if new.is_to_judge]
+    to_judge = [new for new in fresh if new.fault is None]
     sources = [
         AttemptSource(
             problem=new.attempt.problem,
@@ -279,7 +275,7 @@ def _submit(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer
     ]
     evaluations = submissions.submit_attempts(by, sources, profile=run.profile, priority=priority, payer=payer)
     submissions.store_sources(
-        new.attempt.files for new in fresh if not new.is_to_judge and new.attempt.files is not None
+        new.attempt.files for new in fresh if new.fault is not None and new.attempt.files is not None
     )
     return {new.number: evaluation for new, evaluation in zip(to_judge, evaluations, strict=True)}
 

@@ -1,6 +1,5 @@
 """What the submission page shows of an evaluation, gathered before any template sees it."""
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -27,7 +26,7 @@ from evaluator.judging import driver_faults
 from evaluator.judging.verdicts import FACTS, Facts
 from portal.catalog import rooflines
 from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, Listing, listings
-from portal.catalog.size_times import SizeTime, size_times
+from portal.catalog.size_times import size_times
 from portal.charts.blocks import block_ratios
 from portal.charts.spread import Series, timed_calls, times_spread
 from portal.core.live_links import Kind, Subject, address
@@ -383,15 +382,7 @@ def _roofline(evaluation: Evaluation, timing: Timing) -> dict[str, Any]:
         return {}
     if registry.revision(problem.slug) != evaluation.problem_revision:
         return {}
-    submission = evaluation.submission
-    entry = _Entry(
-        author=submission.author.username,
-        backend=submission.backend,
-        submission_id=submission.pk,
-        evaluation_id=evaluation.pk,
-        is_source_public=submission.visibility == Visibility.PUBLIC,
-        sizes=size_times(timing),
-    )
+    entry = _entry(evaluation, timing)
     points = [
         point for point in rooflines.points_of(problem, profile=profile.name, best=entry) if point.best_us is not None
     ]
@@ -403,13 +394,14 @@ def _roofline(evaluation: Evaluation, timing: Timing) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Entry:
+def _entry(evaluation: Evaluation, timing: Timing) -> rooflines.Entry:
     """An evaluation as a roofline shows it, whether or not it is on a board."""
-
-    author: str
-    backend: str
-    submission_id: uuid.UUID
-    evaluation_id: uuid.UUID
-    is_source_public: bool
-    sizes: tuple[SizeTime, ...]
+    submission = evaluation.submission
+    return rooflines.Entry(
+        author=submission.author.username,
+        backend=submission.backend,
+        submission_id=submission.pk,
+        evaluation_id=evaluation.pk,
+        is_source_public=submission.visibility == Visibility.PUBLIC,
+        sizes=size_times(timing),
+    )
