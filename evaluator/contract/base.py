@@ -73,5 +73,5 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         """
         try:
             return msgspec.json.decode(text, type=cls)
-        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
             raise ContractError(f"{cls.__name__}: {error}") from error

@@ -242,7 +242,6 @@ def test_what_a_rank_writes_in_place_of_its_collectives_is_read_as_none(text: st
         {"tensors": "&" * 3},
         {"number": -1},
         {"ranks": [99]},
-        {"extra": 1},
     ],
 )
 def test_a_note_that_our_code_does_not_write_is_passed_over(changed: dict[str, object]) -> None:

@@ -29,7 +29,13 @@ from problems.spec.judged_data import judged_data
 from problems.spec.memory import held_bytes
 from problems.spec.schema import Problem, SizeName
 
-RECORDED = ("baselines/h100x2-nomc.json", "baselines/h200x2-nomc.json", "baselines/h200x4-nomc.json")
+RECORDED = (
+    "baselines/h100x2-nomc.json",
+    "baselines/h200x2-nomc.json",
+    "baselines/h200x4-nomc.json",
+    "sweeps/h100x2-nomc.json",
+    "sweeps/h100x4-nomc.json",
+)
 COMPRESSED = ("entries/*.reports.xz", "entries/runs/*.reports.xz")
 WORLD_SIZES, CALLS = (2, 4), 2
 MOST_DRAWN_BYTES = 5e8

@@ -67,7 +67,7 @@ class Recording(Message, frozen=True, array_like=True):
             raise ValueError("a span has a name or lane that is not listed")
 
 
-class RankFile(Message, frozen=True):
+class RankFile(Message, frozen=True, forbid_unknown_fields=True):
     """What one rank's file holds; the note says what is missing."""
 
     rows: Annotated[tuple[Row, ...], Meta(max_length=MOST_ROWS)]
