@@ -75,7 +75,8 @@ def test_every_operation_says_what_it_is_and_every_way_it_ends():
 def test_the_report_is_described_as_the_judge_writes_it():
     schemas = document()["components"]["schemas"]
     assert "ranks" in schemas["EvaluationReport"]["properties"]
-    assert schemas["EvaluationReport"]["additionalProperties"] is False
+    # A later version may say more.
+    assert schemas["EvaluationReport"].get("additionalProperties") is not False
     assert "PASSED" in schemas["Verdict"]["enum"]
 
 
