@@ -100,7 +100,7 @@ def _operate(page: Page, installation: Installation) -> None:
     page.goto("/admin/catalog/problemswitch/add/")
     page.locator("[name=slug]").select_option(CLOSED)
     page.get_by_label("Is open").uncheck()
-    page.get_by_label("Note").fill(WHY)
+    page.get_by_label("Note (").fill(WHY)
     page.get_by_role("button", name="Save", exact=True).click()
     # Cookies are cleared next: an answer on its way would bring the operator's back.
     page.wait_for_url("**/admin/catalog/problemswitch/")
@@ -195,7 +195,7 @@ def test_refused_requests_are_answered_by_a_page_that_says_what_to_do(
     look = f"{width}-{scheme}"
 
     page.goto("/problems/allreduce/submit/")
-    page.get_by_label("Note").evaluate("(note) => { note.value = 'x'.repeat(5000000); }")
+    page.get_by_label("Note (").evaluate("(note) => { note.value = 'x'.repeat(5000000); }")
     assert _send(page, "Submit") == 413
     expect(page.get_by_role("main")).to_contain_text("at most 512 KB")
     found = problems_here(page, picture=f"too-large-{look}")
