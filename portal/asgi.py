@@ -12,7 +12,6 @@ import io
 import json
 import os
 import re
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import IO, Any
@@ -192,15 +191,14 @@ from portal.pages import live  # noqa: E402
 def _warm_up() -> None:
     """Make what the first visitor would wait for: addresses with their views, and what problems' pages show for good.
 
-    It takes about a second of a processor, most of it for statements and references as HTML.
+    It takes about three seconds of a processor, most of it for statements, references and the manual as HTML.
     """
     get_resolver().url_patterns  # noqa: B018 - reading it imports the views
     for problem in registry.problems():
         registry.revision(problem.slug)
         markdown.render(registry.statement(problem.slug))
         highlighting.reference_rows(problem.slug)
-    # Two seconds more, for the index of the manual: neither the start nor whoever searches first shall wait for them.
-    threading.Thread(target=find_in_manual, args=("kernel",), kwargs={"limit": 1}, daemon=True).start()
+    find_in_manual("kernel", limit=1)
 
 
 def _set_aside() -> None:

@@ -102,7 +102,7 @@ class Site:
                 return bytes(response.read(_MOST_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             with error:
-                raise _meaning(error, self.url) from error
+                raise _meaning(error, self.url, kind) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise NotReceived(f"the site {self.url} cannot be reached: {reason}") from error
@@ -124,7 +124,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _meaning(error: urllib.error.HTTPError, url: str) -> Exception:
+def _meaning(error: urllib.error.HTTPError, url: str, kind: NodeMessage) -> Exception:
     """What an answer that is no success means for its message."""
     try:
         problem = json.loads(error.read(_MOST_ANSWER_BYTES))
@@ -138,8 +138,8 @@ def _meaning(error: urllib.error.HTTPError, url: str) -> Exception:
             return Revoked(f"the site {url} has revoked this node: {reason}")
         case 413:
             return Refused(reason or "the message is larger than a proxy lets pass", status=413)
-        # 404 and 405: an older site does not know this kind of message.
-        case 400 | 403 | 404 | 405 | 409 | 415 | 422 if is_ours:
+        # An older site does not know a kind of message (404). It knows reports: for them PKB_SITE_URL is wrong.
+        case 400 | 403 | 404 | 409 | 415 | 422 if is_ours and (error.code, kind) != (404, NodeMessage.REPORT):
             return Refused(reason, status=error.code)
         case 301 | 302 | 303 | 307 | 308:
             target = error.headers.get("Location", "another address")

@@ -1,7 +1,7 @@
 """Seasons: which there are, one with its standings and people, making and running one, and joining it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from django.utils import timezone
 from rest_framework import serializers
@@ -121,7 +121,7 @@ class SeasonDetail(SeasonBrief):
 
     def to_representation(self, instance: Season) -> dict[str, Any]:
         """The season, counted once for the fields that say how many."""
-        self._context = {**self.context, "counted": queries.counts(instance)}
+        cast("dict[str, Any]", self.context)["counted"] = queries.counts(instance)
         return super().to_representation(instance)
 
 

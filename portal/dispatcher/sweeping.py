@@ -4,6 +4,7 @@ So nothing stays "running" or in the queue for ever.
 """
 
 import logging
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
@@ -143,10 +144,11 @@ def end_unserved(now: datetime) -> int:
 
     What an operator has paused waits on, and hours in which no dispatcher looked count for nobody.
     """
+    served = set(ProfileState.objects.filter(served_at__gte=now - _GAP).values_list("profile", flat=True))
     ended = [
         evaluation
         for evaluation in _unserved(now)
-        if lifecycle.end_unserved(evaluation, now=now, message=_message(evaluation, now))
+        if lifecycle.end_unserved(evaluation, now=now, message=_message(evaluation, served))
     ]
     for evaluation in ended:
         logger.info("evaluation %s ended unjudged: no node can judge it on %s", evaluation.pk, evaluation.profile)
@@ -163,8 +165,7 @@ def _unserved(now: datetime) -> QuerySet[Evaluation]:
     return open_ones.select_related("submission").order_by("queued_at")[:ENDED_PER_LOOK]
 
 
-def _message(evaluation: Evaluation, now: datetime) -> str:
-    served = ProfileState.objects.filter(profile=evaluation.profile, served_at__gte=now - _GAP).exists()
-    is_served = served and evaluation.node_owner_id is None
+def _message(evaluation: Evaluation, served: Collection[str]) -> str:
+    is_served = evaluation.profile in served and evaluation.node_owner_id is None
     context = {"evaluation": evaluation, "hours": f"{settings.UNSERVED_HOURS:.0f}", "is_served": is_served}
     return " ".join(render_to_string("submissions/unserved.txt", context).split())

@@ -31,7 +31,7 @@ SYNTAX = "nvcc/syntax errors"
 TYPO = "Attribute / name / API typo"
 RUNTIME = "Runtime error"
 DEADLOCK = "Deadlock"
-REFUSED = "Refused here (no published class)"
+REFUSED = "Refused by our rules alone"
 NOT_MEASURED = "Not measured"
 
 _BY_VERDICT = {

@@ -31,7 +31,7 @@ MODES = [
     (Mode.BENCHMARK.value, "Benchmark: timed, private"),
     (Mode.PROFILE.value, "Profile: where the time goes, private"),
     (Mode.SWEEP.value, "Sweep: time over size, private"),
-    (Mode.PUBLISHED.value, "Published: as the published harness judges, private"),
+    (Mode.PUBLISHED.value, "Published: as the published harness judges, unranked"),
     (Mode.CHECK.value, "Check: verified only, quickest"),
 ]
 SIZE_LABELS = [("", "As the mode has it"), *((size.value, size.value) for size in SizeName)]

@@ -87,11 +87,6 @@ def messages() -> dict[str, Message]:
     return {type(each).__name__: each for each in made}
 
 
-def schema_of(kind: type[Message]) -> dict[str, Any]:
-    """The JSON schema of what this release reads."""
-    return msgspec.json.schema(kind)
-
-
 RELEASED = sorted(RELEASES.glob("*.json.xz"))
 
 
@@ -130,6 +125,7 @@ def assert_holds(read: Any, written: Any) -> None:
         for name, value in written.items():
             assert_holds(read[name], value)
     elif isinstance(written, list):
+        assert len(read) >= len(written)
         for one, other in zip(read, written, strict=False):
             assert_holds(one, other)
     else:
@@ -155,7 +151,7 @@ def _records(value: Any, kind: msgspec.inspect.Type) -> Iterator[dict[str, Any]]
 
 if __name__ == "__main__":
     content = {
-        "schemas": {kind.__name__: schema_of(kind) for kind in KINDS},
+        "schemas": {kind.__name__: msgspec.json.schema(kind) for kind in KINDS},
         "messages": {name: json.loads(message.to_json()) for name, message in messages().items()},
     }
     RELEASES.mkdir(exist_ok=True)

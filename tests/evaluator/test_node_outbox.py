@@ -185,6 +185,7 @@ def test_a_report_whose_answer_is_lost_is_sent_again_as_it_was(outbox, listener,
     [
         ((503, b"the proxy has no upstream"), "answered 503"),
         ((404, b"<h1>Not Found</h1>"), "is PKB_SITE_URL the site's address"),
+        ((404, problem("There is nothing at this address.")), "answered 404 There is nothing at this address."),
         ((403, b"a firewall's page"), "does a proxy between let nodes pass"),
         ((401, problem("This is not the key.")), "does not take this node's key: This is not the key."),
         ((301, b""), "redirects to https://elsewhere.example.org/"),

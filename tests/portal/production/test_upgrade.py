@@ -151,7 +151,7 @@ def test_neighbouring_versions_work_together_and_an_upgrade_loses_nothing(site, 
     stack.root = next_version
     site.start_node("new", broker)
     assert_both_nodes_judge(site)  # beside the old site
-    assert "does not know" not in stack.log("new")
+    assert "does not take this node's key" not in stack.log("new")
 
     intake = Intake(site)
     intake.start()
