@@ -100,7 +100,7 @@ def _operate(page: Page, installation: Installation) -> None:
     page.goto("/admin/catalog/problemswitch/add/")
     page.locator("[name=slug]").select_option(CLOSED)
     page.get_by_label("Is open").uncheck()
-    page.get_by_label("Note (").fill(WHY)
+    page.get_by_label("Note").fill(WHY)
     page.get_by_role("button", name="Save", exact=True).click()
     # Cookies are cleared next: an answer on its way would bring the operator's back.
     page.wait_for_url("**/admin/catalog/problemswitch/")
