@@ -11,8 +11,9 @@ from portal.accounts.models import ApiToken, TokenScope
 from portal.api.fields import CopiedFields, Made, address, shows, values_of
 from portal.catalog.costs import SizeRow, judging_profiles, size_rows
 from portal.nodes.models import Node, Slot
-from portal.ranking.queries import BoardRow, QuarantinedEntry
+from portal.ranking.queries import BoardRow
 from portal.runs.prompts import statement_of, values_told
+from portal.submissions.models import Quarantine
 from portal.submissions.quotas import Forecast, Limit, Price
 from portal.submissions.starters import starters
 from problems import registry
@@ -239,13 +240,16 @@ class BoardRowOutput(CopiedFields):
         return shown | dict.fromkeys(("score", "low", "high")) if shown["low"] == 0 else shown
 
 
-@shows(QuarantinedEntry, "author submission_id is_source_public reason at")
+@shows(Quarantine, "author submission_id is_source_public reason at")
 class QuarantinedEntryOutput(CopiedFields):
     """An entry that operators removed from the board: it has no place, and its page stays.
 
     Attributes:
         at: Since when.
     """
+
+    author = serializers.CharField()
+    is_source_public = serializers.BooleanField()
 
 
 class BoardOutput(serializers.Serializer[Any]):

@@ -93,10 +93,6 @@ def _fields(schema: Schema, body: Schema) -> list[dict[str, Any]]:
     ]
 
 
-def _default(field: Schema) -> str:
-    return f"; {field['default'] or 'empty'} by default" if "default" in field else ""
-
-
 def _resolved(schema: Schema, part: Schema) -> Schema:
     if "$ref" not in part:
         return part

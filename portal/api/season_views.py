@@ -108,9 +108,9 @@ class SeasonDetail(SeasonBrief):
         list[str],
         help_text="Those with another revision than when it was published.",
     )
-    entries = Made(lambda _, context: context["counted"].entries, int, help_text="How many count.")
+    entries = Made(lambda _, context: context["counted"]["entries"], int, help_text="How many count.")
     entries_pending = Made(
-        lambda _, context: context["counted"].pending + context["counted"].rejudge_pending,
+        lambda _, context: context["counted"]["pending"] + context["counted"]["rejudge_pending"],
         int,
         help_text="Not judged yet.",
     )

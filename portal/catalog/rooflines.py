@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from typing import Any
 
 from django.urls import reverse
 
 from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware import profiles
-from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.floors import Floor, floor
 from portal.catalog import measurements
@@ -242,23 +242,12 @@ def _measured_wire(profile: Profile) -> list[tuple[str, float]]:
     return [(f"peer copy {reached / 1e9:.0f} GB/s", reached)] if reached else []
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reached:
-    """What a profile's hardware reached in simple programs, as the explorer shows it.
+def reached(profile: Profile) -> dict[str, Any] | None:
+    """What the hardware of `profile` reached in simple programs, as the explorer shows it; None where nobody measured.
 
     `sizes` has a row per message size: its bytes, and (microseconds, bus bytes a second) per collective of `names`,
     None where it was not measured.
     """
-
-    ceilings: Ceilings
-    names: tuple[str, ...]
-    sizes: tuple[tuple[int, tuple[tuple[float, float] | None, ...]], ...]
-    slowest_pair: float | None
-    fastest_pair: float | None
-
-
-def reached(profile: Profile) -> Reached | None:
-    """The measured ceilings of `profile`; None where there are none."""
     found = measurements.ceilings(profile.name)
     if found is None:
         return None
@@ -266,16 +255,16 @@ def reached(profile: Profile) -> Reached | None:
     rates = {(rate.name, rate.message_bytes): (rate.median_us, rate.bus_bytes_s) for rate in found.collectives}
     sizes = sorted({size for _, size in rates})
     pairs = [pair.bytes_s for pair in found.pairs]
-    return Reached(
-        ceilings=found,
-        names=names,
-        sizes=tuple((size, tuple(rates.get((name, size)) for name in names)) for size in sizes),
-        slowest_pair=min(pairs, default=None),
-        fastest_pair=max(pairs, default=None),
-    )
+    return {
+        "ceilings": found,
+        "names": names,
+        "sizes": [(size, [rates.get((name, size)) for name in names]) for size in sizes],
+        "slowest_pair": min(pairs, default=None),
+        "fastest_pair": max(pairs, default=None),
+    }
 
 
-def collectives_figure(profile: Profile, found: Reached) -> Chart | None:
+def collectives_figure(profile: Profile, found: Mapping[str, Any]) -> Chart | None:
     """Collectives over message sizes below the wire's rates; None where no collective was measured."""
     series = [
         Series(
@@ -286,11 +275,11 @@ def collectives_figure(profile: Profile, found: Reached) -> Chart | None:
                     y=rates[1] / 1e9,
                     tip=f"{title}, {number(size)}B\n{number(rates[1])}B/s, {number(rates[0])} µs",
                 )
-                for size, row in found.sizes
+                for size, row in found["sizes"]
                 if (rates := row[place]) is not None
             ),
         )
-        for place, name in enumerate(found.names)
+        for place, name in enumerate(found["names"])
     ]
     levels = wire_levels(profile)
     x = Axes(title="Bytes of a message", scale=Scale.LOG)

@@ -31,17 +31,8 @@ class GuestRow:
         return low <= other_high and other_low <= high
 
 
-@dataclass(frozen=True, kw_only=True)
-class GuestBoard:
-    """A board of an owner: a problem on a profile, judged by that owner's machines; practice boards have no places."""
-
-    problem: Problem
-    profile: Profile
-    rows: tuple[GuestRow, ...]
-
-
-def boards_of(owner: Organisation) -> list[GuestBoard]:
-    """Every board of an owner with an entry at the problem's current revision, by problem and profile."""
+def boards_of(owner: Organisation) -> list[tuple[Problem, Profile, list[GuestRow]]]:
+    """Every board of an owner's machines with an entry at the problem's current revision, by problem and profile."""
     best: dict[tuple[int, str, str], Evaluation] = {}
     for entry in _accepted(owner):
         best.setdefault((entry.submission.author_id, entry.submission.problem, entry.profile), entry)
@@ -50,15 +41,12 @@ def boards_of(owner: Organisation) -> list[GuestBoard]:
     for entry in best.values():
         row = GuestRow(entry=entry, here=found_here.get((entry.submission_id, entry.profile)))
         boards.setdefault((entry.submission.problem, entry.profile), []).append(row)
-    made = [_board(registry.get(slug), profiles()[name], rows) for (slug, name), rows in boards.items()]
-    return sorted(made, key=lambda board: (board.problem.number, board.profile.name))
-
-
-def _board(problem: Problem, profile: Profile, rows: list[GuestRow]) -> GuestBoard:
-    """The board with its rows, which come in the order of speed; practice profiles do not order by it."""
-    if not profile.is_ranked_by_speed:
-        rows = sorted(rows, key=lambda row: row.entry.submission.created_at)
-    return GuestBoard(problem=problem, profile=profile, rows=tuple(rows))
+    made = [(registry.get(slug), profiles()[name], rows) for (slug, name), rows in boards.items()]
+    for _, profile, rows in made:
+        # They come in the order of speed, by which practice profiles do not order.
+        if not profile.is_ranked_by_speed:
+            rows.sort(key=lambda row: row.entry.submission.created_at)
+    return sorted(made, key=lambda board: (board[0].number, board[1].name))
 
 
 def _accepted(owner: Organisation) -> QuerySet[Evaluation]:

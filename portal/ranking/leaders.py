@@ -1,7 +1,6 @@
 """Who leads where: the first entry of every board, for the overview and the problem list."""
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Case, OuterRef, QuerySet, Subquery, When
@@ -13,15 +12,6 @@ from portal.ranking.models import Board, Standing
 from portal.ranking.order import board_order
 from portal.ranking.queries import COLUMNS, BoardRow, board_row, current
 from problems import registry
-from problems.spec.schema import Problem
-
-
-@dataclass(frozen=True, kw_only=True)
-class OpenProblems:
-    """The problems that nobody has solved, and those that were solved and whose reference nobody has beaten."""
-
-    unsolved: tuple[Problem, ...]
-    unbeaten: tuple[tuple[Problem, BoardRow | None], ...]
 
 
 def _current_boards(*, profile: str | None = None, problem: str | None = None) -> QuerySet[Board]:
@@ -93,8 +83,8 @@ def reached() -> tuple[set[str], set[str]]:
     return known, {slug for slug in known if is_faster(best[slug].low)}
 
 
-def open_problems(*, profile: str | None = None) -> OpenProblems:
-    """What is still to be done, on one profile or anywhere.
+def open_problems(*, profile: str | None = None) -> dict[str, Any]:
+    """What is still to be done, on one profile or anywhere: `unsolved` problems, and `unbeaten` ones with their leader.
 
     A problem counts as beaten where the whole interval of some board's leader lies above 1; practice boards beat
     nothing.
@@ -104,10 +94,10 @@ def open_problems(*, profile: str | None = None) -> OpenProblems:
     shown = [board.pk for board in unbeaten.values() if profiles()[board.profile].is_ranked_by_speed]
     closest = {slug: leader for (slug, _), leader in _leaders_of(Board.objects.filter(pk__in=shown)).items()}
     every = registry.problems()
-    return OpenProblems(
-        unsolved=tuple(problem for problem in every if problem.slug not in best),
-        unbeaten=tuple((problem, closest.get(problem.slug)) for problem in every if problem.slug in unbeaten),
-    )
+    return {
+        "unsolved": [problem for problem in every if problem.slug not in best],
+        "unbeaten": [(problem, closest.get(problem.slug)) for problem in every if problem.slug in unbeaten],
+    }
 
 
 def profiles_by_speed() -> list[Profile]:

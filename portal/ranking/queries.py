@@ -1,7 +1,7 @@
 """Reads of the boards of problems."""
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -134,24 +134,13 @@ def entry_of(problem_slug: str, *, profile: str, username: str) -> BoardRow | No
     return next(iter(_rows(key, own, ahead=ahead, low_above=None)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class BoardPlace:
-    """Where the author of an evaluation stands on its board with their best entry, `own`.
+def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
+    """The place that `evaluation` gives its author; None where it counts on no board of this site's nodes.
 
-    `number` is the entry's in the order of the board, out of `entries`. `above` and `leader` are other entries, None at
-    the top. `last` is the author's last accepted evaluation of an earlier submission.
+    `number` is that of the author's best entry, `own`, in the order of the board, out of `entries`. `above` and
+    `leader` are other entries, None at the top. `last` is the author's last accepted evaluation of an earlier
+    submission.
     """
-
-    own: BoardRow
-    number: int
-    entries: int
-    above: BoardRow | None
-    leader: BoardRow | None
-    last: Evaluation | None
-
-
-def place_of(evaluation: Evaluation) -> BoardPlace | None:
-    """The place that `evaluation` gives its author; None where it counts on no board of this site's nodes."""
     submission = evaluation.submission
     counts = (evaluation.verdict, evaluation.mode, evaluation.score_rule) == ("PASSED", "ranked", SCORE_RULE)
     if not counts or submission.is_attempt or evaluation.node_owner_id is not None:
@@ -171,7 +160,6 @@ def place_of(evaluation: Evaluation) -> BoardPlace | None:
             (_read(entries, key, columns=key.order, limit=1), 0),
         )
     )
-    assert row is not None
     earlier = accepted().filter(
         submission__author=submission.author_id,
         submission__problem=key.problem,
@@ -180,14 +168,14 @@ def place_of(evaluation: Evaluation) -> BoardPlace | None:
         problem_revision=key.revision,
         score_rule=SCORE_RULE,
     )
-    return BoardPlace(
-        own=row,
-        number=number,
-        entries=entries.count(),
-        above=above,
-        leader=leader if number > 1 else None,
-        last=earlier.order_by("-submission__created_at").first(),
-    )
+    return {
+        "own": row,
+        "number": number,
+        "entries": entries.count(),
+        "above": above,
+        "leader": leader if number > 1 else None,
+        "last": earlier.order_by("-submission__created_at").first(),
+    }
 
 
 def board_page(key: BoardKey, *, after: str = "", before: str = "", rows: int) -> Page[BoardRow]:
@@ -210,30 +198,18 @@ def _order(key: BoardKey) -> Ordering[Mapping[str, Any]]:
 QUARANTINED_SHOWN = 50
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuarantinedEntry:
-    """An entry that an operator removed from its boards: it has no place, and its page stays."""
-
-    author: str
-    problem: str
-    profile: str
-    submission_id: uuid.UUID
-    is_source_public: bool
-    reason: str
-    at: datetime
-
-
-def quarantined_entries(key: BoardKey) -> tuple[QuarantinedEntry, ...]:
+def quarantined_entries(key: BoardKey) -> Sequence[Mapping[str, object]]:
     """What operators took off a board, the last first, up to `QUARANTINED_SHOWN`."""
     return _quarantined(Q(submission__problem=key.problem), problem_revision=key.revision, profile=key.profile)
 
 
-def quarantined_entries_of(person: User) -> tuple[QuarantinedEntry, ...]:
+def quarantined_entries_of(person: User) -> Sequence[Mapping[str, object]]:
     """What operators took off boards of `person`'s, the last first, up to `QUARANTINED_SHOWN`."""
     return _quarantined(Q(submission__author=person))
 
 
-def _quarantined(about: Q, **judged: str) -> tuple[QuarantinedEntry, ...]:
+def _quarantined(about: Q, **judged: str) -> Sequence[Mapping[str, object]]:
+    """Entries that an operator removed from their boards: they have no place, and their pages stay."""
     passed = Evaluation.objects.filter(
         submission=OuterRef("submission"), state="finished", verdict="PASSED", mode="ranked", **judged
     )
@@ -255,7 +231,7 @@ def _quarantined(about: Q, **judged: str) -> tuple[QuarantinedEntry, ...]:
             is_source_public=Q(submission__visibility=Visibility.PUBLIC),
         )
     )
-    return tuple(QuarantinedEntry(**row) for row in shown[:QUARANTINED_SHOWN])
+    return list(shown[:QUARANTINED_SHOWN])
 
 
 def boards_of(problem_slug: str) -> dict[str, int]:

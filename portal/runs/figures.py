@@ -77,9 +77,12 @@ class Sample:
         """Whether nobody knows if it is correct: it waits, or the profile or the judge could not tell."""
         return self.is_pending or self.verdict in _NOT_OF_THE_PROGRAM
 
-    def is_fast(self, p: float, *, by_point: bool = False) -> bool:
-        """Whether it is correct and faster than `p` times the reference, by its interval or by its point estimate."""
-        return self.is_correct and is_faster(self.score if by_point else self.low, than=p)
+    def is_fast(self, p: float | None, *, by_point: bool = False) -> bool:
+        """Whether it is correct and faster than `p` times the reference, by its interval or by its point estimate.
+
+        Without a p, whether it is correct.
+        """
+        return self.is_correct and (p is None or is_faster(self.score if by_point else self.low, than=p))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,38 +146,24 @@ Samples = Mapping[str, Sequence[Sample]]
 """The samples of each problem, by slug."""
 
 
-def correct_at(samples: Samples, *, k: int, problems: int) -> Estimate:
-    """correct@k over `problems` problems."""
-    counts = [(len(found), sum(sample.is_correct for sample in found)) for found in samples.values()]
-    return estimate(counts, k=k, problems=problems)
-
-
 def bounds(samples: Samples, p: float | None = None, *, k: int, problems: int, unable: int = 0) -> Bounds:
     """The bounds of correct@k over all `problems` problems, or of fast_p@k, `unable` of which the profile cannot judge.
 
     A problem without a program counts as failed in both.
     """
-    good = [
-        sum(sample.is_correct if p is None else sample.is_fast(p) for sample in found) for found in samples.values()
-    ]
-    still = [sum(sample.is_open for sample in found) for found in samples.values()]
-    sizes = [len(found) for found in samples.values()]
-    low = estimate(list(zip(sizes, good, strict=True)), k=k, problems=problems).value
-    most = [(size, won + may) for size, won, may in zip(sizes, good, still, strict=True)]
+    most = [(len(found), sum(sample.is_fast(p) or sample.is_open for sample in found)) for found in samples.values()]
     high = estimate(most, k=k, problems=problems).value + (unable / problems if problems else 0.0)
-    return Bounds(low=low, high=min(1.0, high))
+    return Bounds(low=fast_at(samples, p, k=k, problems=problems).value, high=min(1.0, high))
 
 
 def best_of(samples: Samples, *, k: int, problems: int) -> Estimate:
     """Best of k over `problems` problems: the share of which one of the first `k` samples is correct."""
-    first = {slug: found[:k] for slug, found in samples.items()}
-    mean = solved(first) / problems if problems else 0.0
-    low, high = wilson(mean, count=problems)
-    return Estimate(k=k, value=mean, low=low, high=high)
+    outcomes = (any(sample.is_correct for sample in found[:k]) for found in samples.values())
+    return estimate([(k, k * is_solved) for is_solved in outcomes], k=k, problems=problems)
 
 
-def fast_at(samples: Samples, p: float, *, k: int, problems: int, by_point: bool = False) -> Estimate:
-    """fast_p@k over `problems` problems: correct and more than `p` times as fast as the reference."""
+def fast_at(samples: Samples, p: float | None, *, k: int, problems: int, by_point: bool = False) -> Estimate:
+    """fast_p@k over `problems` problems: correct and more than `p` times as fast as the reference. None: correct@k."""
     counts = [(len(found), sum(each.is_fast(p, by_point=by_point) for each in found)) for found in samples.values()]
     return estimate(counts, k=k, problems=problems)
 

@@ -191,10 +191,10 @@ def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
         season = Season.objects.select_for_update().get(pk=season.pk)
         _require_closed(season, now)
         counted = queries.counts(season)
-        if season.rejudge_at is None and counted.pending:
-            raise Conflict("season", season.slug, f"{counted.pending} entries are not judged yet.", "Wait for them.")
-        if season.rejudge_at is None and counted.failed:
-            message = f"A failure of ours ended the judging of {counted.failed} entries."
+        if season.rejudge_at is None and counted["pending"]:
+            raise Conflict("season", season.slug, f"{counted['pending']} entries are not judged yet.", "Wait for them.")
+        if season.rejudge_at is None and counted["failed"]:
+            message = f"A failure of ours ended the judging of {counted['failed']} entries."
             raise Conflict("season", season.slug, message, "Have these judged again first.")
         chosen = _to_judge_again(season)
         queued = _judge_again(chosen, "final")
@@ -262,7 +262,7 @@ def finish(season: Season, *, now: datetime, despite_failures: bool = False) -> 
             message = "Some of the leaders' entries were not judged again, or a failure of ours ended their rejudge."
             remedy = "Judge the leaders again. After several tries, make them final despite failures."
             raise Conflict("season", season.slug, message, remedy)
-        waiting = queries.counts(season).rejudge_pending
+        waiting = queries.counts(season)["rejudge_pending"]
         if waiting:
             raise Conflict("season", season.slug, f"Entries still being judged again: {waiting}.", "Wait for them.")
         season.final_at = now

@@ -208,31 +208,21 @@ def standings(season: Season) -> tuple[StandingRow, ...]:
     return tuple(StandingRow(team=teams[line.team], line=line, members=people[line.team]) for line in lines)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counts:
+def counts(season: Season) -> dict[str, int]:
     """The progress of judging a season: entries, those not judged yet, and the same of the rejudge.
 
     `failed` were lost by a failure of ours and are to be judged once more.
     """
-
-    entries: int
-    pending: int
-    failed: int
-    rejudged: int
-    rejudge_pending: int
-
-
-def counts(season: Season) -> Counts:
     entries = list(counted_entries(season))
     finals = [entry.final for entry in entries if entry.final is not None]
     first = [entry.evaluation for entry in entries]
-    return Counts(
-        entries=len(first),
-        pending=sum(not each.has_ended for each in first),
-        failed=sum(has_failed(each) for each in first),
-        rejudged=len(finals),
-        rejudge_pending=sum(not each.has_ended for each in finals),
-    )
+    return {
+        "entries": len(first),
+        "pending": sum(not each.has_ended for each in first),
+        "failed": sum(has_failed(each) for each in first),
+        "rejudged": len(finals),
+        "rejudge_pending": sum(not each.has_ended for each in finals),
+    }
 
 
 def has_failed(evaluation: Evaluation) -> bool:

@@ -365,7 +365,7 @@ def machine_code_page(request: HttpRequest, evaluation_id: uuid.UUID) -> HttpRes
         remedy = "Submit the source in mode profile: its page then lists the kernels that were compiled."
         raise NotFound("kernel", request.GET.get("kernel", ""), "This evaluation has no such machine code.", remedy)
     view = views[number]
-    entries = machine_code.instructions(view.code)
+    entries = machine_code.instructions(view["code"])
     after = start + machine_code.PER_PAGE
     context = {
         "submission": submission,

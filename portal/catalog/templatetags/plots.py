@@ -1,6 +1,5 @@
 """Puts charts on pages."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from html import unescape
 
@@ -18,15 +17,6 @@ DRAWN_KEPT = 128
 """How many charts a process keeps as they were drawn, the last used ones; a large one takes about 100 KiB."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Drawn:
-    """A chart as HTML, for wide places and for narrow ones, and its digest."""
-
-    wide: SafeString
-    narrow: SafeString
-    digest: str
-
-
 @register.simple_block_tag(takes_context=True)
 def plot(context: template.Context, content: str, chart: Chart, name: str) -> SafeString:
     """`{% plot chart "name" %}what it shows{% endplot %}`: the chart for wide and narrow screens, of which one shows.
@@ -41,9 +31,9 @@ def plot(context: template.Context, content: str, chart: Chart, name: str) -> Sa
     request = context["request"]
     if request.GET.get(ASK) == name:
         raise FigureAsked(chart, label)
-    drawn = _drawn(chart, label)
+    wide, narrow, known = _drawn(chart, label)
     query = request.GET.copy()
-    query[ASK], query["digest"] = name, drawn.digest
+    query[ASK], query["digest"] = name, known
     address = f"{request.path}?{query.urlencode()}"
     kind = "plot plot--wide" if chart.is_wide else "plot"
     return format_html(
@@ -55,19 +45,18 @@ def plot(context: template.Context, content: str, chart: Chart, name: str) -> Sa
         address,
         label,
         mark_safe(" data-plot-window") if chart.can_zoom else "",
-        drawn.wide,
-        drawn.narrow,
+        wide,
+        narrow,
         address,
         label,
     )
 
 
 @lru_cache(maxsize=DRAWN_KEPT)
-def _drawn(chart: Chart, label: str) -> _Drawn:
-    """The chart's pictures: a chart is a value, so an equal one looks the same and is not drawn again."""
-    wide, narrow = (svg(chart, width=width, label=label) for width in (wide_px(chart), PHONE_PX))
-    return _Drawn(
-        wide=mark_safe(wide),  # noqa: S308 - escaped where it is drawn
-        narrow=mark_safe(narrow),  # noqa: S308 - escaped where it is drawn
-        digest=digest(chart),
-    )
+def _drawn(chart: Chart, label: str) -> tuple[SafeString, SafeString, str]:
+    """The chart as HTML, for wide places and for narrow ones, and its digest.
+
+    A chart is a value, so an equal one looks the same and is not drawn again.
+    """
+    wide, narrow = (SafeString(svg(chart, width=width, label=label)) for width in (wide_px(chart), PHONE_PX))
+    return wide, narrow, digest(chart)  # what charts have drawn is escaped there

@@ -1,10 +1,7 @@
 """The machine code of a submission's kernels beside its source, as pages and the API have it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
-
-from django.utils.safestring import SafeString
 
 from evaluator.contract import ContractError, EvaluationReport, Instruction, KernelCode, Mode, SourceBundle
 from evaluator.judging import recorded_work
@@ -25,40 +22,16 @@ COUNTERS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelView:
-    """A kernel in the list: its code, and where it ran in the recorded call, the launch that took longest."""
-
-    number: int
-    short: str
-    code: KernelCode
-    ran: KernelRow | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Passage:
-    """Instructions of one source line that follow each other; `path` is "" and `html` None where none is known.
-
-    `is_own` is whether the line is the author's, so that the page of the submission has it.
-    """
-
-    path: str
-    line: int
-    html: SafeString | None
-    is_own: bool
-    text: str
-
-
-def kernel_views(report: EvaluationReport, rows: Sequence[KernelRow]) -> list[KernelView]:
-    """The kernels of a report, with `rows` of the recorded call."""
+def kernel_views(report: EvaluationReport, rows: Sequence[KernelRow]) -> list[dict[str, Any]]:
+    """The kernels of a report, each with the launch that took longest of the recorded call, which `rows` are of."""
     kernels = report.machine_code.kernels if report.machine_code is not None else ()
     return [
-        KernelView(
-            number=number,
-            short=short(kernel.name),
-            code=kernel,
-            ran=next((row for row in rows if recorded_work.has_run(kernel, [row.name])), None),
-        )
+        {
+            "number": number,
+            "short": short(kernel.name),
+            "code": kernel,
+            "ran": next((row for row in rows if recorded_work.has_run(kernel, [row.name])), None),
+        }
         for number, kernel in enumerate(kernels)
     ]
 
@@ -83,8 +56,11 @@ def instructions(kernel: KernelCode) -> tuple[Instruction, ...]:
 
 def passages(
     entries: Sequence[Instruction], *, files: Sequence[str], source: SourceBundle, start: int = 0
-) -> list[Passage]:
-    """The instructions from `start` on, as many as a page takes, each run of one line beside that line."""
+) -> list[dict[str, Any]]:
+    """The instructions from `start` on, as many as a page takes, each run of one line beside that line.
+
+    `path` is "" and `html` None where no line is known. `is_own` is whether it is the author's, and on their page.
+    """
     lines = {path: dict(listing.lines) for path, listing in listings(source).items()}
     groups: list[tuple[tuple[int, int], list[str]]] = []
     for entry in entries[start : start + PER_PAGE]:
@@ -97,8 +73,8 @@ def passages(
     found = []
     for (file, line), texts in groups:
         path = files[file] if 0 <= file < len(files) else ""
-        html = lines.get(path, {}).get(line)
-        found.append(Passage(path=path, line=line, html=html, is_own=html is not None, text=visible("\n".join(texts))))
+        html, text = lines.get(path, {}).get(line), visible("\n".join(texts))
+        found.append({"path": path, "line": line, "html": html, "is_own": html is not None, "text": text})
     return found
 
 

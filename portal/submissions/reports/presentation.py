@@ -48,22 +48,12 @@ STAGE_LABELS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageStep:
-    """One stage of judging in the page's row of stages."""
-
-    label: str
-    status: str
-    seconds: float | None
-    expected_s: float | None = None
-
-
-def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list[StageStep]:
+def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list[dict[str, Any]]:
     """Every stage as `done`, `now`, `later` or `end` (a failure showed there), and its time where the report has it."""
     if report is not None:
         last = len(report.stages) - 1 if report.verdict is not Verdict.PASSED else None
         return [
-            StageStep(label=STAGE_LABELS[entry.stage], status="end" if index == last else "done", seconds=entry.seconds)
+            {"label": STAGE_LABELS[entry.stage], "status": "end" if index == last else "done", "seconds": entry.seconds}
             for index, entry in enumerate(report.stages)
         ]
     order = list(STAGE_LABELS)
@@ -71,7 +61,7 @@ def stage_steps(evaluation: Evaluation, report: EvaluationReport | None) -> list
     now = order.index(Stage(evaluation.stage)) if evaluation.stage in set(Stage) else -1
     statuses = ["done" if index < now else "now" if index == now else "later" for index in range(len(order))]
     return [
-        StageStep(label=STAGE_LABELS[stage], status=status, seconds=None, expected_s=expected.get(stage))
+        {"label": STAGE_LABELS[stage], "status": status, "seconds": None, "expected_s": expected.get(stage)}
         for stage, status in zip(order, statuses, strict=True)
     ]
 
@@ -249,7 +239,7 @@ def live_context(live: LiveView) -> dict[str, Any]:
         "stream": address(Subject(Kind.EVALUATION, str(live.evaluation.pk))),
         "earlier": tries_sentence(live),
         "unserved_hours": f"{settings.UNSERVED_HOURS:.0f}",
-        "expected_total_s": sum(step.expected_s or 0.0 for step in stages),
+        "expected_total_s": sum(step.get("expected_s") or 0.0 for step in stages),
         "paths": paths,
         **(_findings(report) if report else {}),
         "marks": marks,

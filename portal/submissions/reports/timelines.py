@@ -135,39 +135,25 @@ def counted_links(report: EvaluationReport) -> LinkTraffic | None:
     return links if is_whole else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinkRow:
-    """What one rank sent and received over its links in a usual call of the program `title`, or `why` nobody knows."""
+def link_rows(reports: Mapping[str, EvaluationReport]) -> list[dict[str, Any]]:
+    """What every rank of every report sent and received over its links at its recorded size, or `why` nobody knows.
 
-    title: str
-    rank: int
-    sent_bytes: int | None
-    received_bytes: int | None
-    least_bytes: float
-    why: str
-
-
-def link_rows(reports: Mapping[str, EvaluationReport]) -> list[LinkRow]:
-    """Every rank of every report at its recorded size; empty without GPUs."""
+    Empty without GPUs.
+    """
     return [
-        row
+        {
+            "title": title,
+            "rank": rank,
+            "sent_bytes": whole.sent_bytes[rank] if whole is not None else None,
+            "received_bytes": whole.received_bytes[rank] if whole is not None else None,
+            "least_bytes": links.least_bytes if (links := recorded_links(report)) is not None else 0.0,
+            "why": NO_COUNTERS if whole is None else "",
+        }
         for title, report in reports.items()
         if profiles.get(report.profile).gpu is not None and report.timeline is not None
-        for row in _link_rows(title, report)
+        for whole in [counted_links(report)]
+        for rank in range(report.world_size)
     ]
-
-
-def _link_rows(title: str, report: EvaluationReport) -> Iterator[LinkRow]:
-    links, whole = recorded_links(report), counted_links(report)
-    for rank in range(report.world_size):
-        yield LinkRow(
-            title=title,
-            rank=rank,
-            sent_bytes=whole.sent_bytes[rank] if whole is not None else None,
-            received_bytes=whole.received_bytes[rank] if whole is not None else None,
-            least_bytes=links.least_bytes if links is not None else 0.0,
-            why=NO_COUNTERS if whole is None else "",
-        )
 
 
 def _usual_us(report: EvaluationReport, timeline: Timeline) -> tuple[float | None, float | None]:
@@ -285,19 +271,11 @@ _TONES = {Part.COMPUTE: "accent", Part.WIRE: "warning", Part.MIXED: "code-keywor
 _HOST_TONES = {SpanKind.LAUNCH: "text-faint", SpanKind.WAIT: "danger"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Picture:
-    """The calls on one scale, drawn for wide pages and for phones; `hidden` marks were too many."""
+def picture(calls: Sequence[Recorded], *, least: LowerBound | None) -> dict[str, Any]:
+    """The timelines of `calls` under each other, each from zero, below the terms of the floor where one applies.
 
-    wide: str
-    narrow: str
-    length_ns: int
-    hidden: int
-    has_floor: bool
-
-
-def picture(calls: Sequence[Recorded], *, least: LowerBound | None) -> Picture:
-    """The timelines of `calls` under each other, each from zero, below the terms of the floor where one applies."""
+    All are on one scale, drawn for wide pages and for phones; `hidden` marks were too many.
+    """
     windows = [call_parts.window(recorded.call) for recorded in calls]
     # Spans may last no time at all, for strangers wrote them.
     floors = _floor_group(least) if least is not None else []
@@ -314,7 +292,7 @@ def picture(calls: Sequence[Recorded], *, least: LowerBound | None) -> Picture:
     label = f"Timeline of every rank: {names}; the tables below have the sums"
     wide, narrow = pictures(groups, length_ns=length_ns, label=label)
     hidden = sum(span.ns < least_ns for span in spans)
-    return Picture(wide=wide, narrow=narrow, length_ns=length_ns, hidden=hidden, has_floor=bool(floors))
+    return {"wide": wide, "narrow": narrow, "length_ns": length_ns, "hidden": hidden, "has_floor": bool(floors)}
 
 
 def _floor_group(least: LowerBound) -> list[Group]:

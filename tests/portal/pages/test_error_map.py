@@ -58,7 +58,7 @@ def test_cells_cover_every_index_once(as_alice, alice, local):
     (view,) = error_maps(
         msgspec.structs.replace(report, findings=(Finding(verdict=Verdict.WRONG_RESULT, message="x", error_map=odd),))
     )
-    spans = [cell.title.rpartition("columns ")[2].split(" to ") for cell in view.cells if cell.row == 0]
+    spans = [cell["title"].rpartition("columns ")[2].split(" to ") for cell in view["cells"] if cell["row"] == 0]
     covered = [index for span in spans for index in range(int(span[0]), int(span[-1]) + 1)]
     assert covered == list(range(70))
 

@@ -23,13 +23,13 @@ def _marks(figure, kind):
 def test_floor_leader_and_reference_stand_on_one_axis(client, alice, local):
     scenes.judged(alice, local, problem="gemm_allreduce", profile=GPU, visibility="public")
     times = client.get(PAGE).context["times"]
-    kinds = [line.kind for line in times.lines]
+    kinds = [line["kind"] for line in times["lines"]]
     assert kinds == ["floor", "best entry", "reference"]
-    assert [line.name for line in times.lines][1] == "alice"
+    assert [line["name"] for line in times["lines"]][1] == "alice"
     for kind in kinds:
-        assert {mark.y for mark in _marks(times.figure, kind)} == {0.0, 1.0}, kind
-    floor, best, _ = times.lines
-    assert best.columns[0][1] == pytest.approx(best.columns[0][0] / floor.columns[0][0])
+        assert {mark.y for mark in _marks(times["figure"], kind)} == {0.0, 1.0}, kind
+    floor, best, _ = times["lines"]
+    assert best["columns"][0][1] == pytest.approx(best["columns"][0][0] / floor["columns"][0][0])
 
 
 def test_each_model_stands_once_with_its_best(client, alice, local):
@@ -42,10 +42,10 @@ def test_each_model_stands_once_with_its_best(client, alice, local):
             actions.record_delivery(Delivery(lease=evaluation.lease, node=local.name, report=judgement), timezone.now())
         runs.publish_run(run, by=alice, sources="private")
     times = client.get(PAGE).context["times"]
-    lines = [line for line in times.lines if line.kind == "best of a model"]
-    found = [(line.name, [us for us, _ in line.columns]) for line in lines]
+    lines = [line for line in times["lines"] if line["kind"] == "best of a model"]
+    found = [(line["name"], [us for us, _ in line["columns"]]) for line in lines]
     assert found == [("writer 1", [80.0, 80.0]), ("writer 2", [80.0, 80.0])]
-    assert len(_marks(times.figure, "best of a model")) == 4
+    assert len(_marks(times["figure"], "best of a model")) == 4
 
 
 def test_own_attempts_stand_beside_their_curve_and_nobody_elses(client, alice, bob, local):

@@ -198,7 +198,7 @@ def test_what_was_handed_in_before_the_end_counts_though_it_is_judged_after_it(d
     Evaluation.objects.filter(pk=evaluation.pk).update(queued_at=now - timedelta(seconds=5))
     close(season)
     assert season.phase(now) is Phase.CLOSED
-    assert queries.counts(season).pending == 1
+    assert queries.counts(season)["pending"] == 1
     judge(evaluation, node, now)
     assert teams(season) == [("alice", 1)]
 
