@@ -5,7 +5,7 @@ import unicodedata
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import AbstractUser, AnonymousUser
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
@@ -69,6 +69,10 @@ class User(AbstractUser):
             names = {field.name for field in self._meta.concrete_fields if not field.primary_key}
             kwargs["update_fields"] = (names if wanted is None else set(wanted)) - {"is_staff", "is_superuser"}
         super().save(*args, **kwargs)
+
+
+Viewer = User | AnonymousUser
+"""The viewer of a page: signed in or not."""
 
 
 class TokenScope(models.TextChoices):

@@ -25,10 +25,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from portal.accounts import actions, memberships, queries, throttle
+from portal.accounts import actions, organisations, throttle
 from portal.accounts.forms import FirstPasswordForm, NewPasswordForm, PublicPageForm, SignInForm, SignUpForm, TokenForm
 from portal.accounts.identity import changing, shown_again, signed_in
 from portal.accounts.operators import has_second_factor
+from portal.core.requests import by_id
 
 
 def ways_in(request: HttpRequest) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def profile(request: HttpRequest) -> HttpResponse:
     context = {
         "form": TokenForm() if token else form,
         "tokens": [(row, row.is_live(now=timezone.now())) for row in user.tokens.all()],
-        "invitations": list(memberships.open_invitations(user)),
+        "invitations": list(organisations.open_invitations(user)),
         "has_second_factor": has_second_factor(user),
         "new_token": token,
         "secret": secret,
@@ -164,7 +165,8 @@ def public_page(request: HttpRequest) -> HttpResponse:
 
 @changing
 def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
-    token = queries.get_token(signed_in(request), token_id)
+    tokens, remedy = signed_in(request).tokens.all(), "Choose one from your account page."
+    token = by_id(tokens, "token", token_id, "You have no such token.", remedy)
     actions.revoke_token(token)
     messages.success(request, f"The token {token.prefix}... was revoked.")
     return redirect("accounts:profile")

@@ -242,7 +242,7 @@ class Trees(_Runs):
     def create(self, request: Request) -> Response:
         """A zip of solutions_<backend>_<precision>_<gpu>_<ranks>_<vendor>_<model> becomes a run."""
         imported = actions.import_tree(signed_in(request), **_tree(self.body()))
-        run = RunDetail(_counted(request, imported.run), context=self.get_serializer_context()).data
+        run = RunDetail(_counted(request, imported["run"]), context=self.get_serializer_context()).data
         shown = ImportOutput(imported, context={"run": run}).data
         return Response(shown, status=201, headers={"Location": run["url"]})
 

@@ -8,13 +8,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from portal.accounts.identity import signed_in
-from portal.accounts.models import TokenScope
+from portal.accounts.models import TokenScope, Viewer
 from portal.accounts.organisations import get_organisation
-from portal.accounts.queries import Viewer
 from portal.api.base import Resource, operation
 from portal.api.fields import CopiedFields, Made, address, page, shows
 from portal.api.inputs import Choice, ProfileName, Query, Strict, Text, Whole
-from portal.seasons import actions, entering, queries
+from portal.seasons import actions, queries
 from portal.seasons.definition import definition_of
 from portal.seasons.models import Access, Counted, Entry, OpenedSources, Phase, Season
 from portal.seasons.queries import StandingRow
@@ -210,7 +209,7 @@ class SeasonParts(Resource):
         body, user = self.body(), signed_in(request)
         season = queries.get_season(slug, user, code=body["code"])
         organisation = get_organisation(user, body["organisation"]) if body.get("organisation") else None
-        entering.enter(season, user, organisation=organisation, now=timezone.now(), code=body["code"])
+        actions.enter(season, user, organisation=organisation, now=timezone.now(), code=body["code"])
 
 
 @shows(Entry, "season=season.slug team=team.name evaluation counts message=refused page")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from typing import Any
 
 from problems import registry
 from problems.spec.categories import LOOKS, Category, SourceFamily, category, source_family
@@ -32,16 +33,6 @@ class Facet:
     def label_of(self, value: str) -> str:
         """What people read for `value`."""
         return self.labels.get(value, "None named" if value == NONE else value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """One value of a facet and how many of the otherwise chosen problems have it."""
-
-    value: str
-    label: str
-    count: int
-    is_chosen: bool
 
 
 _ORIGIN_ENDS = re.compile(r" ?\(|, | / | and | after | style ")
@@ -127,18 +118,18 @@ def find(problems: Iterable[Problem], *, chosen: dict[str, str], search: str = "
     ]
 
 
-def options(problems: Sequence[Problem], facet: Facet, *, chosen: dict[str, str], search: str = "") -> list[Option]:
+def options(
+    problems: Sequence[Problem], facet: Facet, *, chosen: dict[str, str], search: str = ""
+) -> list[dict[str, Any]]:
     """The values of `facet` that occur, counted among the problems that the other facets and the search leave."""
     others = {name: value for name, value in chosen.items() if name != facet.name}
     left = find(problems, chosen=others, search=search)
-    counted = []
     counts = Counter(str(value) for problem in left for value in set(facet.values(problem)))
-    for value in facet.labels or sorted(counts, key=str.lower):
-        count = counts[value]
-        is_chosen = chosen.get(facet.name) == value
-        if count or is_chosen:
-            counted.append(Option(value=value, label=facet.label_of(value), count=count, is_chosen=is_chosen))
-    return counted
+    return [
+        {"value": value, "label": facet.label_of(value), "count": counts[value], "is_chosen": is_chosen}
+        for value in facet.labels or sorted(counts, key=str.lower)
+        if (is_chosen := chosen.get(facet.name) == value) or counts[value]
+    ]
 
 
 def grouped(problems: Iterable[Problem], facet: Facet) -> list[tuple[str, str, list[Problem]]]:

@@ -1,8 +1,8 @@
 """Every communication pattern as a small picture: the data of four ranks before and after, piece by piece."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -33,38 +33,14 @@ def _states() -> dict[Communication, State]:
     return msgspec.toml.decode(text, type=dict[Communication, State])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Piece:
-    """One rectangle of the picture; `tone` is the rank that it came from, or `sum`."""
-
-    x: int
-    y: int
-    width: int
-    text: str
-    tone: str
-
-    @property
-    def middle(self) -> float:
-        return self.x + self.width / 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pattern:
-    """A pattern with its picture and what it does in one sentence."""
-
-    communication: Communication
-    sentence: str
-    pieces: tuple[Piece, ...]
-    spoken: str
-
-
 def _widths(*, rank: int, is_after: bool, is_unequal: bool) -> Sequence[int]:
     if not is_unequal:
         return (_WIDTH,) * 4
     return [_UNEQUAL[source][rank] for source in range(4)] if is_after else _UNEQUAL[rank]
 
 
-def _pieces(rows: Rows, *, left: int, is_after: bool, is_unequal: bool) -> list[Piece]:
+def _pieces(rows: Rows, *, left: int, is_after: bool, is_unequal: bool) -> list[dict[str, Any]]:
+    """The rectangles of the picture; `tone` is the rank that one came from, or `sum`."""
     pieces = []
     for rank, row in enumerate(rows):
         x = left
@@ -72,7 +48,7 @@ def _pieces(rows: Rows, *, left: int, is_after: bool, is_unequal: bool) -> list[
             if text != _NONE:
                 tone = "sum" if text.startswith("Σ") else str(_LETTERS.index(text[0]))
                 y = _TOP + rank * (_HEIGHT + _GAP)
-                pieces.append(Piece(x=x, y=y, width=width, text=text, tone=tone))
+                pieces.append({"x": x, "y": y, "width": width, "middle": x + width / 2, "text": text, "tone": tone})
             x += width + _GAP
     return pieces
 
@@ -82,7 +58,8 @@ def _spoken(rows: Rows) -> str:
     return "; ".join(f"rank {rank}: {pieces or 'nothing'}" for rank, pieces in enumerate(held))
 
 
-def pattern(communication: Communication) -> Pattern:
+def pattern(communication: Communication) -> dict[str, Any]:
+    """A pattern with its picture and what it does in one sentence."""
     state = _states()[communication]
     is_unequal = communication is Communication.ALL_TO_ALL_V
     pieces = (
@@ -90,7 +67,7 @@ def pattern(communication: Communication) -> Pattern:
         *_pieces(state.after, left=_RIGHT, is_after=True, is_unequal=is_unequal),
     )
     spoken = f"Before, {_spoken(state.before)}. After, {_spoken(state.after)}."
-    return Pattern(communication=communication, sentence=state.sentence, pieces=pieces, spoken=spoken)
+    return {"communication": communication, "sentence": state.sentence, "pieces": pieces, "spoken": spoken}
 
 
 def rank_rows() -> list[tuple[int, float]]:

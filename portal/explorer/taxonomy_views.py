@@ -48,7 +48,7 @@ def browser(request: HttpRequest) -> HttpResponse:
         "count": len(left),
         "total": len(every),
         "few": [
-            (facet, [(each.value, f"{each.label} ({each.count})") for each in offered], chosen[facet.name])
+            (facet, [(each["value"], f"{each['label']} ({each['count']})") for each in offered], chosen[facet.name])
             for facet, offered in options
             if facet.name in _FEW
         ],

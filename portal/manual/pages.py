@@ -32,14 +32,6 @@ class NavPage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Section:
-    """A part of the navigation, for one kind of reader."""
-
-    title: str
-    pages: tuple[NavPage, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Page(Rendered):
     """One page of the manual; `section` is empty and the neighbours are None where it is not in the navigation."""
 
@@ -61,13 +53,11 @@ def paths() -> frozenset[str]:
 
 
 @cache
-def sections() -> tuple[Section, ...]:
-    """The navigation of mkdocs.yml without the manual's own front page, for which the site has /docs/."""
+def sections() -> tuple[tuple[str, tuple[NavPage, ...]], ...]:
+    """The navigation of mkdocs.yml without the manual's own front page: titles, each with its pages."""
     entries = _configuration()["nav"]
     return tuple(
-        Section(
-            title=title, pages=tuple(NavPage(title=name, path=path) for page in pages for name, path in page.items())
-        )
+        (title, tuple(NavPage(title=name, path=path) for page in pages for name, path in page.items()))
         for entry in entries
         for title, pages in entry.items()
         if isinstance(pages, list)
@@ -90,7 +80,7 @@ def page_url(path: str) -> str:
 
 def page_paths() -> tuple[str, ...]:
     """The files of all pages but the manual's own front page: those of the navigation in its order, then the others."""
-    listed = [page.path for section in sections() for page in section.pages]
+    listed = [page.path for _, pages in sections() for page in pages]
     others = sorted(path for path in paths() if path.endswith(".md") and path not in {*listed, _INDEX})
     return (*listed, *others)
 
@@ -108,7 +98,7 @@ def page_at(address: str) -> Page | None:
 
 @cache
 def _page(path: str) -> Page:
-    order = [(section.title, page) for section in sections() for page in section.pages]
+    order = [(title, page) for title, pages in sections() for page in pages]
     at = next((number for number, (_, page) in enumerate(order) if page.path == path), None)
     return Page(
         **vars(rendered_page(path)),

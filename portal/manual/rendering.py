@@ -18,21 +18,12 @@ DEEPEST = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heading:
-    """A heading below a page's title: its level from 2, its text, and the anchor that a link to it names."""
-
-    level: int
-    text: str
-    anchor: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Rendered:
-    """A page as HTML, title included."""
+    """A page as HTML, title included; `headings` are those below it as Python-Markdown has them: level, name and id."""
 
     title: str
     html: SafeString
-    headings: tuple[Heading, ...]
+    headings: tuple[dict[str, Any], ...]
 
 
 def render(text: str, *, extensions: Sequence[str | dict[str, Any]], address: Address) -> Rendered:
@@ -52,12 +43,9 @@ def render(text: str, *, extensions: Sequence[str | dict[str, Any]], address: Ad
         .replace("<pre>", '<pre tabindex="0">')
         .replace('<div class="highlight">', '<div class="hl">')
     )
-    found = [
-        Heading(level=token["level"], text=token["name"], anchor=token["id"])
-        for token in _flat(getattr(parser, "toc_tokens", []))
-    ]
-    title = found[0].text if found else ""
-    below = tuple(heading for heading in found[1:] if heading.level <= DEEPEST)
+    found = _flat(getattr(parser, "toc_tokens", []))
+    title = found[0]["name"] if found else ""
+    below = tuple(heading for heading in found[1:] if heading["level"] <= DEEPEST)
     return Rendered(title=title, html=SafeString(html), headings=below)
 
 

@@ -11,10 +11,9 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from portal.accounts import memberships
+from portal.accounts import organisations
 from portal.accounts.identity import changing, signed_in
 from portal.accounts.models import Organisation, Role
-from portal.accounts.organisations import create_organisation, get_organisation, own_organisations, role_in
 from portal.deliveries import actions, queries
 from portal.deliveries.models import Endpoint
 from portal.organisations.forms import InviteForm, OrganisationForm, WebhookForm
@@ -31,14 +30,14 @@ def index(request: HttpRequest) -> HttpResponse:
     """The reader's organisations and what they are invited to, and the form of a new one."""
     user = signed_in(request)
     form = OrganisationForm(request.POST or None)
-    made = form.attempt(create_organisation, user)
+    made = form.attempt(organisations.create_organisation, user)
     if made is not None:
         messages.success(request, f"{made.name} was created. Invite others below, or create its first run.")
         return redirect("organisations:organisation", made.slug)
     context = {
         "form": form,
-        "rows": [(own, role_in(user, own)) for own in own_organisations(user)],
-        "invitations": list(memberships.open_invitations(user)),
+        "rows": [(own, organisations.role_in(user, own)) for own in organisations.own_organisations(user)],
+        "invitations": list(organisations.open_invitations(user)),
     }
     return render(request, "organisations/index.html", context, status=form.status)
 
@@ -47,18 +46,18 @@ def index(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 def organisation(request: HttpRequest, slug: str) -> HttpResponse:
-    return _page(request, get_organisation(signed_in(request), slug))
+    return _page(request, organisations.get_organisation(signed_in(request), slug))
 
 
 def _page(request: HttpRequest, chosen: Organisation, **more: Any) -> HttpResponse:
     user, now = signed_in(request), timezone.now()
-    role = role_in(user, chosen)
+    role = organisations.role_in(user, chosen)
     context = {
         "organisation": chosen,
         "role": role,
         "is_owner": role == Role.OWNER or user.is_staff,
         "members": list(chosen.memberships.select_related("user")),
-        "sent": list(memberships.sent_invitations(chosen)),
+        "sent": list(organisations.open_invitations(chosen)),
         "allowances": limits_of(payer_of_runs(chosen), now=now),
         "quota": quota_of(chosen, now=now),
         "uses": use_by_run(chosen, now=now),
@@ -75,9 +74,9 @@ def _page(request: HttpRequest, chosen: Organisation, **more: Any) -> HttpRespon
 
 @changing
 def invite(request: HttpRequest, slug: str) -> HttpResponse:
-    chosen = get_organisation(signed_in(request), slug)
+    chosen = organisations.get_organisation(signed_in(request), slug)
     form = InviteForm(request.POST)
-    invitation = form.attempt(memberships.invite, chosen, by=signed_in(request))
+    invitation = form.attempt(organisations.invite, chosen, by=signed_in(request))
     if invitation is None:
         return _page(request, chosen, invite_form=form)
     messages.success(request, f"{invitation.invited} was invited. The invitation is on their page Organisations.")
@@ -86,18 +85,18 @@ def invite(request: HttpRequest, slug: str) -> HttpResponse:
 
 @changing
 def withdraw(request: HttpRequest, slug: str, invitation_id: int) -> HttpResponse:
-    chosen = get_organisation(signed_in(request), slug)
-    invitation = memberships.get_invitation(memberships.sent_invitations(chosen), invitation_id)
-    memberships.withdraw(invitation, by=signed_in(request))
+    chosen = organisations.get_organisation(signed_in(request), slug)
+    invitation = organisations.get_invitation(organisations.open_invitations(chosen), invitation_id)
+    organisations.withdraw(invitation, by=signed_in(request))
     messages.success(request, f"The invitation of {invitation.invited} was withdrawn.")
     return redirect("organisations:organisation", slug)
 
 
 @changing
 def change_role(request: HttpRequest, slug: str) -> HttpResponse:
-    chosen = get_organisation(signed_in(request), slug)
+    chosen = organisations.get_organisation(signed_in(request), slug)
     username, role = request.POST.get("username", ""), request.POST.get("role", "")
-    changed = memberships.change_role(chosen, username=username, role=role, by=signed_in(request))
+    changed = organisations.change_role(chosen, username=username, role=role, by=signed_in(request))
     messages.success(request, f"{username} is now {changed.get_role_display().lower()}.")
     return redirect("organisations:organisation", slug)
 
@@ -105,9 +104,9 @@ def change_role(request: HttpRequest, slug: str) -> HttpResponse:
 @changing
 def remove_member(request: HttpRequest, slug: str) -> HttpResponse:
     user = signed_in(request)
-    chosen = get_organisation(user, slug)
+    chosen = organisations.get_organisation(user, slug)
     username = request.POST.get("username", "")
-    memberships.remove_member(chosen, username=username, by=user)
+    organisations.remove_member(chosen, username=username, by=user)
     if username == user.username:
         messages.success(request, f"You have left {chosen.name}.")
         return redirect("organisations:index")
@@ -118,8 +117,8 @@ def remove_member(request: HttpRequest, slug: str) -> HttpResponse:
 @changing
 def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
     user = signed_in(request)
-    invitation = memberships.get_invitation(memberships.open_invitations(user), invitation_id)
-    joined = memberships.accept(invitation, by=user).organisation
+    invitation = organisations.get_invitation(organisations.open_invitations(user), invitation_id)
+    joined = organisations.accept(invitation, by=user).organisation
     messages.success(request, f"You are now a member of {joined.name}.")
     return redirect("organisations:organisation", joined.slug)
 
@@ -127,8 +126,8 @@ def accept(request: HttpRequest, invitation_id: int) -> HttpResponse:
 @changing
 def decline(request: HttpRequest, invitation_id: int) -> HttpResponse:
     user = signed_in(request)
-    invitation = memberships.get_invitation(memberships.open_invitations(user), invitation_id)
-    memberships.decline(invitation, by=user)
+    invitation = organisations.get_invitation(organisations.open_invitations(user), invitation_id)
+    organisations.decline(invitation, by=user)
     messages.success(request, f"You have declined the invitation to {invitation.organisation.name}.")
     return redirect("organisations:index")
 
@@ -138,7 +137,7 @@ def decline(request: HttpRequest, invitation_id: int) -> HttpResponse:
 @login_required
 def add_webhook(request: HttpRequest, slug: str) -> HttpResponse:
     """Add an address; its secret is shown in this one response and never again."""
-    chosen = get_organisation(signed_in(request), slug)
+    chosen = organisations.get_organisation(signed_in(request), slug)
     form = WebhookForm(request.POST)
     webhook = form.attempt(actions.add_webhook, chosen, by=signed_in(request))
     if webhook is None:
@@ -149,14 +148,14 @@ def add_webhook(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @login_required
 def webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResponse:
-    chosen = get_organisation(signed_in(request), slug)
+    chosen = organisations.get_organisation(signed_in(request), slug)
     found = queries.get_webhook(chosen, webhook_id)
     log = found.deliveries.select_related("event__run__model", "event__attempt")
     context = {
         "organisation": chosen,
         "webhook": found,
         "page": Paginator(log, LOGGED).get_page(request.GET.get("page")),
-        "is_owner": role_in(signed_in(request), chosen) == Role.OWNER or signed_in(request).is_staff,
+        "is_owner": organisations.role_in(signed_in(request), chosen) == Role.OWNER or signed_in(request).is_staff,
         "is_left_alone": found.removed_at is None and found.failures > 0 and found.free_at > timezone.now(),
     }
     return render(request, "organisations/webhook.html", context)
@@ -177,4 +176,4 @@ def remove_webhook(request: HttpRequest, slug: str, webhook_id: int) -> HttpResp
 
 
 def _webhook(request: HttpRequest, slug: str, webhook_id: int) -> Endpoint:
-    return queries.get_webhook(get_organisation(signed_in(request), slug), webhook_id)
+    return queries.get_webhook(organisations.get_organisation(signed_in(request), slug), webhook_id)

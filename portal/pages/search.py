@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from portal.accounts.models import User
-from portal.accounts.queries import Viewer
+from portal.accounts.models import User, Viewer
 from portal.catalog import facets
 from portal.manual.search import FoundPassage
 from portal.manual.search import find as find_in_manual

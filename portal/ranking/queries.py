@@ -10,8 +10,7 @@ from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
 from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware import profiles
-from portal.accounts.models import User
-from portal.accounts.queries import Viewer
+from portal.accounts.models import User, Viewer
 from portal.catalog.rooflines import Entry
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.core.pagination import Ordering, Page, beyond, page_of, reverse_of

@@ -13,8 +13,7 @@ from django.db.models import Count, Max, Prefetch, Q, QuerySet, Sum
 
 from evaluator.contract import SCORE_RULE, Mode
 from evaluator.hardware import profiles
-from portal.accounts.models import Organisation, User
-from portal.accounts.queries import Viewer
+from portal.accounts.models import Organisation, User, Viewer
 from portal.catalog.size_times import SCORE, WAYS
 from portal.core.errors import Forbidden, NotFound
 from portal.core.requests import by_id

@@ -20,9 +20,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluator.contract import Backend
 from evaluator.hardware.profiles import profiles
-from portal.accounts import memberships
 from portal.accounts.identity import changing, signed_in
-from portal.accounts.organisations import own_organisations
+from portal.accounts.organisations import open_invitations, own_organisations
 from portal.catalog.costs import judging_profiles
 from portal.catalog.hardware import chosen_profile
 from portal.catalog.queries import get_problem
@@ -199,7 +198,7 @@ def mine(request: HttpRequest) -> HttpResponse:
     context = {
         "page": Paginator(runs, PER_PAGE).get_page(request.GET.get("page")),
         "quotas": [quota_of(organisation, now=timezone.now()) for organisation in own],
-        "invitations": list(memberships.open_invitations(user)),
+        "invitations": list(open_invitations(user)),
     }
     return render(request, "runs/mine.html", context)
 
@@ -230,7 +229,7 @@ def import_tree(request: HttpRequest) -> HttpResponse:
         understood = form.attempt(actions.read_tree)
     else:
         imported = form.attempt(actions.import_tree, user)
-    context = {"form": form, "imported": imported, "understood": imported.understood if imported else understood}
+    context = {"form": form, "imported": imported, "understood": imported["understood"] if imported else understood}
     return render(request, "runs/import.html", context, status=form.status)
 
 

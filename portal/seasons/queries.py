@@ -9,9 +9,8 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from evaluator.contract import Mode, Verdict
-from portal.accounts.models import Role, User
+from portal.accounts.models import Role, User, Viewer
 from portal.accounts.organisations import role_in
-from portal.accounts.queries import Viewer
 from portal.core.errors import Forbidden
 from portal.core.requests import by_id
 from portal.seasons import scoring

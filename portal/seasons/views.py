@@ -15,7 +15,7 @@ from portal.accounts.identity import changing, signed_in
 from portal.accounts.models import User
 from portal.accounts.organisations import get_organisation, own_organisations
 from portal.core.requests import by_id
-from portal.seasons import actions, entering, queries
+from portal.seasons import actions, queries
 from portal.seasons.forms import SeasonForm
 from portal.seasons.models import Access, Phase
 from problems import registry
@@ -180,7 +180,7 @@ def enter(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = queries.get_season(slug, user, code=code)
     wanted = request.POST.get("organisation", "")
     organisation = get_organisation(user, wanted) if wanted else None
-    part = entering.enter(chosen, user, organisation=organisation, now=timezone.now(), code=code)
+    part = actions.enter(chosen, user, organisation=organisation, now=timezone.now(), code=code)
     messages.success(request, f"You are now in {chosen.title}, in the team {part.team.name}.")
     return redirect("seasons:season", slug)
 
@@ -188,6 +188,6 @@ def enter(request: HttpRequest, slug: str) -> HttpResponse:
 @changing
 def leave(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = queries.get_season(slug, signed_in(request))
-    entering.leave(chosen, signed_in(request), now=timezone.now())
+    actions.leave(chosen, signed_in(request), now=timezone.now())
     messages.success(request, f"You have left {chosen.title}.")
     return redirect("seasons:season", slug)

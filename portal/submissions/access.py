@@ -9,8 +9,7 @@ from django.db.models import Q, QuerySet
 from django.urls import reverse
 
 from evaluator.contract import SourceBundle
-from portal.accounts.models import Role, User
-from portal.accounts.queries import Viewer
+from portal.accounts.models import Role, User, Viewer
 from portal.core.errors import Forbidden, NotFound, Refusal
 from portal.core.requests import uuid_of
 from portal.submissions.models import Evaluation, Submission, Visibility

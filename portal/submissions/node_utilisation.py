@@ -2,9 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
+from typing import Any
 
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
@@ -20,32 +20,15 @@ _REPORTS = 100
 _Place = tuple[str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Use:
-    """One profile's slots on one node over the last hour.
+def use_of_nodes(*, now: datetime | None = None) -> list[dict[str, Any]]:
+    """The use of every node's slots by node and profile.
 
-    Attributes:
-        judged_share: share of the hour in which a slot had an evaluation, 0 to 1, on average over the slots.
-        verdicts: verdicts of slots in the hour; those decided at compilation are not among them.
-        building, built: evaluations that are being compiled for it, and that wait compiled, now.
-        starting_s: how long evaluations took until ranks had imported them, in seconds at the median; None where none
-            was judged.
-        ranks_wait_s: how long everything waited for ranks to start, in the same way; None where no report says so.
+    `judged_share` is the share of the hour in which a slot had an evaluation, 0 to 1, on average over the slots.
+    `verdicts` are those of slots in the hour, without those decided at compilation. `building` and `built` are
+    evaluations that are being compiled for it, and that wait compiled, now. `starting_s` is how long evaluations took
+    until ranks had imported them, in seconds at the median; None where none was judged. `ranks_wait_s` is how long
+    everything waited for ranks to start, in the same way; None where no report says so.
     """
-
-    node: str
-    profile: str
-    slots: int
-    judged_share: float
-    verdicts: int
-    building: int
-    built: int
-    starting_s: float | None
-    ranks_wait_s: float | None
-
-
-def use_of_nodes(*, now: datetime | None = None) -> list[Use]:
-    """The use of every node's slots by node and profile."""
     moment = now or timezone.now()
     slots = Counter(Slot.objects.order_by("node__name", "index").values_list("node__name", "profile"))
     judged_s, verdicts = _judged(moment)
@@ -54,17 +37,17 @@ def use_of_nodes(*, now: datetime | None = None) -> list[Use]:
     ahead = Counter(compiled.values_list("node__name", "profile", "state"))
     starting, waits = _starting_times(moment)
     return [
-        Use(
-            node=node,
-            profile=profile,
-            slots=number,
-            judged_share=min(1.0, judged_s[node, profile] / (WINDOW.total_seconds() * number)),
-            verdicts=verdicts[node, profile],
-            building=ahead[node, profile, State.BUILDING],
-            built=ahead[node, profile, State.BUILT],
-            starting_s=_median(starting[node, profile]),
-            ranks_wait_s=_median(waits[node, profile]),
-        )
+        {
+            "node": node,
+            "profile": profile,
+            "slots": number,
+            "judged_share": min(1.0, judged_s[node, profile] / (WINDOW.total_seconds() * number)),
+            "verdicts": verdicts[node, profile],
+            "building": ahead[node, profile, State.BUILDING],
+            "built": ahead[node, profile, State.BUILT],
+            "starting_s": _median(starting[node, profile]),
+            "ranks_wait_s": _median(waits[node, profile]),
+        }
         for (node, profile), number in slots.items()
     ]
 

@@ -5,7 +5,7 @@ import stat
 import pytest
 from django.core.management import CommandError, call_command
 
-from portal.accounts import actions, queries
+from portal.accounts import actions
 from portal.accounts.models import ApiToken, User
 from portal.core.errors import Refusal
 from portal.nodes.models import Node
@@ -109,12 +109,6 @@ def test_the_token_of_a_closed_account_is_refused(alice):
     _, secret = token_of(alice)
     User.objects.filter(pk=alice.pk).update(is_active=False)
     assert "closed" in refused(actions.authenticate, secret).message
-
-
-def test_only_the_owner_finds_a_token(alice, bob):
-    token, _ = token_of(alice)
-    assert queries.get_token(alice, token.pk) == token
-    assert refused(queries.get_token, bob, token.pk).status == 404
 
 
 def test_there_is_a_most_of_live_tokens(alice, monkeypatch):

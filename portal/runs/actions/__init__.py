@@ -2,5 +2,5 @@
 
 from portal.runs.actions.attempt_intake import BulkResult, LineResult, add_attempt, add_lines
 from portal.runs.actions.creating import RunDeclaration, create_run, publish_run
-from portal.runs.actions.importing import ImportPreview, ImportResult, import_tree, read_tree
+from portal.runs.actions.importing import ImportPreview, import_tree, read_tree
 from portal.runs.actions.moderate import decide

@@ -17,9 +17,9 @@ from portal.core.errors import Refusal, check_choice
 from portal.core.helper import Helper
 from portal.nodes.queries import online_slots
 from portal.runs import uploads
-from portal.runs.actions.attempt_intake import BulkResult, add_lines
+from portal.runs.actions.attempt_intake import add_lines
 from portal.runs.actions.creating import RunDeclaration, check_declaration, create_run
-from portal.runs.models import Run, RunMode
+from portal.runs.models import RunMode
 from portal.runs.solution_trees import Matched, TreeName, Unmatched, match_file, tree_name
 from problems import registry
 
@@ -48,15 +48,6 @@ class ImportPreview:
     @property
     def backends(self) -> dict[str, int]:
         return dict(Counter(program.backend.value for program in self.programs).most_common())
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImportResult:
-    """The new run, what it was made of, and what became of each attempt."""
-
-    run: Run
-    understood: ImportPreview
-    bulk: BulkResult
 
 
 def read_tree(
@@ -93,8 +84,10 @@ def read_tree(
     )
 
 
-def import_tree(user: User, stream: IO[bytes], **tree: Any) -> ImportResult:
+def import_tree(user: User, stream: IO[bytes], **tree: Any) -> dict[str, Any]:
     """Make a run of the solutions in a zip; `tree` is what `read_tree` takes.
+
+    Returns the `run`, what was `understood` of the zip, and what became of each attempt (`bulk`).
 
     Raises:
         Refusal: as `read_tree`, `create_run` and `add_lines`, or something that a run needs is said neither by the
@@ -108,7 +101,7 @@ def import_tree(user: User, stream: IO[bytes], **tree: Any) -> ImportResult:
         attempts = enumerate((program.attempt for program in understood.programs), start=1)
         lines = (uploads.Line(number=number, key=attempt.key, attempt=attempt) for number, attempt in attempts)
         bulk = add_lines(run, lines, by=user)
-    return ImportResult(run=run, understood=understood, bulk=bulk)
+    return {"run": run, "understood": understood, "bulk": bulk}
 
 
 def _folder(members: Sequence[zipfile.ZipInfo], *, name: str) -> TreeName:

@@ -3,7 +3,7 @@
 from django.db.models import QuerySet
 
 from evaluator.contract import EvaluationReport
-from portal.accounts.queries import Viewer
+from portal.accounts.models import Viewer
 from portal.submissions.access import submissions_of
 from portal.submissions.models import Evaluation, State, Submission
 from portal.submissions.queries import latest_report

@@ -1,13 +1,12 @@
 """The machine code of a submission's kernels beside its source, as pages and the API have it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluator.contract import ContractError, EvaluationReport, Instruction, KernelCode, Mode, SourceBundle
 from evaluator.judging import recorded_work
 from evaluator.judging.call_advice import short
 from portal.catalog.highlighting import listings, visible
-from portal.submissions.reports.timelines import KernelRow
 
 PER_PAGE = 1500
 """Instructions on one page."""
@@ -22,7 +21,7 @@ COUNTERS = (
 )
 
 
-def kernel_views(report: EvaluationReport, rows: Sequence[KernelRow]) -> list[dict[str, Any]]:
+def kernel_views(report: EvaluationReport, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The kernels of a report, each with the launch that took longest of the recorded call, which `rows` are of."""
     kernels = report.machine_code.kernels if report.machine_code is not None else ()
     return [
@@ -30,7 +29,7 @@ def kernel_views(report: EvaluationReport, rows: Sequence[KernelRow]) -> list[di
             "number": number,
             "short": short(kernel.name),
             "code": kernel,
-            "ran": next((row for row in rows if recorded_work.has_run(kernel, [row.name])), None),
+            "ran": next((row for row in rows if recorded_work.has_run(kernel, [row["name"]])), None),
         }
         for number, kernel in enumerate(kernels)
     ]

@@ -10,7 +10,7 @@ from evaluator.contract import Baseline, Mode, SweepPoint, is_faster, is_informa
 from evaluator.hardware import profiles
 from evaluator.judging.bus_bandwidth import bus_bytes
 from evaluator.judging.points import NoSweep, swept
-from portal.accounts.queries import Viewer
+from portal.accounts.models import Viewer
 from portal.catalog import measurements, rooflines
 from portal.catalog.templatetags.pkb import microseconds, rate
 from portal.charts.chart import Axis, Scale, Unit

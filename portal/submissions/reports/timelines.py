@@ -73,24 +73,6 @@ class Recorded:
         return max(rank.dropped for rank in self.call.ranks)
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelRow:
-    """All work of one name and shape on the rank where it took longest; times in microseconds."""
-
-    name: str
-    kind: SpanKind
-    part: Part | None
-    rank: int
-    count: int
-    us: float
-    bytes: int
-    grid: tuple[int, int, int] | None
-    block: tuple[int, int, int] | None
-    registers: int
-    shared_bytes: int
-    occupancy: float | None
-
-
 def recorded_calls(report: EvaluationReport) -> list[Recorded]:
     """The reference's call, where it was recorded, then the submission's; empty where there is no timeline."""
     timeline = report.timeline
@@ -225,17 +207,20 @@ def least_work(report: EvaluationReport) -> LowerBound | None:
     )
 
 
-def kernel_rows(recorded: Recorded) -> list[KernelRow]:
-    """The work of a call by name and launch, the longest first: the devices' work, or the operators of CPU ranks."""
-    best: dict[int, KernelRow] = {}
+def kernel_rows(recorded: Recorded) -> list[dict[str, Any]]:
+    """The work of a call by name and launch, the longest first: the devices' work, or the operators of CPU ranks.
+
+    Each is on the rank where it took longest; times are in microseconds.
+    """
+    best: dict[int, dict[str, Any]] = {}
     for rank in recorded.call.ranks:
         for row, name in _rank_rows(recorded, rank, on_device=recorded.call.is_on_device):
-            if name not in best or row.us > best[name].us:
+            if name not in best or row["us"] > best[name]["us"]:
                 best[name] = row
-    return sorted(best.values(), key=lambda row: row.us, reverse=True)[:MOST_KERNELS]
+    return sorted(best.values(), key=lambda row: -row["us"])[:MOST_KERNELS]
 
 
-def _rank_rows(recorded: Recorded, rank: RankTimeline, *, on_device: bool) -> Iterator[tuple[KernelRow, int]]:
+def _rank_rows(recorded: Recorded, rank: RankTimeline, *, on_device: bool) -> Iterator[tuple[dict[str, Any], int]]:
     by_name: dict[int, list[Any]] = {}
     for span in rank.spans:
         if span.kind.is_on_device if on_device else span.kind not in (SpanKind.LAUNCH, SpanKind.WAIT):
@@ -243,20 +228,20 @@ def _rank_rows(recorded: Recorded, rank: RankTimeline, *, on_device: bool) -> It
     for number, spans in by_name.items():
         work, kind = recorded.call.names[number], spans[0].kind
         yield (
-            KernelRow(
-                name=work.name,
-                kind=kind,
-                part=call_parts.part(kind, work.name, primitives=recorded.primitives),
-                rank=rank.rank,
-                count=len(spans),
-                us=sum(span.ns for span in spans) / 1000,
-                bytes=sum(span.bytes for span in spans),
-                grid=work.grid if any(work.grid) else None,
-                block=work.block if any(work.block) else None,
-                registers=work.registers,
-                shared_bytes=work.shared_bytes,
-                occupancy=work.occupancy or occupancy.estimate(work, gpu=recorded.gpu),
-            ),
+            {
+                "name": work.name,
+                "kind": kind,
+                "part": call_parts.part(kind, work.name, primitives=recorded.primitives),
+                "rank": rank.rank,
+                "count": len(spans),
+                "us": sum(span.ns for span in spans) / 1000,
+                "bytes": sum(span.bytes for span in spans),
+                "grid": work.grid if any(work.grid) else None,
+                "block": work.block if any(work.block) else None,
+                "registers": work.registers,
+                "shared_bytes": work.shared_bytes,
+                "occupancy": work.occupancy or occupancy.estimate(work, gpu=recorded.gpu),
+            },
             number,
         )
 

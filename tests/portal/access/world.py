@@ -14,15 +14,14 @@ from django.utils import timezone
 from evaluator.contract import KernelCode, MachineCode, SpanKind, Timeline
 from evaluator.contract.code import pack
 from portal.accounts import actions as accounts
-from portal.accounts import memberships
+from portal.accounts import organisations
 from portal.accounts.models import TokenScope, User
 from portal.accounts.organisations import create_organisation
 from portal.deliveries import actions as deliveries
 from portal.nodes.actions import register_node
 from portal.runs import actions as runs
-from portal.seasons.actions import define
+from portal.seasons.actions import define, enter
 from portal.seasons.definition import definition_of
-from portal.seasons.entering import enter
 from portal.submissions.models import Submission
 from tests.evaluator.timelines import GEMM, call
 from tests.portal.pages import scenes
@@ -63,7 +62,7 @@ def make_world() -> World:
     node = scenes.node()
     acme = create_organisation(alice, slug="acme", name="Acme")
     join(acme, carol, by=alice)
-    invitation = memberships.invite(acme, username="dave", role="member", by=alice)
+    invitation = organisations.invite(acme, username="dave", role="member", by=alice)
     token, _ = accounts.create_token(alice, name="to revoke", scopes=["read"], lifetime_days=1)
     webhook = deliveries.add_webhook(acme, url="https://hooks.example.org/", events=["run.completed"], by=alice)
     channel = deliveries.add_channel(alice, form="slack", url="https://hooks.example.org/", kinds=["verdict"])

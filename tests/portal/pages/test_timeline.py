@@ -256,7 +256,7 @@ def test_in_mode_profile_the_recorded_call_is_compared_with_usual_ones_on_the_ho
 def test_the_table_of_a_gpus_call_has_what_ran_on_the_device(alice):
     spans = [(SpanKind.OPERATOR, "aten::mm", 0, 500), (SpanKind.KERNEL, GEMM, 10, 60)]
     (recorded,) = timelines.recorded_calls(gpu_report(alice, "h200x2-nomc", submission=call(spans)))
-    assert [row.name for row in timelines.kernel_rows(recorded)] == [GEMM]
+    assert [row["name"] for row in timelines.kernel_rows(recorded)] == [GEMM]
 
 
 def test_an_occupancy_that_the_profiler_lacks_follows_from_the_launch():

@@ -30,8 +30,14 @@ def finished(author, node, now, *, ago_s, took_s, starting_s=None, ranks_wait_s=
 
 def test_a_node_that_judged_nothing_was_idle(node, now):
     [use] = use_of_nodes(now=now)
-    assert (use.node, use.profile, use.slots) == ("alpha", "cpux2", 1)
-    assert (use.judged_share, use.verdicts, use.building, use.built, use.starting_s) == (0.0, 0, 0, 0, None)
+    assert (use["node"], use["profile"], use["slots"]) == ("alpha", "cpux2", 1)
+    assert (use["judged_share"], use["verdicts"], use["building"], use["built"], use["starting_s"]) == (
+        0.0,
+        0,
+        0,
+        0,
+        None,
+    )
 
 
 def test_the_share_counts_the_hour_alone_and_is_of_all_slots(alice, node, now):
@@ -44,15 +50,15 @@ def test_the_share_counts_the_hour_alone_and_is_of_all_slots(alice, node, now):
         state=State.RUNNING, node=node, slot_index=1, started_at=now - timedelta(seconds=48)
     )
     [use] = use_of_nodes(now=now)
-    assert use.judged_share == pytest.approx((360 + 600 + 48) / 7200)
-    assert (use.verdicts, use.starting_s) == (2, 3.0)
-    assert use.ranks_wait_s == 0.5, "a report from before says nothing of it"
+    assert use["judged_share"] == pytest.approx((360 + 600 + 48) / 7200)
+    assert (use["verdicts"], use["starting_s"]) == (2, 3.0)
+    assert use["ranks_wait_s"] == 0.5, "a report from before says nothing of it"
 
 
 def test_what_a_compiler_ended_is_neither_judging_nor_a_verdict_of_a_slot_nor_a_usual_wait(alice, node, now):
     finished(alice, node, now, ago_s=10, took_s=0)
     [use] = use_of_nodes(now=now)
-    assert (use.judged_share, use.verdicts) == (0.0, 0)
+    assert (use["judged_share"], use["verdicts"]) == (0.0, 0)
     waiting = evaluation_of(submit(alice))
     assert queue.position_in_queue(waiting).expected_wait_s is None
 
@@ -63,7 +69,7 @@ def test_what_is_compiled_ahead_is_counted_where_it_waits(alice, node, now):
         evaluation = evaluation_of(submit(alice))
         Evaluation.objects.filter(pk=evaluation.pk).update(state=state, node=node)
     [use] = use_of_nodes(now=now)
-    assert (use.building, use.built) == (1, 2)
+    assert (use["building"], use["built"]) == (1, 2)
 
 
 def test_the_page_says_it_in_as_many_queries_for_more_work(alice, node, now, client, django_assert_num_queries):
@@ -75,8 +81,8 @@ def test_the_page_says_it_in_as_many_queries_for_more_work(alice, node, now, cli
     with django_assert_num_queries(5):
         use_of_nodes(now=now)
     [shown] = use_of_nodes(now=now)
-    assert (shown.node, shown.profile, shown.verdicts, shown.starting_s) == ("alpha", "cpux2", 3, 2.5)
-    assert shown.ranks_wait_s == 0.7
+    assert (shown["node"], shown["profile"], shown["verdicts"], shown["starting_s"]) == ("alpha", "cpux2", 3, 2.5)
+    assert shown["ranks_wait_s"] == 0.7
     page = client.get("/nodes/").content.decode()
     assert "Use in the last hour" in page
     assert "2.5 s" in page

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from portal.accounts import memberships
+from portal.accounts import organisations
 from portal.runs import actions, uploads
 from portal.runs.models import Attempt, Run
 from portal.submissions import actions as submissions
@@ -21,7 +21,7 @@ def make_run(user, **declaration) -> Run:
 
 def join(organisation, user, *, by, role: str = "member") -> None:
     """Invite somebody, who accepts."""
-    memberships.accept(memberships.invite(organisation, username=user.username, role=role, by=by), by=user)
+    organisations.accept(organisations.invite(organisation, username=user.username, role=role, by=by), by=user)
 
 
 def line(problem: str = "allreduce", sample: int = 0, step: int = 0, **changes) -> dict:

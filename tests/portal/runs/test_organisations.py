@@ -2,7 +2,7 @@
 
 import pytest
 
-from portal.accounts import memberships
+from portal.accounts import organisations
 from portal.accounts.models import Invitation, Organisation, User
 from portal.accounts.organisations import create_organisation, default_organisations
 from portal.core.errors import Refusal
@@ -20,7 +20,7 @@ def acme(alice):
 
 
 def invite(owner, username="bob", role="member"):
-    return memberships.invite(Organisation.objects.get(), username=username, role=role, by=owner)
+    return organisations.invite(Organisation.objects.get(), username=username, role=role, by=owner)
 
 
 def refused(action, *args, status, **options):
@@ -32,17 +32,17 @@ def refused(action, *args, status, **options):
 def test_who_is_invited_belongs_to_it_after_accepting(acme, alice, bob, bobs):
     made = invite(alice, role="owner")
     assert_problem(bobs.get(ACME), status=404)
-    [seen] = memberships.open_invitations(bob)
+    [seen] = organisations.open_invitations(bob)
     assert seen == made
-    memberships.accept(seen, by=bob)
+    organisations.accept(seen, by=bob)
     answer = bobs.get(ACME).json()
     assert (answer["role"], answer["members"], answer["owners"]) == ("owner", ["alice", "bob"], ["alice", "bob"])
-    assert list(memberships.open_invitations(bob)) == list(memberships.sent_invitations(acme)) == []
-    refused(memberships.accept, seen, by=bob, status=404)
+    assert list(organisations.open_invitations(bob)) == list(organisations.open_invitations(acme)) == []
+    refused(organisations.accept, seen, by=bob, status=404)
 
 
 def test_who_declines_does_not_and_is_left_in_peace(acme, alice, bob, bobs):
-    memberships.decline(invite(alice), by=bob)
+    organisations.decline(invite(alice), by=bob)
     assert_problem(bobs.get(ACME), status=404)
     refused(invite, alice, status=409)
 
@@ -50,9 +50,9 @@ def test_who_declines_does_not_and_is_left_in_peace(acme, alice, bob, bobs):
 def test_an_invitation_is_ones_own_and_can_be_withdrawn(acme, alice, bob):
     carol = User.objects.create_user("carol")
     made = invite(alice)
-    refused(memberships.accept, made, by=carol, status=404)
-    memberships.withdraw(made, by=alice)
-    refused(memberships.accept, made, by=bob, status=404)
+    refused(organisations.accept, made, by=carol, status=404)
+    organisations.withdraw(made, by=alice)
+    refused(organisations.accept, made, by=bob, status=404)
     assert [row.state for row in Invitation.objects.all()] == ["withdrawn"]
 
 
@@ -70,24 +70,24 @@ def test_only_owners_invite_and_change_others(acme, alice, bob):
     join(acme, bob, by=alice)
     User.objects.create_user("carol")
     refused(invite, bob, username="carol", status=403)
-    refused(memberships.change_role, acme, username="bob", role="owner", by=bob, status=403)
-    refused(memberships.remove_member, acme, username="alice", by=bob, status=403)
-    refused(memberships.change_role, acme, username="carol", role="owner", by=alice, status=404)
-    assert memberships.change_role(acme, username="bob", role="owner", by=alice).role == "owner"
+    refused(organisations.change_role, acme, username="bob", role="owner", by=bob, status=403)
+    refused(organisations.remove_member, acme, username="alice", by=bob, status=403)
+    refused(organisations.change_role, acme, username="carol", role="owner", by=alice, status=404)
+    assert organisations.change_role(acme, username="bob", role="owner", by=alice).role == "owner"
 
 
 def test_members_leave_by_themselves_and_the_last_owner_does_not(acme, alice, bob, bobs):
     join(acme, bob, by=alice)
-    refused(memberships.remove_member, acme, username="alice", by=alice, status=409)
-    refused(memberships.change_role, acme, username="alice", role="member", by=alice, status=409)
-    memberships.remove_member(acme, username="bob", by=bob)
+    refused(organisations.remove_member, acme, username="alice", by=alice, status=409)
+    refused(organisations.change_role, acme, username="alice", role="member", by=alice, status=409)
+    organisations.remove_member(acme, username="bob", by=bob)
     assert_problem(bobs.get(ACME), status=404)
 
 
 def test_a_sponsor_who_leaves_passes_the_quota_on_to_another_owner(acme, alice, bob):
     join(acme, bob, role="owner", by=alice)
     assert acme.sponsor == alice
-    memberships.remove_member(acme, username="alice", by=alice)
+    organisations.remove_member(acme, username="alice", by=alice)
     acme.refresh_from_db()
     assert acme.sponsor == bob
 
@@ -96,23 +96,23 @@ def test_who_was_removed_reads_its_runs_no_more(acme, alice, alices, bob, bobs):
     join(acme, bob, by=alice)
     run = make_run(alice, organisation="acme")
     assert bobs.get(f"/api/v1/runs/{run.pk}/").status_code == 200
-    memberships.remove_member(acme, username="bob", by=alice)
+    organisations.remove_member(acme, username="bob", by=alice)
     assert_problem(bobs.get(f"/api/v1/runs/{run.pk}/"), status=404)
 
 
 def test_nobody_comes_to_stand_for_gpu_time_without_having_agreed(acme, alice, bob):
     """Whoever was made an owner by somebody else does not inherit; who removes the sponsor takes it over."""
     join(acme, bob, by=alice)
-    memberships.change_role(acme, username="bob", role="owner", by=alice)
+    organisations.change_role(acme, username="bob", role="owner", by=alice)
     for end in (
-        lambda: memberships.remove_member(acme, username="alice", by=alice),
-        lambda: memberships.change_role(acme, username="alice", role="member", by=alice),
+        lambda: organisations.remove_member(acme, username="alice", by=alice),
+        lambda: organisations.change_role(acme, username="alice", role="member", by=alice),
     ):
         with pytest.raises(Refusal, match="No other owner has agreed"):
             end()
     acme.refresh_from_db()
     assert acme.sponsor == alice
-    memberships.remove_member(acme, username="alice", by=bob)
+    organisations.remove_member(acme, username="alice", by=bob)
     acme.refresh_from_db()
     assert acme.sponsor == bob
 
@@ -121,7 +121,7 @@ def test_who_removes_the_sponsor_takes_its_place_and_not_another_owner(acme, ali
     carol = User.objects.create_user("carol")
     for owner in (bob, carol):
         join(acme, owner, role="owner", by=alice)
-    memberships.remove_member(acme, username="alice", by=carol)
+    organisations.remove_member(acme, username="alice", by=carol)
     acme.refresh_from_db()
     assert acme.sponsor == carol
 
@@ -130,21 +130,21 @@ def test_a_closed_account_neither_inherits_nor_counts_as_an_owner(acme, alice, b
     join(acme, bob, role="owner", by=alice)
     User.objects.filter(pk=bob.pk).update(is_active=False)
     with pytest.raises(Refusal, match="would have no owner"):
-        memberships.remove_member(acme, username="alice", by=alice)
+        organisations.remove_member(acme, username="alice", by=alice)
 
 
 def test_what_an_owner_has_offered_ends_with_their_ownership(acme, alice, bob):
     carol = User.objects.create_user("carol")
     join(acme, carol, role="owner", by=alice)
-    offered = memberships.invite(acme, username="bob", role="owner", by=carol)
-    memberships.change_role(acme, username="carol", role="member", by=alice)
-    refused(memberships.accept, offered, by=bob, status=404)
+    offered = organisations.invite(acme, username="bob", role="owner", by=carol)
+    organisations.change_role(acme, username="carol", role="member", by=alice)
+    refused(organisations.accept, offered, by=bob, status=404)
 
 
 def test_accepting_gives_the_role_that_is_offered_at_that_moment(acme, alice, bob):
-    read = memberships.invite(acme, username="bob", role="owner", by=alice)
-    memberships.invite(acme, username="bob", role="member", by=alice)
-    assert memberships.accept(read, by=bob).role == "member"
+    read = organisations.invite(acme, username="bob", role="owner", by=alice)
+    organisations.invite(acme, username="bob", role="member", by=alice)
+    assert organisations.accept(read, by=bob).role == "member"
 
 
 def test_an_organisation_whose_founder_left_is_no_home_of_those_who_were_invited(acme, alice, bob):
@@ -152,7 +152,7 @@ def test_an_organisation_whose_founder_left_is_no_home_of_those_who_were_invited
     carol = User.objects.create_user("carol")
     join(acme, bob, by=alice)
     join(acme, carol, role="owner", by=alice)
-    memberships.remove_member(acme, username="alice", by=alice)
+    organisations.remove_member(acme, username="alice", by=alice)
     assert list(default_organisations(bob)) == []
     assert make_run(bob).model.organisation != acme
 
@@ -161,6 +161,6 @@ def test_who_has_left_cancels_nothing_of_its_runs(acme, alice, bob):
     join(acme, bob, by=alice)
     run = make_run(bob, organisation="acme")
     attempt = add(run, line()).results[0].attempt
-    memberships.remove_member(acme, username="bob", by=alice)
+    organisations.remove_member(acme, username="bob", by=alice)
     with pytest.raises(Refusal, match="another author"):
         cancel_evaluation(attempt.evaluation, by=bob)

@@ -14,7 +14,7 @@ from portal.accounts.models import User
 from portal.dispatcher.assign import dispatch_once
 from portal.nodes.models import Node, Slot
 from portal.privacy.account_deletion import Entries, delete_account
-from portal.seasons import entering, queries
+from portal.seasons import actions, queries
 from portal.seasons.models import Phase, Season
 from portal.submissions.actions import record_delivery
 from portal.submissions.models import Evaluation, State, Visibility
@@ -195,7 +195,7 @@ def test_people_by_problems_with_attempts_and_a_history_for_who_runs_it(  # noqa
     course, alice, bob, node, client, close
 ):
     now = timezone.now()
-    entering.enter(course, bob, organisation=None, now=now, code=course.code)
+    actions.enter(course, bob, organisation=None, now=now, code=course.code)
     hand_in(bob, node, now, verdict=Verdict.WRONG_RESULT)
     hand_in(bob, node, now)
     hand_in(bob, node, now, problem="allgather", verdict=Verdict.DEADLOCK)
@@ -229,7 +229,7 @@ def test_owners_read_what_was_entered_where_participants_were_told_so_before_joi
     course, told = Season.objects.get(), "only you, the owners of Acme and the site&#x27;s operators read the sources"
     client.force_login(bob)
     assert told in client.get(SLUG).content.decode()
-    entering.enter(course, bob, organisation=None, now=timezone.now())
+    actions.enter(course, bob, organisation=None, now=timezone.now())
     client.force_login(alice)
     changed = client.post(f"{SLUG}edit/", form(access="everybody"))
     assert (changed.status_code, "owners_read cannot be changed" in changed.content.decode()) == (409, True)
@@ -252,7 +252,7 @@ def test_ranks_that_share_a_gpu_count_what_is_correct_and_the_first_time_at_that
     client.post(f"{SLUG}steps/", {"step": "open"})
     season, now = Season.objects.get(), timezone.now()
     for who in (alice, bob):
-        entering.enter(season, who, organisation=None, now=now)
+        actions.enter(season, who, organisation=None, now=now)
     for who, verdict in ((bob, Verdict.PASSED), (alice, Verdict.WRONG_RESULT), (alice, Verdict.PASSED)):
         hand_in(who, node, now, profile="gpu1r2", verdict=verdict)
     hand_in(bob, node, now, profile="gpu1r2")
@@ -265,7 +265,7 @@ def test_ranks_that_share_a_gpu_count_what_is_correct_and_the_first_time_at_that
 
 def test_sources_of_a_season_may_be_open_from_the_first_moment(course, alice, bob):
     Season.objects.update(opened_sources="at_once")
-    entering.enter(course, bob, organisation=None, now=timezone.now(), code=course.code)
+    actions.enter(course, bob, organisation=None, now=timezone.now(), code=course.code)
     submission = submit(bob)
     submission.refresh_from_db()
     assert submission.visibility == Visibility.PUBLIC
@@ -283,7 +283,7 @@ def test_a_problem_that_changes_while_a_season_runs_is_named(course, client):
 @pytest.mark.parametrize("entries", [Entries.ANONYMISE, Entries.REMOVE])
 def test_who_deletes_the_account_is_named_nowhere_in_the_season(course, bob, node, client, entries):
     now = timezone.now()
-    entering.enter(course, bob, organisation=None, now=now, code=course.code)
+    actions.enter(course, bob, organisation=None, now=now, code=course.code)
     hand_in(bob, node, now)
     delete_account(bob, entries=entries)
     page = client.get(SLUG).content.decode()
@@ -337,7 +337,7 @@ def test_two_hundred_who_hand_in_in_the_last_ten_minutes_all_count_and_take_turn
     season = define(problems=["allreduce"])
     people = [User.objects.create_user(username=f"p{n}", password=None) for n in range(200)]
     for n, person in enumerate(people):
-        entering.enter(season, person, organisation=None, now=now)
+        actions.enter(season, person, organisation=None, now=now)
         for _ in range(10 if n < 3 else 1):
             submit(person)
     at = timezone.now()

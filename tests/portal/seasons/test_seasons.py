@@ -9,14 +9,14 @@ import yaml
 from django.urls import reverse
 
 from evaluator.contract import Verdict
-from portal.accounts import memberships
+from portal.accounts import organisations
 from portal.accounts.models import User
 from portal.accounts.organisations import create_organisation
 from portal.core.errors import Refusal
 from portal.exports.tables import TABLES
 from portal.privacy.collecting import archive_of
 from portal.ranking.queries import board
-from portal.seasons import actions, entering, queries
+from portal.seasons import actions, queries
 from portal.seasons.definition import definition_of
 from portal.seasons.models import Entry, Phase, Season, Team
 from portal.submissions import actions as submissions
@@ -52,8 +52,8 @@ def team_of(owner, *members, slug="acme"):
     """An organisation with members who were invited and have accepted."""
     organisation = create_organisation(owner, slug=slug, name=slug.title())
     for member in members:
-        memberships.accept(
-            memberships.invite(organisation, username=member.username, role="member", by=owner), by=member
+        organisations.accept(
+            organisations.invite(organisation, username=member.username, role="member", by=owner), by=member
         )
     return organisation
 
@@ -114,65 +114,65 @@ def test_a_season_that_has_begun_keeps_its_problems_and_may_only_end_later(defin
 
 def test_a_person_enters_alone_and_once(define, alice, now):
     season = define()
-    entering.enter(season, alice, organisation=None, now=now)
+    actions.enter(season, alice, organisation=None, now=now)
     with pytest.raises(Refusal, match="in the team alice already"):
-        entering.enter(season, alice, organisation=None, now=now)
+        actions.enter(season, alice, organisation=None, now=now)
 
 
 def test_an_organisation_enters_by_its_owner_and_then_its_members_join(define, alice, bob, now):
     season, acme = define(), team_of(alice, bob)
     with pytest.raises(Refusal) as refused:
-        entering.enter(season, bob, organisation=acme, now=now)
+        actions.enter(season, bob, organisation=acme, now=now)
     assert refused.value.status == 403
-    entering.enter(season, alice, organisation=acme, now=now)
-    entering.enter(season, bob, organisation=acme, now=now)
+    actions.enter(season, alice, organisation=acme, now=now)
+    actions.enter(season, bob, organisation=acme, now=now)
     assert [row.members for row in queries.standings(season)] == [("alice", "bob")]
 
 
 def test_nobody_joins_a_team_uninvited(define, alice, bob, now):
     season, acme = define(), team_of(alice)
-    entering.enter(season, alice, organisation=acme, now=now)
+    actions.enter(season, alice, organisation=acme, now=now)
     with pytest.raises(Refusal, match="not a member"):
-        entering.enter(season, bob, organisation=acme, now=now)
+        actions.enter(season, bob, organisation=acme, now=now)
 
 
 def test_a_full_team_takes_nobody_more(define, alice, bob, now):
     season, acme = define(largest_team=1), team_of(alice, bob)
-    entering.enter(season, alice, organisation=acme, now=now)
+    actions.enter(season, alice, organisation=acme, now=now)
     with pytest.raises(Refusal, match="which is the limit"):
-        entering.enter(season, bob, organisation=acme, now=now)
+        actions.enter(season, bob, organisation=acme, now=now)
 
 
 def test_nobody_changes_teams_after_an_entry_not_even_by_leaving_the_organisation(define, alice, bob, node, now):
     season, acme = define(), team_of(alice, bob)
-    entering.enter(season, alice, organisation=acme, now=now)
-    entering.enter(season, bob, organisation=acme, now=now)
-    entering.leave(season, bob, now=now)
-    entering.enter(season, bob, organisation=acme, now=now)
+    actions.enter(season, alice, organisation=acme, now=now)
+    actions.enter(season, bob, organisation=acme, now=now)
+    actions.leave(season, bob, now=now)
+    actions.enter(season, bob, organisation=acme, now=now)
     hand_in(bob, node, now)
     with pytest.raises(Refusal, match="you cannot leave the team"):
-        entering.leave(season, bob, now=now)
-    memberships.remove_member(acme, username="bob", by=bob)
+        actions.leave(season, bob, now=now)
+    organisations.remove_member(acme, username="bob", by=bob)
     with pytest.raises(Refusal, match="in the team Acme already"):
-        entering.enter(season, bob, organisation=None, now=now)
+        actions.enter(season, bob, organisation=None, now=now)
     late = evaluation_of(submit(bob)).season_entries.get()
     assert "no longer belong" in late.refused
 
 
 def test_nobody_enters_or_leaves_after_the_end(define, alice, bob, close, now):
     season = define()
-    entering.enter(season, alice, organisation=None, now=now)
+    actions.enter(season, alice, organisation=None, now=now)
     close(season)
     with pytest.raises(Refusal, match="closed at"):
-        entering.enter(season, bob, organisation=None, now=now)
+        actions.enter(season, bob, organisation=None, now=now)
     with pytest.raises(Refusal, match="closed at"):
-        entering.leave(season, alice, now=now)
+        actions.leave(season, alice, now=now)
 
 
 def test_a_team_that_all_have_left_is_gone(define, alice, now):
     season = define()
-    entering.enter(season, alice, organisation=None, now=now)
-    entering.leave(season, alice, now=now)
+    actions.enter(season, alice, organisation=None, now=now)
+    actions.leave(season, alice, now=now)
     assert not Team.objects.exists()
 
 
@@ -181,7 +181,7 @@ def test_a_team_that_all_have_left_is_gone(define, alice, now):
 
 def test_a_ranked_submission_to_a_problem_of_the_season_is_an_entry_and_nothing_else_is(define, alice, bob, now):
     season = define()
-    entering.enter(season, alice, organisation=None, now=now)
+    actions.enter(season, alice, organisation=None, now=now)
     entry = evaluation_of(submit(alice)).season_entries.get()
     assert (entry.team.name, entry.problem, entry.refused) == ("alice", "allreduce", "")
     submit(alice, mode="check")
@@ -193,7 +193,7 @@ def test_a_ranked_submission_to_a_problem_of_the_season_is_an_entry_and_nothing_
 
 def test_what_was_handed_in_before_the_end_counts_though_it_is_judged_after_it(define, alice, node, close, now):
     season = define()
-    entering.enter(season, alice, organisation=None, now=now)
+    actions.enter(season, alice, organisation=None, now=now)
     evaluation = evaluation_of(submit(alice))
     Evaluation.objects.filter(pk=evaluation.pk).update(queued_at=now - timedelta(seconds=5))
     close(season)
@@ -223,7 +223,7 @@ def test_one_second_late_is_refused_for_the_season_and_stands_on_the_ordinary_bo
 
 def test_judging_an_old_submission_again_after_the_end_is_no_way_in(define, alice, node, close, now):
     season = define()
-    entering.enter(season, alice, organisation=None, now=now)
+    actions.enter(season, alice, organisation=None, now=now)
     submission = submit(alice, mode="check")
     judge(evaluation_of(submission), node, now)
     close(season)
@@ -235,7 +235,7 @@ def test_judging_an_old_submission_again_after_the_end_is_no_way_in(define, alic
 
 def test_entries_of_a_closed_account_do_not_count(define, alice, node, now):
     season = define()
-    entering.enter(season, alice, organisation=None, now=now)
+    actions.enter(season, alice, organisation=None, now=now)
     hand_in(alice, node, now)
     User.objects.filter(pk=alice.pk).update(is_active=False)
     assert teams(season) == [("alice", 0)]
@@ -243,7 +243,7 @@ def test_entries_of_a_closed_account_do_not_count(define, alice, node, now):
 
 def test_an_entry_in_quarantine_counts_for_nothing_until_that_is_lifted(define, alice, node, now, operator):
     season = define()
-    entering.enter(season, alice, organisation=None, now=now)
+    actions.enter(season, alice, organisation=None, now=now)
     entry = hand_in(alice, node, now)
     submissions.quarantine(entry, reason="It caches.", by=operator)
     assert teams(season) == [("alice", 0)]
@@ -259,7 +259,7 @@ def ended(define, alice, bob, node, close, now):  # noqa: PLR0917 - fixtures
     """A season on GPUs with two leaders of all-reduce, closed."""
     season = define(profile="h200x8-nomc", rejudged_per_problem=1)
     for author, low in ((alice, 4.0), (bob, 2.0)):
-        entering.enter(season, author, organisation=None, now=now)
+        actions.enter(season, author, organisation=None, now=now)
         submission = submit(author, profile="h200x8-nomc")
         evaluation = evaluation_of(submission)
         Evaluation.objects.filter(pk=evaluation.pk).update(queued_at=now - timedelta(seconds=60))
@@ -316,7 +316,7 @@ def test_a_finished_rejudge_is_not_repeated(ended, node, now):
 
 def test_nothing_is_judged_again_before_the_end_nor_while_entries_wait(define, alice, now, close):
     season = define()
-    entering.enter(season, alice, organisation=None, now=now)
+    actions.enter(season, alice, organisation=None, now=now)
     with pytest.raises(Refusal, match="closes at"):
         actions.rejudge_leaders(season, now=now)
     evaluation = evaluation_of(submit(alice))
@@ -330,7 +330,7 @@ def test_nothing_is_judged_again_before_the_end_nor_while_entries_wait(define, a
 def test_entries_that_we_lost_are_judged_again_and_count(define, alice, node, now, close, settings):  # noqa: PLR0917 - fixtures
     settings.MAX_TRIES = 1
     season = define()
-    entering.enter(season, alice, organisation=None, now=now)
+    actions.enter(season, alice, organisation=None, now=now)
     hand_in(alice, node, now, verdict=Verdict.JUDGE_FAILURE)
     close(season)
     with pytest.raises(Refusal, match="failure of ours"):
@@ -393,7 +393,7 @@ def test_a_season_whose_rules_open_nothing_opens_nothing(ended, alice, node, now
 
 def test_only_what_the_standings_rest_on_is_opened(define, alice, node, close, now):
     season = define(profile="h200x8-nomc")
-    entering.enter(season, alice, organisation=None, now=now)
+    actions.enter(season, alice, organisation=None, now=now)
     kept, best = (hand_in(alice, node, now, profile="h200x8-nomc", low=low) for low in (1.0, 2.0))
     close(season)
     (again,) = actions.rejudge_leaders(season, now=now)
@@ -412,7 +412,7 @@ def test_the_public_data_hold_entries_of_open_boards_and_ones_own_archive_holds_
 
     names = [column.name for column in TABLES["season_entries"].columns]
     season = define(hides_board=True)
-    entering.enter(season, alice, organisation=None, now=now)
+    actions.enter(season, alice, organisation=None, now=now)
     hand_in(alice, node, now, low=1.5)
     assert exported() == []
     close(season)
@@ -471,7 +471,7 @@ def test_the_number_of_queries_does_not_grow_with_entries(  # noqa: PLR0917 - fi
 ):
     season = define()
     for author in (alice, bob):
-        entering.enter(season, author, organisation=None, now=now)
+        actions.enter(season, author, organisation=None, now=now)
         for _ in range(3):
             hand_in(author, node, now)
     with django_assert_max_num_queries(14):
