@@ -5,7 +5,6 @@ from difflib import get_close_matches
 
 from portal.accounts.models import User, Viewer
 from portal.catalog import facets
-from portal.manual.search import FoundPassage
 from portal.manual.search import find as find_in_manual
 from portal.ranking.models import PersonStanding
 from portal.runs.models import LanguageModel
@@ -27,7 +26,7 @@ class Found:
     problems: tuple[Problem, ...] = ()
     models: tuple[LanguageModel, ...] = ()
     people: tuple[User, ...] = ()
-    passages: tuple[FoundPassage, ...] = ()
+    passages: tuple[dict[str, str], ...] = ()
     is_cut: bool = False
     instead_of: str = ""
 

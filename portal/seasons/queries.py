@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.template.loader import render_to_string
@@ -265,31 +266,22 @@ def seasons_for(viewer: Viewer, problem: str) -> list[TeamMember]:
     return [part for part in chosen if problem in part.season.problems]
 
 
-@dataclass(frozen=True)
-class PersonCell:
-    """What a person has reached on a problem: the best accepted entry, else the last one, and how many entries."""
+def people(season: Season) -> dict[str, dict[str, dict[str, Any]]]:
+    """By person, in the order of joining, and by problem what they have reached; closed accounts are left out.
 
-    entry: Entry
-    result: Result | None
-    attempts: int
-
-    @property
-    def outcome(self) -> str:
-        """The verdict, or the state of what is not judged yet."""
-        return self.entry.evaluation.verdict or self.entry.evaluation.state
-
-
-def people(season: Season) -> dict[str, dict[str, PersonCell]]:
-    """By person, in the order of joining, and by problem what they have reached; closed accounts are left out."""
+    That is the best accepted entry, else the last one, and how many entries there are. `outcome` is its verdict, or the
+    state of what is not judged yet.
+    """
     members = season.members.filter(user__is_active=True).values_list("user__username", flat=True)
-    found: dict[str, dict[str, PersonCell]] = {name: {} for name in members}
+    found: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in members}
     for entry in counted_entries(season).select_related("team"):
         cells = found.setdefault(entry.evaluation.submission.author.username, {})
         current, result = cells.get(entry.problem), _result(entry, entry.evaluation, season)
-        attempts = current.attempts + 1 if current else 1
-        if current and current.result and (result is None or result.order >= current.result.order):
-            entry, result = current.entry, current.result  # noqa: PLW2901 - what stays the best
-        cells[entry.problem] = PersonCell(entry, result, attempts)
+        attempts = current["attempts"] + 1 if current else 1
+        if current and current["result"] and (result is None or result.order >= current["result"].order):
+            entry, result = current["entry"], current["result"]  # noqa: PLW2901 - what stays the best
+        outcome = entry.evaluation.verdict or entry.evaluation.state
+        cells[entry.problem] = {"entry": entry, "result": result, "attempts": attempts, "outcome": outcome}
     return found
 
 

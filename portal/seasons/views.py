@@ -126,7 +126,7 @@ def people(request: HttpRequest, slug: str) -> HttpResponse:
         (
             name,
             [(problem, cells.get(problem)) for problem in chosen.problems],
-            sum(cell.result is not None for cell in cells.values()),
+            sum(cell["result"] is not None for cell in cells.values()),
         )
         for name, cells in queries.people(chosen).items()
     ]

@@ -1,7 +1,7 @@
 """A table: each column described once, with how it is read, for every format."""
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
@@ -61,7 +61,8 @@ class Table:
 
 def _at(entry: Any, path: str) -> Any:
     for name in path.split("."):
-        entry = None if entry is None else getattr(entry, name)
+        if entry is not None:
+            entry = entry[name] if isinstance(entry, Mapping) else getattr(entry, name)
     return entry
 
 
