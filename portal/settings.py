@@ -87,7 +87,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "portal.accounts.admin_audit_log.OperatorsLogMiddleware",
+    "portal.accounts.operators.OperatorsLogMiddleware",
     "portal.pages.middleware.HardwareMiddleware",
     "portal.pages.middleware.FigureMiddleware",
     "portal.pages.middleware.RefusalMiddleware",

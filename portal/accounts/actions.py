@@ -11,8 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from portal.accounts.models import ApiToken, TokenScope, User
-from portal.accounts.names import OWN_AUTHOR, check_name, name_taken
+from portal.accounts.models import OWN_AUTHOR, ApiToken, TokenScope, User, check_name, name_taken
 from portal.accounts.operators import drop_unproven_rights
 from portal.core.errors import Conflict, Forbidden, NotSignedIn, Refusal, check_choice
 

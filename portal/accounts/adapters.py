@@ -15,8 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
-from portal.accounts.models import User
-from portal.accounts.names import check_name
+from portal.accounts.models import User, check_name
 from portal.accounts.operators import has_second_factor
 from portal.accounts.throttle import client_address
 from portal.core.errors import Refusal

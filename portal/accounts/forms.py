@@ -19,8 +19,7 @@ from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 
 from portal.accounts.actions import check_password
-from portal.accounts.models import TokenScope, User
-from portal.accounts.names import MAX_NAME, check_name, name_taken
+from portal.accounts.models import MAX_NAME, TokenScope, User, check_name, name_taken
 from portal.core.errors import Refusal
 from portal.core.forms import ActionForm
 

@@ -9,8 +9,7 @@ from django.utils import timezone
 
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Invitation, InvitationState, Membership, Organisation, Role, User
-from portal.core.errors import Conflict, Forbidden, Refusal, check_choice
-from portal.core.requests import by_id
+from portal.core.errors import Conflict, Forbidden, Refusal, by_id, check_choice
 
 MAX_OWNED = 10
 SHORT_NAME = r"^[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?$"

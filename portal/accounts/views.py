@@ -29,7 +29,7 @@ from portal.accounts import actions, organisations, throttle
 from portal.accounts.forms import FirstPasswordForm, NewPasswordForm, PublicPageForm, SignInForm, SignUpForm, TokenForm
 from portal.accounts.identity import changing, shown_again, signed_in
 from portal.accounts.operators import has_second_factor
-from portal.core.requests import by_id
+from portal.core.errors import by_id
 
 
 def ways_in(request: HttpRequest) -> dict[str, Any]:

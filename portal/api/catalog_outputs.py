@@ -9,7 +9,7 @@ from evaluator.hardware.machines import Peaks
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import ApiToken, TokenScope
 from portal.api.fields import CopiedFields, Made, address, shows, values_of
-from portal.catalog.costs import SizeRow, judging_profiles, size_rows
+from portal.catalog.queries import SizeRow, judging_profiles, size_rows
 from portal.nodes.models import Node, Slot
 from portal.ranking.queries import BoardRow
 from portal.runs.prompts import statement_of, values_told

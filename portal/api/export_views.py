@@ -20,8 +20,7 @@ from portal.core.errors import TooMany
 from portal.exports import files, tables
 from portal.runs import queries
 from portal.seasons import queries as seasons
-from portal.tabular.formats import MEDIA_TYPES, written
-from portal.tabular.tables import Table
+from portal.tabular.tables import MEDIA_TYPES, Table, written
 
 _ZIP = "application/zip"
 _TABLE_FILE = file_of(*(media_type.partition(";")[0] for media_type in MEDIA_TYPES.values()))

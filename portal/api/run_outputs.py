@@ -15,7 +15,7 @@ from portal.runs.actions import LineResult, RunDeclaration
 from portal.runs.actions.importing import Program
 from portal.runs.figures import Bounds, Estimate
 from portal.runs.models import Attempt, EventKind, LanguageModel, Run, RunEvent, Trajectory
-from portal.runs.progress import Progress
+from portal.runs.page_data import Progress
 from portal.runs.prompts import Prompt
 from portal.runs.queries import ModelRow, RunFigures, run_figures
 from portal.runs.solution_trees import Unmatched

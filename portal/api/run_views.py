@@ -36,7 +36,7 @@ from portal.api.schema import LOCATION, idempotency_key
 from portal.catalog.queries import get_profile
 from portal.runs import actions, queries, uploads
 from portal.runs.models import Attempt, LanguageModel, Run, RunEvent, Trajectory
-from portal.runs.progress import Progress, progress
+from portal.runs.page_data import Progress, progress
 from portal.runs.prompts import Prompt, prompt_for
 
 _RETRY_AFTER = OpenApiParameter(

@@ -23,8 +23,7 @@ from portal.api.base import SIGNED_IN, NewestFirst, Resource, file_of, operation
 from portal.api.parsers import JSONParser, MultiPartParser
 from portal.api.schema import LOCATION, idempotency_key
 from portal.api.submission_outputs import EvaluationDetail, SourceOutput, SubmissionBrief, SubmissionDetail
-from portal.core.errors import Refusal
-from portal.core.requests import if_changed
+from portal.core.errors import Refusal, if_changed
 from portal.submissions import access, actions, queries
 from portal.submissions.models import Evaluation, Submission, Visibility
 from portal.submissions.reports import machine_code, timelines

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware.profiles import Profile, profiles
 from portal.catalog.measurements import baselines, public_references
-from portal.core.requests import choice
+from portal.core.errors import choice
 from portal.nodes.queries import online_slots
 
 COOKIE = "hardware"

@@ -1,15 +1,17 @@
-"""What there is to choose: problems, what operators have switched for them, and profiles that judge them."""
+"""What there is to choose: problems with their work per rank, operators' switches, and profiles that judge them."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
+from evaluator.contract import Mode
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog.models import ProblemSwitch
 from portal.core.errors import NotFound, Refusal, check_choice
 from problems import registry
-from problems.spec.schema import Problem
+from problems.spec.schema import Cost, Dims, Problem, SizeName
 
 
 def switch(slug: str) -> ProblemSwitch:
@@ -60,3 +62,45 @@ def check_world_size(problem: Problem, profile: Profile, sizes: Iterable[str]) -
         message = f"{problem.title} does not run on {profile.world_size} ranks: it {reason}."
         remedy = f"Choose a profile with a world size that it allows ({problem.world_size_rule})."
         raise Refusal("profile", profile.name, message, remedy)
+
+
+ELEMENT_BYTES = 2
+"""Bytes per element of a ranked evaluation's dtype, bfloat16."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeRow:
+    """One size at one world size: dimensions and the least work of each rank."""
+
+    name: str
+    system: str
+    world_size: int
+    dims: Dims
+    cost: Cost
+
+    @property
+    def flops(self) -> float:
+        """Operations per rank, all kinds of arithmetic together."""
+        return sum(self.cost.flops.values())
+
+
+def size_rows(problem: Problem, *, world_size: int) -> list[SizeRow]:
+    """Every size of `problem` at `world_size` ranks; empty where the problem refuses that number of ranks."""
+    if problem.refuses_world_size(world_size) is not None:
+        return []
+    rows = []
+    for name in SizeName:
+        dims = problem.dims(name, world_size)
+        cost = problem.cost(dims, world_size, ELEMENT_BYTES)
+        system = problem.sizes[name].system
+        rows.append(SizeRow(name=name.value, system=system, world_size=world_size, dims=dims, cost=cost))
+    return rows
+
+
+def judging_profiles(problem: Problem) -> list[Profile]:
+    """The profiles that judge `problem` at their ranked sizes, practice boards first."""
+    return [
+        profile
+        for profile in profiles.profiles().values()
+        if problem.refuses(profile.world_size, profile.sizes[Mode.RANKED]) is None
+    ]

@@ -14,16 +14,15 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.floors import Floor, floor
 from portal.catalog import measurements
-from portal.catalog.costs import ELEMENT_BYTES
+from portal.catalog.queries import ELEMENT_BYTES
 from portal.catalog.size_times import SizeTime
 from portal.catalog.templatetags.pkb import flops as flops_text
 from portal.catalog.templatetags.pkb import microseconds, percent
 from portal.charts import rooflines as charts
 from portal.charts.chart import Axis as Axes
-from portal.charts.chart import Chart, Points, Scale
+from portal.charts.chart import Chart, Points, Scale, number
 from portal.charts.chart import Point as Mark
-from portal.charts.scales import number
-from portal.charts.sizes import Series, over_size
+from portal.charts.times import Series, over_size
 from portal.core.speedups import factor
 from problems import registry
 from problems.spec.schema import Cost, Problem, SizeName

@@ -14,8 +14,7 @@ from html import escape
 from itertools import pairwise, product
 from pathlib import Path
 
-from portal.charts.chart import Band, Bar, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
-from portal.charts.scales import Ruler, ends, ticks
+from portal.charts.chart import Band, Bar, Bars, Chart, Layer, Line, Point, Points, Ruler, Scale, Whisker, ends, ticks
 
 TOKENS = Path(__file__).resolve().parents[2] / "static" / "css" / "tokens.css"
 PHONE_PX = 380

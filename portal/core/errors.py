@@ -1,6 +1,13 @@
-"""How the site says no: one exception that names the field, the value and the remedy, for pages and API alike."""
+"""Answers that every room gives alike: no, with the field, the value and the remedy; not found; and not changed."""
 
-from collections.abc import Iterable
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.cache import get_conditional_response
 
 
 class Refusal(Exception):
@@ -85,3 +92,50 @@ def check_choice(field: str, value: str, known: Iterable[str], *, noun: str = ""
     if value not in choices:
         raise Refusal(field, value, f"There is no such {noun or field}.", f"Choose one of {', '.join(choices)}.")
     return value
+
+
+Row = TypeVar("Row", bound=Model)
+
+
+def choice(
+    query: Mapping[str, str],
+    field: str,
+    known: Iterable[str],
+    *,
+    opening: str = "",
+    message: str = "There is no {field} {value}.",
+) -> str:
+    """The value of `field` in the query of an address, or `opening`; raises NotFound where it is none of `known`."""
+    value = query.get(field) or opening
+    choices = [str(each) for each in known]
+    if value and value not in choices:
+        remedy = f"Choose one of {', '.join(filter(None, choices))}."
+        raise NotFound(field, value, message.format(field=field, value=repr(value[:40])), remedy)
+    return value
+
+
+def if_changed(request: HttpRequest, etag: str, respond: Callable[[], HttpResponse]) -> HttpResponse:
+    """What `respond` makes, under its entity tag; 304 where the reader's copy has the same."""
+    response: HttpResponse = get_conditional_response(request, etag=etag) or respond()
+    response["ETag"] = etag
+    response["Cache-Control"] = "private, no-cache"
+    return response
+
+
+def uuid_of(text: uuid.UUID | str) -> Any:
+    """The identifier that `text` is; None where it is none, which no row has."""
+    try:
+        return uuid.UUID(str(text))
+    except ValueError:
+        return None
+
+
+def by_id(rows: QuerySet[Row], field: str, key: Any, message: str, remedy: str, *, column: str = "pk") -> Row:
+    """The row with `key` in its `column`; raises NotFound where there is none, or the key is malformed."""
+    try:
+        found = rows.filter(**{column: key}).first()
+    except (ValidationError, ValueError):
+        found = None
+    if found is None:
+        raise NotFound(field, key, message, remedy)
+    return found

@@ -14,8 +14,7 @@ from django.db import transaction
 
 from evaluator.contract import ContractError, Delivery, EvaluationReport, EvaluationRequest
 from evaluator.judging.recompute import recompute
-from portal.core.errors import Refusal
-from portal.core.requests import uuid_of
+from portal.core.errors import Refusal, uuid_of
 from portal.nodes.models import Node
 from portal.runs.models import Run
 from portal.submissions import lifecycle

@@ -12,7 +12,7 @@ from portal.catalog.references import reference_row
 from portal.charts.times import time_axis
 from portal.ranking.queries import BoardRow
 from portal.runs.figures import geometric_mean
-from portal.runs.solved import ModelResult, best_of_models
+from portal.runs.page_data import ModelResult, best_of_models
 from problems.spec.schema import Problem
 
 

@@ -17,7 +17,7 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.floors import Bound
 from portal.accounts.models import User
-from portal.catalog import costs, facets, measurements, patterns, rooflines
+from portal.catalog import facets, measurements, patterns, queries, rooflines
 from portal.catalog.hardware import chosen_profile, last_choice, opening_profile
 from portal.catalog.highlighting import reference_rows
 from portal.catalog.measurements import baselines, public_references, published_against_ours
@@ -25,9 +25,9 @@ from portal.catalog.queries import get_problem, switch
 from portal.catalog.rooflines import Axis, Point
 from portal.charts.chart import Chart
 from portal.charts.drawing import svg
-from portal.charts.history import attempts_line
 from portal.charts.rooflines import distribution
-from portal.core.requests import choice
+from portal.charts.times import attempts_line
+from portal.core.errors import choice
 from portal.explorer import layers, roofline_table, taxonomy
 from portal.explorer.layers import Edge, Layer
 from portal.explorer.queries import SORTS, problem_rows, problem_times
@@ -37,7 +37,7 @@ from portal.nodes.queries import online_profiles
 from portal.ranking import queries as ranking
 from portal.ranking.leaders import best_leaders, board_counts, leaders, profiles_by_speed
 from portal.ranking.queries import BoardRow
-from portal.runs.solved import ModelResult, solved_by_models
+from portal.runs.page_data import ModelResult, solved_by_models
 from portal.submissions.queries import own_submissions
 from portal.submissions.reports import over_size
 from problems import registry
@@ -106,7 +106,7 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         Refusal: there is no such problem, or a profile is asked for that does not judge it (404).
     """
     problem = get_problem(slug)
-    judging = costs.judging_profiles(problem)
+    judging = queries.judging_profiles(problem)
     names, boards = [profile.name for profile in judging], ranking.boards_of(slug)
     message = "The {field} {value} does not judge this problem."
     profile = chosen_profile(request, names, entries=boards, problem=slug, message=message)
@@ -192,7 +192,7 @@ def _roofline(
 
     `boards` are the profiles with entries, `board` the first entries on `shown`.
     """
-    names = [profile.name for profile in costs.judging_profiles(problem) if profile.peaks is not None]
+    names = [profile.name for profile in queries.judging_profiles(problem) if profile.peaks is not None]
     if not names:
         return {}
     last = shown.name if shown.name in names else ""
@@ -214,10 +214,10 @@ def _what_there_is(profile: str, boards: Mapping[str, int]) -> str:
     return "reference" if baselines(profile) is not None else ""
 
 
-def _sizes(problem: Problem) -> list[costs.SizeRow]:
+def _sizes(problem: Problem) -> list[queries.SizeRow]:
     """The sizes at eight ranks, or at the largest world size of a profile that the problem allows."""
-    candidates = [TABLE_WORLD_SIZE, *sorted({p.world_size for p in costs.judging_profiles(problem)}, reverse=True)]
-    return next(filter(None, (costs.size_rows(problem, world_size=each) for each in candidates)), [])
+    candidates = [TABLE_WORLD_SIZE, *sorted({p.world_size for p in queries.judging_profiles(problem)}, reverse=True)]
+    return next(filter(None, (queries.size_rows(problem, world_size=each) for each in candidates)), [])
 
 
 _FEW = ("stage",)

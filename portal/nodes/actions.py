@@ -71,7 +71,7 @@ def replace_key(name: str, *, at_once: bool = False) -> str:
 
 
 def revoke_node(name: str, *, now: datetime) -> Node:
-    """Void a node's key. `portal.dispatcher.sweeping.revoke` takes back its evaluations.
+    """Void a node's key. `portal.dispatcher.leases.revoke` takes back its evaluations.
 
     Raises:
         Refusal: there is no such node, or it was revoked before (404).

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from evaluator.contract import SlotState
 from portal.accounts.models import Organisation
-from portal.core.requests import by_id
+from portal.core.errors import by_id
 from portal.nodes.models import Node, Slot
 
 

@@ -1,7 +1,9 @@
-"""Home, the way into the boards, documentation, and the two addresses that machines ask."""
+"""Home, the way into the boards, documentation, the operator's pages, and the addresses that machines ask."""
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -18,9 +20,11 @@ from evaluator.hardware.profiles import Profile, profiles
 from evaluator.judging.verdicts import FACTS
 from portal.catalog import rooflines
 from portal.catalog.hardware import last_choice, opening_profile
+from portal.catalog.markdown import render as markdown
 from portal.catalog.measurements import baselines
 from portal.catalog.rooflines import Axis, gpu_profiles
 from portal.core.database_outage import RETRY_AFTER_S
+from portal.core.errors import NotFound
 from portal.exports.files import citation
 from portal.manual import pages as manual
 from portal.nodes.queries import online_slots, shown_nodes
@@ -30,10 +34,9 @@ from portal.ranking.leaders import board_counts, leaders
 from portal.ranking.models import Standing
 from portal.ranking.people import people_page
 from portal.ranking.queries import BoardRow, latest_entries, public_example, records_page
+from portal.runs.page_data import solved_here
 from portal.runs.queries import board_profiles, model_board
-from portal.runs.solved import solved_here
-from portal.submissions.node_utilisation import use_of_nodes
-from portal.submissions.queue import queue_lengths
+from portal.submissions.queue import queue_lengths, use_of_nodes
 from problems import registry
 
 FASTEST, HEAD_ROWS = 6, 5
@@ -205,3 +208,32 @@ def readyz(_request: HttpRequest) -> HttpResponse:
         headers = {"Retry-After": str(RETRY_AFTER_S)}
         return HttpResponse("the database does not respond\n", content_type="text/plain", status=503, headers=headers)
     return HttpResponse("ready\n", content_type="text/plain")
+
+
+SECURITY_TXT_DAYS = 180
+"""RFC 9116 wants a date after which nobody trusts the file; it moves on for as long as the site answers."""
+
+
+@require_safe
+def words(request: HttpRequest, name: str, title: str) -> HttpResponse:
+    """The operator's words, a file in the folder `pages` of the site's data; without one, the site's own."""
+    folders = (settings.DATA_DIR / "pages", Path(settings.BASE_DIR, "templates", "words"))
+    file = next(path for folder in folders if (path := folder / f"{name}.md").is_file())
+    context = {"title": title, "text": markdown(file.read_text(encoding="utf-8"))}
+    return render(request, "operators_page.html", context)
+
+
+@require_safe
+def security_txt(_request: HttpRequest) -> HttpResponse:
+    """RFC 9116: the contact for security reports."""
+    if not settings.SECURITY_CONTACT:
+        remedy = "Its operator can set one with PKB_SECURITY_CONTACT."
+        raise NotFound("", "", "This site has no contact for security reports.", remedy)
+    expires = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=SECURITY_TXT_DAYS)
+    lines = (
+        f"Contact: {settings.SECURITY_CONTACT}",
+        f"Expires: {expires:%Y-%m-%dT%H:%M:%SZ}",
+        "Preferred-Languages: en",
+        f"Canonical: {settings.SITE_URL}{reverse('security-txt')}",
+    )
+    return HttpResponse("\n".join(lines) + "\n", content_type="text/plain; charset=utf-8")

@@ -6,7 +6,7 @@ from django import forms
 
 from portal.accounts.models import User
 from portal.core.forms import ActionForm
-from portal.privacy.account_deletion import Entries
+from portal.privacy.actions import Entries
 
 
 class DeleteAccountForm(ActionForm):

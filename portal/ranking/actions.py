@@ -15,8 +15,7 @@ from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, size_times, to_stored
 from portal.ranking.hooks import StandingRaised
-from portal.ranking.models import BOARD, BOARD_SIZES, Board, PersonStanding, Record, Standing
-from portal.ranking.order import is_better
+from portal.ranking.models import BOARD, BOARD_SIZES, Board, PersonStanding, Record, Standing, is_better
 from portal.submissions import queries as submissions
 from portal.submissions.models import Evaluation, State, Submission
 from problems import registry

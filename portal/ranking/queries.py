@@ -14,8 +14,7 @@ from portal.accounts.models import User, Viewer
 from portal.catalog.rooflines import Entry
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.core.pagination import Ordering, Page, beyond, page_of, reverse_of
-from portal.ranking.models import Board, Record, Standing
-from portal.ranking.order import board_order
+from portal.ranking.models import Board, Record, Standing, board_order
 from portal.submissions.models import Evaluation, Visibility, recorded_mark
 from portal.submissions.queries import accepted, quarantined
 from problems import registry

@@ -13,20 +13,18 @@ from django.views.decorators.http import require_safe
 from evaluator.contract import Backend, Mode, Primitive
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
-from portal.catalog.costs import judging_profiles
 from portal.catalog.facets import FACETS, grouped
 from portal.catalog.hardware import chosen_profile
-from portal.catalog.queries import get_problem, switch
+from portal.catalog.queries import get_problem, judging_profiles, switch
 from portal.catalog.references import ReferenceRow, reference_row
 from portal.charts.chart import Axis, Chart, Scale, Unit
-from portal.charts.history import record_line
 from portal.charts.runs import curves
-from portal.core.requests import choice
+from portal.charts.times import record_line
+from portal.core.errors import choice
 from portal.nodes.queries import guest_owner
 from portal.ranking import guests, people, published, published_charts, queries
-from portal.ranking.leaders import board_counts, open_problems
-from portal.ranking.scaling import Family, families
-from portal.tabular.formats import as_download
+from portal.ranking.leaders import Family, board_counts, families, open_problems
+from portal.tabular.tables import as_download
 from problems import registry
 from problems.spec.schema import Problem
 

@@ -16,8 +16,7 @@ from evaluator.contract import Backend, Mode
 from evaluator.hardware import profiles
 from evaluator.hardware.machines import machines
 from evaluator.hardware.profiles import Profile
-from portal.catalog.costs import size_rows
-from portal.catalog.queries import check_world_size, get_problem, get_profile
+from portal.catalog.queries import check_world_size, get_problem, get_profile, size_rows
 from portal.core.errors import Refusal
 from problems import registry
 from problems.spec.schema import Argument, ArgumentKind, Problem

@@ -15,8 +15,7 @@ from evaluator.contract import SCORE_RULE, Mode
 from evaluator.hardware import profiles
 from portal.accounts.models import Organisation, User, Viewer
 from portal.catalog.size_times import SCORE, WAYS
-from portal.core.errors import Forbidden, NotFound
-from portal.core.requests import by_id
+from portal.core.errors import Forbidden, NotFound, by_id
 from portal.runs import figures, paired, prompts
 from portal.runs.endings import published_class
 from portal.runs.figures import Bounds, Estimate, Sample

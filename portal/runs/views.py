@@ -22,25 +22,23 @@ from evaluator.contract import Backend
 from evaluator.hardware.profiles import profiles
 from portal.accounts.identity import changing, signed_in
 from portal.accounts.organisations import open_invitations, own_organisations
-from portal.catalog.costs import judging_profiles
 from portal.catalog.hardware import chosen_profile
-from portal.catalog.queries import get_problem
+from portal.catalog.queries import get_problem, judging_profiles
 from portal.catalog.size_times import SCORE, WAYS
 from portal.charts.runs import fast_curves
 from portal.core import live_links
-from portal.core.errors import Refusal
+from portal.core.errors import Refusal, choice, if_changed
 from portal.core.live_links import Kind, Subject
-from portal.core.requests import choice, if_changed
 from portal.ranking import published
 from portal.ranking.leaders import board_counts
 from portal.runs import actions, matrix, page_data, paired, queries
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
-from portal.runs.progress import progress
+from portal.runs.page_data import progress
 from portal.runs.prompts import VERSION, VERSIONS, prompt_for
 from portal.runs.queries import RunFigures
 from portal.submissions.quotas import quota_of
-from portal.tabular.formats import MEDIA_TYPES, as_download
+from portal.tabular.tables import MEDIA_TYPES, as_download
 
 PER_PAGE = 30
 CURVES = 5

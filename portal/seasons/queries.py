@@ -12,8 +12,7 @@ from django.utils import timezone
 from evaluator.contract import Mode, Verdict
 from portal.accounts.models import Role, User, Viewer
 from portal.accounts.organisations import role_in
-from portal.core.errors import Forbidden
-from portal.core.requests import by_id
+from portal.core.errors import Forbidden, by_id
 from portal.seasons import scoring
 from portal.seasons.models import Access, Entry, Phase, Season, Team, TeamMember
 from portal.seasons.scoring import Result, TeamScore

@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Case, F, QuerySet, Value, When
 
 from evaluator.contract import Progress
-from portal.core.requests import uuid_of
+from portal.core.errors import uuid_of
 from portal.nodes.models import Node
 from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, State

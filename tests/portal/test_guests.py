@@ -15,8 +15,7 @@ from evaluator.contract import (
 from portal.accounts.organisations import create_organisation
 from portal.core.errors import Refusal
 from portal.dispatcher.assign import dispatch_once
-from portal.dispatcher.heartbeats import record_heartbeat
-from portal.dispatcher.sweeping import revoke
+from portal.dispatcher.leases import record_heartbeat, revoke
 from portal.exports.tables import get_table
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node, Slot

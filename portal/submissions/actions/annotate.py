@@ -3,8 +3,7 @@
 import re
 
 from portal.accounts.models import User
-from portal.core.errors import Conflict, Refusal
-from portal.core.requests import uuid_of
+from portal.core.errors import Conflict, Refusal, uuid_of
 from portal.submissions import access
 from portal.submissions.models import Submission
 

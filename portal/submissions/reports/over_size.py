@@ -15,9 +15,9 @@ from portal.catalog import measurements, rooflines
 from portal.catalog.templatetags.pkb import microseconds, rate
 from portal.charts.chart import Axis, Scale, Unit
 from portal.charts.chart import Point as Mark
-from portal.charts.sizes import LOOKS, REFERENCE, Series, over_size, size_name
+from portal.charts.times import LOOKS, REFERENCE, Series, over_size, size_name
 from portal.core import speedups
-from portal.core.requests import choice
+from portal.core.errors import choice
 from portal.submissions import access, sweeps
 from portal.submissions.models import Evaluation
 from portal.submissions.queries import quarantined

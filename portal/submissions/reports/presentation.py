@@ -27,8 +27,7 @@ from evaluator.judging.verdicts import FACTS, Facts
 from portal.catalog import rooflines
 from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, Listing, listings
 from portal.catalog.size_times import size_times
-from portal.charts.blocks import block_ratios
-from portal.charts.spread import Series, timed_calls, times_spread
+from portal.charts.spread import Series, block_ratios, timed_calls, times_spread
 from portal.core.live_links import Kind, Subject, address
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import LiveView, expected_stage_seconds

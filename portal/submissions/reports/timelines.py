@@ -22,7 +22,7 @@ from evaluator.judging.call_advice import short
 from evaluator.judging.call_parts import CollectiveWait, LowerBound, Part, RankSplit
 from evaluator.judging.floors import Bound, floor
 from evaluator.judging.time_split import Split
-from portal.catalog.costs import ELEMENT_BYTES
+from portal.catalog.queries import ELEMENT_BYTES
 from portal.charts.timeline import Group, Mark, Row, bar, pictures
 from problems import registry
 from problems.spec.schema import SizeName

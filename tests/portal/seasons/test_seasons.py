@@ -14,7 +14,7 @@ from portal.accounts.models import User
 from portal.accounts.organisations import create_organisation
 from portal.core.errors import Refusal
 from portal.exports.tables import TABLES
-from portal.privacy.collecting import archive_of
+from portal.privacy.actions import archive_of
 from portal.ranking.queries import board
 from portal.seasons import actions, queries
 from portal.seasons.definition import definition_of
