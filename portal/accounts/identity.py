@@ -63,7 +63,7 @@ def to_other_site(view: View) -> View:
     @never_cache
     @reauthentication_required(enabled=lambda request: request.GET.get("process") == "connect")  # type: ignore[untyped-decorator]
     @wraps(view)
-    def leave(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def leave(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         response = _asked(view, request, *args, **kwargs)
         address = response.get("Location", "")
         if response.status_code != 302 or url_has_allowed_host_and_scheme(address, {request.get_host()}):
@@ -79,7 +79,7 @@ def returning_from(view: View) -> View:
 
     @never_cache
     @wraps(view)
-    def come_back(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def come_back(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         response = _asked(view, request, *args, **kwargs)
         # An account there that was to be added is not kept until the reader shows again who they are: a stranger at an
         # open session may have left theirs.
@@ -93,7 +93,7 @@ def where_mail_is_set_up(view: View) -> View:
     """A page that makes no sense on a site that sends no mail; raises Refusal (404) there."""
 
     @wraps(view)
-    def sending(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def sending(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not settings.EMAIL_URL:
             raise NotFound("", "", "This site sends no mail.", "Ask its operator to set a new password for you.")
         return view(request, *args, **kwargs)
@@ -101,7 +101,7 @@ def where_mail_is_set_up(view: View) -> View:
     return sending
 
 
-def _asked(view: View, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+def _asked(view: View, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
     try:
         return view(request, *args, **kwargs)
     except SocialApp.DoesNotExist as error:

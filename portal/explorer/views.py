@@ -18,21 +18,19 @@ from evaluator.hardware.profiles import Profile
 from evaluator.judging.floors import Bound
 from portal.accounts.models import User
 from portal.catalog import facets, measurements, patterns, queries, rooflines
-from portal.catalog.hardware import chosen_profile, last_choice, opening_profile
 from portal.catalog.highlighting import reference_rows
 from portal.catalog.measurements import baselines, public_references, published_against_ours
-from portal.catalog.queries import get_problem, switch
+from portal.catalog.queries import chosen_profile, get_problem, last_choice, opening_profile, switch
 from portal.catalog.rooflines import Axis, Point
 from portal.charts.chart import Chart
 from portal.charts.drawing import svg
 from portal.charts.rooflines import distribution
 from portal.charts.times import attempts_line
 from portal.core.errors import choice
-from portal.explorer import layers, roofline_table, taxonomy
-from portal.explorer.layers import Edge, Layer
+from portal.explorer import roofline_table, taxonomy
 from portal.explorer.queries import SORTS, problem_rows, problem_times
 from portal.explorer.roofline_table import View
-from portal.explorer.taxonomy import Quantity
+from portal.explorer.taxonomy import Edge, Layer, Quantity
 from portal.nodes.queries import online_profiles
 from portal.ranking import queries as ranking
 from portal.ranking.leaders import best_leaders, board_counts, leaders, profiles_by_speed
@@ -260,10 +258,10 @@ def browser(request: HttpRequest) -> HttpResponse:
         "primitive": primitive,
         "primitives": list(Primitive),
         "layer": layer,
-        "layers": layers.LABELS.items(),
+        "layers": taxonomy.LAYER_LABELS.items(),
         "drawing": _drawing(layer),
         "edges": _edges(layer, leading, solved_by_models(profile=profile or None)),
-        "others": layers.other_blocks(every),
+        "others": taxonomy.other_blocks(every),
         "patterns": _patterns(),
     }
     return render(request, "taxonomy/browser.html", context)
@@ -279,8 +277,8 @@ def _table(matrix: taxonomy.Matrix) -> SafeString:
 def _drawing(layer: Layer) -> SafeString:
     """The lanes of a layer: the same for every reader while the process lives."""
     every = registry.problems()
-    found = {name: (edge, len(edge.problems(every))) for name, edge in layers.edges(layer).items()}
-    return render_to_string("taxonomy/_layer.html", {"lanes": layers.lanes(layer), "edges": found})
+    found = {name: (edge, len(edge.problems(every))) for name, edge in taxonomy.edges(layer).items()}
+    return render_to_string("taxonomy/_layer.html", {"lanes": taxonomy.lanes(layer), "edges": found})
 
 
 def _edges(
@@ -297,7 +295,7 @@ def _edges(
                 for each in edge.problems(every)
             ],
         )
-        for name, edge in layers.edges(layer).items()
+        for name, edge in taxonomy.edges(layer).items()
     ]
 
 

@@ -19,9 +19,9 @@ from django.views.decorators.http import require_safe
 from evaluator.hardware.profiles import Profile, profiles
 from evaluator.judging.verdicts import FACTS
 from portal.catalog import rooflines
-from portal.catalog.hardware import last_choice, opening_profile
 from portal.catalog.markdown import render as markdown
 from portal.catalog.measurements import baselines
+from portal.catalog.queries import last_choice, opening_profile
 from portal.catalog.rooflines import Axis, gpu_profiles
 from portal.core.database_outage import RETRY_AFTER_S
 from portal.core.errors import NotFound

@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 
 from portal.accounts.models import User
-from portal.core.forms import ActionForm
+from portal.core.errors import ActionForm
 from portal.privacy.actions import Entries
 
 

@@ -14,8 +14,7 @@ from evaluator.contract import Backend, Mode, Primitive
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from portal.catalog.facets import FACETS, grouped
-from portal.catalog.hardware import chosen_profile
-from portal.catalog.queries import get_problem, judging_profiles, switch
+from portal.catalog.queries import chosen_profile, get_problem, judging_profiles, switch
 from portal.catalog.references import ReferenceRow, reference_row
 from portal.charts.chart import Axis, Chart, Scale, Unit
 from portal.charts.runs import curves

@@ -7,7 +7,7 @@ from django import forms
 from evaluator.hardware.profiles import profiles
 from portal.accounts.models import User
 from portal.accounts.organisations import default_organisations, own_organisations
-from portal.core.forms import ActionForm
+from portal.core.errors import ActionForm
 from portal.runs import actions, uploads
 from portal.runs.models import RunMode
 from portal.runs.prompts import VERSIONS

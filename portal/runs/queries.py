@@ -16,7 +16,7 @@ from evaluator.hardware import profiles
 from portal.accounts.models import Organisation, User, Viewer
 from portal.catalog.size_times import SCORE, WAYS
 from portal.core.errors import Forbidden, NotFound, by_id
-from portal.runs import figures, paired, prompts
+from portal.runs import figures, prompts
 from portal.runs.endings import published_class
 from portal.runs.figures import Bounds, Estimate, Sample
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
@@ -400,7 +400,7 @@ def _placed(rows: Iterable[ModelRow]) -> list[ModelRow]:
     found = list(rows)
     if not found[0].figures.is_complete:
         return found
-    places = paired.places([(row.figures.samples, row.figures.able) for row in found])
+    places = figures.places([(row.figures.samples, row.figures.able) for row in found])
     return [replace(row, place=place) for row, place in zip(found, places, strict=True)]
 
 

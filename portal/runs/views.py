@@ -22,8 +22,7 @@ from evaluator.contract import Backend
 from evaluator.hardware.profiles import profiles
 from portal.accounts.identity import changing, signed_in
 from portal.accounts.organisations import open_invitations, own_organisations
-from portal.catalog.hardware import chosen_profile
-from portal.catalog.queries import get_problem, judging_profiles
+from portal.catalog.queries import chosen_profile, get_problem, judging_profiles
 from portal.catalog.size_times import SCORE, WAYS
 from portal.charts.runs import fast_curves
 from portal.core import live_links
@@ -31,7 +30,7 @@ from portal.core.errors import Refusal, choice, if_changed
 from portal.core.live_links import Kind, Subject
 from portal.ranking import published
 from portal.ranking.leaders import board_counts
-from portal.runs import actions, matrix, page_data, paired, queries
+from portal.runs import actions, matrix, page_data, queries
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.page_data import progress
@@ -356,7 +355,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "are_of_one_prompt": len({run.prompt_version for run in chosen}) == 1,
         "counts": {each: Counter(word for _, word in rows)[each] for each in ("both", "only A", "only B", "neither")},
-        "paired": paired.paired(*(figures[run.pk].samples for run in chosen), able=able),
+        "paired": figures.paired(*(figures[run.pk].samples for run in chosen), able=able),
         **_figures(
             request, [(f"{name}: {run.model}", figures[run.pk]) for name, run in zip("AB", chosen, strict=True)]
         ),

@@ -1,26 +1,29 @@
-"""The submit form and what its page says of profiles, and the small forms on a submission's page."""
+"""The submit form, what its page says of profiles and starts with, and the small forms on a submission's page."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from django import forms
 from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils import timezone
+from django.utils.html import json_script
+from django.utils.safestring import SafeString
 
 from evaluator.contract import Backend, Mode, SourceBundle
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
-from portal.core.errors import Refusal
-from portal.core.forms import ActionForm
+from portal.core.errors import ActionForm, Refusal
 from portal.nodes.queries import guests_for
 from portal.submissions import uploads
-from portal.submissions.actions.annotate import MAX_NOTES
+from portal.submissions.actions.submit import MAX_NOTES
 from portal.submissions.models import Visibility
 from portal.submissions.queue import Capability, capabilities
 from portal.submissions.quotas import forecasts, payer_of_author
-from problems.spec.schema import SizeName
+from problems import registry
+from problems.spec.schema import ArgumentKind, Problem, SizeName
 
 BACKENDS = [
     (Backend.PYTORCH.value, "PyTorch"),
@@ -191,3 +194,38 @@ def submit_data(*, profiles: list[Profile], author: User, last: str) -> dict[str
         },
         "max_kib": settings.SUBMISSION_MAX_BYTES // 1024,
     }
+
+
+@cache
+def starters(slug: str) -> dict[str, str]:
+    """The starter of every backend for the problem `slug`.
+
+    The one for `pytorch` is the reference itself: correct, and the program to beat.
+    """
+    problem = registry.get(slug)
+    context = {
+        "problem": problem,
+        "parameters": ", ".join(problem.parameter_names),
+        "header": problem.signature,
+        "tensors": [argument.name for argument in problem.arguments if argument.kind is ArgumentKind.TENSOR],
+        "outputs": _outputs(problem),
+        "reference": registry.reference_source(slug).rstrip(),
+    }
+    # Templates of source code must not be escaped as HTML: they end up in a text field or in JSON.
+    return {
+        backend.value: render_to_string(f"starters/{backend.value}.py.txt", context).strip() + "\n"
+        for backend in Backend
+    }
+
+
+@cache
+def starters_script(slug: str) -> SafeString:
+    """The element `starters` of the submit page of the problem `slug`: the same, for its script."""
+    return json_script(starters(slug), "starters")
+
+
+def _outputs(problem: Problem) -> str:
+    return ", ".join(
+        f"{output.name} [{' x '.join(str(side) for side in output.shape)}] {output.placement.value}"
+        for output in problem.outputs
+    )

@@ -16,18 +16,24 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluator.contract import EvaluationReport, Mode, SourceBundle, SourceFile
 from portal.accounts.identity import changing, signed_in
-from portal.catalog.hardware import last_choice
 from portal.catalog.highlighting import reference_rows
-from portal.catalog.queries import get_problem, judging_profiles, switch
+from portal.catalog.queries import get_problem, judging_profiles, last_choice, switch
 from portal.core.errors import NotFound, if_changed
 from portal.core.pagination import BoundedPaginator
 from portal.nodes.queries import online_profiles
 from portal.submissions import access, actions, queries, sweeps
-from portal.submissions.forms import EvaluateForm, NotesForm, SubmissionForm, profiled_size, submit_data
+from portal.submissions.forms import (
+    EvaluateForm,
+    NotesForm,
+    SubmissionForm,
+    profiled_size,
+    starters,
+    starters_script,
+    submit_data,
+)
 from portal.submissions.models import Evaluation, Submission
 from portal.submissions.reports import comparison, differences, machine_code, over_size, timelines
 from portal.submissions.reports.presentation import entry_context, live_context, source_views
-from portal.submissions.starters import starters, starters_script
 from portal.tabular.tables import as_download
 from problems import registry
 

@@ -18,11 +18,9 @@ from evaluator.judging.verdicts import decide_before_ranks
 from portal.accounts.models import User
 from portal.catalog import queries as catalog
 from portal.catalog.models import ProblemSwitch
-from portal.core.errors import Conflict, Refusal
-from portal.core.idempotency import differences
+from portal.core.errors import Conflict, Refusal, differences
 from portal.runs import queries
-from portal.runs.events import record
-from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, Trajectory
+from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, Trajectory, record
 from portal.runs.uploads import Line, NewAttempt
 from portal.submissions import actions as submissions
 from portal.submissions import quotas

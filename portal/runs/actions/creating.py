@@ -16,10 +16,8 @@ from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import default_organisation
 from portal.catalog.queries import check_backend, get_profile
-from portal.core.errors import Conflict, Refusal, check_choice
-from portal.core.idempotency import check_replay
+from portal.core.errors import Conflict, Refusal, check_choice, check_replay
 from portal.runs import queries
-from portal.runs.events import record
 from portal.runs.models import (
     AttemptState,
     EventKind,
@@ -28,6 +26,7 @@ from portal.runs.models import (
     RunEvent,
     RunMode,
     RunState,
+    record,
 )
 from portal.submissions import actions as submissions
 

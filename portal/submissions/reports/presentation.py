@@ -32,8 +32,7 @@ from portal.core.live_links import Kind, Subject, address
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import LiveView, expected_stage_seconds
 from portal.submissions.reports import machine_code, timelines
-from portal.submissions.reports.error_maps import error_maps
-from portal.submissions.reports.failing_lines import FailingLine, failing_lines, marks_for_scripts
+from portal.submissions.reports.failing_lines import FailingLine, error_maps, failing_lines, marks_for_scripts
 from problems import registry
 
 STAGE_LABELS = {
