@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from portal.accounts.identity import signed_in
 from portal.accounts.models import TokenScope
-from portal.api import inputs, run_inputs
+from portal.api import inputs, run_inputs, schema
 from portal.api.base import NewestFirst, Resource, SmallestFirst, operation
 from portal.api.parsers import ArchiveForm, ArchiveStream, LinesStream
 from portal.api.run_outputs import (
@@ -32,7 +32,6 @@ from portal.api.run_outputs import (
     RunDetail,
     TrajectoryOutput,
 )
-from portal.api.schema import LOCATION, idempotency_key
 from portal.catalog.queries import get_profile
 from portal.runs import actions, queries, uploads
 from portal.runs.models import Attempt, LanguageModel, Run, RunEvent, Trajectory
@@ -42,7 +41,7 @@ from portal.runs.prompts import Prompt, prompt_for
 _RETRY_AFTER = OpenApiParameter(
     "Retry-After", int, "header", response=[200], description="Seconds after which lines over quota may be sent again."
 )
-_IDEMPOTENCY_KEY = idempotency_key(
+_IDEMPOTENCY_KEY = schema.idempotency_key(
     "A repeated call with the same key returns the same run. The same key with anything "
     "else but another provider or other notes is refused with 409, which names what differs."
 )
@@ -103,7 +102,7 @@ class Runs(_Runs):
         RunDetail,
         status=201,
         body=run_inputs.RunInput,
-        headers=(_IDEMPOTENCY_KEY, LOCATION),
+        headers=(_IDEMPOTENCY_KEY, schema.LOCATION),
         refuses=(404, 409),
     )
     def create(self, request: Request) -> Response:
@@ -236,7 +235,7 @@ class Trees(_Runs):
         ImportOutput,
         status=201,
         body={"multipart/form-data": run_inputs.TreeUpload},
-        headers=(LOCATION,),
+        headers=(schema.LOCATION,),
         refuses=(404, 409),
     )
     def create(self, request: Request) -> Response:

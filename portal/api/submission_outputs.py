@@ -21,8 +21,7 @@ from portal.submissions.access import visible_parent
 from portal.submissions.models import Evaluation, Quarantine, State, Submission
 from portal.submissions.queries import quarantine_of
 from portal.submissions.queue import QueuePosition
-from portal.submissions.reports import timelines
-from portal.submissions.reports.presentation import verdict_facts
+from portal.submissions.reports import presentation, timelines
 from portal.submissions.sweeps import points_of
 
 
@@ -159,7 +158,9 @@ class EvaluationDetail(EvaluationBrief):
         help_text="Seconds after which to poll again; null at the end.",
     )
     facts = Made(
-        lambda evaluation, context: _if_any(VerdictFactsOutput, verdict_facts(evaluation, context["live"].report)),
+        lambda evaluation, context: _if_any(
+            VerdictFactsOutput, presentation.verdict_facts(evaluation, context["live"].report)
+        ),
         VerdictFactsOutput(allow_null=True),
         help_text="The verdict explained; null until there is one.",
     )

@@ -13,8 +13,7 @@ from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.floors import Floor, floor
-from portal.catalog import measurements
-from portal.catalog.queries import ELEMENT_BYTES
+from portal.catalog import measurements, queries
 from portal.catalog.size_times import SizeTime
 from portal.catalog.templatetags.pkb import flops as flops_text
 from portal.catalog.templatetags.pkb import microseconds, percent
@@ -149,7 +148,7 @@ def works(profile_name: str) -> tuple[Work, ...]:
     for problem in registry.problems():
         for size in RANKED_SIZES:
             if problem.refuses(profile.world_size, (size,)) is None:
-                cost = problem.cost(problem.dims(size, profile.world_size), profile.world_size, ELEMENT_BYTES)
+                cost = problem.cost(problem.dims(size, profile.world_size), profile.world_size, queries.ELEMENT_BYTES)
                 bounded = floor(cost, profile.peaks, latency_us=latency_us)
                 found.append(Work(problem=problem, size=size.value, cost=cost, floor=bounded))
     return tuple(found)

@@ -14,13 +14,11 @@ from evaluator import logs
 from evaluator.contract import Assignment, Backend, BuildOrder, Mode, SandboxLevel, SlotState
 from evaluator.hardware import profiles
 from portal.core import metrics
-from portal.nodes import messages
+from portal.nodes import messages, queries
 from portal.nodes.models import Node, Slot
-from portal.nodes.queries import all_online_slots
-from portal.submissions import lifecycle
+from portal.submissions import lifecycle, queue
 from portal.submissions.models import Evaluation, State
 from portal.submissions.queries import request_of
-from portal.submissions.queue import note_turn, queue_order
 
 logger = logging.getLogger(__name__)
 
@@ -44,14 +42,14 @@ class _Place:
 
 def dispatch_once(now: datetime, *, send: messages.SendWork = messages.send_work) -> int:
     """Give every free slot its next evaluation; returns how many were sent. Safe to run in several processes."""
-    free = all_online_slots(now=now).filter(state=SlotState.FREE)
+    free = queries.all_online_slots(now=now).filter(state=SlotState.FREE)
     places = (_Place(node=slot.node, profile=slot.profile, index=slot.index, slot=slot) for slot in free)
     return sum(_give_next(place, now, send) for place in places)
 
 
 def build_once(now: datetime, *, send: messages.SendWork = messages.send_work) -> int:
     """Give every free builder its next evaluation; returns how many were sent. Safe to run in several processes."""
-    slots = all_online_slots(now=now).filter(node__builders__gt=0).order_by("node", "index")
+    slots = queries.all_online_slots(now=now).filter(node__builders__gt=0).order_by("node", "index")
     counts = Counter((slot.node, slot.profile) for slot in slots)
     return sum(_fill_builders(node, profile, number, now, send) for (node, profile), number in counts.items())
 
@@ -88,7 +86,7 @@ def _waiting(place: _Place) -> QuerySet[Evaluation]:
         is_ready = Q(state=State.BUILT, node=node) | (Q(state=State.QUEUED) & needs_no_compiler)
     else:
         is_ready = Q(state=State.BUILT, node=node) | Q(state=State.QUEUED)
-    order = queue_order(place.profile, owner_id=node.owner_id)
+    order = queue.queue_order(place.profile, owner_id=node.owner_id)
     return order.filter(is_ready & within_abilities(node, profile=place.profile))
 
 
@@ -123,7 +121,7 @@ def _claim(place: _Place, evaluation: Evaluation, now: datetime) -> str | None:
         if lease is not None and place.slot is not None:
             # Until the node's next heartbeat says otherwise; after a quick cancel the slot is still at work.
             Slot.objects.filter(pk=place.slot.pk, state=SlotState.FREE).update(state=SlotState.BUSY)
-            note_turn(evaluation)
+            queue.note_turn(evaluation)
     return lease
 
 

@@ -22,13 +22,10 @@ from portal.core import metrics
 from portal.core.errors import Refusal, uuid_of
 from portal.dispatcher.assign import within_abilities
 from portal.nodes import actions as nodes
-from portal.nodes import messages
-from portal.nodes.actions import revoke_node
+from portal.nodes import messages, queries
 from portal.nodes.models import Node
-from portal.nodes.queries import all_online_slots, offline_before, online_slots
-from portal.submissions import lifecycle
+from portal.submissions import lifecycle, queue
 from portal.submissions.models import Evaluation, ProfileState, State
-from portal.submissions.queue import paused_profiles
 from problems import registry
 
 
@@ -48,7 +45,7 @@ def record_heartbeat(node: Node, status: NodeStatus, now: datetime) -> None:
             f"Install the newer version on the {'site' if schema > SCHEMA_VERSION else 'node'}.",
             status=409,
         )
-    since = offline_before(now)
+    since = queries.offline_before(now)
     is_recent = node.seen_at is not None and node.seen_at >= since
     was_silence = not is_recent and not Node.objects.filter(seen_at__gte=since).exists()
     with transaction.atomic():
@@ -99,7 +96,7 @@ def renew_revisions() -> int:
 
 def release_built(now: datetime) -> int:
     """Queue again what is compiled on a node that has no slot for it any more; returns how many. None loses a try."""
-    places = all_online_slots(now=now).filter(profile=OuterRef("profile"), node=OuterRef("node"))
+    places = queries.all_online_slots(now=now).filter(profile=OuterRef("profile"), node=OuterRef("node"))
     return lifecycle.release_built(Evaluation.objects.exclude(Exists(places)))
 
 
@@ -112,7 +109,7 @@ def revoke(name: str, *, now: datetime) -> int:
         Refusal: there is no such node, or it was revoked before (404).
     """
     with transaction.atomic():
-        return lifecycle.release_node(revoke_node(name, now=now))
+        return lifecycle.release_node(nodes.revoke_node(name, now=now))
 
 
 def _lost(now: datetime) -> QuerySet[Evaluation]:
@@ -159,7 +156,7 @@ def look_at_nodes(now: datetime) -> bool:
     ProfileState.objects.bulk_create(
         (ProfileState(profile=name, looked_at=now) for name in profiles()), ignore_conflicts=True
     )
-    served = set(online_slots(now=now).order_by().values_list("profile", flat=True))
+    served = set(queries.online_slots(now=now).order_by().values_list("profile", flat=True))
     ProfileState.objects.filter(profile__in=served).update(served_at=now)
     ProfileState.objects.update(looked_at=now)
     able = _within_somebodys_abilities(now)
@@ -170,7 +167,7 @@ def look_at_nodes(now: datetime) -> bool:
 
 def _within_somebodys_abilities(now: datetime) -> Q:
     """The condition on evaluations that a node online could judge; a guest judges its owner's alone."""
-    offers = {(slot.node_id, slot.profile): slot.node for slot in all_online_slots(now=now)}
+    offers = {(slot.node_id, slot.profile): slot.node for slot in queries.all_online_slots(now=now)}
     conditions = (
         Q(profile=profile, node_owner=node.owner_id) & within_abilities(node, profile=profile)
         for (_, profile), node in offers.items()
@@ -198,7 +195,7 @@ def _unserved(now: datetime) -> QuerySet[Evaluation]:
     since = now - timedelta(hours=settings.UNSERVED_HOURS)
     waiting = Evaluation.objects.filter(state=State.QUEUED, unable_since__lt=since)
     # A guest's owner has no switch of a profile: the operator's is for the site's own nodes.
-    open_ones = waiting.exclude(node_owner=None, profile__in=paused_profiles()).exclude(
+    open_ones = waiting.exclude(node_owner=None, profile__in=queue.paused_profiles()).exclude(
         submission__problem__in=paused_slugs()
     )
     return open_ones.select_related("submission").order_by("queued_at")[:ENDED_PER_LOOK]

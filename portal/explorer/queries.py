@@ -7,8 +7,7 @@ from typing import Any
 
 from evaluator.contract import Mode
 from evaluator.hardware.profiles import Profile
-from portal.catalog import measurements, rooflines
-from portal.catalog.references import reference_row
+from portal.catalog import measurements, references, rooflines
 from portal.charts.times import time_axis
 from portal.ranking.queries import BoardRow
 from portal.runs.figures import geometric_mean
@@ -103,7 +102,7 @@ def problem_times(problem: Problem, *, profile: Profile, best: BoardRow | None) 
     for run, sizes_of_run in best_of_models(problem.slug, profile=profile.name):
         times = {size.size: size.time_us for size in sizes_of_run}
         lines.append(line("best of a model", str(run.model), run.backend, times, run=run.pk))
-    reference = reference_row(problem, profile=profile.name, beside=best.sizes if best is not None else ())
+    reference = references.reference_row(problem, profile=profile.name, beside=best.sizes if best is not None else ())
     if reference.sizes:
         times = {size.size: size.time_us for size in reference.sizes}
         lines.append(line("reference", "Reference", reference.source, times))

@@ -17,9 +17,7 @@ from evaluator.hardware import profiles
 from evaluator.hardware.profiles import Profile
 from evaluator.judging.floors import Bound
 from portal.accounts.models import User
-from portal.catalog import facets, measurements, patterns, queries, rooflines
-from portal.catalog.highlighting import reference_rows
-from portal.catalog.measurements import baselines, public_references, published_against_ours
+from portal.catalog import facets, highlighting, measurements, patterns, queries, rooflines
 from portal.catalog.queries import chosen_profile, get_problem, last_choice, opening_profile, switch
 from portal.catalog.rooflines import Axis, Point
 from portal.charts.chart import Chart
@@ -115,7 +113,7 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "statement": registry.statement(slug),
         "revision": registry.revision(slug),
         **_published(slug),
-        "reference": reference_rows(slug),
+        "reference": highlighting.reference_rows(slug),
         "hops": [(hop, patterns.pattern(hop.pattern)) for hop in problem.hops],
         "rank_rows": patterns.rank_rows(),
         "sizes": _sizes(problem),
@@ -172,7 +170,7 @@ def _over_sizes(request: HttpRequest, problem: Problem) -> dict[str, Any]:
 
 def _published(slug: str) -> dict[str, Any]:
     """The speed of the published reference of the same problem relative to ours; empty if not measured."""
-    table = published_against_ours()
+    table = measurements.published_against_ours()
     if table is None or slug not in table.ratios:
         return {}
     scores = [each.score for each in table.ratios.values()]
@@ -201,7 +199,7 @@ def _roofline(
         "roofline_profile": profiles.get(name),
         "roofline_points": chosen,
         "roofline_figure": rooflines.problem_figure(chosen, entries, profile=profiles.get(name)),
-        "public": public_references(name),
+        "public": measurements.public_references(name),
     }
 
 
@@ -209,7 +207,7 @@ def _what_there_is(profile: str, boards: Mapping[str, int]) -> str:
     """What there is to see on `profile`; empty where there are only ceilings and floors."""
     if profile in boards:
         return "entries"
-    return "reference" if baselines(profile) is not None else ""
+    return "reference" if measurements.baselines(profile) is not None else ""
 
 
 def _sizes(problem: Problem) -> list[queries.SizeRow]:

@@ -18,10 +18,8 @@ from django.views.decorators.http import require_safe
 
 from evaluator.hardware.profiles import Profile, profiles
 from evaluator.judging.verdicts import FACTS
-from portal.catalog import rooflines
+from portal.catalog import measurements, queries, rooflines
 from portal.catalog.markdown import render as markdown
-from portal.catalog.measurements import baselines
-from portal.catalog.queries import last_choice, opening_profile
 from portal.catalog.rooflines import Axis, gpu_profiles
 from portal.core.database_outage import RETRY_AFTER_S
 from portal.core.errors import NotFound
@@ -29,10 +27,9 @@ from portal.exports.files import citation
 from portal.manual import pages as manual
 from portal.nodes.queries import online_slots, shown_nodes
 from portal.pages.search import MAX_TEXT, search
-from portal.ranking import published
+from portal.ranking import people, published
 from portal.ranking.leaders import board_counts, leaders
 from portal.ranking.models import Standing
-from portal.ranking.people import people_page
 from portal.ranking.queries import BoardRow, latest_entries, public_example, records_page
 from portal.runs.page_data import solved_here
 from portal.runs.queries import board_profiles, model_board
@@ -90,7 +87,7 @@ def _titles() -> dict[str, str]:
 def _opening(request: HttpRequest) -> Profile:
     """The hardware that pages of all boards open with."""
     counts = board_counts()
-    return profiles()[opening_profile(profiles(), entries=counts, last=last_choice(request, counts))]
+    return profiles()[queries.opening_profile(profiles(), entries=counts, last=queries.last_choice(request, counts))]
 
 
 @require_safe
@@ -109,7 +106,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         "model_profile": model_profile,
         "run_count": runs.get(model_profile.name, 0),
         "leaders": found[:HEAD_ROWS],
-        "people": people_page(profile=profile.name, rows=HEAD_ROWS).rows,
+        "people": people.people_page(profile=profile.name, rows=HEAD_ROWS).rows,
         "records": records_page(rows=HEAD_ROWS).rows,
         "titles": _titles(),
         "so_far": solved_here(),
@@ -131,11 +128,11 @@ def _newest(titles: Container[str]) -> list[Standing]:
 def _small_roofline(profile: Profile, best: Mapping[str, BoardRow]) -> dict[str, Any]:
     """Every problem on the profile, or on the best measured one if it has no entry by the current rule."""
     has_places = profile.peaks is not None and best
-    name = profile.name if has_places else opening_profile([each.name for each in gpu_profiles()], entries={})
+    name = profile.name if has_places else queries.opening_profile([each.name for each in gpu_profiles()], entries={})
     shown = profiles()[name]
     points = [point for point in rooflines.points(name, best if shown is profile else {}) if point.work.size == "base"]
     figure = rooflines.explorer_figure(points, profile=shown, axis=Axis.WIRE, window=None)
-    table = baselines(name)
+    table = measurements.baselines(name)
     return {
         "figure": replace(figure, is_wide=False, height=340),
         "has_places": bool(has_places),

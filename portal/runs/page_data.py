@@ -9,10 +9,8 @@ from evaluator.hardware.profiles import profiles
 from portal.catalog.size_times import SizeTime
 from portal.charts import runs as charts
 from portal.charts.chart import Chart
-from portal.ranking import published_charts
-from portal.ranking.leaders import reached
+from portal.ranking import leaders, published_charts
 from portal.runs import endings
-from portal.runs.endings import MODES
 from portal.runs.figures import Estimate, Sample, best_scores, geometric_mean
 from portal.runs.models import Attempt, LanguageModel, Run
 from portal.runs.queries import RunFigures, board_runs, figures_of
@@ -149,7 +147,7 @@ def best_of_models(problem: str, *, profile: str, most: int = 8) -> list[tuple[R
 
 def solved_here() -> dict[str, int]:
     """How many problems are solved here by people, by models and by either, and how many are beaten by either."""
-    (solved, beaten), models = reached(), solved_by_models()
+    (solved, beaten), models = leaders.reached(), solved_by_models()
     return {
         "by_people": len(solved),
         "by_models": len(models),
@@ -213,11 +211,13 @@ def _endings(figures: RunFigures, *, is_published: bool) -> dict[str, int]:
     found = {title: figures.endings[title] for title, *_ in _PUBLISHED}
     if not is_published:
         counts = figures.verdicts
-        found = {title: sum(counts.get(each, 0) for each in names.split()) for title, (*_, names) in MODES.items()}
+        found = {
+            title: sum(counts.get(each, 0) for each in names.split()) for title, (*_, names) in endings.MODES.items()
+        }
     return found | dict(zip((title for title, *_ in _BARE), (bare.pending, bare.unranked, bare.missing), strict=True))
 
 
-_OURS = tuple((title, tone, pattern) for title, (tone, pattern, _) in MODES.items())
+_OURS = tuple((title, tone, pattern) for title, (tone, pattern, _) in endings.MODES.items())
 _PUBLISHED = (
     *published_charts.LOOKS,
     (endings.REFUSED, "text-faint", "-"),

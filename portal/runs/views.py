@@ -28,12 +28,10 @@ from portal.charts.runs import fast_curves
 from portal.core import live_links
 from portal.core.errors import Refusal, choice, if_changed
 from portal.core.live_links import Kind, Subject
-from portal.ranking import published
-from portal.ranking.leaders import board_counts
+from portal.ranking import leaders, published
 from portal.runs import actions, matrix, page_data, queries
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
-from portal.runs.page_data import progress
 from portal.runs.prompts import VERSION, VERSIONS, prompt_for
 from portal.runs.queries import RunFigures
 from portal.submissions.quotas import quota_of
@@ -82,7 +80,7 @@ def models(request: HttpRequest) -> HttpResponse:
 def leaderboard(request: HttpRequest) -> HttpResponse:
     """The model board of one profile, prompt by prompt: correct@1, correct@k, fast_p, failure modes, cost."""
     used = queries.board_profiles()
-    profile = chosen_profile(request, profiles(), entries=used or board_counts(), message=_NOT_HERE).name
+    profile = chosen_profile(request, profiles(), entries=used or leaders.board_counts(), message=_NOT_HERE).name
     p, by_point = _speedup(request.GET.get("p", "")), _by_point(request)
     rows = queries.model_board(profile, p=p, by_point=by_point)
     ranked = [row for row in rows if row.figures.is_complete]
@@ -265,7 +263,7 @@ def run_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
     context = _context(request, run)
     figures: RunFigures = context["figures"]
-    steps = progress(run) if run.mode == RunMode.AGENTIC else []
+    steps = page_data.progress(run) if run.mode == RunMode.AGENTIC else []
     context |= {
         **_figures(request, [(str(run.model), figures)]),
         "groups": [

@@ -17,11 +17,10 @@ from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
 from portal.core.errors import ActionForm, Refusal
 from portal.nodes.queries import guests_for
-from portal.submissions import uploads
+from portal.submissions import quotas, uploads
 from portal.submissions.actions.submit import MAX_NOTES
 from portal.submissions.models import Visibility
 from portal.submissions.queue import Capability, capabilities
-from portal.submissions.quotas import forecasts, payer_of_author
 from problems import registry
 from problems.spec.schema import ArgumentKind, Problem, SizeName
 
@@ -170,7 +169,7 @@ def submit_data(*, profiles: list[Profile], author: User, last: str) -> dict[str
     """
     able = capabilities()
     chosen = [able[profile.name] for profile in profiles]
-    found = forecasts(payer_of_author(author), [profile.name for profile in profiles], now=timezone.now())
+    found = quotas.forecasts(quotas.payer_of_author(author), [profile.name for profile in profiles], now=timezone.now())
     costs = {forecast.price.profile: forecast for forecast in found}
     online = [capability.profile.name for capability in chosen if capability.is_online]
     default = last or (online[-1] if online else chosen[0].profile.name)

@@ -32,8 +32,7 @@ from portal.submissions.forms import (
     submit_data,
 )
 from portal.submissions.models import Evaluation, Submission
-from portal.submissions.reports import comparison, differences, machine_code, over_size, timelines
-from portal.submissions.reports.presentation import entry_context, live_context, source_views
+from portal.submissions.reports import comparison, differences, machine_code, over_size, presentation, timelines
 from portal.tabular.tables import as_download
 from problems import registry
 
@@ -98,7 +97,9 @@ def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
     return {
         "last": queries.last_submission(author, problem=slug),
         "started_from": submission,
-        "marks_text": live_context(queries.live_view(evaluation))["marks_text"] if evaluation is not None else "",
+        "marks_text": presentation.live_context(queries.live_view(evaluation))["marks_text"]
+        if evaluation is not None
+        else "",
     }
 
 
@@ -172,7 +173,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     if entry is not None and (found := queries.latest_report(entry)) is not None:
         context = {"submission": entry.submission, "problem": get_problem(entry.submission.problem)}
         context["parent"] = access.visible_parent(request.user, entry.submission)
-        return render(request, "submissions/entry.html", context | entry_context(entry, found))
+        return render(request, "submissions/entry.html", context | presentation.entry_context(entry, found))
     submission = access.get_submission(request.user, submission_id)
     evaluation = _evaluation(request, submission)
     problem = get_problem(submission.problem)
@@ -180,7 +181,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     parts = _live_parts(request, submission, evaluation)
     # Before the end any line may yet be one that the verdict is about, and the page marks it where it stands.
     is_whole = not evaluation.has_ended or request.GET.get("source") == "whole"
-    sources = list(source_views(bundle, marks=parts["marks"], is_whole=is_whole)) if bundle else []
+    sources = list(presentation.source_views(bundle, marks=parts["marks"], is_whole=is_whole)) if bundle else []
     context = {
         **parts,
         "problem": problem,
@@ -278,7 +279,7 @@ def _recorded(evaluations: Mapping[str, Evaluation | None]) -> dict[str, Any]:
 def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any]:
     live = queries.live_view(evaluation)
     return {
-        **live_context(live),
+        **presentation.live_context(live),
         **_over_sizes(request, evaluation),
         "submission": submission,
         "evaluations": list(submission.evaluations.order_by("-queued_at")),

@@ -23,10 +23,9 @@ from portal.runs import queries
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, Trajectory, record
 from portal.runs.uploads import Line, NewAttempt
 from portal.submissions import actions as submissions
-from portal.submissions import quotas
+from portal.submissions import queue, quotas
 from portal.submissions.actions.bulk import AttemptSource
 from portal.submissions.models import Evaluation
-from portal.submissions.queue import BULK_PRIORITY
 from portal.submissions.quotas import Limit, Payer
 from problems import registry
 
@@ -80,7 +79,7 @@ def add_attempt(run: Run, attempt: NewAttempt, *, by: User) -> LineResult:
     return result
 
 
-def add_lines(run: Run, lines: Iterable[Line], *, by: User, priority: int = BULK_PRIORITY) -> BulkResult:
+def add_lines(run: Run, lines: Iterable[Line], *, by: User, priority: int = queue.BULK_PRIORITY) -> BulkResult:
     """Add what an upload brings, batch by batch as it is read; one result per line, in order.
 
     Raises:

@@ -22,10 +22,9 @@ from portal.core import metrics
 from portal.core.errors import Conflict, Forbidden, Refusal, check_choice, check_replay, uuid_of
 from portal.nodes import messages
 from portal.nodes.queries import guests_for
-from portal.submissions import access, lifecycle, queries
+from portal.submissions import access, lifecycle, queries, queue
 from portal.submissions.hooks import evaluation_queued
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
-from portal.submissions.queue import REJUDGE_PRIORITY, waiting_of
 from portal.submissions.quotas import Payer, lock_author, require_room, reserve
 from problems import registry
 from problems.spec.schema import Problem
@@ -175,7 +174,7 @@ def open_sources(submission_ids: Iterable[object], *, opened_by: str) -> int:
 
 def _take_turn(evaluation: Evaluation, payer: Payer) -> None:
     """Give it the payer's next turn; raises Refusal where the payer's limits have no room for it."""
-    waiting, is_guests = waiting_of(payer.key), evaluation.node_owner_id is not None
+    waiting, is_guests = queue.waiting_of(payer.key), evaluation.node_owner_id is not None
     require_room(payer, evaluation.profile, waiting=waiting, now=timezone.now(), is_guests=is_guests)
     evaluation.payer = payer.key
     evaluation.turn = waiting.next_turn(profile=evaluation.profile, priority=evaluation.priority)
@@ -203,7 +202,7 @@ def _source_for(evaluation: Evaluation, files: SourceBundle) -> Source:
         size=evaluation.size,
     )
     # An operator's rejudge goes last and was not requested by the author: it does not count against their limit.
-    _check_not_waiting(same.filter(state__in=State.unfinished()).exclude(priority=REJUDGE_PRIORITY))
+    _check_not_waiting(same.filter(state__in=State.unfinished()).exclude(priority=queue.REJUDGE_PRIORITY))
     return source
 
 
