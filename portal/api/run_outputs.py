@@ -309,7 +309,8 @@ class OrganisationOutput(CopiedFields):
     """An organisation of the caller's."""
 
     role = Made(
-        lambda organisation, context: _role(organisation, context["request"].user.username),
+        # Operators act as owners where they are no members.
+        lambda organisation, context: _roles(organisation).get(context["request"].user.username, Role.OWNER.value),
         {"type": "string", "enum": Role.values},
         help_text="The caller's own.",
     )
@@ -328,11 +329,6 @@ class OrganisationOutput(CopiedFields):
 
 def _roles(organisation: Organisation) -> dict[str, str]:
     return {row.user.username: row.role for row in organisation.memberships.all()}
-
-
-def _role(organisation: Organisation, username: str) -> str:
-    # Operators act as owners where they are no members.
-    return _roles(organisation).get(username, Role.OWNER.value)
 
 
 class QuotaOutput(serializers.Serializer[Any]):

@@ -1,6 +1,5 @@
 """Seasons: which there are, one with its standings and people, making and running one, and joining it."""
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 from django.utils import timezone
@@ -8,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from portal.accounts.identity import signed_in
-from portal.accounts.models import TokenScope, Viewer
+from portal.accounts.models import TokenScope
 from portal.accounts.organisations import get_organisation
 from portal.api.base import Resource, operation
 from portal.api.fields import CopiedFields, Made, address, page, shows
@@ -113,7 +112,14 @@ class SeasonDetail(SeasonBrief):
         help_text="Not judged yet.",
     )
     standings = Made(
-        lambda season, context: SeasonTeamOutput(_standings(season, context["request"].user), many=True).data,
+        lambda season, context: (
+            SeasonTeamOutput(
+                queries.standings(season)
+                if queries.shows_board(season, context["request"].user, timezone.now())
+                else (),
+                many=True,
+            ).data
+        ),
         SeasonTeamOutput(many=True),
     )
 
@@ -121,10 +127,6 @@ class SeasonDetail(SeasonBrief):
         """The season, counted once for the fields that say how many."""
         cast("dict[str, Any]", self.context)["counted"] = queries.counts(instance)
         return super().to_representation(instance)
-
-
-def _standings(season: Season, reader: Viewer) -> Sequence[StandingRow]:
-    return queries.standings(season) if queries.shows_board(season, reader, timezone.now()) else ()
 
 
 class SeasonInput(Strict):

@@ -143,7 +143,10 @@ class EvaluationDetail(EvaluationBrief):
     """
 
     stage = Made(
-        lambda evaluation, _: _if_any(StageOutput, evaluation if _is_judged(evaluation) else None),
+        lambda evaluation, _: _if_any(
+            StageOutput,
+            evaluation if evaluation.stage and evaluation.state in (State.BUILDING, State.RUNNING) else None,
+        ),
         StageOutput(allow_null=True),
         help_text="Null unless it is being judged.",
     )
@@ -184,10 +187,6 @@ class EvaluationDetail(EvaluationBrief):
 
 def _if_any(serializer: type[serializers.Serializer[Any]], shown: Any) -> Any:
     return serializer(shown).data if shown else None
-
-
-def _is_judged(evaluation: Evaluation) -> bool:
-    return evaluation.state in (State.BUILDING, State.RUNNING) and bool(evaluation.stage)
 
 
 def _report(report: EvaluationReport | None) -> Any:

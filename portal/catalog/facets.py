@@ -38,14 +38,10 @@ class Facet:
 _ORIGIN_ENDS = re.compile(r" ?\(|, | / | and | after | style ")
 
 
-def origin_project(problem: Problem) -> str:
-    """The project that a problem comes from, without what its origin adds about the part; NONE where none is named."""
-    return NONE if problem.origin is None else _project(problem.origin)
-
-
 @cache
-def _project(origin: str) -> str:
-    return _ORIGIN_ENDS.split(origin, maxsplit=1)[0].removeprefix("NVIDIA ")
+def _project(origin: str | None) -> str:
+    """The project that a problem comes from, without what its origin adds about the part; NONE where none is named."""
+    return NONE if origin is None else _ORIGIN_ENDS.split(origin, maxsplit=1)[0].removeprefix("NVIDIA ")
 
 
 def _kernel(problem: Problem) -> str:
@@ -91,7 +87,7 @@ FACETS = (
         labels={"unknown": "None known", "known": "Known", "unsought": "Not looked for"},
         values=lambda problem: (_kernel(problem),),
     ),
-    Facet(name="origin", label="Origin", labels={}, values=lambda problem: (origin_project(problem),)),
+    Facet(name="origin", label="Origin", labels={}, values=lambda problem: (_project(problem.origin),)),
 )
 
 

@@ -323,7 +323,15 @@ def explorer_figure(chosen: Sequence[Point], *, profile: Profile, axis: Axis, wi
         return _at(item.work, axis, us, what, href=addresses[item.work.problem.slug], label=label) if us else None
 
     references = {id(item): mark(item, item.reference_us, "our reference") for item in placed}
-    bests = {id(item): mark(item, item.best_us, _author(item), label=named.get(id(item), "")) for item in placed}
+    bests = {
+        id(item): mark(
+            item,
+            item.best_us,
+            f"best entry: {item.entry.author}, {item.entry.backend}" if item.entry else "",
+            label=named.get(id(item), ""),
+        )
+        for item in placed
+    }
     joins = [
         (reference, best)
         for item in placed
@@ -404,10 +412,6 @@ def problem_axis(chosen: Iterable[Point]) -> Axis:
         if all(item.work.x(axis) > 0 for item in chosen):
             return axis
     return Axis.MEMORY
-
-
-def _author(item: Point) -> str:
-    return f"best entry: {item.entry.author}, {item.entry.backend}" if item.entry else ""
 
 
 def _at(work: Work, axis: Axis, us: float, what: str, *, href: str, label: str = "") -> Mark:

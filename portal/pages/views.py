@@ -1,6 +1,6 @@
 """Home, the way into the boards, documentation, the operator's pages, and the addresses that machines ask."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +29,6 @@ from portal.nodes.queries import online_slots, shown_nodes
 from portal.pages.search import MAX_TEXT, search
 from portal.ranking import people, published
 from portal.ranking.leaders import board_counts, leaders
-from portal.ranking.models import Standing
 from portal.ranking.queries import BoardRow, latest_entries, public_example, records_page
 from portal.runs.page_data import solved_here
 from portal.runs.queries import board_profiles, model_board
@@ -62,7 +61,9 @@ def home(request: HttpRequest) -> HttpResponse:
     titles, profile = _titles(), _opening(request)
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
     results = published.figures()["results"]
-    latest = _newest(titles)
+    # Practice boards only where there is no entry on any other.
+    newest = latest_entries(FASTEST, is_ranked_by_speed=True) or latest_entries(FASTEST, is_ranked_by_speed=False)
+    latest = [entry for entry in newest if entry.problem in titles]
     context = {
         "problem_count": len(titles),
         "titles": titles,
@@ -117,12 +118,6 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
 def _order(profile: Profile) -> Callable[[BoardRow], Any]:
     """How home orders leaders: the largest speedup first, or as practice boards do, the earliest submission."""
     return (lambda row: -row.score) if profile.is_ranked_by_speed else (lambda row: row.submitted_at)
-
-
-def _newest(titles: Container[str]) -> list[Standing]:
-    """The newest entries that this site judged; practice boards only where there is no entry on any other."""
-    found = latest_entries(FASTEST, is_ranked_by_speed=True) or latest_entries(FASTEST, is_ranked_by_speed=False)
-    return [entry for entry in found if entry.problem in titles]
 
 
 def _small_roofline(profile: Profile, best: Mapping[str, BoardRow]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Who leads where: the first entry of every board, for overviews, and side by side at every number of ranks."""
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Case, OuterRef, QuerySet, Subquery, When
@@ -9,7 +8,7 @@ from django.db.models.functions import Coalesce
 
 from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware.profiles import Profile, profiles
-from portal.catalog.references import ReferenceRow, reference_row
+from portal.catalog.references import reference_row
 from portal.ranking.models import Board, Standing, board_order
 from portal.ranking.queries import COLUMNS, BoardRow, board_row, current
 from problems import registry
@@ -107,55 +106,32 @@ def profiles_by_speed() -> list[Profile]:
     return sorted(profiles().values(), key=lambda profile: not profile.is_ranked_by_speed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScalingPoint:
-    """One number of ranks: its profile, the leader there (None where the board is empty), and the reference."""
+def families(problem: Problem) -> list[dict[str, Any]]:
+    """Every kind of machine with an entry or a measured reference, the kinds with most numbers of ranks first.
 
-    profile: Profile
-    leader: BoardRow | None
-    reference: ReferenceRow
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether anything was measured there by the current rule: an entry, or only the reference."""
-        return self.leader is not None or (bool(self.reference.sizes) and self.reference.rule == SCORE_RULE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """The profiles of one kind of machine, multicast on or off, that the problem runs at, fewest ranks first."""
-
-    title: str
-    is_ranked_by_speed: bool
-    points: tuple[ScalingPoint, ...]
-
-    @property
-    def measured(self) -> tuple[ScalingPoint, ...]:
-        """The points at which something was measured."""
-        return tuple(point for point in self.points if point.is_measured)
-
-
-def families(problem: Problem) -> tuple[Family, ...]:
-    """Every kind of machine with an entry or a measured reference, the kinds with most numbers of ranks first."""
+    A kind is of one GPU with multicast on or off. `measured` are its profiles at which something was measured by the
+    current rule, fewest ranks first, each with its leader, None where the board is empty, and the reference.
+    """
     found = leaders(problem=problem.slug)
     grouped: dict[tuple[str, bool], list[Profile]] = {}
     for profile in profiles().values():
         if profile.measures_time and problem.refuses_world_size(profile.world_size) is None:
             grouped.setdefault((profile.gpu or "CPU", profile.multicast), []).append(profile)
     made = [_family(gpu, group, found, problem) for (gpu, _), group in grouped.items()]
-    return tuple(sorted((family for family in made if family.measured), key=lambda family: -len(family.measured)))
+    return sorted((family for family in made if family["measured"]), key=lambda family: -len(family["measured"]))
 
 
-def _family(gpu: str, group: list[Profile], found: dict[tuple[str, str], BoardRow], problem: Problem) -> Family:
-    ordered = sorted(group, key=lambda profile: profile.world_size)
-    points = []
-    for profile in ordered:
+def _family(gpu: str, group: list[Profile], found: dict[tuple[str, str], BoardRow], problem: Problem) -> dict[str, Any]:
+    measured = []
+    for profile in sorted(group, key=lambda profile: profile.world_size):
         leader = found.get((problem.slug, profile.name))
         reference = reference_row(problem, profile=profile.name, beside=leader.sizes if leader else ())
-        points.append(ScalingPoint(profile=profile, leader=leader, reference=reference))
-    suffix = "" if ordered[0].multicast or ordered[0].gpu is None else ", multicast off"
-    return Family(
-        title=f"{gpu}{suffix}" if ordered[0].gpu else "CPU ranks (practice)",
-        is_ranked_by_speed=ordered[0].is_ranked_by_speed,
-        points=tuple(points),
-    )
+        if leader is not None or (reference.sizes and reference.rule == SCORE_RULE):
+            measured.append((profile, leader, reference))
+    # The profiles of a kind are alike in these.
+    suffix = "" if profile.multicast or profile.gpu is None else ", multicast off"
+    return {
+        "title": f"{gpu}{suffix}" if profile.gpu else "CPU ranks (practice)",
+        "is_ranked_by_speed": profile.is_ranked_by_speed,
+        "measured": measured,
+    }

@@ -22,7 +22,7 @@ from portal.submissions.actions.submit import MAX_NOTES
 from portal.submissions.models import Visibility
 from portal.submissions.queue import Capability, capabilities
 from problems import registry
-from problems.spec.schema import ArgumentKind, Problem, SizeName
+from problems.spec.schema import ArgumentKind, SizeName
 
 BACKENDS = [
     (Backend.PYTORCH.value, "PyTorch"),
@@ -207,7 +207,10 @@ def starters(slug: str) -> dict[str, str]:
         "parameters": ", ".join(problem.parameter_names),
         "header": problem.signature,
         "tensors": [argument.name for argument in problem.arguments if argument.kind is ArgumentKind.TENSOR],
-        "outputs": _outputs(problem),
+        "outputs": ", ".join(
+            f"{output.name} [{' x '.join(str(side) for side in output.shape)}] {output.placement.value}"
+            for output in problem.outputs
+        ),
         "reference": registry.reference_source(slug).rstrip(),
     }
     # Templates of source code must not be escaped as HTML: they end up in a text field or in JSON.
@@ -221,10 +224,3 @@ def starters(slug: str) -> dict[str, str]:
 def starters_script(slug: str) -> SafeString:
     """The element `starters` of the submit page of the problem `slug`: the same, for its script."""
     return json_script(starters(slug), "starters")
-
-
-def _outputs(problem: Problem) -> str:
-    return ", ".join(
-        f"{output.name} [{' x '.join(str(side) for side in output.shape)}] {output.placement.value}"
-        for output in problem.outputs
-    )

@@ -301,6 +301,7 @@ def _findings(report: EvaluationReport) -> dict[str, Any]:
     """What the judge saw of outputs, ranks and machine."""
     # Whether an output is within its bounds; that of all errors together (rms) is known from findings alone.
     wrong = {(one.size, one.rank, one.output) for one in report.findings if one.verdict is Verdict.WRONG_RESULT}
+    sizes = report.record.sizes if report.record else ()
     return {
         "rank_numbers": range(report.world_size),
         "error_maps": error_maps(report),
@@ -312,8 +313,25 @@ def _findings(report: EvaluationReport) -> dict[str, Any]:
         "largest_error": max((check.max_error for size in report.sizes for check in size.outputs), default=0.0),
         "has_rank_story": report.verdict is not Verdict.PASSED or any(rank.stack or rank.log for rank in report.ranks),
         **_environment(report),
-        **_evidence(report),
+        # Evidence about the times: collectives per rank, GPUs around timed calls, driver faults, link traffic.
+        "collectives": [(rank.rank, one) for rank in report.ranks for one in rank.collectives],
+        "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus if not reading.is_of_phase],
+        "driver_faults": [(driver_faults.sentence(one), one.noticed_at) for one in report.driver_faults or ()],
+        "wires": [(size.size, size.links) for size in sizes if size.links is not None],
+        "primed_sizes": sorted({size.size for size in sizes if size.is_primed}),
         **_timeline(report),
+    }
+
+
+_OF_THE_JUDGE = ("judge.", "sandbox.")
+
+
+def _environment(report: EvaluationReport) -> dict[str, Any]:
+    """What the node was, and apart from it how the judge was set."""
+    facts = [(name, value) for name, value in report.environment.items() if value]
+    return {
+        "environment": [pair for pair in facts if not pair[0].startswith(_OF_THE_JUDGE)],
+        "judge_settings": [pair for pair in facts if pair[0].startswith(_OF_THE_JUDGE)],
     }
 
 
@@ -332,30 +350,6 @@ def _timeline(report: EvaluationReport) -> dict[str, Any]:
         "timeline_picture": timelines.picture(calls, least=timelines.least_work(report)),
         "kernel_rows": rows,
         **kernels,
-    }
-
-
-_OF_THE_JUDGE = ("judge.", "sandbox.")
-
-
-def _environment(report: EvaluationReport) -> dict[str, Any]:
-    """What the node was, and apart from it how the judge was set."""
-    facts = [(name, value) for name, value in report.environment.items() if value]
-    return {
-        "environment": [pair for pair in facts if not pair[0].startswith(_OF_THE_JUDGE)],
-        "judge_settings": [pair for pair in facts if pair[0].startswith(_OF_THE_JUDGE)],
-    }
-
-
-def _evidence(report: EvaluationReport) -> dict[str, Any]:
-    """Evidence about the times: collectives per rank, GPUs around timed calls, driver faults, link traffic."""
-    sizes = report.record.sizes if report.record else ()
-    return {
-        "collectives": [(rank.rank, one) for rank in report.ranks for one in rank.collectives],
-        "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus if not reading.is_of_phase],
-        "driver_faults": [(driver_faults.sentence(one), one.noticed_at) for one in report.driver_faults or ()],
-        "wires": [(size.size, size.links) for size in sizes if size.links is not None],
-        "primed_sizes": sorted({size.size for size in sizes if size.is_primed}),
     }
 
 
