@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from portal.manual.views import manual
 from portal.pages import views
-from portal.pages.feeds import SECTIONS, RecordsFeed
+from portal.pages.views import SECTIONS, RecordsFeed
 
 urlpatterns = [
     path("", views.home, name="home"),

@@ -12,7 +12,7 @@ from portal.accounts.organisations import get_organisation
 from portal.api.base import Resource, operation
 from portal.api.fields import CopiedFields, Made, address, page, shows
 from portal.api.inputs import Choice, ProfileName, Query, Strict, Text, Whole
-from portal.seasons import actions, definition, queries
+from portal.seasons import actions, models, queries
 from portal.seasons.models import Access, Counted, Entry, OpenedSources, Phase, Season
 from portal.seasons.queries import StandingRow
 from portal.seasons.scoring import Result
@@ -181,7 +181,7 @@ class Seasons(Resource):
     def create(self, request: Request) -> Season:
         """A draft of a season, or the change of one that the caller runs."""
         now = timezone.now()
-        return actions.define(definition.definition_of(self.body()), by=signed_in(request), now=now, is_draft=True)
+        return actions.define(models.definition_of(self.body()), by=signed_in(request), now=now, is_draft=True)
 
     @operation("readSeason", "Read a season", SeasonDetail, query=SeasonQuery)
     def retrieve(self, request: Request, slug: str) -> Season:

@@ -5,7 +5,7 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
 from portal.api import catalog_views, reference
-from portal.api.export_views import PublicData, RunExport, SeasonPeople
+from portal.api.catalog_views import PublicData, RunExport, SeasonPeople
 from portal.api.node_views import NodeMessages
 from portal.api.organisation_views import Organisations, Webhooks
 from portal.api.run_views import Attempts, BulkAttempts, ModelBoard, Models, Prompts, Runs, Trees

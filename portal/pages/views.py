@@ -1,37 +1,46 @@
-"""Home, the way into the boards, documentation, the operator's pages, and the addresses that machines ask."""
+"""Home, the way into the boards, documentation, the operator's pages, feeds, and the addresses that machines ask."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.contrib.sitemaps import Sitemap
+from django.contrib.syndication.views import Feed
 from django.db import Error, connection
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.feedgenerator import Atom1Feed
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from evaluator.contract import SCORE_RULE
 from evaluator.hardware.profiles import Profile, profiles
 from evaluator.judging.verdicts import FACTS
 from portal.catalog import measurements, queries, rooflines
 from portal.catalog.markdown import render as markdown
 from portal.catalog.rooflines import Axis, gpu_profiles
+from portal.core import speedups
 from portal.core.database_outage import RETRY_AFTER_S
 from portal.core.errors import NotFound
 from portal.exports.files import citation
 from portal.manual import pages as manual
+from portal.manual.pages import page_paths, page_url
 from portal.nodes.queries import online_slots, shown_nodes
 from portal.pages.search import MAX_TEXT, search
 from portal.ranking import people, published
 from portal.ranking.leaders import board_counts, leaders
-from portal.ranking.queries import BoardRow, latest_entries, public_example, records_page
+from portal.ranking.models import Record, Standing
+from portal.ranking.queries import BoardRow, latest_entries, latest_records, public_example, records_page
+from portal.runs.models import Run
 from portal.runs.page_data import solved_here
-from portal.runs.queries import board_profiles, model_board
+from portal.runs.queries import board_profiles, board_runs, model_board
+from portal.submissions.models import Visibility
 from portal.submissions.queue import queue_lengths, use_of_nodes
 from problems import registry
 
@@ -229,3 +238,104 @@ def security_txt(_request: HttpRequest) -> HttpResponse:
         f"Canonical: {settings.SITE_URL}{reverse('security-txt')}",
     )
     return HttpResponse("\n".join(lines) + "\n", content_type="text/plain; charset=utf-8")
+
+
+ENTRIES = 50
+
+
+def _told(item: Record) -> str:
+    return speedups.in_words(item.score, item.score_low, item.score_high, profile=item.profile)
+
+
+class RecordsFeed(Feed):  # type: ignore[type-arg]  # subscripts exist in the stubs alone
+    """New records of all boards as Atom, the newest first."""
+
+    feed_type = Atom1Feed
+    title = "ParallelKernelBench: new records"
+    subtitle = "Entries that took the first place of their board."
+
+    def link(self) -> str:
+        return reverse("ranking:records")
+
+    def items(self) -> Sequence[Record]:
+        return list(latest_records()[:ENTRIES])
+
+    def item_guid(self, item: Record) -> str:
+        """The same for as long as the evaluation lives, even when records are recomputed."""
+        return f"urn:uuid:{item.evaluation_id}"
+
+    def item_title(self, item: Record) -> str:
+        title = registry.get(item.problem).title
+        if item.previous_low is None:
+            return f"{title}: first entry on {item.profile}, by {item.author.username}"
+        return f"{title}: {_told(item)} on {item.profile}, by {item.author.username}"
+
+    def item_description(self, item: Record) -> str:
+        interval = f"{_told(item)} (interval {speedups.interval(item.score_low, item.score_high)})"
+        before = (
+            ""
+            if item.previous_low is None
+            else f" The interval of the previous record began at {item.previous_low:.2f}."
+        )
+        return f"Speedup over the reference, all sizes: {interval}, in {item.backend}.{before}"
+
+    def item_link(self, item: Record) -> str:
+        return f"{reverse('ranking:problem-records', args=[item.problem])}?profile={item.profile}"
+
+    def item_pubdate(self, item: Record) -> datetime:
+        return item.reached_at
+
+    item_updateddate = item_pubdate  # records do not change
+
+    def item_author_name(self, item: Record) -> str:
+        return item.author.username
+
+
+_PAGES = ("home", "explorer:problems", "explorer:roofline", "explorer:taxonomy", "leaderboards")
+_MOST = 5000
+"""Entries and runs that are listed, the newest ones."""
+
+
+class Pages(Sitemap):  # type: ignore[type-arg]  # Django does not subscript it
+    """The ways in, every problem with its board, and the manual."""
+
+    def items(self) -> Sequence[str]:
+        slugs = [problem.slug for problem in registry.problems()]
+        of_problems = [reverse(name, args=[slug]) for slug in slugs for name in ("explorer:problem", "ranking:board")]
+        ways_in = [reverse(name) for name in (*_PAGES, "ranking:people", "ranking:open", "runs:models", "docs")]
+        return [*ways_in, *of_problems, *map(page_url, page_paths())]
+
+    def location(self, item: str) -> str:
+        return item
+
+
+class Runs(Sitemap):  # type: ignore[type-arg]  # Django does not subscript it
+    """The published runs of models."""
+
+    def items(self) -> Sequence[Run]:
+        return list(board_runs().order_by("-published_at", "-id")[:_MOST])
+
+    def location(self, item: Run) -> str:
+        return reverse("runs:run", args=[item.pk])
+
+    def lastmod(self, item: Run) -> datetime | None:
+        return item.published_at
+
+
+class Entries(Sitemap):  # type: ignore[type-arg]  # Django does not subscript it
+    """The entries of boards whose source everybody may read."""
+
+    def items(self) -> Sequence[Standing]:
+        public = Standing.objects.filter(
+            evaluation__submission__visibility=Visibility.PUBLIC, score_rule=SCORE_RULE, author__is_active=True
+        )
+        return list(public.select_related("evaluation").order_by("-submitted_at", "-id")[:_MOST])
+
+    def location(self, item: Standing) -> str:
+        return reverse("submissions:detail", args=[item.evaluation.submission_id])
+
+    def lastmod(self, item: Standing) -> datetime:
+        return item.submitted_at
+
+
+SECTIONS = {"pages": Pages, "runs": Runs, "entries": Entries}

@@ -14,8 +14,7 @@ from portal.accounts.models import Membership, Organisation, User
 from portal.accounts.organisations import get_organisation, require_owner
 from portal.core.errors import Conflict, Forbidden, NotFound, check_choice
 from portal.seasons import queries, scoring
-from portal.seasons.definition import Definition
-from portal.seasons.models import Access, Entry, OpenedSources, Phase, Season, Team, TeamMember
+from portal.seasons.models import Access, Definition, Entry, OpenedSources, Phase, Season, Team, TeamMember
 from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation
 from problems import registry
