@@ -30,6 +30,7 @@ from portal.core.errors import Refusal, choice, if_changed
 from portal.core.live_links import Kind, Subject
 from portal.ranking import leaders, published
 from portal.runs import actions, matrix, page_data, queries
+from portal.runs.figures import paired
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.prompts import VERSION, VERSIONS, prompt_for
@@ -353,7 +354,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "are_of_one_prompt": len({run.prompt_version for run in chosen}) == 1,
         "counts": {each: Counter(word for _, word in rows)[each] for each in ("both", "only A", "only B", "neither")},
-        "paired": figures.paired(*(figures[run.pk].samples for run in chosen), able=able),
+        "paired": paired(*(figures[run.pk].samples for run in chosen), able=able),
         **_figures(
             request, [(f"{name}: {run.model}", figures[run.pk]) for name, run in zip("AB", chosen, strict=True)]
         ),
