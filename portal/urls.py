@@ -7,7 +7,6 @@ from django.views.decorators.http import require_safe
 
 from portal.manual.views import manual
 from portal.pages import views
-from portal.pages.views import SECTIONS, RecordsFeed
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -26,13 +25,13 @@ urlpatterns = [
     path("accounts/", include("portal.accounts.sign_in_urls")),
     path("accounts/", include("portal.privacy.urls")),
     path("api/v1/", include("portal.api.urls")),
-    path("feeds/records.atom", RecordsFeed(), name="records-feed"),
+    path("feeds/records.atom", views.RecordsFeed(), name="records-feed"),
     path("search/", views.search_page, name="search"),
     path("privacy/", views.words, {"name": "privacy", "title": "Privacy"}, name="privacy"),
     path("terms/", views.words, {"name": "terms", "title": "Terms of use"}, name="terms"),
     path(".well-known/security.txt", views.security_txt, name="security-txt"),
     path("robots.txt", views.robots, name="robots"),
-    path("sitemap.xml", require_safe(sitemap), {"sitemaps": SECTIONS}, name="sitemap"),
+    path("sitemap.xml", require_safe(sitemap), {"sitemaps": views.SECTIONS}, name="sitemap"),
     path("favicon.ico", views.favicon, name="favicon"),
     path("healthz", views.healthz, name="healthz"),
     path("readyz", views.readyz, name="readyz"),

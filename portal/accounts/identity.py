@@ -14,7 +14,6 @@ import requests
 from allauth.account.adapter import DefaultAccountAdapter, get_adapter
 from allauth.account.decorators import reauthentication_required
 from allauth.account.internal.flows import reauthentication
-from allauth.account.internal.flows.reauthentication import STATE_SESSION_KEY
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialApp, SocialLogin
@@ -94,7 +93,7 @@ def returning_from(view: View) -> View:
         response = _asked(view, request, *args, **kwargs)
         # An account there that was to be added is not kept until the reader shows again who they are: a stranger at an
         # open session may have left theirs.
-        request.session.pop(STATE_SESSION_KEY, None)
+        request.session.pop(reauthentication.STATE_SESSION_KEY, None)
         return response
 
     return come_back

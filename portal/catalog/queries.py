@@ -8,7 +8,6 @@ from django.http import HttpRequest, HttpResponse
 
 from evaluator.contract import SCORE_RULE, Mode
 from evaluator.hardware import profiles
-from evaluator.hardware.profiles import Profile
 from portal.catalog.measurements import baselines, public_references
 from portal.catalog.models import ProblemSwitch
 from portal.core.errors import NotFound, Refusal, check_choice, choice
@@ -45,12 +44,12 @@ def get_problem(slug: str) -> Problem:
         raise NotFound("problem", slug, message, "Choose a problem from the problem list.") from error
 
 
-def get_profile(name: str) -> Profile:
+def get_profile(name: str) -> profiles.Profile:
     """The profile called `name`; raises Refusal (422)."""
     return profiles.get(check_choice("profile", name, profiles.profiles()))
 
 
-def check_backend(profile: Profile, backend: str) -> None:
+def check_backend(profile: profiles.Profile, backend: str) -> None:
     """Refuse (422) a backend that `profile` does not judge."""
     if backend not in profile.backends:
         judged = ", ".join(profile.backends)
@@ -58,7 +57,7 @@ def check_backend(profile: Profile, backend: str) -> None:
         raise Refusal("backend", backend, f"{profile.name} judges only {judged}.", remedy)
 
 
-def check_world_size(problem: Problem, profile: Profile, sizes: Iterable[str]) -> None:
+def check_world_size(problem: Problem, profile: profiles.Profile, sizes: Iterable[str]) -> None:
     """Refuse (422) a profile on which `problem` does not run at one of `sizes`."""
     reason = problem.refuses(profile.world_size, sizes)
     if reason is not None:
@@ -100,7 +99,7 @@ def size_rows(problem: Problem, *, world_size: int) -> list[SizeRow]:
     return rows
 
 
-def judging_profiles(problem: Problem) -> list[Profile]:
+def judging_profiles(problem: Problem) -> list[profiles.Profile]:
     """The profiles that judge `problem` at their ranked sizes, practice boards first."""
     return [
         profile
@@ -126,7 +125,7 @@ def remember(response: HttpResponse, profile: str, *, is_secure: bool) -> None:
 
 def chosen_profile(
     request: HttpRequest, names: Iterable[str], *, entries: Mapping[str, int], message: str, problem: str = ""
-) -> Profile:
+) -> profiles.Profile:
     """The profile that the address asks for, else `opening_profile`.
 
     Raises:

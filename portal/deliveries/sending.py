@@ -21,7 +21,6 @@ from django.utils import timezone
 
 from portal.deliveries import mailing, outbound_http, rendering
 from portal.deliveries.models import Delivery, DeliveryState, Endpoint, Form, Notice
-from portal.deliveries.outbound_http import HttpResult
 
 BACK_OFF_S = (10, 60, 300, 1_800, 7_200, 21_600)
 """Seconds to wait after each failure, of a delivery and of an endpoint; after the last a delivery is given up."""
@@ -101,7 +100,7 @@ def deliver_batch(endpoint: Endpoint, now: datetime) -> int:
     return tries
 
 
-def deliver(delivery_id: uuid.UUID | str) -> HttpResult | None:
+def deliver(delivery_id: uuid.UUID | str) -> outbound_http.HttpResult | None:
     """Send one delivery and note the result; None where it waits for nothing any more."""
     delivery = (
         Delivery.objects.select_related("endpoint__account", "event__attempt", "event__run")
@@ -115,7 +114,7 @@ def deliver(delivery_id: uuid.UUID | str) -> HttpResult | None:
     return result
 
 
-def _send(delivery: Delivery) -> HttpResult:
+def _send(delivery: Delivery) -> outbound_http.HttpResult:
     endpoint = delivery.endpoint
     if endpoint.account is not None and endpoint.form == Form.MAIL:
         message = rendering.message_of(delivery)
@@ -139,7 +138,7 @@ def signature(secret: str, body: bytes, *, timestamp: int) -> str:
     return f"t={timestamp},v1={signed.hexdigest()}"
 
 
-def _note(delivery: Delivery, result: HttpResult, now: datetime) -> None:
+def _note(delivery: Delivery, result: outbound_http.HttpResult, now: datetime) -> None:
     # A second process may have sent the same delivery after a claim ran out: only the first response to a try counts.
     row = Delivery.objects.filter(pk=delivery.pk, tries=delivery.tries, state=DeliveryState.WAITING)
     known = {"tries": F("tries") + 1, "answer_status": result.status, "error": result.error[:300]}

@@ -14,12 +14,9 @@ from django.views.decorators.http import require_safe
 
 from evaluator.contract import Primitive, is_informative
 from evaluator.hardware import profiles
-from evaluator.hardware.profiles import Profile
 from evaluator.judging.floors import Bound
 from portal.accounts.models import User
 from portal.catalog import facets, highlighting, measurements, patterns, queries, rooflines
-from portal.catalog.queries import chosen_profile, get_problem, last_choice, opening_profile, switch
-from portal.catalog.rooflines import Axis, Point
 from portal.charts.chart import Chart
 from portal.charts.drawing import svg
 from portal.charts.rooflines import distribution
@@ -27,12 +24,9 @@ from portal.charts.times import attempts_line
 from portal.core.errors import choice
 from portal.explorer import roofline_table, taxonomy
 from portal.explorer.queries import SORTS, problem_rows, problem_times
-from portal.explorer.roofline_table import View
-from portal.explorer.taxonomy import Edge, Layer, Quantity
 from portal.nodes.queries import online_profiles
 from portal.ranking import queries as ranking
 from portal.ranking.leaders import best_leaders, board_counts, leaders, profiles_by_speed
-from portal.ranking.queries import BoardRow
 from portal.runs.page_data import ModelResult, solved_by_models
 from portal.submissions.queries import own_submissions
 from portal.submissions.reports import over_size
@@ -56,7 +50,7 @@ def problem_list(request: HttpRequest) -> HttpResponse:
     every = registry.problems()
     counts = board_counts()
     message = "There is no {field} {value}."
-    profile = chosen_profile(request, profiles.profiles(), entries=counts, message=message)
+    profile = queries.chosen_profile(request, profiles.profiles(), entries=counts, message=message)
     best = {leader.problem: leader for leader in leaders(profile=profile.name).values()}
     sorts = {
         name: label
@@ -101,15 +95,15 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
     Raises:
         Refusal: there is no such problem, or a profile is asked for that does not judge it (404).
     """
-    problem = get_problem(slug)
+    problem = queries.get_problem(slug)
     judging = queries.judging_profiles(problem)
     names, boards = [profile.name for profile in judging], ranking.boards_of(slug)
     message = "The {field} {value} does not judge this problem."
-    profile = chosen_profile(request, names, entries=boards, problem=slug, message=message)
+    profile = queries.chosen_profile(request, names, entries=boards, problem=slug, message=message)
     board = ranking.board(slug, profile=profile.name, limit=ROOFLINE_ENTRIES) if profile.name in boards else ()
     context = {
         "problem": problem,
-        "switch": switch(slug),
+        "switch": queries.switch(slug),
         "statement": registry.statement(slug),
         "revision": registry.revision(slug),
         **_published(slug),
@@ -131,7 +125,7 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "problems/detail.html", context)
 
 
-def _own_attempts(request: HttpRequest, slug: str, profile: Profile) -> dict[str, Any]:
+def _own_attempts(request: HttpRequest, slug: str, profile: profiles.Profile) -> dict[str, Any]:
     """The reader's last submissions to the problem, and their scores on `profile` as a curve."""
     if not isinstance(request.user, User):
         return {}
@@ -149,7 +143,7 @@ def _own_attempts(request: HttpRequest, slug: str, profile: Profile) -> dict[str
 
 @require_safe
 def reference_file(_request: HttpRequest, slug: str) -> HttpResponse:
-    text = registry.reference_source(get_problem(slug).slug)
+    text = registry.reference_source(queries.get_problem(slug).slug)
     headers = {"Content-Disposition": f'attachment; filename="{slug}_reference.py"'}
     return HttpResponse(text, content_type="text/x-python; charset=utf-8", headers=headers)
 
@@ -182,7 +176,7 @@ def _published(slug: str) -> dict[str, Any]:
 
 
 def _roofline(
-    problem: Problem, boards: Mapping[str, int], *, shown: Profile, board: Sequence[BoardRow]
+    problem: Problem, boards: Mapping[str, int], *, shown: profiles.Profile, board: Sequence[ranking.BoardRow]
 ) -> dict[str, Any]:
     """The problem under the ceilings of the profile that the page shows, or of another where that one has none.
 
@@ -192,7 +186,7 @@ def _roofline(
     if not names:
         return {}
     last = shown.name if shown.name in names else ""
-    name = opening_profile(names, entries=boards, problem=problem.slug, last=last)
+    name = queries.opening_profile(names, entries=boards, problem=problem.slug, last=last)
     entries = board if name == shown.name else ranking.board(problem.slug, profile=name, limit=ROOFLINE_ENTRIES)
     chosen = rooflines.points_of(problem, profile=name, best=entries[0] if entries else None)
     return {
@@ -225,10 +219,10 @@ _BY_CHIPS = ("quantity", "profile", *_FEW)
 @require_safe
 def browser(request: HttpRequest) -> HttpResponse:
     """Block by parallelism, narrowed by the other facets; a transformer's layers; the patterns of communication."""
-    quantity = Quantity(choice(request.GET, "quantity", Quantity, opening=Quantity.COUNT))
+    quantity = taxonomy.Quantity(choice(request.GET, "quantity", taxonomy.Quantity, opening=taxonomy.Quantity.COUNT))
     profile = choice(request.GET, "profile", profiles.profiles())
     primitive = choice(request.GET, "primitive", Primitive)
-    layer = Layer(choice(request.GET, "layer", Layer, opening=Layer.DENSE))
+    layer = taxonomy.Layer(choice(request.GET, "layer", taxonomy.Layer, opening=taxonomy.Layer.DENSE))
     chosen = {facet.name: request.GET.get(facet.name, "") for facet in taxonomy.FACETS_BESIDE}
     every = registry.problems()
     left = facets.find(every, chosen=chosen)
@@ -247,7 +241,7 @@ def browser(request: HttpRequest) -> HttpResponse:
         ],
         "facets": [(facet, offered) for facet, offered in options if facet.name not in _FEW],
         "kept": [(name, value) for name, value in request.GET.items() if value and name in _BY_CHIPS],
-        "is_narrowed": any(chosen.values()) or bool(profile or primitive) or quantity is not Quantity.COUNT,
+        "is_narrowed": any(chosen.values()) or bool(profile or primitive) or quantity is not taxonomy.Quantity.COUNT,
         "quantity": quantity,
         "quantities": taxonomy.LABELS.items(),
         "shades": enumerate(taxonomy.SHADE_LABELS[quantity], start=1),
@@ -272,7 +266,7 @@ def _table(matrix: taxonomy.Matrix) -> SafeString:
 
 
 @cache
-def _drawing(layer: Layer) -> SafeString:
+def _drawing(layer: taxonomy.Layer) -> SafeString:
     """The lanes of a layer: the same for every reader while the process lives."""
     every = registry.problems()
     found = {name: (edge, len(edge.problems(every))) for name, edge in taxonomy.edges(layer).items()}
@@ -280,8 +274,8 @@ def _drawing(layer: Layer) -> SafeString:
 
 
 def _edges(
-    layer: Layer, leading: Mapping[str, Sequence[BoardRow]], solving: Mapping[str, ModelResult]
-) -> list[tuple[str, Edge, list[tuple[Problem, BoardRow | None, ModelResult | None]]]]:
+    layer: taxonomy.Layer, leading: Mapping[str, Sequence[ranking.BoardRow]], solving: Mapping[str, ModelResult]
+) -> list[tuple[str, taxonomy.Edge, list[tuple[Problem, ranking.BoardRow | None, ModelResult | None]]]]:
     """Every edge of the drawing with its problems, who leads each of them, and which models solve it."""
     every = registry.problems()
     return [
@@ -311,14 +305,14 @@ def _patterns() -> SafeString:
     return render_to_string("taxonomy/_patterns.html", context)
 
 
-def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[BoardRow]]:
+def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[ranking.BoardRow]]:
     """The leaders of the boards on `profile` that use `primitive`, any where either is empty, by problem.
 
     Where no primitive is asked for, the best board of a problem speaks for all of them.
     """
     if not primitive:
         return {slug: [leader] for slug, leader in best_leaders(profile=profile or None).items()}
-    found: dict[str, list[BoardRow]] = {}
+    found: dict[str, list[ranking.BoardRow]] = {}
     for leader in leaders(profile=profile or None).values():
         if primitive in leader.primitives:
             found.setdefault(leader.problem, []).append(leader)
@@ -328,22 +322,24 @@ def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[BoardRow]]:
 PICTURE_PX = 1200
 
 
-def _view(request: HttpRequest) -> tuple[View, dict[str, int]]:
+def _view(request: HttpRequest) -> tuple[roofline_table.View, dict[str, int]]:
     """The view that an address asks for, and how many boards each profile has."""
     boards = board_counts()
     names = [profile.name for profile in rooflines.gpu_profiles()]
-    opening = opening_profile(names, entries=boards, last=last_choice(request, names))
-    return View.from_query(request.GET, opening=opening), boards
+    opening = queries.opening_profile(names, entries=boards, last=queries.last_choice(request, names))
+    return roofline_table.View.from_query(request.GET, opening=opening), boards
 
 
-def _points(view: View) -> list[Point]:
+def _points(view: roofline_table.View) -> list[rooflines.Point]:
     best = {leader.problem: leader for leader in leaders(profile=view.profile).values()}
     return roofline_table.narrowed(rooflines.points(view.profile, best), view)
 
 
-def _figure(view: View, chosen: list[Point]) -> Chart:
+def _figure(view: roofline_table.View, chosen: list[rooflines.Point]) -> Chart:
     window = roofline_table.parse_window(view.window)
-    figure = rooflines.explorer_figure(chosen, profile=profiles.get(view.profile), axis=Axis(view.axis), window=window)
+    figure = rooflines.explorer_figure(
+        chosen, profile=profiles.get(view.profile), axis=rooflines.Axis(view.axis), window=window
+    )
     # This page alone answers for a part of the plane.
     return replace(figure, can_zoom=True)
 
@@ -352,7 +348,7 @@ def _figure(view: View, chosen: list[Point]) -> Chart:
 def roofline(request: HttpRequest) -> HttpResponse:
     """Every problem on one GPU profile under its ceilings, as a chart, a distribution and a table."""
     view, boards = _view(request)
-    profile, axis = profiles.get(view.profile), Axis(view.axis)
+    profile, axis = profiles.get(view.profile), rooflines.Axis(view.axis)
     chosen = _points(view)
     public = measurements.public_references(view.profile)
     bars = rooflines.distribution_bars(chosen)
@@ -365,7 +361,7 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "boards": boards,
         "sizes": [*rooflines.RANKED_SIZES, roofline_table.ALL_SIZES],
         "blocks": list(Block),
-        "axes": [(axis.value, axis.label) for axis in Axis],
+        "axes": [(axis.value, axis.label) for axis in rooflines.Axis],
         "points": chosen,
         "columns": [each for each in roofline_table.COLUMNS if public is not None or each.name != "public"],
         "kept": [pair for pair in request.GET.items() if pair[0] not in ("block", "window")],
@@ -384,13 +380,13 @@ def roofline(request: HttpRequest) -> HttpResponse:
     return render(request, "roofline/explorer.html", context)
 
 
-def _bounds(chosen: list[Point]) -> list[tuple[Bound, int]]:
+def _bounds(chosen: list[rooflines.Point]) -> list[tuple[Bound, int]]:
     """How many rows each ceiling bounds, also where it is none."""
     counts = Counter(point.work.floor.bound for point in chosen)
     return [(bound, counts[bound]) for bound in (Bound.WIRE, Bound.ARITHMETIC, Bound.MEMORY, Bound.LATENCY)]
 
 
-def _below_half(chosen: list[Point]) -> tuple[int, int] | None:
+def _below_half(chosen: list[rooflines.Point]) -> tuple[int, int] | None:
     """How many references reach less than half of their roofline, of how many that were timed; None without any."""
     known = [share for point in chosen if (share := point.shares["reference"]) is not None]
     return (sum(share < rooflines.HALF for share in known), len(known)) if known else None

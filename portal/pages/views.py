@@ -24,13 +24,11 @@ from evaluator.hardware.profiles import Profile, profiles
 from evaluator.judging.verdicts import FACTS
 from portal.catalog import measurements, queries, rooflines
 from portal.catalog.markdown import render as markdown
-from portal.catalog.rooflines import Axis, gpu_profiles
 from portal.core import speedups
 from portal.core.database_outage import RETRY_AFTER_S
 from portal.core.errors import NotFound
 from portal.exports.files import citation
 from portal.manual import pages as manual
-from portal.manual.pages import page_paths, page_url
 from portal.nodes.queries import online_slots, shown_nodes
 from portal.pages.search import MAX_TEXT, search
 from portal.ranking import people, published
@@ -132,10 +130,14 @@ def _order(profile: Profile) -> Callable[[BoardRow], Any]:
 def _small_roofline(profile: Profile, best: Mapping[str, BoardRow]) -> dict[str, Any]:
     """Every problem on the profile, or on the best measured one if it has no entry by the current rule."""
     has_places = profile.peaks is not None and best
-    name = profile.name if has_places else queries.opening_profile([each.name for each in gpu_profiles()], entries={})
+    name = (
+        profile.name
+        if has_places
+        else queries.opening_profile([each.name for each in rooflines.gpu_profiles()], entries={})
+    )
     shown = profiles()[name]
     points = [point for point in rooflines.points(name, best if shown is profile else {}) if point.work.size == "base"]
-    figure = rooflines.explorer_figure(points, profile=shown, axis=Axis.WIRE, window=None)
+    figure = rooflines.explorer_figure(points, profile=shown, axis=rooflines.Axis.WIRE, window=None)
     table = measurements.baselines(name)
     return {
         "figure": replace(figure, is_wide=False, height=340),
@@ -303,7 +305,7 @@ class Pages(Sitemap):  # type: ignore[type-arg]  # Django does not subscript it
         slugs = [problem.slug for problem in registry.problems()]
         of_problems = [reverse(name, args=[slug]) for slug in slugs for name in ("explorer:problem", "ranking:board")]
         ways_in = [reverse(name) for name in (*_PAGES, "ranking:people", "ranking:open", "runs:models", "docs")]
-        return [*ways_in, *of_problems, *map(page_url, page_paths())]
+        return [*ways_in, *of_problems, *map(manual.page_url, manual.page_paths())]
 
     def location(self, item: str) -> str:
         return item

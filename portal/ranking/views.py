@@ -12,7 +12,6 @@ from django.views.decorators.http import require_safe
 
 from evaluator.contract import Backend, Mode, Primitive
 from evaluator.hardware import profiles
-from evaluator.hardware.profiles import Profile
 from portal.catalog.facets import FACETS, grouped
 from portal.catalog.queries import chosen_profile, get_problem, judging_profiles, switch
 from portal.catalog.references import ReferenceRow, reference_row
@@ -81,7 +80,9 @@ def _reference(problem: Problem, key: queries.BoardKey) -> ReferenceRow:
     return reference_row(problem, profile=key.profile, beside=first[0].sizes if first else (), size=key.size)
 
 
-def _with_entries(choices: Iterable[Profile], entries: Mapping[str, int]) -> list[tuple[Profile, int]]:
+def _with_entries(
+    choices: Iterable[profiles.Profile], entries: Mapping[str, int]
+) -> list[tuple[profiles.Profile, int]]:
     """The profiles with their number of entries, practice boards last."""
     ordered = sorted(choices, key=lambda choice: not choice.is_ranked_by_speed)
     return [(choice, entries.get(choice.name, 0)) for choice in ordered]

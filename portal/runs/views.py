@@ -27,14 +27,12 @@ from portal.catalog.size_times import SCORE, WAYS
 from portal.charts.runs import fast_curves
 from portal.core import live_links
 from portal.core.errors import Refusal, choice, if_changed
-from portal.core.live_links import Kind, Subject
 from portal.ranking import leaders, published
 from portal.runs import actions, matrix, page_data, queries
 from portal.runs.figures import paired
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
 from portal.runs.prompts import VERSION, VERSIONS, prompt_for
-from portal.runs.queries import RunFigures
 from portal.submissions.quotas import quota_of
 from portal.tabular.tables import MEDIA_TYPES, as_download
 
@@ -107,7 +105,7 @@ def _name(row: queries.ModelRow) -> str:
     return str(row.run.model) if is_usual else f"{row.run.model}, {VERSIONS[row.prompt].title}"
 
 
-def _ways(request: HttpRequest, shown: Iterable[RunFigures]) -> tuple[str, dict[str, Any]]:
+def _ways(request: HttpRequest, shown: Iterable[queries.RunFigures]) -> tuple[str, dict[str, Any]]:
     """The way of timing that the page is read by (`by` in its address), and what the page says of the choice."""
     way = _choice(request.GET, "by", WAYS, opening=SCORE)
     known = {SCORE, way}.union(*(figures.ways for figures in shown))
@@ -127,7 +125,7 @@ def _by_point(request: HttpRequest) -> bool:
 
 def _figures(
     request: HttpRequest,
-    named: Sequence[tuple[str, RunFigures]],
+    named: Sequence[tuple[str, queries.RunFigures]],
     *,
     chosen: float | None = None,
     address: str = "",
@@ -245,7 +243,7 @@ def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
         "judged": total - pending,
         "may_change": queries.may_change(request.user, run),
         "etag": _etag(run, total=total, pending=pending),
-        "stream": live_links.address(Subject(Kind.RUN, str(run.pk))),
+        "stream": live_links.address(live_links.Subject(live_links.Kind.RUN, str(run.pk))),
     }
 
 
@@ -263,7 +261,7 @@ def run_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
     context = _context(request, run)
-    figures: RunFigures = context["figures"]
+    figures: queries.RunFigures = context["figures"]
     steps = page_data.progress(run) if run.mode == RunMode.AGENTIC else []
     context |= {
         **_figures(request, [(str(run.model), figures)]),

@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from evaluator.contract import SCORE_RULE, Mode
 from evaluator.hardware import profiles
-from evaluator.hardware.profiles import Profile
 from portal.accounts.models import Organisation
 from portal.catalog.queries import get_profile
 from portal.core.errors import Refusal, check_choice
@@ -252,7 +251,7 @@ def check(definition: Definition) -> None:
         check_choice(field, getattr(definition, field), known.values, noun="choice")
 
 
-def _check_problems(definition: Definition, profile: Profile) -> None:
+def _check_problems(definition: Definition, profile: profiles.Profile) -> None:
     known = {problem.slug: problem for problem in registry.problems()}
     if not definition.problems:
         raise Refusal("problems", "", "The list of problems is empty.", "Name at least one problem.")

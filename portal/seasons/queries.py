@@ -15,7 +15,6 @@ from portal.accounts.organisations import role_in
 from portal.core.errors import Forbidden, by_id
 from portal.seasons import scoring
 from portal.seasons.models import Access, Entry, Phase, Season, Team, TeamMember
-from portal.seasons.scoring import Result, TeamScore
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.queries import quarantined
 from portal.submissions.queue import QueuePosition, position_in_queue
@@ -122,19 +121,19 @@ def public_entries(now: datetime) -> QuerySet[Entry]:
     return counted_entries().filter(shown, **of_all).order_by("season", "entered_at", "id")
 
 
-def results(entries: Iterable[Entry], season: Season) -> list[Result]:
+def results(entries: Iterable[Entry], season: Season) -> list[scoring.Result]:
     """The results of those entries that were accepted, as they were judged first, in the order of `entries`."""
     found = (_result(entry, entry.evaluation, season) for entry in entries)
     return [result for result in found if result is not None]
 
 
-def _result(entry: Entry, judged: Evaluation, season: Season, *, is_rejudged: bool = False) -> Result | None:
+def _result(entry: Entry, judged: Evaluation, season: Season, *, is_rejudged: bool = False) -> scoring.Result | None:
     """The result of an entry by its evaluation `judged`; None if it was not accepted."""
     accepted = judged.state == State.FINISHED and judged.verdict == Verdict.PASSED.value
     if not accepted or judged.score_rule != season.score_rule:
         return None
     submission = entry.evaluation.submission
-    return Result(
+    return scoring.Result(
         team=entry.team_id,
         problem=entry.problem,
         score=judged.score,
@@ -151,7 +150,7 @@ def _result(entry: Entry, judged: Evaluation, season: Season, *, is_rejudged: bo
     )
 
 
-def standing_results(season: Season) -> dict[tuple[int, str], Result]:
+def standing_results(season: Season) -> dict[tuple[int, str], scoring.Result]:
     """What the standings rest on now: before the rejudge what was judged first, afterwards the rejudge.
 
     A team's best entry that was judged again counts as it was found then, not at all where it did not pass. What was
@@ -170,11 +169,11 @@ def standing_results(season: Season) -> dict[tuple[int, str], Result]:
 
 
 def _after_rejudge(
-    season: Season, problem: str, best: dict[tuple[int, str], Result], entries: dict[int, Entry]
-) -> dict[tuple[int, str], Result]:
+    season: Season, problem: str, best: dict[tuple[int, str], scoring.Result], entries: dict[int, Entry]
+) -> dict[tuple[int, str], scoring.Result]:
     of_problem = {key: result for key, result in best.items() if key[1] == problem}
-    again: dict[tuple[int, str], Result] = {}
-    others: dict[tuple[int, str], Result] = {}
+    again: dict[tuple[int, str], scoring.Result] = {}
+    others: dict[tuple[int, str], scoring.Result] = {}
     for key, result in of_problem.items():
         entry = entries[result.entry]
         if entry.final is None:
@@ -190,7 +189,7 @@ def _after_rejudge(
 @dataclass(frozen=True, kw_only=True)
 class StandingRow:
     team: Team
-    line: TeamScore
+    line: scoring.TeamScore
     members: tuple[str, ...]
 
 

@@ -12,7 +12,6 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from evaluator import contract
-from evaluator.contract import Verdict
 from evaluator.judging.verdicts import FACTS, Fault
 from portal.catalog.markdown import render
 from portal.core import speedups
@@ -59,9 +58,9 @@ def _badge(look: tuple[str, str], text: str, *, large: bool) -> SafeString:
 @register.simple_tag
 def verdict_badge(verdict: str, *, large: bool = False) -> SafeString:
     """A verdict as icon and words: colour never says it alone."""
-    facts = FACTS[Verdict(verdict)]
+    facts = FACTS[contract.Verdict(verdict)]
     of_fault = ("bad", "cross") if facts.fault is Fault.AUTHOR else ("odd", "warning")
-    return _badge(("good", "check") if verdict == Verdict.PASSED else of_fault, facts.title, large=large)
+    return _badge(("good", "check") if verdict == contract.Verdict.PASSED else of_fault, facts.title, large=large)
 
 
 _STATES = {

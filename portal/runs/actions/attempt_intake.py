@@ -26,7 +26,6 @@ from portal.submissions import actions as submissions
 from portal.submissions import queue, quotas
 from portal.submissions.actions.bulk import AttemptSource
 from portal.submissions.models import Evaluation
-from portal.submissions.quotas import Limit, Payer
 from problems import registry
 
 BATCH = 50
@@ -156,7 +155,9 @@ def _fault(run: Run, attempt: NewAttempt) -> _Fault | None:
 class _Sorter:
     """Classifies the lines of a batch: refused, repeated, over quota, or fresh."""
 
-    def __init__(self, run: Run, batch: Sequence[Line], *, closed: set[str], limit: Limit | None, room: int) -> None:
+    def __init__(
+        self, run: Run, batch: Sequence[Line], *, closed: set[str], limit: quotas.Limit | None, room: int
+    ) -> None:
         attempts = [line.attempt for line in batch if line.attempt is not None]
         keys = {attempt.key for attempt in attempts}
         slugs = {attempt.problem for attempt in attempts}
@@ -241,7 +242,7 @@ class _Fresh:
     fault: _Fault | None
 
 
-def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: Payer) -> dict[int, Attempt]:
+def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: quotas.Payer) -> dict[int, Attempt]:
     """Store fresh attempts with all that belongs to them; the rows by line number."""
     now = timezone.now()
     evaluations = _submit(run, fresh, by=by, priority=priority, payer=payer)
@@ -257,7 +258,9 @@ def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer:
     return {new.number: row for new, row in zip(fresh, stored, strict=True)}
 
 
-def _submit(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: Payer) -> dict[int, Evaluation]:
+def _submit(
+    run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: quotas.Payer
+) -> dict[int, Evaluation]:
     """Queue what a judge has to look at, and store the sources of the others; the evaluations by line number."""
     to_judge = [new for new in fresh if new.fault is None]
     sources = [
