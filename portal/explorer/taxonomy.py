@@ -161,22 +161,10 @@ class Cell:
     query: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One block: its cells by parallelism, and all of them together."""
-
-    label: str
-    cells: tuple[Cell, ...]
-    total: Cell
-
-
-@dataclass(frozen=True, kw_only=True)
-class Matrix:
-    """Rows under their group's heading, with the totals of the columns below."""
-
-    columns: tuple[str, ...]
-    groups: tuple[tuple[str, tuple[Row, ...]], ...]
-    totals: Row
+Row = tuple[str, tuple[Cell, ...], Cell]
+"""One block: its label, its cells by parallelism, and all of them together."""
+Matrix = tuple[tuple[str, ...], tuple[tuple[str, tuple[Row, ...]], ...], Row]
+"""The columns, rows under their group's heading, and the totals of the columns."""
 
 
 _COLUMNS = ((NONE, "None"), *((value.value, value.label) for value in Parallelism))
@@ -202,7 +190,7 @@ def matrix(shown: Shown) -> Matrix:
         blocks = [block for block in BLOCK_GROUPS[group] if any(item.block is block for item in shown.problems)]
         if blocks:
             groups.append((group.label, tuple(_row(shown, block) for block in blocks)))
-    return Matrix(columns=tuple(label for _, label in _COLUMNS), groups=tuple(groups), totals=_row(shown, None))
+    return tuple(label for _, label in _COLUMNS), tuple(groups), _row(shown, None)
 
 
 def _row(shown: Shown, block: Block | None) -> Row:
@@ -218,7 +206,7 @@ def _row(shown: Shown, block: Block | None) -> Row:
         )
         for value, column in _COLUMNS
     )
-    return Row(label=label, cells=cells, total=_cell(shown, of_block, name=f"{label}, any parallelism", query=query))
+    return label, cells, _cell(shown, of_block, name=f"{label}, any parallelism", query=query)
 
 
 def _cell(shown: Shown, problems: Sequence[Problem], *, name: str, query: Mapping[str, str]) -> Cell:

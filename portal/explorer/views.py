@@ -262,7 +262,7 @@ def browser(request: HttpRequest) -> HttpResponse:
 @lru_cache(maxsize=64)
 def _table(matrix: taxonomy.Matrix) -> SafeString:
     """The matrix as HTML, made once for equal ones: nothing in the table depends on anything else."""
-    return render_to_string("taxonomy/_matrix.html", {"matrix": matrix})
+    return render_to_string("taxonomy/_matrix.html", dict(zip(("columns", "groups", "totals"), matrix, strict=True)))
 
 
 @cache
