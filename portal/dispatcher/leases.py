@@ -21,8 +21,8 @@ from portal.catalog.queries import paused_slugs
 from portal.core import metrics
 from portal.core.errors import Refusal, uuid_of
 from portal.dispatcher.assign import within_abilities
+from portal.nodes import actions, queries
 from portal.nodes import actions as nodes
-from portal.nodes import messages, queries
 from portal.nodes.models import Node
 from portal.submissions import lifecycle, queue
 from portal.submissions.models import Evaluation, ProfileState, State
@@ -139,7 +139,7 @@ def _take_back(evaluation: Evaluation, now: datetime) -> bool:
         with logs.about(**evaluation.facts, lease=logs.lease_mark(evaluation.lease), node=evaluation.node.name):
             logger.warning("evaluation %s lost its node in try %d", evaluation.pk, evaluation.attempt)
         metrics.failed_tries.labels(evaluation.profile, "lease lost").inc()
-        messages.send_cancellation(
+        actions.send_cancellation(
             evaluation.node.name, Cancellation(lease=evaluation.lease, evaluation_id=str(evaluation.pk))
         )
     return moved

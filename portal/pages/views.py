@@ -1,8 +1,9 @@
 """Home, the way into the boards, documentation, the operator's pages, feeds, and the addresses that machines ask."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +23,27 @@ from django.views.decorators.http import require_safe
 from evaluator.contract import SCORE_RULE
 from evaluator.hardware.profiles import Profile, profiles
 from evaluator.judging.verdicts import FACTS
-from portal.catalog import measurements, queries, rooflines
+from portal.accounts.models import User, Viewer
+from portal.catalog import facets, measurements, queries, rooflines
 from portal.catalog.markdown import render as markdown
 from portal.core import speedups
 from portal.core.database_outage import RETRY_AFTER_S
 from portal.core.errors import NotFound
 from portal.exports.files import citation
 from portal.manual import pages as manual
+from portal.manual.search import find as find_in_manual
 from portal.nodes.queries import online_slots, shown_nodes
-from portal.pages.search import MAX_TEXT, search
 from portal.ranking import people, published
 from portal.ranking.leaders import board_counts, leaders
-from portal.ranking.models import Record, Standing
+from portal.ranking.models import PersonStanding, Record, Standing
 from portal.ranking.queries import BoardRow, latest_entries, latest_records, public_example, records_page
-from portal.runs.models import Run
+from portal.runs.models import LanguageModel, Run
 from portal.runs.page_data import solved_here
-from portal.runs.queries import board_profiles, board_runs, model_board
+from portal.runs.queries import board_profiles, board_runs, model_board, visible_models
 from portal.submissions.models import Visibility
 from portal.submissions.queue import queue_lengths, use_of_nodes
 from problems import registry
+from problems.spec.schema import Problem
 
 FASTEST, HEAD_ROWS = 6, 5
 """How many rows home shows, and the page of all boards of each."""
@@ -341,3 +344,60 @@ class Entries(Sitemap):  # type: ignore[type-arg]  # Django does not subscript i
 
 
 SECTIONS = {"pages": Pages, "runs": Runs, "entries": Entries}
+
+
+MAX_TEXT = 100
+MAX_EACH = 25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What fits, at most so many of every kind; `is_cut` says that there was more.
+
+    `instead_of` is what was typed, where nothing has those words and these are found by words like them.
+    """
+
+    problems: tuple[Problem, ...] = ()
+    models: tuple[LanguageModel, ...] = ()
+    people: tuple[User, ...] = ()
+    passages: tuple[dict[str, str], ...] = ()
+    is_cut: bool = False
+    instead_of: str = ""
+
+    @property
+    def count(self) -> int:
+        return len(self.problems) + len(self.models) + len(self.people) + len(self.passages)
+
+
+def search(text: str, *, viewer: Viewer, most: int = MAX_EACH) -> Found:
+    """Problems and passages of the manual that contain every word, models and people whose name contains the text.
+
+    People are those with an accepted entry; models those with a run that `viewer` may see. Where there is nothing,
+    words that no problem has give way to the closest that one has.
+    """
+    wanted = text.strip()[:MAX_TEXT]
+    if not wanted:
+        return Found()
+    found = _find(wanted, viewer=viewer, most=most)
+    if found.count:
+        return found
+    known = facets.words()
+    closest = [get_close_matches(word, known, n=1, cutoff=0.8) for word in wanted.lower().split()]
+    corrected = " ".join(words[0] for words in closest if words)
+    return replace(_find(corrected, viewer=viewer, most=most), instead_of=wanted) if all(closest) else found
+
+
+def _find(wanted: str, *, viewer: Viewer, most: int) -> Found:
+    problems = facets.find(registry.problems(), chosen={}, search=wanted)
+    models = list(visible_models(viewer).filter(slug__icontains="-".join(wanted.split()))[: most + 1])
+    entered = PersonStanding.objects.values("author")
+    people = User.objects.filter(is_active=True, username__icontains=wanted, pk__in=entered).order_by("username")
+    named = list(people[: most + 1])
+    passages = find_in_manual(wanted, limit=most + 1)
+    return Found(
+        problems=tuple(problems[:most]),
+        models=tuple(models[:most]),
+        people=tuple(named[:most]),
+        passages=passages[:most],
+        is_cut=max(len(problems), len(models), len(named), len(passages)) > most,
+    )

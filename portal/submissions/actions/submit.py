@@ -20,7 +20,7 @@ from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
 from portal.core import metrics
 from portal.core.errors import Conflict, Forbidden, Refusal, check_choice, check_replay, uuid_of
-from portal.nodes import messages
+from portal.nodes import actions
 from portal.nodes.queries import guests_for
 from portal.submissions import access, lifecycle, queries, queue
 from portal.submissions.hooks import evaluation_queued
@@ -144,7 +144,7 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
             raise Conflict("evaluation", evaluation.pk, "This evaluation has already ended.", remedy)
     evaluation.refresh_from_db(from_queryset=Evaluation.objects.select_related("submission"))
     if current.node is not None and current.lease is not None:
-        messages.send_cancellation(
+        actions.send_cancellation(
             current.node.name, Cancellation(lease=current.lease, evaluation_id=str(evaluation.pk))
         )
 
