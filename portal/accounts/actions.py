@@ -180,5 +180,4 @@ def check_password(user: User, password: str) -> None:
     try:
         validate_password(password, user)
     except ValidationError as error:
-        message = " ".join(error.messages)
-        raise Refusal("password", "", message, "Choose a longer or less common password.") from error
+        raise Refusal("password", "", " ".join(error.messages), "Choose a longer or less common password.") from error

@@ -209,8 +209,7 @@ def _sent(pieces: Iterator[bytes], *, name: str, media_type: str) -> StreamingHt
 
 
 def _written(table: Table, name: str, format_name: str) -> StreamingHttpResponse:
-    pieces = written(table, format=format_name)
-    return _sent(pieces, name=f"{name}.{format_name}", media_type=MEDIA_TYPES[format_name])
+    return _sent(written(table, format=format_name), name=f"{name}.{format_name}", media_type=MEDIA_TYPES[format_name])
 
 
 def _kept_file(name: str, *, media_type: str) -> StreamingHttpResponse:

@@ -178,8 +178,7 @@ class Attempts(_Runs):
         run = queries.get_run(request.user, run_id)
         self.body()
         # Read twice: the serializer names every wrong field at once, the upload's own rules are the same for bulk.
-        attempt = uploads.attempt_from(request.data)
-        added = actions.add_attempt(run, attempt, by=signed_in(request)).attempt
+        added = actions.add_attempt(run, uploads.attempt_from(request.data), by=signed_in(request)).attempt
         assert added is not None
         return added
 
@@ -215,8 +214,7 @@ def _added(run: Run, request: Request) -> actions.BulkResult:
     if not hasattr(body, "read"):  # an empty body is not parsed at all
         return actions.add_lines(run, (), by=signed_in(request))
     stream = cast(IO[bytes], body)
-    kind = (request.content_type or "").partition(";")[0].strip().lower()
-    if kind == LinesStream.media_type:
+    if (request.content_type or "").partition(";")[0].strip().lower() == LinesStream.media_type:
         return actions.add_lines(run, uploads.read_lines(stream), by=signed_in(request))
     with TemporaryFile() as archive:  # an archive's table of contents is at its end
         while chunk := stream.read(1 << 20):

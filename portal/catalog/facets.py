@@ -118,8 +118,7 @@ def options(
     problems: Sequence[Problem], facet: Facet, *, chosen: dict[str, str], search: str = ""
 ) -> list[dict[str, Any]]:
     """The values of `facet` that occur, counted among the problems that the other facets and the search leave."""
-    others = {name: value for name, value in chosen.items() if name != facet.name}
-    left = find(problems, chosen=others, search=search)
+    left = find(problems, chosen={name: value for name, value in chosen.items() if name != facet.name}, search=search)
     counts = Counter(str(value) for problem in left for value in set(facet.values(problem)))
     return [
         {"value": value, "label": facet.label_of(value), "count": counts[value], "is_chosen": is_chosen}

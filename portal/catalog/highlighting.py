@@ -115,5 +115,4 @@ def _highlighted(file: tuple[str, str]) -> str:
 def reference_rows(slug: str) -> SafeString:
     """Rows of a table with the reference of the problem `slug`: number and line, found on the page as R1, R2, ..."""
     lines = highlight_lines(registry.reference_source(slug), language="python")
-    form = '<tr id="R{}"><td>{}<td>{}'
-    return format_html_join("", form, ((number, number, line) for number, line in lines))
+    return format_html_join("", '<tr id="R{}"><td>{}<td>{}', ((number, number, line) for number, line in lines))

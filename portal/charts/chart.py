@@ -208,8 +208,7 @@ class Ruler:
 
 def ends(axis: Axis, values: Iterable[float]) -> tuple[float, float]:
     """Where an axis begins and ends: as it says, else around `values` with a little room."""
-    usable = [value for value in values if axis.scale is not Scale.LOG or value > 0]
-    low, high = _around(axis, usable)
+    low, high = _around(axis, [value for value in values if axis.scale is not Scale.LOG or value > 0])
     return (low if axis.low is None else axis.low), (high if axis.high is None else axis.high)
 
 

@@ -73,8 +73,7 @@ class Page:
 @cache
 def light_colours() -> dict[str, str]:
     """Every colour of the light theme by its name."""
-    text = TOKENS.read_text(encoding="utf-8")
-    return dict(re.findall(r"--([a-z0-9-]+): light-dark\((#[0-9a-f]{6}),", text))
+    return dict(re.findall(r"--([a-z0-9-]+): light-dark\((#[0-9a-f]{6}),", TOKENS.read_text(encoding="utf-8")))
 
 
 def wide_px(chart: Chart) -> int:

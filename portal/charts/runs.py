@@ -60,8 +60,7 @@ def _steps(name: str, points: Sequence[tuple[float, float]], address: str) -> tu
 
 
 def _chosen_p(p: float, *, top: float) -> Line:
-    ends = (Point(x=p, y=0.0), Point(x=p, y=top))
-    return Line(name=f"p = {p:g}", tone="text-muted", points=ends, dash="dot")
+    return Line(name=f"p = {p:g}", tone="text-muted", points=(Point(x=p, y=0.0), Point(x=p, y=top)), dash="dot")
 
 
 _BAR_PX = 34

@@ -62,10 +62,8 @@ def time_axis(sizes: Sequence[str], lines: Sequence[tuple[str, str, Sequence[flo
     middle = math.sqrt(min(times) * max(times))
     # Of times that are alike a difference would fill the whole width.
     low, high = min(min(times) / 1.3, middle / _LEAST_SPAN), max(max(times) * 1.3, middle * _LEAST_SPAN)
-    title = "Time of a call, less is better"
-    x = Axis(title=title, scale=Scale.LOG, unit=Unit.MICROSECONDS, low=low, high=high)
-    names = tuple((float(at), size) for at, size in enumerate(sizes))
-    y = Axis(low=len(sizes) - 0.5, high=-0.5, names=names)
+    x = Axis(title="Time of a call, less is better", scale=Scale.LOG, unit=Unit.MICROSECONDS, low=low, high=high)
+    y = Axis(low=len(sizes) - 0.5, high=-0.5, names=tuple((float(at), size) for at, size in enumerate(sizes)))
     return Chart(x=x, y=y, layers=tuple(layers), height=100 + _ROW_PX * len(sizes), is_wide=True)
 
 

@@ -93,8 +93,7 @@ def send_test(endpoint: Endpoint, *, by: User) -> Delivery:
             raise Conflict(*_subject(row), "A test is being sent already.", "Its result will appear in the log.")
         lately = timezone.now() - timedelta(hours=1)
         same_owner = {"endpoint__organisation": row.organisation_id, "endpoint__account": row.account_id}
-        tests = Delivery.objects.filter(is_test=True, created_at__gt=lately, **same_owner)
-        if tests.count() >= TESTS_PER_HOUR:
+        if Delivery.objects.filter(is_test=True, created_at__gt=lately, **same_owner).count() >= TESTS_PER_HOUR:
             message = f"{TESTS_PER_HOUR} tests were sent within an hour, which is the limit."
             remedy = f"Wait a while. {'Events' if row.is_webhook else 'Notices'} are sent all the same."
             raise TooMany(*_subject(row), message, remedy, retry_after_s=600)

@@ -54,8 +54,7 @@ def record_heartbeat(node: Node, status: NodeStatus, now: datetime) -> None:
         if was_silence:
             # The site was away. The other nodes are about to be heard again, and the sweep must not take their work in
             # the moment between the first of them and the last.
-            under_lease = Evaluation.objects.filter(state__in=State.under_lease())
-            under_lease.update(lease_expires_at=lifecycle.lease_end(now))
+            Evaluation.objects.filter(state__in=State.under_lease()).update(lease_expires_at=lifecycle.lease_end(now))
         # The sweep may be taking one of these back right now: a row that no longer belongs to this node is left alone.
         # The deadline is not moved, so a judge that hangs for ever still ends.
         if running := [key for key in map(uuid_of, status.running) if key is not None]:

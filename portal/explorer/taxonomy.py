@@ -68,8 +68,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def edges(self) -> list[str]:
         """The names of its edges, in their order."""
-        named = [name for part in self.parts for name in (part.inside, *part.after) if name]
-        return [*named, *self.beside.values()]
+        return [*[name for part in self.parts for name in (part.inside, *part.after) if name], *self.beside.values()]
 
 
 class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -67,8 +67,7 @@ def replace_key(name: str, *, at_once: bool = False) -> str:
     """
     key = _new_key()
     earlier = Value("") if at_once else F("key_digest")
-    known = Node.objects.filter(name=name, revoked_at=None)
-    if not known.update(earlier_key_digest=earlier, key_digest=_digest(key)):
+    if not Node.objects.filter(name=name, revoked_at=None).update(earlier_key_digest=earlier, key_digest=_digest(key)):
         raise _unknown(name)
     return key
 

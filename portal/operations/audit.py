@@ -116,8 +116,7 @@ def nothing_is_stuck(now: datetime) -> Iterator[str]:
 def tries_are_counted(_now: datetime) -> Iterator[str]:
     """No evaluation was tried more than three times, and no report is of a later try."""
     later = Report.objects.filter(evaluation=OuterRef("pk"), attempt__gt=OuterRef("attempt"))
-    beyond = Q(attempt__lt=1) | Q(attempt__gt=settings.MAX_TRIES) | Exists(later)
-    return _ids(Evaluation.objects.filter(beyond))
+    return _ids(Evaluation.objects.filter(Q(attempt__lt=1) | Q(attempt__gt=settings.MAX_TRIES) | Exists(later)))
 
 
 def _last_report() -> QuerySet[Report]:
@@ -249,8 +248,7 @@ def runs_are_completed(_now: datetime) -> Iterator[str]:
     """Every run without pending attempts has recorded that it is complete."""
     pending = Attempt.objects.filter(run=OuterRef("pk"), state=AttemptState.PENDING)
     last = RunEvent.objects.filter(run=OuterRef("pk"), kind=EventKind.ATTEMPT_ENDED)
-    done = Run.objects.filter(Exists(last)).exclude(Exists(pending)).values_list("pk", flat=True)
-    for run in done:
+    for run in Run.objects.filter(Exists(last)).exclude(Exists(pending)).values_list("pk", flat=True):
         events = RunEvent.objects.filter(run=run).exclude(kind=EventKind.RUN_PUBLISHED).order_by("-pk")
         if events.values_list("kind", flat=True)[0] != EventKind.RUN_COMPLETED:
             yield f"run {run}"

@@ -194,8 +194,7 @@ class _Watch:
 
     def _first(self, number: int) -> list[_Follower]:
         """A bounded number of the streams that are due; they are then no longer due."""
-        due = dict.fromkeys(follower for urgency in Urgency for follower in self._due[urgency])
-        first = list(due)[:number]
+        first = list(dict.fromkeys(follower for urgency in Urgency for follower in self._due[urgency]))[:number]
         self._drop(first)
         return first
 

@@ -179,15 +179,13 @@ def search_page(request: HttpRequest) -> HttpResponse:
     if request.headers.get("HX-Request") == "true":
         found = search(text, viewer=request.user, most=SUGGESTED_EACH)
         return render(request, "includes/suggestions.html", {"text": text, "found": found})
-    context = {"text": text, "found": search(text, viewer=request.user)}
-    return render(request, "search.html", context)
+    return render(request, "search.html", {"text": text, "found": search(text, viewer=request.user)})
 
 
 @require_safe
 def robots(_request: HttpRequest) -> HttpResponse:
     """What crawlers need not read: private pages, the many pages after the first of a board, what follows an entry."""
-    sitemap = f"Sitemap: {settings.SITE_URL}{reverse('sitemap')}\n"
-    return HttpResponse(ROBOTS + sitemap, content_type="text/plain")
+    return HttpResponse(ROBOTS + f"Sitemap: {settings.SITE_URL}{reverse('sitemap')}\n", content_type="text/plain")
 
 
 @require_safe
@@ -225,8 +223,7 @@ def words(request: HttpRequest, name: str, title: str) -> HttpResponse:
     """The operator's words, a file in the folder `pages` of the site's data; without one, the site's own."""
     folders = (settings.DATA_DIR / "pages", Path(settings.BASE_DIR, "templates", "words"))
     file = next(path for folder in folders if (path := folder / f"{name}.md").is_file())
-    context = {"title": title, "text": markdown(file.read_text(encoding="utf-8"))}
-    return render(request, "operators_page.html", context)
+    return render(request, "operators_page.html", {"title": title, "text": markdown(file.read_text(encoding="utf-8"))})
 
 
 @require_safe

@@ -181,8 +181,7 @@ def archive_of(user: User) -> IO[bytes]:
         for submission in submissions.iterator(chunk_size=_SOURCES_AT_ONCE):
             for source in submission.source.files.files:
                 archive.writestr(f"sources/{submission.pk}/{source.path}", source.text)
-        reports = Report.objects.filter(evaluation__submission__author=user)
-        for report in reports.iterator(chunk_size=_SOURCES_AT_ONCE):
+        for report in Report.objects.filter(evaluation__submission__author=user).iterator(chunk_size=_SOURCES_AT_ONCE):
             _write(archive, f"reports/{report.evaluation_id}-{report.attempt}.json", report.content)
     file.seek(0)
     return file

@@ -235,8 +235,7 @@ def places_of(standings: QuerySet[Standing]) -> Sequence[Mapping[str, Any]]:
 
 
 def _recount(place: Mapping[str, Any]) -> None:
-    left = Standing.objects.filter(**place, author__is_active=True)
-    best = left.aggregate(count=Count("id"), low=Max("score_low"))
+    best = Standing.objects.filter(**place, author__is_active=True).aggregate(count=Count("id"), low=Max("score_low"))
     Board.objects.filter(**place).update(entries=best["count"], record_low=best["low"])
 
 

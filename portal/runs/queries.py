@@ -32,8 +32,7 @@ def visible_runs(viewer: Viewer) -> QuerySet[Run]:
         return runs.filter(state=RunState.PUBLISHED)
     if viewer.is_staff:
         return runs
-    own = Q(model__organisation__in=viewer.organisations.values("pk"))
-    return runs.filter(Q(state=RunState.PUBLISHED) | own)
+    return runs.filter(Q(state=RunState.PUBLISHED) | Q(model__organisation__in=viewer.organisations.values("pk")))
 
 
 def get_run(viewer: Viewer, run_id: uuid.UUID | str) -> Run:
@@ -183,8 +182,7 @@ class RunFigures:
         """fast_p@k at any p; None until the run is complete."""
         if not self.is_complete:
             return None
-        of_measured = figures.measured(self.samples)
-        return figures.fast_at(of_measured, p, k=k, problems=self.measured, by_point=by_point)
+        return figures.fast_at(figures.measured(self.samples), p, k=k, problems=self.measured, by_point=by_point)
 
     def fast_bounds(self, p: float) -> Bounds:
         """The bounds of fast_p@1 over all problems."""

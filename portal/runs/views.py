@@ -279,8 +279,7 @@ def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
         "others": queries.visible_runs(request.user).exclude(pk=run.pk).filter(profile=run.profile)[:20],
         **more,
     }
-    form = context["fill_form"]
-    return render(request, "runs/run.html", context, status=form.status)
+    return render(request, "runs/run.html", context, status=context["fill_form"].status)
 
 
 @require_safe
@@ -366,8 +365,7 @@ def prompt(request: HttpRequest, slug: str) -> HttpResponse:
     choices = judging_profiles(problem)
     names = [each.name for each in choices]
     # What a vendor needs: hardware that has runs or measurements, and CUDA.
-    runs = queries.board_profiles()
-    profile = chosen_profile(request, names, entries=runs, problem=slug, message=_NOT_HERE)
+    profile = chosen_profile(request, names, entries=queries.board_profiles(), problem=slug, message=_NOT_HERE)
     backends = [backend.value for backend in profile.backends]
     known = _choice(request.GET, "backend", Backend, opening=Backend.CUDA.value)
     # Changing the profile may leave a backend behind that it does not judge: then the first that it does.

@@ -195,8 +195,7 @@ def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
         if season.rejudge_at is None and counted["failed"]:
             message = f"A failure of ours ended the judging of {counted['failed']} entries."
             raise Conflict("season", season.slug, message, "Have these judged again first.")
-        chosen = _to_judge_again(season)
-        queued = _judge_again(chosen, "final")
+        queued = _judge_again(_to_judge_again(season), "final")
         if season.rejudge_at is None:
             Season.objects.filter(pk=season.pk).update(rejudge_at=now)
     return queued

@@ -57,8 +57,7 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     author = signed_in(request)
     chosen = judging_profiles(problem)
-    last = last_choice(request, [profile.name for profile in chosen])
-    data = submit_data(profiles=chosen, author=author, last=last)
+    data = submit_data(profiles=chosen, author=author, last=last_choice(request, [profile.name for profile in chosen]))
     on_workbench = request.headers.get("HX-Request") == "true"
     if request.method == "POST":
         form = SubmissionForm(request.POST, request.FILES, profiles=chosen)
@@ -321,8 +320,7 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 @require_safe
 def source_file(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """One file of a submission as it was submitted, `solution.py` by default."""
-    submission = access.get_submission(request.user, submission_id)
-    bundle = access.readable_source(request.user, submission)
+    bundle = access.readable_source(request.user, access.get_submission(request.user, submission_id))
     path = request.GET.get("file", SourceBundle.ENTRY)
     found = next((file for file in bundle.files if file.path == path), None) if bundle else None
     if found is None:

@@ -110,8 +110,7 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
     closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
     with transaction.atomic():
         payer = quotas.lock_organisation(run.model.organisation_id)
-        current = Run.objects.select_for_update().get(pk=run.pk)
-        if current.is_published:
+        if Run.objects.select_for_update().get(pk=run.pk).is_published:
             message = "The run is published, so nothing can be added to it."
             raise Conflict("run", run.pk, message, "Create a new run.")
         room = MAX_ATTEMPTS - run.attempts.count()
@@ -160,8 +159,7 @@ class _Sorter:
     ) -> None:
         attempts = [line.attempt for line in batch if line.attempt is not None]
         keys = {attempt.key for attempt in attempts}
-        slugs = {attempt.problem for attempt in attempts}
-        existing = run.attempts.filter(Q(key__in=keys) | Q(problem__in=slugs))
+        existing = run.attempts.filter(Q(key__in=keys) | Q(problem__in={attempt.problem for attempt in attempts}))
         self.by_key = {attempt.key: attempt for attempt in existing}
         self.by_place = {(attempt.problem, attempt.sample, attempt.step): attempt for attempt in existing}
         self.in_batch: dict[object, Line] = {}

@@ -283,8 +283,7 @@ def _submitted_with_key(evaluation: Evaluation, files: SourceBundle) -> Submissi
         return None
     if len(key) > 100:
         raise Refusal("idempotency_key", key, "The key is too long.", "Use at most 100 characters.")
-    sources = Submission.objects.select_related("source")
-    earlier = sources.filter(author=wanted.author, idempotency_key=key).first()
+    earlier = Submission.objects.select_related("source").filter(author=wanted.author, idempotency_key=key).first()
     if earlier is None:
         return None
     evaluations = queries.evaluations_of(earlier)

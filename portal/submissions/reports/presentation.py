@@ -194,8 +194,7 @@ def source_views(
     """
     found = listings(bundle, most=MOST_LINES if is_whole or marks else FIRST_LINES)
     for path, listing in (found if is_whole else _excerpts(found, marks)).items():
-        here = {mark.line: mark for mark in marks if mark.path == path}
-        yield SourceView(path=path, listing=listing, marks=here)
+        yield SourceView(path=path, listing=listing, marks={mark.line: mark for mark in marks if mark.path == path})
 
 
 def _excerpts(found: Mapping[str, Listing], marks: Sequence[FailingLine]) -> dict[str, Listing]:
