@@ -87,7 +87,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "portal.accounts.admin_audit_log.OperatorsLogMiddleware",
+    "portal.accounts.operators.OperatorsLogMiddleware",
     "portal.pages.middleware.HardwareMiddleware",
     "portal.pages.middleware.FigureMiddleware",
     "portal.pages.middleware.RefusalMiddleware",
@@ -192,10 +192,10 @@ SOCIALACCOUNT_PROVIDERS: dict[str, Any] = {
         "SCOPE": ["openid", "profile"],
     },
 }
-SOCIALACCOUNT_ADAPTER = "portal.accounts.adapters.SocialAccountAdapter"
+SOCIALACCOUNT_ADAPTER = "portal.accounts.identity.SocialAccountAdapter"
 SOCIALACCOUNT_AUTO_SIGNUP = False  # everybody chooses their public name
 SOCIALACCOUNT_FORMS = {"signup": "portal.accounts.forms.SocialSignUpForm"}
-ACCOUNT_ADAPTER = "portal.accounts.adapters.AccountAdapter"
+ACCOUNT_ADAPTER = "portal.accounts.identity.AccountAdapter"
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email"]  # our forms ask for no address
 ACCOUNT_EMAIL_VERIFICATION = "optional" if EMAIL_URL else "none"
 ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
@@ -205,7 +205,7 @@ ACCOUNT_DEFAULT_HTTP_PROTOCOL = "http" if SITE_URL.startswith("http://") else "h
 ACCOUNT_MAX_EMAIL_ADDRESSES = 2
 ACCOUNT_REAUTHENTICATION_REQUIRED = True  # before an address or a provider: a session left open is no way in for good
 ACCOUNT_FORMS = {"reset_password": "portal.accounts.forms.ResetPasswordForm"}
-MFA_ADAPTER = "portal.accounts.adapters.MFAAdapter"
+MFA_ADAPTER = "portal.accounts.identity.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_FORMS = {

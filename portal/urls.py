@@ -6,9 +6,7 @@ from django.urls import include, path
 from django.views.decorators.http import require_safe
 
 from portal.manual.views import manual
-from portal.pages import operators_pages, views
-from portal.pages.feeds import RecordsFeed
-from portal.pages.sitemaps import SECTIONS
+from portal.pages import views
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -27,13 +25,13 @@ urlpatterns = [
     path("accounts/", include("portal.accounts.sign_in_urls")),
     path("accounts/", include("portal.privacy.urls")),
     path("api/v1/", include("portal.api.urls")),
-    path("feeds/records.atom", RecordsFeed(), name="records-feed"),
+    path("feeds/records.atom", views.RecordsFeed(), name="records-feed"),
     path("search/", views.search_page, name="search"),
-    path("privacy/", operators_pages.words, {"name": "privacy", "title": "Privacy"}, name="privacy"),
-    path("terms/", operators_pages.words, {"name": "terms", "title": "Terms of use"}, name="terms"),
-    path(".well-known/security.txt", operators_pages.security_txt, name="security-txt"),
+    path("privacy/", views.words, {"name": "privacy", "title": "Privacy"}, name="privacy"),
+    path("terms/", views.words, {"name": "terms", "title": "Terms of use"}, name="terms"),
+    path(".well-known/security.txt", views.security_txt, name="security-txt"),
     path("robots.txt", views.robots, name="robots"),
-    path("sitemap.xml", require_safe(sitemap), {"sitemaps": SECTIONS}, name="sitemap"),
+    path("sitemap.xml", require_safe(sitemap), {"sitemaps": views.SECTIONS}, name="sitemap"),
     path("favicon.ico", views.favicon, name="favicon"),
     path("healthz", views.healthz, name="healthz"),
     path("readyz", views.readyz, name="readyz"),

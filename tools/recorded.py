@@ -28,8 +28,7 @@ if __name__ == "__main__":  # the models below need the site's settings
     django.setup()
 
 from evaluator.contract import Backend, ContractError, EvaluationReport, Mode, Verdict
-from portal.core.errors import Refusal
-from portal.core.requests import by_id
+from portal.core.errors import Refusal, by_id
 from portal.operations.recorded import kernels, runs
 from portal.operations.recorded.reports import NotRecorded, check, read_reports, read_source
 from portal.runs.models import Attempt, AttemptState, Run

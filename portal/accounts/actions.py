@@ -11,8 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from portal.accounts.models import ApiToken, TokenScope, User
-from portal.accounts.names import OWN_AUTHOR, check_name, name_taken
+from portal.accounts.models import OWN_AUTHOR, ApiToken, TokenScope, User, check_name, name_taken
 from portal.accounts.operators import drop_unproven_rights
 from portal.core.errors import Conflict, Forbidden, NotSignedIn, Refusal, check_choice
 
@@ -181,5 +180,4 @@ def check_password(user: User, password: str) -> None:
     try:
         validate_password(password, user)
     except ValidationError as error:
-        message = " ".join(error.messages)
-        raise Refusal("password", "", message, "Choose a longer or less common password.") from error
+        raise Refusal("password", "", " ".join(error.messages), "Choose a longer or less common password.") from error

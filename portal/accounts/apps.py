@@ -25,4 +25,4 @@ class AccountsConfig(AppConfig):
 
 class OperatorsAdminConfig(admin_apps.AdminConfig):
     default = False
-    default_site = "portal.accounts.admin_site.OperatorsSite"
+    default_site = "portal.accounts.operators.OperatorsSite"

@@ -19,10 +19,8 @@ from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 
 from portal.accounts.actions import check_password
-from portal.accounts.models import TokenScope, User
-from portal.accounts.names import MAX_NAME, check_name, name_taken
-from portal.core.errors import Refusal
-from portal.core.forms import ActionForm
+from portal.accounts.models import MAX_NAME, TokenScope, User, check_name, name_taken
+from portal.core.errors import ActionForm, Refusal
 
 _FOLLOWED = URLValidator(
     ("https", "http"), message="The address begins with neither https:// nor http://. Copy it from your browser."

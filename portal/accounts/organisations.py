@@ -9,8 +9,7 @@ from django.utils import timezone
 
 from portal.accounts.actions import lock_account
 from portal.accounts.models import Invitation, InvitationState, Membership, Organisation, Role, User
-from portal.core.errors import Conflict, Forbidden, Refusal, check_choice
-from portal.core.requests import by_id
+from portal.core.errors import Conflict, Forbidden, Refusal, by_id, check_choice
 
 MAX_OWNED = 10
 SHORT_NAME = r"^[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?$"
@@ -114,8 +113,7 @@ def default_organisation(user: User, slug: str | None) -> Organisation:
 
 def open_invitations(of: User | Organisation) -> QuerySet[Invitation]:
     """What an account is invited to, or whom an organisation has invited, without an answer yet."""
-    chosen = of.invitations.filter(state=InvitationState.OPEN)
-    return chosen.select_related("organisation", "invited_by", "invited")
+    return of.invitations.filter(state=InvitationState.OPEN).select_related("organisation", "invited_by", "invited")
 
 
 def get_invitation(invitations: QuerySet[Invitation], invitation_id: int) -> Invitation:
@@ -264,8 +262,7 @@ def _check_room(organisation: Organisation, user: User) -> None:
     if organisation.memberships.filter(user=user).exists():
         raise _conflict(user.username, "This account is a member already.", "Change their role instead.")
     lately = timezone.now() - ASK_AGAIN_AFTER
-    declined = organisation.invitations.filter(invited=user, state=InvitationState.DECLINED, ended_at__gt=lately)
-    if declined.exists():
+    if organisation.invitations.filter(invited=user, state=InvitationState.DECLINED, ended_at__gt=lately).exists():
         message = f"This account has declined an invitation in the last {ASK_AGAIN_AFTER.days} days."
         raise _conflict(user.username, message, "Talk to its owner first, and invite the account later.")
     if open_invitations(organisation).exclude(invited=user).count() >= MAX_OPEN:

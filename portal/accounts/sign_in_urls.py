@@ -17,7 +17,7 @@ from django.urls import path, re_path
 from django.views.decorators.cache import never_cache
 
 from portal.accounts import views
-from portal.accounts.social_login import returning_from, to_other_site, where_mail_is_set_up
+from portal.accounts.identity import returning_from, to_other_site, where_mail_is_set_up
 from portal.accounts.throttle import CODES, MAILS, SIGN_UPS, limited
 
 urlpatterns = [

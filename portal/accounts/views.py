@@ -25,11 +25,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from portal.accounts import actions, organisations, throttle
+from portal.accounts import actions, operators, organisations, throttle
 from portal.accounts.forms import FirstPasswordForm, NewPasswordForm, PublicPageForm, SignInForm, SignUpForm, TokenForm
 from portal.accounts.identity import changing, shown_again, signed_in
-from portal.accounts.operators import has_second_factor
-from portal.core.requests import by_id
+from portal.core.errors import by_id
 
 
 def ways_in(request: HttpRequest) -> dict[str, Any]:
@@ -140,7 +139,7 @@ def profile(request: HttpRequest) -> HttpResponse:
         "form": TokenForm() if token else form,
         "tokens": [(row, row.is_live(now=timezone.now())) for row in user.tokens.all()],
         "invitations": list(organisations.open_invitations(user)),
-        "has_second_factor": has_second_factor(user),
+        "has_second_factor": operators.has_second_factor(user),
         "new_token": token,
         "secret": secret,
         **ways_in(request),

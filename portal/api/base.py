@@ -78,8 +78,7 @@ class Resource(GenericViewSet[Any]):
         if serializer is None:
             return Response(status=status)
         page = self.paginate_queryset(found) if many else None
-        shown = found if page is None else page
-        data = serializer(shown, many=many, context=self.get_serializer_context()).data
+        data = serializer(found if page is None else page, many=many, context=self.get_serializer_context()).data
         return Response(data, status=status) if page is None else self.get_paginated_response(data)
 
 

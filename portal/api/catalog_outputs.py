@@ -9,13 +9,13 @@ from evaluator.hardware.machines import Peaks
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import ApiToken, TokenScope
 from portal.api.fields import CopiedFields, Made, address, shows, values_of
-from portal.catalog.costs import SizeRow, judging_profiles, size_rows
+from portal.catalog.queries import SizeRow, judging_profiles, size_rows
 from portal.nodes.models import Node, Slot
 from portal.ranking.queries import BoardRow
 from portal.runs.prompts import statement_of, values_told
+from portal.submissions.forms import starters
 from portal.submissions.models import Quarantine
 from portal.submissions.quotas import Forecast, Limit, Price
-from portal.submissions.starters import starters
 from problems import registry
 from problems.spec.schema import Argument, Axis, Cost, Output, Problem, SizeName, Tolerance
 

@@ -13,7 +13,7 @@ from evaluator.contract import Backend, Mode, Primitive, SourceBundle, Verdict
 from evaluator.hardware import profiles
 from portal.api.fields import CopiedFields, values_of
 from portal.submissions import uploads
-from portal.submissions.actions.annotate import MAX_NOTES
+from portal.submissions.actions.submit import MAX_NOTES
 from portal.submissions.models import State, Visibility
 from problems.spec.schema import SizeName
 

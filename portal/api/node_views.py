@@ -35,7 +35,7 @@ from portal.api.auth import IsNode, NodeKey
 from portal.api.base import Resource, operation
 from portal.core import metrics
 from portal.core.errors import Refusal
-from portal.dispatcher.heartbeats import record_heartbeat
+from portal.dispatcher.leases import record_heartbeat
 from portal.nodes.models import Node
 from portal.submissions.actions import receive_delivery, receive_progress
 

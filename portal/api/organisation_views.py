@@ -75,8 +75,7 @@ class Organisations(_Organisations):
         It is the allowance of the sponsor's organisations together, or the organisation's own. The quota of 30 days
         counts beside it.
         """
-        payer = payer_of_runs(_organisation(request, slug))
-        return forecasts(payer, profiles.profiles(), now=timezone.now())
+        return forecasts(payer_of_runs(_organisation(request, slug)), profiles.profiles(), now=timezone.now())
 
     @operation("readQuota", "Read the quota", QuotaOutput)
     def quota(self, request: Request, slug: str) -> Limit:

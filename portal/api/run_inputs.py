@@ -9,7 +9,7 @@ from portal.api.inputs import Attachment, Choice, Number, PagedQuery, ProfileNam
 from portal.deliveries.outbound_http import ADDRESS
 from portal.runs.models import ATTEMPT_MODES, AttemptState, EventKind, RunMode, RunState
 from portal.runs.prompts import VERSION, VERSIONS
-from portal.tabular.formats import MEDIA_TYPES
+from portal.tabular.tables import MEDIA_TYPES
 
 _MOST = 2**31 - 1
 _CURSOR_MOST = 2**62

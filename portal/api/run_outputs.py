@@ -15,7 +15,7 @@ from portal.runs.actions import LineResult, RunDeclaration
 from portal.runs.actions.importing import Program
 from portal.runs.figures import Bounds, Estimate
 from portal.runs.models import Attempt, EventKind, LanguageModel, Run, RunEvent, Trajectory
-from portal.runs.progress import Progress
+from portal.runs.page_data import Progress
 from portal.runs.prompts import Prompt
 from portal.runs.queries import ModelRow, RunFigures, run_figures
 from portal.runs.solution_trees import Unmatched
@@ -309,7 +309,8 @@ class OrganisationOutput(CopiedFields):
     """An organisation of the caller's."""
 
     role = Made(
-        lambda organisation, context: _role(organisation, context["request"].user.username),
+        # Operators act as owners where they are no members.
+        lambda organisation, context: _roles(organisation).get(context["request"].user.username, Role.OWNER.value),
         {"type": "string", "enum": Role.values},
         help_text="The caller's own.",
     )
@@ -328,11 +329,6 @@ class OrganisationOutput(CopiedFields):
 
 def _roles(organisation: Organisation) -> dict[str, str]:
     return {row.user.username: row.role for row in organisation.memberships.all()}
-
-
-def _role(organisation: Organisation, username: str) -> str:
-    # Operators act as owners where they are no members.
-    return _roles(organisation).get(username, Role.OWNER.value)
 
 
 class QuotaOutput(serializers.Serializer[Any]):

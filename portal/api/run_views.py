@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from portal.accounts.identity import signed_in
 from portal.accounts.models import TokenScope
-from portal.api import inputs, run_inputs
+from portal.api import inputs, run_inputs, schema
 from portal.api.base import NewestFirst, Resource, SmallestFirst, operation
 from portal.api.parsers import ArchiveForm, ArchiveStream, LinesStream
 from portal.api.run_outputs import (
@@ -32,17 +32,16 @@ from portal.api.run_outputs import (
     RunDetail,
     TrajectoryOutput,
 )
-from portal.api.schema import LOCATION, idempotency_key
 from portal.catalog.queries import get_profile
 from portal.runs import actions, queries, uploads
 from portal.runs.models import Attempt, LanguageModel, Run, RunEvent, Trajectory
-from portal.runs.progress import Progress, progress
+from portal.runs.page_data import Progress, progress
 from portal.runs.prompts import Prompt, prompt_for
 
 _RETRY_AFTER = OpenApiParameter(
     "Retry-After", int, "header", response=[200], description="Seconds after which lines over quota may be sent again."
 )
-_IDEMPOTENCY_KEY = idempotency_key(
+_IDEMPOTENCY_KEY = schema.idempotency_key(
     "A repeated call with the same key returns the same run. The same key with anything "
     "else but another provider or other notes is refused with 409, which names what differs."
 )
@@ -103,7 +102,7 @@ class Runs(_Runs):
         RunDetail,
         status=201,
         body=run_inputs.RunInput,
-        headers=(_IDEMPOTENCY_KEY, LOCATION),
+        headers=(_IDEMPOTENCY_KEY, schema.LOCATION),
         refuses=(404, 409),
     )
     def create(self, request: Request) -> Response:
@@ -179,8 +178,7 @@ class Attempts(_Runs):
         run = queries.get_run(request.user, run_id)
         self.body()
         # Read twice: the serializer names every wrong field at once, the upload's own rules are the same for bulk.
-        attempt = uploads.attempt_from(request.data)
-        added = actions.add_attempt(run, attempt, by=signed_in(request)).attempt
+        added = actions.add_attempt(run, uploads.attempt_from(request.data), by=signed_in(request)).attempt
         assert added is not None
         return added
 
@@ -216,8 +214,7 @@ def _added(run: Run, request: Request) -> actions.BulkResult:
     if not hasattr(body, "read"):  # an empty body is not parsed at all
         return actions.add_lines(run, (), by=signed_in(request))
     stream = cast(IO[bytes], body)
-    kind = (request.content_type or "").partition(";")[0].strip().lower()
-    if kind == LinesStream.media_type:
+    if (request.content_type or "").partition(";")[0].strip().lower() == LinesStream.media_type:
         return actions.add_lines(run, uploads.read_lines(stream), by=signed_in(request))
     with TemporaryFile() as archive:  # an archive's table of contents is at its end
         while chunk := stream.read(1 << 20):
@@ -236,7 +233,7 @@ class Trees(_Runs):
         ImportOutput,
         status=201,
         body={"multipart/form-data": run_inputs.TreeUpload},
-        headers=(LOCATION,),
+        headers=(schema.LOCATION,),
         refuses=(404, 409),
     )
     def create(self, request: Request) -> Response:

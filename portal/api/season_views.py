@@ -1,6 +1,5 @@
 """Seasons: which there are, one with its standings and people, making and running one, and joining it."""
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 from django.utils import timezone
@@ -8,19 +7,16 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from portal.accounts.identity import signed_in
-from portal.accounts.models import TokenScope, Viewer
+from portal.accounts.models import TokenScope
 from portal.accounts.organisations import get_organisation
 from portal.api.base import Resource, operation
 from portal.api.fields import CopiedFields, Made, address, page, shows
 from portal.api.inputs import Choice, ProfileName, Query, Strict, Text, Whole
-from portal.seasons import actions, queries
-from portal.seasons.definition import definition_of
-from portal.seasons.models import Access, Counted, Entry, OpenedSources, Phase, Season
-from portal.seasons.queries import StandingRow
+from portal.seasons import actions, models, queries
 from portal.seasons.scoring import Result
 
 
-@shows(Season, "slug url page title profile problems opens_at closes_at announced_closes_at phase seconds_left")
+@shows(models.Season, "slug url page title profile problems opens_at closes_at announced_closes_at phase seconds_left")
 class SeasonBrief(CopiedFields):
     """A season as a list shows it.
 
@@ -31,7 +27,7 @@ class SeasonBrief(CopiedFields):
     url = address("api:season", slug="slug")
     page = page("/seasons/{0}/")
     problems = serializers.ListField(child=serializers.CharField())
-    phase = Made(lambda season, _: season.phase(timezone.now()).value, {"type": "string", "enum": Phase.values})
+    phase = Made(lambda season, _: season.phase(timezone.now()).value, {"type": "string", "enum": models.Phase.values})
     seconds_left = Made(
         lambda season, _: max(0.0, (season.closes_at - timezone.now()).total_seconds()),
         float,
@@ -56,7 +52,7 @@ class SeasonResultOutput(CopiedFields):
 
 
 @shows(
-    StandingRow,
+    queries.StandingRow,
     "place=line.place team=team.name organisation=team.organisation.slug members score=line.score "
     "solved=line.solved results",
 )
@@ -76,7 +72,7 @@ class SeasonTeamOutput(CopiedFields):
 
 
 @shows(
-    Season,
+    models.Season,
     "rules is_ranked_by_speed rejudged_per_problem largest_team opened_sources sources_read_by organisation access "
     "counts hides_board owners_read code final_at changed_problems entries entries_pending standings",
 )
@@ -114,18 +110,21 @@ class SeasonDetail(SeasonBrief):
         help_text="Not judged yet.",
     )
     standings = Made(
-        lambda season, context: SeasonTeamOutput(_standings(season, context["request"].user), many=True).data,
+        lambda season, context: (
+            SeasonTeamOutput(
+                queries.standings(season)
+                if queries.shows_board(season, context["request"].user, timezone.now())
+                else (),
+                many=True,
+            ).data
+        ),
         SeasonTeamOutput(many=True),
     )
 
-    def to_representation(self, instance: Season) -> dict[str, Any]:
+    def to_representation(self, instance: models.Season) -> dict[str, Any]:
         """The season, counted once for the fields that say how many."""
         cast("dict[str, Any]", self.context)["counted"] = queries.counts(instance)
         return super().to_representation(instance)
-
-
-def _standings(season: Season, reader: Viewer) -> Sequence[StandingRow]:
-    return queries.standings(season) if queries.shows_board(season, reader, timezone.now()) else ()
 
 
 class SeasonInput(Strict):
@@ -141,9 +140,9 @@ class SeasonInput(Strict):
     rules = Text(max_length=20_000, required=False, allow_blank=True, help_text="Markdown.")
     rejudged_per_problem = Whole(min_value=1, max_value=1000, required=False)
     largest_team = Whole(min_value=1, max_value=1000, required=False)
-    opened_sources = Choice(choices=OpenedSources.values, required=False)
-    access = Choice(choices=Access.values, required=False)
-    counts = Choice(choices=Counted.values, required=False)
+    opened_sources = Choice(choices=models.OpenedSources.values, required=False)
+    access = Choice(choices=models.Access.values, required=False)
+    counts = Choice(choices=models.Counted.values, required=False)
     hides_board = serializers.BooleanField(required=False)
     owners_read = serializers.BooleanField(required=False, help_text="Fixed once somebody has joined.")
 
@@ -177,13 +176,13 @@ class Seasons(Resource):
         return queries.visible(request.user)
 
     @operation("defineSeason", "Define or change a season", SeasonDetail, body=SeasonInput, refuses=(403, 404, 409))
-    def create(self, request: Request) -> Season:
+    def create(self, request: Request) -> models.Season:
         """A draft of a season, or the change of one that the caller runs."""
         now = timezone.now()
-        return actions.define(definition_of(self.body()), by=signed_in(request), now=now, is_draft=True)
+        return actions.define(models.definition_of(self.body()), by=signed_in(request), now=now, is_draft=True)
 
     @operation("readSeason", "Read a season", SeasonDetail, query=SeasonQuery)
-    def retrieve(self, request: Request, slug: str) -> Season:
+    def retrieve(self, request: Request, slug: str) -> models.Season:
         """One season with its rules and standings as they are now."""
         return queries.get_season(slug, request.user, code=self.query["code"])
 
@@ -212,7 +211,7 @@ class SeasonParts(Resource):
         actions.enter(season, user, organisation=organisation, now=timezone.now(), code=body["code"])
 
 
-@shows(Entry, "season=season.slug team=team.name evaluation counts message=refused page")
+@shows(models.Entry, "season=season.slug team=team.name evaluation counts message=refused page")
 class SeasonEntryOutput(CopiedFields):
     """What a submission is to a season that its author takes part in.
 

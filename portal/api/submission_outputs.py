@@ -21,8 +21,7 @@ from portal.submissions.access import visible_parent
 from portal.submissions.models import Evaluation, Quarantine, State, Submission
 from portal.submissions.queries import quarantine_of
 from portal.submissions.queue import QueuePosition
-from portal.submissions.reports import timelines
-from portal.submissions.reports.presentation import verdict_facts
+from portal.submissions.reports import presentation, timelines
 from portal.submissions.sweeps import points_of
 
 
@@ -144,7 +143,10 @@ class EvaluationDetail(EvaluationBrief):
     """
 
     stage = Made(
-        lambda evaluation, _: _if_any(StageOutput, evaluation if _is_judged(evaluation) else None),
+        lambda evaluation, _: _if_any(
+            StageOutput,
+            evaluation if evaluation.stage and evaluation.state in (State.BUILDING, State.RUNNING) else None,
+        ),
         StageOutput(allow_null=True),
         help_text="Null unless it is being judged.",
     )
@@ -159,7 +161,9 @@ class EvaluationDetail(EvaluationBrief):
         help_text="Seconds after which to poll again; null at the end.",
     )
     facts = Made(
-        lambda evaluation, context: _if_any(VerdictFactsOutput, verdict_facts(evaluation, context["live"].report)),
+        lambda evaluation, context: _if_any(
+            VerdictFactsOutput, presentation.verdict_facts(evaluation, context["live"].report)
+        ),
         VerdictFactsOutput(allow_null=True),
         help_text="The verdict explained; null until there is one.",
     )
@@ -183,10 +187,6 @@ class EvaluationDetail(EvaluationBrief):
 
 def _if_any(serializer: type[serializers.Serializer[Any]], shown: Any) -> Any:
     return serializer(shown).data if shown else None
-
-
-def _is_judged(evaluation: Evaluation) -> bool:
-    return evaluation.state in (State.BUILDING, State.RUNNING) and bool(evaluation.stage)
 
 
 def _report(report: EvaluationReport | None) -> Any:

@@ -17,18 +17,14 @@ from rest_framework.response import Response
 from evaluator.contract import SourceBundle
 from portal.accounts.identity import signed_in
 from portal.accounts.models import ApiToken, TokenScope
-from portal.api import inputs
-from portal.api.auth import scope_missing
+from portal.api import auth, inputs, schema
 from portal.api.base import SIGNED_IN, NewestFirst, Resource, file_of, operation
 from portal.api.parsers import JSONParser, MultiPartParser
-from portal.api.schema import LOCATION, idempotency_key
 from portal.api.submission_outputs import EvaluationDetail, SourceOutput, SubmissionBrief, SubmissionDetail
-from portal.core.errors import Refusal
-from portal.core.requests import if_changed
+from portal.core.errors import Refusal, if_changed
 from portal.submissions import access, actions, queries
 from portal.submissions.models import Evaluation, Submission, Visibility
-from portal.submissions.reports import machine_code, timelines
-from portal.submissions.reports.presentation import public_part
+from portal.submissions.reports import machine_code, presentation, timelines
 
 _FILES = ("source", "files", "file")
 """The inputs that bring the source; the others are what the action takes."""
@@ -43,7 +39,7 @@ _ETAGS = (
         "ETag", str, "header", response=[200, 304], description="Send it as If-None-Match in the next request."
     ),
 )
-_IDEMPOTENCY_KEY = idempotency_key(
+_IDEMPOTENCY_KEY = schema.idempotency_key(
     "A repeated call with the same key returns the same submission. The same key with "
     "another problem, backend, profile, mode, size, visibility or source is refused with 409, which names what differs."
 )
@@ -99,7 +95,7 @@ class Submissions(SubmissionResource):
         SubmissionDetail,
         status=201,
         body={"application/json": inputs.SubmissionInput, "multipart/form-data": inputs.SubmissionUpload},
-        headers=(_IDEMPOTENCY_KEY, LOCATION),
+        headers=(_IDEMPOTENCY_KEY, schema.LOCATION),
         examples=(_EXAMPLE,),
         refuses=(404, 409),
     )
@@ -152,7 +148,11 @@ def _public_view(request: Request, submission_id: uuid.UUID) -> queries.LiveView
     """What everybody may read of a ranked entry whose source the caller may not; None where the page is theirs."""
     entry = access.public_entry(request.user, submission_id)
     live = queries.live_view(entry) if entry is not None else None
-    return replace(live, report=public_part(live.report)) if live is not None and live.report is not None else None
+    return (
+        replace(live, report=presentation.public_part(live.report))
+        if live is not None and live.report is not None
+        else None
+    )
 
 
 def _tag(submission: Submission, evaluations: Iterable[Evaluation], live: queries.LiveView) -> str:
@@ -167,7 +167,7 @@ def _require_readable(request: Request, submission: Submission) -> None:
     """Refuse a token that is for runs alone, unless the submission is public or an attempt."""
     is_open = submission.is_attempt or submission.visibility == Visibility.PUBLIC
     if isinstance(request.auth, ApiToken) and TokenScope.READ not in request.auth.scopes and not is_open:
-        raise scope_missing(TokenScope.READ.value)
+        raise auth.scope_missing(TokenScope.READ.value)
 
 
 def get_evaluation(request: Request, submission_id: uuid.UUID, evaluation_id: uuid.UUID) -> Evaluation:
@@ -237,7 +237,7 @@ class Evaluations(SubmissionResource):
         EvaluationDetail,
         status=201,
         body=inputs.EvaluationInput,
-        headers=(LOCATION,),
+        headers=(schema.LOCATION,),
         refuses=(409,),
     )
     def create(self, request: Request, submission_id: uuid.UUID) -> Response:

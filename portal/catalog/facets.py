@@ -38,14 +38,10 @@ class Facet:
 _ORIGIN_ENDS = re.compile(r" ?\(|, | / | and | after | style ")
 
 
-def origin_project(problem: Problem) -> str:
-    """The project that a problem comes from, without what its origin adds about the part; NONE where none is named."""
-    return NONE if problem.origin is None else _project(problem.origin)
-
-
 @cache
-def _project(origin: str) -> str:
-    return _ORIGIN_ENDS.split(origin, maxsplit=1)[0].removeprefix("NVIDIA ")
+def _project(origin: str | None) -> str:
+    """The project that a problem comes from, without what its origin adds about the part; NONE where none is named."""
+    return NONE if origin is None else _ORIGIN_ENDS.split(origin, maxsplit=1)[0].removeprefix("NVIDIA ")
 
 
 def _kernel(problem: Problem) -> str:
@@ -91,7 +87,7 @@ FACETS = (
         labels={"unknown": "None known", "known": "Known", "unsought": "Not looked for"},
         values=lambda problem: (_kernel(problem),),
     ),
-    Facet(name="origin", label="Origin", labels={}, values=lambda problem: (origin_project(problem),)),
+    Facet(name="origin", label="Origin", labels={}, values=lambda problem: (_project(problem.origin),)),
 )
 
 
@@ -122,8 +118,7 @@ def options(
     problems: Sequence[Problem], facet: Facet, *, chosen: dict[str, str], search: str = ""
 ) -> list[dict[str, Any]]:
     """The values of `facet` that occur, counted among the problems that the other facets and the search leave."""
-    others = {name: value for name, value in chosen.items() if name != facet.name}
-    left = find(problems, chosen=others, search=search)
+    left = find(problems, chosen={name: value for name, value in chosen.items() if name != facet.name}, search=search)
     counts = Counter(str(value) for problem in left for value in set(facet.values(problem)))
     return [
         {"value": value, "label": facet.label_of(value), "count": counts[value], "is_chosen": is_chosen}

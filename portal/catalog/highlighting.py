@@ -28,14 +28,10 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format and surrogate characters, and of separators of lines and paragraphs."""
 
 _LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".cpp": "cpp", ".h": "cpp"}
+"""The Pygments name of the language that a file's ending stands for."""
 _COLOURLESS = re.compile(r'<span class="(?:n|na|nl|nv|o|p|w)">([^<]*)</span>')
 """Names, operators and blanks: half of what Pygments writes, and static/css/code.css gives them no colour."""
 _helper = Helper(seconds=1)
-
-
-def language_of(path: str) -> str:
-    """The Pygments name of the language that a file's ending stands for; `text` where we know none."""
-    return _LANGUAGES.get(PurePosixPath(path).suffix, "text")
 
 
 def visible(text: str) -> str:
@@ -112,12 +108,11 @@ def listings(bundle: SourceBundle, *, most: int = MOST_LINES) -> dict[str, Listi
 
 def _highlighted(file: tuple[str, str]) -> str:
     path, text = file
-    return str(highlight(text, language=language_of(path)))
+    return str(highlight(text, language=_LANGUAGES.get(PurePosixPath(path).suffix, "text")))
 
 
 @cache
 def reference_rows(slug: str) -> SafeString:
     """Rows of a table with the reference of the problem `slug`: number and line, found on the page as R1, R2, ..."""
     lines = highlight_lines(registry.reference_source(slug), language="python")
-    form = '<tr id="R{}"><td>{}<td>{}'
-    return format_html_join("", form, ((number, number, line) for number, line in lines))
+    return format_html_join("", '<tr id="R{}"><td>{}<td>{}', ((number, number, line) for number, line in lines))

@@ -29,8 +29,7 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def _states() -> dict[Communication, State]:
-    text = (registry.DATA / "patterns.toml").read_bytes()
-    return msgspec.toml.decode(text, type=dict[Communication, State])
+    return msgspec.toml.decode((registry.DATA / "patterns.toml").read_bytes(), type=dict[Communication, State])
 
 
 def _widths(*, rank: int, is_after: bool, is_unequal: bool) -> Sequence[int]:

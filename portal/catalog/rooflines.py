@@ -11,19 +11,16 @@ from django.urls import reverse
 
 from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware import profiles
-from evaluator.hardware.profiles import Profile
 from evaluator.judging.floors import Floor, floor
-from portal.catalog import measurements
-from portal.catalog.costs import ELEMENT_BYTES
+from portal.catalog import measurements, queries
 from portal.catalog.size_times import SizeTime
 from portal.catalog.templatetags.pkb import flops as flops_text
 from portal.catalog.templatetags.pkb import microseconds, percent
 from portal.charts import rooflines as charts
 from portal.charts.chart import Axis as Axes
-from portal.charts.chart import Chart, Points, Scale
+from portal.charts.chart import Chart, Points, Scale, number
 from portal.charts.chart import Point as Mark
-from portal.charts.scales import number
-from portal.charts.sizes import Series, over_size
+from portal.charts.times import Series, over_size
 from portal.core.speedups import factor
 from problems import registry
 from problems.spec.schema import Cost, Problem, SizeName
@@ -130,7 +127,7 @@ class Point:
         return _time_at(self.entry, self.work.size)
 
 
-def gpu_profiles() -> list[Profile]:
+def gpu_profiles() -> list[profiles.Profile]:
     return [profile for profile in profiles.profiles().values() if profile.peaks is not None]
 
 
@@ -150,7 +147,7 @@ def works(profile_name: str) -> tuple[Work, ...]:
     for problem in registry.problems():
         for size in RANKED_SIZES:
             if problem.refuses(profile.world_size, (size,)) is None:
-                cost = problem.cost(problem.dims(size, profile.world_size), profile.world_size, ELEMENT_BYTES)
+                cost = problem.cost(problem.dims(size, profile.world_size), profile.world_size, queries.ELEMENT_BYTES)
                 bounded = floor(cost, profile.peaks, latency_us=latency_us)
                 found.append(Work(problem=problem, size=size.value, cost=cost, floor=bounded))
     return tuple(found)
@@ -196,7 +193,7 @@ def _time_at(entry: Entry | None, size: str) -> SizeTime | None:
     return next((time for time in entry.sizes if time.size == size), None) if entry else None
 
 
-def ceilings(profile: Profile, axis: Axis) -> list[charts.Ceiling]:
+def ceilings(profile: profiles.Profile, axis: Axis) -> list[charts.Ceiling]:
     """The datasheet's ceilings of `axis`, and the measured ones where some are stored."""
     if profile.peaks is None:
         return []
@@ -233,7 +230,7 @@ _DASHES = ("solid", "dot")
 """Of the datasheet's level and of the measured one."""
 
 
-def _measured_wire(profile: Profile) -> list[tuple[str, float]]:
+def _measured_wire(profile: profiles.Profile) -> list[tuple[str, float]]:
     """The slowest copy between two GPUs of this profile, else what was stored with the public references."""
     measured = measurements.ceilings(profile.name)
     pairs = [pair.bytes_s for pair in measured.pairs] if measured else []
@@ -242,7 +239,7 @@ def _measured_wire(profile: Profile) -> list[tuple[str, float]]:
     return [(f"peer copy {reached / 1e9:.0f} GB/s", reached)] if reached else []
 
 
-def reached(profile: Profile) -> dict[str, Any] | None:
+def reached(profile: profiles.Profile) -> dict[str, Any] | None:
     """What the hardware of `profile` reached in simple programs, as the explorer shows it; None where nobody measured.
 
     `sizes` has a row per message size: its bytes, and (microseconds, bus bytes a second) per collective of `names`,
@@ -264,7 +261,7 @@ def reached(profile: Profile) -> dict[str, Any] | None:
     }
 
 
-def collectives_figure(profile: Profile, found: Mapping[str, Any]) -> Chart | None:
+def collectives_figure(profile: profiles.Profile, found: Mapping[str, Any]) -> Chart | None:
     """Collectives over message sizes below the wire's rates; None where no collective was measured."""
     series = [
         Series(
@@ -289,7 +286,7 @@ def collectives_figure(profile: Profile, found: Mapping[str, Any]) -> Chart | No
 BANDWIDTHS = Axes(title="Bus bandwidth, GB/s per GPU", scale=Scale.LOG)
 
 
-def wire_levels(profile: Profile) -> list[tuple[str, float]]:
+def wire_levels(profile: profiles.Profile) -> list[tuple[str, float]]:
     """What bounds bus bandwidths: a name and GB/s; empty where the profile has no links."""
     if profile.peaks is None:
         return []
@@ -311,7 +308,9 @@ _TONES = {
 _GROUPS = {block: group for group, blocks in BLOCK_GROUPS.items() for block in blocks}
 
 
-def explorer_figure(chosen: Sequence[Point], *, profile: Profile, axis: Axis, window: charts.Window | None) -> Chart:
+def explorer_figure(
+    chosen: Sequence[Point], *, profile: profiles.Profile, axis: Axis, window: charts.Window | None
+) -> Chart:
     """References as rings and best entries as dots, in the colour of their group of blocks, under the ceilings.
 
     The entries with the largest speedups are named; public references are small diamonds.
@@ -325,7 +324,15 @@ def explorer_figure(chosen: Sequence[Point], *, profile: Profile, axis: Axis, wi
         return _at(item.work, axis, us, what, href=addresses[item.work.problem.slug], label=label) if us else None
 
     references = {id(item): mark(item, item.reference_us, "our reference") for item in placed}
-    bests = {id(item): mark(item, item.best_us, _author(item), label=named.get(id(item), "")) for item in placed}
+    bests = {
+        id(item): mark(
+            item,
+            item.best_us,
+            f"best entry: {item.entry.author}, {item.entry.backend}" if item.entry else "",
+            label=named.get(id(item), ""),
+        )
+        for item in placed
+    }
     joins = [
         (reference, best)
         for item in placed
@@ -365,7 +372,7 @@ def _by_group(
     ]
 
 
-def problem_figure(chosen: Sequence[Point], entries: Sequence[Entry], *, profile: Profile) -> Chart:
+def problem_figure(chosen: Sequence[Point], entries: Sequence[Entry], *, profile: profiles.Profile) -> Chart:
     """One problem at its sizes: floors, reference, public reference and the entries of its board.
 
     Problems that compute nothing are plotted by their bytes on the wire, all others by FLOP per byte there; entries
@@ -406,10 +413,6 @@ def problem_axis(chosen: Iterable[Point]) -> Axis:
         if all(item.work.x(axis) > 0 for item in chosen):
             return axis
     return Axis.MEMORY
-
-
-def _author(item: Point) -> str:
-    return f"best entry: {item.entry.author}, {item.entry.backend}" if item.entry else ""
 
 
 def _at(work: Work, axis: Axis, us: float, what: str, *, href: str, label: str = "") -> Mark:

@@ -14,8 +14,7 @@ from html import escape
 from itertools import pairwise, product
 from pathlib import Path
 
-from portal.charts.chart import Band, Bar, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
-from portal.charts.scales import Ruler, ends, ticks
+from portal.charts.chart import Band, Bar, Bars, Chart, Layer, Line, Point, Points, Ruler, Scale, Whisker, ends, ticks
 
 TOKENS = Path(__file__).resolve().parents[2] / "static" / "css" / "tokens.css"
 PHONE_PX = 380
@@ -74,8 +73,7 @@ class Page:
 @cache
 def light_colours() -> dict[str, str]:
     """Every colour of the light theme by its name."""
-    text = TOKENS.read_text(encoding="utf-8")
-    return dict(re.findall(r"--([a-z0-9-]+): light-dark\((#[0-9a-f]{6}),", text))
+    return dict(re.findall(r"--([a-z0-9-]+): light-dark\((#[0-9a-f]{6}),", TOKENS.read_text(encoding="utf-8")))
 
 
 def wide_px(chart: Chart) -> int:

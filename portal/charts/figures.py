@@ -15,9 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from portal.charts.chart import Band, Bars, Chart, Layer, Line, Point, Points, Scale, Whisker
+from portal.charts.chart import Band, Bars, Chart, Layer, Line, Point, Points, Ruler, Scale, Whisker
 from portal.charts.drawing import Page, edge_of, laid_out, light_colours, series, svg, wide_px
-from portal.charts.scales import Ruler
 
 VENDOR = Path(__file__).resolve().parents[2] / "static" / "vendor"
 ASK = "figure"

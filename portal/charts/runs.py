@@ -51,17 +51,16 @@ _LAST_P = 3.0
 
 def _steps(name: str, points: Sequence[tuple[float, float]], address: str) -> tuple[Point, ...]:
     """The points at which a curve steps down, and its end at the right edge."""
-    shown = tuple(_at_p(name, p, share, address) for p, share in points if p <= _LAST_P)
+    shown = tuple(
+        Point(x=p, y=share, tip=f"{name}\np = {p:g}: {share:.1%}", href=f"{address}{p}" if address else "")
+        for p, share in points
+        if p <= _LAST_P
+    )
     return (*shown, Point(x=_LAST_P, y=shown[-1].y)) if shown and shown[-1].x < _LAST_P else shown
 
 
-def _at_p(name: str, p: float, share: float, address: str) -> Point:
-    return Point(x=p, y=share, tip=f"{name}\np = {p:g}: {share:.1%}", href=f"{address}{p}" if address else "")
-
-
 def _chosen_p(p: float, *, top: float) -> Line:
-    ends = (Point(x=p, y=0.0), Point(x=p, y=top))
-    return Line(name=f"p = {p:g}", tone="text-muted", points=ends, dash="dot")
+    return Line(name=f"p = {p:g}", tone="text-muted", points=(Point(x=p, y=0.0), Point(x=p, y=top)), dash="dot")
 
 
 _BAR_PX = 34

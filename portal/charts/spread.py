@@ -1,13 +1,12 @@
-"""How the times of an evaluation spread: every timed call of submission and reference, and what they come to."""
+"""How the times of one evaluation spread: timed calls of submission and reference, blocks, and what they come to."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evaluator.contract import Record, SizeTiming, TimeSummary
+from evaluator.contract import Record, SizeTiming, TimeSummary, Timing
 from evaluator.judging.timing import NetSeries
-from portal.charts.chart import Axis, Chart, Layer, Point, Points, Scale, Unit, Whisker
-from portal.charts.scales import number
+from portal.charts.chart import Axis, Band, Chart, Layer, Point, Points, Scale, Unit, Whisker, level, number
 
 MOST_CALLS = 160
 """The most points in a row; of a longer series every second, third, ... call is drawn."""
@@ -86,3 +85,24 @@ def _ranks(size: SizeTiming) -> Points:
         Point(x=us, y=0.0, tip=f"rank {rank}: median {number(us)} µs") for rank, us in enumerate(size.rank_medians_us)
     )
     return Points(name="one rank's median", tone="text", symbol="tick", points=points, size=6, legend="")
+
+
+def block_ratios(timing: Timing) -> Chart:
+    """Speedup over the reference per block (1 is the reference's own time), the score and its interval.
+
+    Args:
+        timing: a passed evaluation's timing; its blocks already combine the sizes.
+    """
+    low, high = 0.5, len(timing.blocks) + 0.5
+    points = tuple(
+        Point(x=n, y=ratio, tip=f"block {n}: {number(ratio)} times as fast")
+        for n, ratio in enumerate(timing.blocks, start=1)
+    )
+    layers = (
+        Band(name="interval of the score", tone="accent", low=timing.low, high=timing.high),
+        level(1.0, low, high, name="reference"),
+        level(timing.score, low, high, name="score", tone="accent", dash="solid"),
+        Points(name="one block", tone="accent", symbol="dot", points=points),
+    )
+    x = Axis(title="Block", low=low, high=high, has_grid=False)
+    return Chart(x=x, y=Axis(title="Speedup over the reference", unit=Unit.SPEEDUP), layers=layers)

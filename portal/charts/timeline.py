@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-from portal.charts.chart import Axis, Scale, Unit
-from portal.charts.scales import Ruler, ticks
+from portal.charts.chart import Axis, Ruler, Scale, Unit, ticks
 
 _ROW_PX, _GAP_PX, _TOP_PX, _BOTTOM_PX = 18, 10, 8, 26
 _LEFT_PX, _RIGHT_PX = 150, 12

@@ -49,5 +49,4 @@ class ThrottledLogger:
             self._next_at = self._clock() + self.EVERY_S
             times, self._unsaid = self._unsaid, 0
         more = f" ({times} times since the last such line)" if times > 1 else ""
-        reason = str(error).partition("\n")[0]
-        self._logger.warning("the database does not respond, %s: %s%s", what, reason, more)
+        self._logger.warning("the database does not respond, %s: %s%s", what, str(error).partition("\n")[0], more)

@@ -12,9 +12,8 @@ from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import require_owner
 from portal.core.errors import Conflict, Refusal, TooMany, check_choice
-from portal.deliveries import mailing
+from portal.deliveries import mailing, outbound_http
 from portal.deliveries.models import Delivery, DeliveryState, Endpoint, Form, NoticeKind
-from portal.deliveries.outbound_http import address_of
 from portal.runs.models import EventKind
 
 MAX_WEBHOOKS = 10
@@ -33,7 +32,7 @@ def add_webhook(organisation: Organisation, *, url: str, events: Iterable[str], 
     chosen = sorted(_known("events", events, EventKind, "event"))
     if not chosen:
         raise Refusal("events", "", "No event was chosen.", "Choose at least one event.")
-    address_of(url)
+    outbound_http.address_of(url)
     with transaction.atomic():
         Organisation.objects.select_for_update().get(pk=organisation.pk)
         if organisation.webhooks.filter(removed_at=None).count() >= MAX_WEBHOOKS:
@@ -58,7 +57,7 @@ def add_channel(user: User, *, form: str, url: str, kinds: Iterable[str]) -> End
             message = "Your account has no confirmed mail address."
             raise Conflict("channel", "mail", message, "Add one on the account page and confirm it.")
     else:
-        address_of(url)
+        outbound_http.address_of(url)
     with transaction.atomic():
         lock_account(user)  # two requests at once cannot both add the last channel
         channels = user.channels.filter(removed_at=None)
@@ -94,8 +93,7 @@ def send_test(endpoint: Endpoint, *, by: User) -> Delivery:
             raise Conflict(*_subject(row), "A test is being sent already.", "Its result will appear in the log.")
         lately = timezone.now() - timedelta(hours=1)
         same_owner = {"endpoint__organisation": row.organisation_id, "endpoint__account": row.account_id}
-        tests = Delivery.objects.filter(is_test=True, created_at__gt=lately, **same_owner)
-        if tests.count() >= TESTS_PER_HOUR:
+        if Delivery.objects.filter(is_test=True, created_at__gt=lately, **same_owner).count() >= TESTS_PER_HOUR:
             message = f"{TESTS_PER_HOUR} tests were sent within an hour, which is the limit."
             remedy = f"Wait a while. {'Events' if row.is_webhook else 'Notices'} are sent all the same."
             raise TooMany(*_subject(row), message, remedy, retry_after_s=600)

@@ -3,7 +3,7 @@
 from django.db.models import Count, QuerySet
 
 from portal.accounts.models import Organisation, User
-from portal.core.requests import by_id
+from portal.core.errors import by_id
 from portal.deliveries.models import Delivery, Endpoint
 
 LOG_SHOWN = 20

@@ -13,9 +13,8 @@ from evaluator.judging.verdicts import FACTS
 from portal.core import speedups
 from portal.deliveries.models import Delivery, Endpoint, Notice, NoticeKind
 from portal.ranking.hooks import StandingRaised, standing_raised
-from portal.ranking.models import Standing
-from portal.ranking.order import board_order
-from portal.runs.events import EventsWritten, events_written
+from portal.ranking.models import Standing, board_order
+from portal.runs.models import EventsWritten, events_written
 from portal.submissions.hooks import evaluation_ended, quarantine_changed
 from portal.submissions.models import Evaluation, Quarantine, State
 from problems import registry

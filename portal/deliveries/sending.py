@@ -8,20 +8,23 @@ process that died expires.
 
 import hashlib
 import hmac
+import logging
+import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
+from portal.core.database_outage import ThrottledLogger
 from portal.deliveries import mailing, outbound_http, rendering
 from portal.deliveries.models import Delivery, DeliveryState, Endpoint, Form, Notice
-from portal.deliveries.outbound_http import HttpResult
 
 BACK_OFF_S = (10, 60, 300, 1_800, 7_200, 21_600)
 """Seconds to wait after each failure, of a delivery and of an endpoint; after the last a delivery is given up."""
@@ -101,7 +104,7 @@ def deliver_batch(endpoint: Endpoint, now: datetime) -> int:
     return tries
 
 
-def deliver(delivery_id: uuid.UUID | str) -> HttpResult | None:
+def deliver(delivery_id: uuid.UUID | str) -> outbound_http.HttpResult | None:
     """Send one delivery and note the result; None where it waits for nothing any more."""
     delivery = (
         Delivery.objects.select_related("endpoint__account", "event__attempt", "event__run")
@@ -115,7 +118,7 @@ def deliver(delivery_id: uuid.UUID | str) -> HttpResult | None:
     return result
 
 
-def _send(delivery: Delivery) -> HttpResult:
+def _send(delivery: Delivery) -> outbound_http.HttpResult:
     endpoint = delivery.endpoint
     if endpoint.account is not None and endpoint.form == Form.MAIL:
         message = rendering.message_of(delivery)
@@ -139,7 +142,7 @@ def signature(secret: str, body: bytes, *, timestamp: int) -> str:
     return f"t={timestamp},v1={signed.hexdigest()}"
 
 
-def _note(delivery: Delivery, result: HttpResult, now: datetime) -> None:
+def _note(delivery: Delivery, result: outbound_http.HttpResult, now: datetime) -> None:
     # A second process may have sent the same delivery after a claim ran out: only the first response to a try counts.
     row = Delivery.objects.filter(pk=delivery.pk, tries=delivery.tries, state=DeliveryState.WAITING)
     known = {"tries": F("tries") + 1, "answer_status": result.status, "error": result.error[:300]}
@@ -158,3 +161,66 @@ def _note(delivery: Delivery, result: HttpResult, now: datetime) -> None:
     if not delivery.is_test:
         wait_s = BACK_OFF_S[min(delivery.endpoint.failures, len(BACK_OFF_S) - 1)]
         endpoint.update(failures=F("failures") + 1, free_at=now + timedelta(seconds=wait_s))
+
+
+AT_ONCE = 32
+"""The endpoints that a process serves at the same time."""
+PER_ACCOUNT = 4
+"""How many of these may be of one account and its organisations: slow receivers of one leave room for the others."""
+LOOK_EVERY_S = 1.0
+logger = logging.getLogger(__name__)
+
+
+class DeliveryWorker:
+    """Serves the endpoints that are due until stopped."""
+
+    def __init__(self) -> None:
+        self._payers: dict[int, int] = {}
+        self._changed = threading.Condition()
+        self._away = ThrottledLogger(logger)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._payers)
+
+    def run(self, stop: threading.Event) -> None:
+        """Look for what is due, every second and whenever an endpoint was served."""
+        while not stop.is_set():
+            close_old_connections()
+            try:
+                self.look()
+            except (DatabaseError, InterfaceError) as error:
+                self._away.note("deliveries wait", error)
+            with self._changed:
+                self._changed.wait(LOOK_EVERY_S)
+
+    def look(self) -> int:
+        """Begin to serve as many endpoints as there is room for; returns how many."""
+        with self._changed:
+            busy, counts = set(self._payers), Counter(self._payers.values())
+        full = [payer for payer, count in counts.items() if count >= PER_ACCOUNT]
+        begun, now = 0, timezone.now()
+        # More than there is room for: the first may all be of one account.
+        for endpoint in due_endpoints(now, limit=10 * AT_ONCE, without=full, busy=busy):
+            if len(busy) + begun < AT_ONCE and counts[endpoint.payer] < PER_ACCOUNT:
+                begun += 1
+                counts[endpoint.payer] += 1
+                with self._changed:
+                    self._payers[endpoint.pk] = endpoint.payer
+                # A daemon: the process ends without waiting for a receiver, and its claims expire.
+                threading.Thread(target=self._serve, args=(endpoint,), daemon=True).start()
+        return begun
+
+    def _serve(self, endpoint: Endpoint) -> None:
+        try:
+            deliver_batch(endpoint, timezone.now())
+        except (DatabaseError, InterfaceError) as error:
+            self._away.note("a delivery waits", error)
+        except Exception:
+            # One receiver must not stop the deliveries to all others. Its claim expires.
+            logger.exception("delivery to endpoint %s failed", endpoint.pk)
+        finally:
+            connection.close()
+            with self._changed:
+                del self._payers[endpoint.pk]
+                self._changed.notify_all()

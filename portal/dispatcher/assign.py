@@ -14,13 +14,11 @@ from evaluator import logs
 from evaluator.contract import Assignment, Backend, BuildOrder, Mode, SandboxLevel, SlotState
 from evaluator.hardware import profiles
 from portal.core import metrics
-from portal.nodes import messages
+from portal.nodes import actions, queries
 from portal.nodes.models import Node, Slot
-from portal.nodes.queries import all_online_slots
-from portal.submissions import lifecycle
+from portal.submissions import lifecycle, queue
 from portal.submissions.models import Evaluation, State
 from portal.submissions.queries import request_of
-from portal.submissions.queue import note_turn, queue_order
 
 logger = logging.getLogger(__name__)
 
@@ -42,21 +40,21 @@ class _Place:
     slots: int = 1
 
 
-def dispatch_once(now: datetime, *, send: messages.SendWork = messages.send_work) -> int:
+def dispatch_once(now: datetime, *, send: actions.SendWork = actions.send_work) -> int:
     """Give every free slot its next evaluation; returns how many were sent. Safe to run in several processes."""
-    free = all_online_slots(now=now).filter(state=SlotState.FREE)
+    free = queries.all_online_slots(now=now).filter(state=SlotState.FREE)
     places = (_Place(node=slot.node, profile=slot.profile, index=slot.index, slot=slot) for slot in free)
     return sum(_give_next(place, now, send) for place in places)
 
 
-def build_once(now: datetime, *, send: messages.SendWork = messages.send_work) -> int:
+def build_once(now: datetime, *, send: actions.SendWork = actions.send_work) -> int:
     """Give every free builder its next evaluation; returns how many were sent. Safe to run in several processes."""
-    slots = all_online_slots(now=now).filter(node__builders__gt=0).order_by("node", "index")
+    slots = queries.all_online_slots(now=now).filter(node__builders__gt=0).order_by("node", "index")
     counts = Counter((slot.node, slot.profile) for slot in slots)
     return sum(_fill_builders(node, profile, number, now, send) for (node, profile), number in counts.items())
 
 
-def _fill_builders(node: Node, profile: str, slots: int, now: datetime, send: messages.SendWork) -> int:
+def _fill_builders(node: Node, profile: str, slots: int, now: datetime, send: actions.SendWork) -> int:
     used = set(node.evaluations.filter(state=State.BUILDING).values_list("slot_index", flat=True))
     free = (number for number in range(node.builders) if number not in used)
     places = (_Place(node=node, profile=profile, index=number, slots=slots) for number in free)
@@ -64,7 +62,7 @@ def _fill_builders(node: Node, profile: str, slots: int, now: datetime, send: me
     return sum(1 for _ in takewhile(bool, (_give_next(place, now, send) for place in places)))
 
 
-def _give_next(place: _Place, now: datetime, send: messages.SendWork) -> bool:
+def _give_next(place: _Place, now: datetime, send: actions.SendWork) -> bool:
     # A claim fails where another dispatcher or a cancel was faster: then the next in the queue is tried, a few times.
     for evaluation in _waiting(place)[:CLAIMS_PER_LOOK]:
         if not _has_room(place, evaluation):
@@ -88,7 +86,7 @@ def _waiting(place: _Place) -> QuerySet[Evaluation]:
         is_ready = Q(state=State.BUILT, node=node) | (Q(state=State.QUEUED) & needs_no_compiler)
     else:
         is_ready = Q(state=State.BUILT, node=node) | Q(state=State.QUEUED)
-    order = queue_order(place.profile, owner_id=node.owner_id)
+    order = queue.queue_order(place.profile, owner_id=node.owner_id)
     return order.filter(is_ready & within_abilities(node, profile=place.profile))
 
 
@@ -123,11 +121,11 @@ def _claim(place: _Place, evaluation: Evaluation, now: datetime) -> str | None:
         if lease is not None and place.slot is not None:
             # Until the node's next heartbeat says otherwise; after a quick cancel the slot is still at work.
             Slot.objects.filter(pk=place.slot.pk, state=SlotState.FREE).update(state=SlotState.BUSY)
-            note_turn(evaluation)
+            queue.note_turn(evaluation)
     return lease
 
 
-def _sent(place: _Place, evaluation: Evaluation, lease: str, send: messages.SendWork) -> bool:
+def _sent(place: _Place, evaluation: Evaluation, lease: str, send: actions.SendWork) -> bool:
     request, request_id = request_of(evaluation), evaluation.request_id
     work: Assignment | BuildOrder = (
         BuildOrder(lease=lease, request=request, request_id=request_id)
@@ -136,7 +134,7 @@ def _sent(place: _Place, evaluation: Evaluation, lease: str, send: messages.Send
     )
     try:
         send(place.node.name, work, valid_for_s=settings.LEASE_SECONDS)
-    except messages.NotSent as error:
+    except actions.NotSent as error:
         logger.warning("evaluation %s stays queued: %s", evaluation.pk, error)
         if lifecycle.take_back(evaluation, lease) and place.slot is not None:
             Slot.objects.filter(pk=place.slot.pk, state=SlotState.BUSY).update(state=SlotState.FREE)

@@ -14,14 +14,11 @@ from django.db import transaction
 
 from evaluator.contract import ContractError, Delivery, EvaluationReport, EvaluationRequest
 from evaluator.judging.recompute import recompute
-from portal.core.errors import Refusal
-from portal.core.requests import uuid_of
+from portal.core.errors import Refusal, uuid_of
 from portal.nodes.models import Node
 from portal.runs.models import Run
-from portal.submissions import lifecycle
-from portal.submissions.actions import record_delivery
+from portal.submissions import actions, lifecycle, queries
 from portal.submissions.models import Evaluation, State
-from portal.submissions.queries import request_of
 from problems import registry
 
 
@@ -48,12 +45,13 @@ def waiting_requests(profile: str, *, runs: Sequence[Run] = ()) -> Iterator[Eval
         "submission__source"
     )
     if not runs:
-        yield from map(request_of, waiting.order_by("-priority", "turn", "queued_at"))
+        yield from map(queries.request_of, waiting.order_by("-priority", "turn", "queued_at"))
         return
     for run in runs:
         of_run = waiting.filter(submission__attempt__run=run)
         yield from map(
-            request_of, sorted(of_run, key=lambda evaluation: registry.get(evaluation.submission.problem).number)
+            queries.request_of,
+            sorted(of_run, key=lambda evaluation: registry.get(evaluation.submission.problem).number),
         )
 
 
@@ -102,7 +100,7 @@ def _record(report: EvaluationReport, evaluation: Evaluation, *, node: Node) -> 
         if lease is None:
             raise ReportRefused("its evaluation is being judged now")
         try:
-            record_delivery(Delivery(lease=lease, node=node.name, report=report), ended)
+            actions.record_delivery(Delivery(lease=lease, node=node.name, report=report), ended)
         except Refusal as refusal:
             # Leaving the block by an exception takes the lease back.
             raise ReportRefused(refusal.message) from refusal

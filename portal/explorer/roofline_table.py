@@ -12,8 +12,7 @@ from django.http import QueryDict
 from evaluator.judging.floors import Bound
 from portal.catalog.rooflines import RANKED_SIZES, Axis, Point, gpu_profiles
 from portal.charts.rooflines import Window
-from portal.core.errors import NotFound
-from portal.core.requests import choice
+from portal.core.errors import NotFound, choice
 from problems.spec.taxonomy import Block
 
 ALL_SIZES = "all"

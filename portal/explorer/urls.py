@@ -2,15 +2,15 @@
 
 from django.urls import path
 
-from portal.explorer import problem_views, roofline_views, taxonomy_views
+from portal.explorer import views
 
 app_name = "explorer"
 urlpatterns = [
-    path("problems/", problem_views.problem_list, name="problems"),
-    path("problems/<slug:slug>/", problem_views.problem_page, name="problem"),
-    path("problems/<slug:slug>/reference.py", problem_views.reference_file, name="reference"),
-    path("roofline/", roofline_views.roofline, name="roofline"),
-    path("roofline/data.csv", roofline_views.roofline_csv, name="roofline-csv"),
-    path("roofline/chart.svg", roofline_views.roofline_picture, name="roofline-picture"),
-    path("taxonomy/", taxonomy_views.browser, name="taxonomy"),
+    path("problems/", views.problem_list, name="problems"),
+    path("problems/<slug:slug>/", views.problem_page, name="problem"),
+    path("problems/<slug:slug>/reference.py", views.reference_file, name="reference"),
+    path("roofline/", views.roofline, name="roofline"),
+    path("roofline/data.csv", views.roofline_csv, name="roofline-csv"),
+    path("roofline/chart.svg", views.roofline_picture, name="roofline-picture"),
+    path("taxonomy/", views.browser, name="taxonomy"),
 ]

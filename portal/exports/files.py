@@ -27,7 +27,7 @@ from django.utils import timezone
 
 from portal.core.errors import Refusal
 from portal.exports.tables import TABLES, schema
-from portal.tabular.formats import MEDIA_TYPES, written
+from portal.tabular.tables import MEDIA_TYPES, written
 from problems import registry
 from problems.spec.schema import Problem
 

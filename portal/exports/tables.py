@@ -1,7 +1,7 @@
 """The tables of public data, and that of one run."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -12,9 +12,7 @@ from django.utils import timezone
 from portal.core.errors import NotFound
 from portal.ranking.models import Standing
 from portal.runs import queries
-from portal.runs.figures import Estimate
 from portal.runs.models import Attempt, LanguageModel, Run
-from portal.runs.queries import RunFigures
 from portal.seasons.queries import public_entries
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import quarantined
@@ -72,22 +70,14 @@ def _attempts(chosen: QuerySet[Attempt]) -> QuerySet[Attempt]:
     return chosen.annotate(known_verdict=NullIf("verdict", Value("")))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _RunEntry:
-    run: Run
-    figures: RunFigures
-    fast_1_at_1: Estimate | None
-    fast_1_by_point: Estimate | None
-
-
-def _runs() -> Iterator[_RunEntry]:
+def _runs() -> Iterator[dict[str, Any]]:
     rows = queries.board_runs().order_by("published_at", "id").iterator(chunk_size=CHUNK)
     while runs := list(islice(rows, _RUNS_AT_ONCE)):
         figures = queries.figures_of(runs)
         for run in runs:
             found = figures[run.pk]
-            by_point = found.fast_at(1.0, by_point=True)
-            yield _RunEntry(run=run, figures=found, fast_1_at_1=found.fast_at(1.0), fast_1_by_point=by_point)
+            fast = {"fast_1_at_1": found.fast_at(1.0), "fast_1_by_point": found.fast_at(1.0, by_point=True)}
+            yield {"run": run, "figures": found, **fast}
 
 
 def _leaderboards() -> QuerySet[Standing]:

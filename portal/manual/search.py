@@ -4,7 +4,6 @@ import html
 import re
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
 from django.utils.safestring import SafeString
@@ -28,24 +27,12 @@ _BETWEEN_CELLS = re.compile(r"</t[dh]>\s*(?=<t[dh])")
 _TAG = re.compile("<[^>]+>")
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoundPassage:
-    """A page or a heading in it that a search has found, with the words around the first match, matches marked.
-
-    `heading` is empty for the beginning of the page.
-    """
-
-    title: str
-    heading: str
-    url: str
-    excerpt: SafeString
-
-
-def find(text: str, *, limit: int) -> tuple[FoundPassage, ...]:
+def find(text: str, *, limit: int) -> tuple[dict[str, str], ...]:
     """Up to `limit` passages that contain every word of `text`, or from three letters on a longer word; the best first.
 
     A word of the page's title counts for each of its passages, but another has to stand in the passage itself.
-    Decisions come after the pages that say how things are.
+    Decisions come after the pages that say how things are. Each has its page's title, its heading, empty at the top of
+    a page, its address, and the words around the first match, matches marked.
     """
     # In quotes, so that FTS5 takes none of them for its operators.
     words = [f'"{word}"' + "*" * (len(word) >= _SHORTEST_BEGINNING) for word in re.findall(r"\w+", text)]
@@ -53,7 +40,7 @@ def find(text: str, *, limit: int) -> tuple[FoundPassage, ...]:
         return ()
     wanted = f"({{heading body}} : ({' OR '.join(words)})) AND {' AND '.join(words)}"
     return tuple(
-        FoundPassage(title=title, heading=shown, url=url, excerpt=_marked(excerpt))
+        {"title": title, "heading": shown, "url": url, "excerpt": _marked(excerpt)}
         for title, shown, url, excerpt in _index().execute(_FIND, (wanted, limit))
     )
 

@@ -5,15 +5,18 @@ import hmac
 import logging
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
 from django.db.models import F, Value
+from kombu.exceptions import KombuError
 
-from evaluator.contract import NodeStatus
+from evaluator.broker.queues import address_of, work_queue
+from evaluator.contract import Assignment, BuildOrder, Cancellation, NodeStatus, TaskName
 from evaluator.hardware import profiles
 from portal.accounts.models import Organisation
+from portal.celery import app
 from portal.core import metrics
 from portal.core.errors import Conflict, NotFound, NotSignedIn, Refusal, check_choice
 from portal.nodes.models import Node, Slot
@@ -64,14 +67,13 @@ def replace_key(name: str, *, at_once: bool = False) -> str:
     """
     key = _new_key()
     earlier = Value("") if at_once else F("key_digest")
-    known = Node.objects.filter(name=name, revoked_at=None)
-    if not known.update(earlier_key_digest=earlier, key_digest=_digest(key)):
+    if not Node.objects.filter(name=name, revoked_at=None).update(earlier_key_digest=earlier, key_digest=_digest(key)):
         raise _unknown(name)
     return key
 
 
 def revoke_node(name: str, *, now: datetime) -> Node:
-    """Void a node's key. `portal.dispatcher.sweeping.revoke` takes back its evaluations.
+    """Void a node's key. `portal.dispatcher.leases.revoke` takes back its evaluations.
 
     Raises:
         Refusal: there is no such node, or it was revoked before (404).
@@ -179,3 +181,38 @@ def _new_key() -> str:
 
 def _digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
+
+
+SendWork = Callable[..., None]
+"""Something that carries work to the slots or builders of a node as `send_work` does, or raises `NotSent`."""
+
+
+class NotSent(Exception):
+    """The broker did not take a message."""
+
+
+def send_work(node: str, work: Assignment | BuildOrder, /, *, valid_for_s: int) -> None:
+    """Have `node` judge an evaluation, or compile it ahead of a slot; void when it reads it later than `valid_for_s`.
+
+    Raises:
+        NotSent: the broker did not take it.
+    """
+    name = TaskName.JUDGE if isinstance(work, Assignment) else TaskName.BUILD
+    _send(node, name, work.to_json(), expires_s=valid_for_s)
+
+
+def send_cancellation(node: str, cancellation: Cancellation) -> None:
+    """Ask `node` to stop. When it cannot be reached its report will be refused anyway, so this never fails."""
+    try:
+        _send(node, TaskName.CANCEL, cancellation.to_json(), expires_s=600)
+    except NotSent:
+        logger.warning("could not send node %s the message to stop evaluation %s", node, cancellation.evaluation_id)
+
+
+def _send(node: str, name: TaskName, text: str, *, expires_s: int) -> None:
+    address = address_of(work_queue(node))
+    try:
+        app.send_task(name.value, args=(text,), expires=expires_s, ignore_result=True, **address)
+    # AttributeError: kombu asks a channel for its connection, which the broker's end has just taken from it.
+    except (KombuError, OSError, AttributeError) as error:
+        raise NotSent(f"the broker did not accept {name.value} for node {node}: {error}") from error

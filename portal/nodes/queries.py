@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from evaluator.contract import SlotState
 from portal.accounts.models import Organisation
-from portal.core.requests import by_id
+from portal.core.errors import by_id
 from portal.nodes.models import Node, Slot
 
 
@@ -47,16 +47,14 @@ def shown_nodes() -> QuerySet[Node, Any]:
     """Every node with its owner and slots, `running`: the evaluations in these, and `is_online` by its heartbeats."""
     working = Count("evaluations", filter=Q(evaluations__state__in=("leased", "running")))
     is_heard = Q(seen_at__isnull=False, seen_at__gte=offline_before(timezone.now()))
-    nodes = Node.objects.select_related("owner").prefetch_related("slots")
-    return nodes.annotate(running=working, is_online=is_heard)
+    return Node.objects.select_related("owner").prefetch_related("slots").annotate(running=working, is_online=is_heard)
 
 
 def guests_for(*names: str) -> QuerySet[Organisation]:
     """Whose nodes may judge one of these profiles beside the site's own, whether online or not."""
     nodes = Node.objects.filter(owner__isnull=False, is_enabled=True, revoked_at=None)
     fitting = (node for node in nodes if not set(names).isdisjoint(node.profiles))
-    owners = {node.owner_id for node in fitting if node.owner_id is not None}
-    return Organisation.objects.filter(pk__in=owners)
+    return Organisation.objects.filter(pk__in={node.owner_id for node in fitting if node.owner_id is not None})
 
 
 def guest_owner(slug: str) -> Organisation:

@@ -18,10 +18,8 @@ from evaluator.contract import Mode, Verdict
 from evaluator.judging.verdicts import FACTS
 from portal.ranking.models import Board, PersonStanding, Standing
 from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent
-from portal.submissions import quotas
+from portal.submissions import queries, queue, quotas
 from portal.submissions.models import Evaluation, GpuUse, Report, State, Submission
-from portal.submissions.queries import quarantined
-from portal.submissions.queue import REJUDGE_PRIORITY
 
 Finder = Callable[[datetime], Iterable[str]]
 INVARIANTS: dict[str, Finder] = {}
@@ -118,8 +116,7 @@ def nothing_is_stuck(now: datetime) -> Iterator[str]:
 def tries_are_counted(_now: datetime) -> Iterator[str]:
     """No evaluation was tried more than three times, and no report is of a later try."""
     later = Report.objects.filter(evaluation=OuterRef("pk"), attempt__gt=OuterRef("attempt"))
-    beyond = Q(attempt__lt=1) | Q(attempt__gt=settings.MAX_TRIES) | Exists(later)
-    return _ids(Evaluation.objects.filter(beyond))
+    return _ids(Evaluation.objects.filter(Q(attempt__lt=1) | Q(attempt__gt=settings.MAX_TRIES) | Exists(later)))
 
 
 def _last_report() -> QuerySet[Report]:
@@ -192,7 +189,7 @@ def accepted_stands(_now: datetime) -> Iterator[str]:
         score_rule__isnull=False,
     )
     # Operators have taken these off every board.
-    shown = accepted.exclude(submission__in=quarantined().values("submission"))
+    shown = accepted.exclude(submission__in=queries.quarantined().values("submission"))
     return (str(pk) for pk in shown.exclude(Exists(as_good)).order_by().values_list("pk", flat=True))
 
 
@@ -251,8 +248,7 @@ def runs_are_completed(_now: datetime) -> Iterator[str]:
     """Every run without pending attempts has recorded that it is complete."""
     pending = Attempt.objects.filter(run=OuterRef("pk"), state=AttemptState.PENDING)
     last = RunEvent.objects.filter(run=OuterRef("pk"), kind=EventKind.ATTEMPT_ENDED)
-    done = Run.objects.filter(Exists(last)).exclude(Exists(pending)).values_list("pk", flat=True)
-    for run in done:
+    for run in Run.objects.filter(Exists(last)).exclude(Exists(pending)).values_list("pk", flat=True):
         events = RunEvent.objects.filter(run=run).exclude(kind=EventKind.RUN_PUBLISHED).order_by("-pk")
         if events.values_list("kind", flat=True)[0] != EventKind.RUN_COMPLETED:
             yield f"run {run}"
@@ -267,7 +263,7 @@ def gpu_time_is_charged(_now: datetime) -> Iterator[str]:
     # All that waits has a payer, and every attempt's first.
     first = ~Exists(Evaluation.objects.filter(submission=OuterRef("submission"), queued_at__lt=OuterRef("queued_at")))
     chargeable = Q(state__in=State.unfinished()) | Q(submission__is_attempt=True) & first
-    here = Evaluation.objects.filter(recorded_on=None, node_owner=None).exclude(priority=REJUDGE_PRIORITY)
+    here = Evaluation.objects.filter(recorded_on=None, node_owner=None).exclude(priority=queue.REJUDGE_PRIORITY)
     chosen = here.filter(chargeable, gpu_use=None).order_by().values_list("pk", "profile")
     return (str(pk) for pk, profile in chosen if quotas.reservation_gpu_s(profile))
 

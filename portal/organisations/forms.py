@@ -3,7 +3,7 @@
 from django import forms
 
 from portal.accounts.models import Role
-from portal.core.forms import ActionForm
+from portal.core.errors import ActionForm
 from portal.runs.models import EventKind
 
 _PLAIN = {"autocapitalize": "none", "spellcheck": "false", "autocomplete": "off"}

@@ -58,7 +58,15 @@ def signed_out(request: HttpRequest) -> HttpResponse:
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """400, or 413 where the request was simply too large."""
     if isinstance(exception, DisallowedHost):
-        return _wrong_host()
+        # Rendered without the request: links of a page would name its host, which is refused again.
+        context = {
+            "status_code": 400,
+            "title": "Bad request",
+            "message": "This site does not answer to the name in the request.",
+            "remedy": f"Open {settings.SITE_URL}. Whoever operates the site lists its names in PKB_ALLOWED_HOSTS.",
+            "request_id": logs.current("request_id"),
+        }
+        return _page_without_database("errors/error.html", context, status=400)
     if isinstance(exception, RequestDataTooBig | TooManyFilesSent):
         remedy = "A submission has at most 512 KB in all. Send it as one .py file or a .zip."
         refusal = Refusal("", "", "The request is larger than this site accepts.", remedy, status=413)
@@ -66,18 +74,6 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
         remedy = "Go back, reload the page and try again."
         refusal = Refusal("", "", "The request could not be understood.", remedy, status=400)
     return refusal_page(request, refusal)
-
-
-def _wrong_host() -> HttpResponse:
-    # Rendered without the request: links of a page would name its host, which is refused again.
-    context = {
-        "status_code": 400,
-        "title": "Bad request",
-        "message": "This site does not answer to the name in the request.",
-        "remedy": f"Open {settings.SITE_URL}. Whoever operates the site lists its names in PKB_ALLOWED_HOSTS.",
-        "request_id": logs.current("request_id"),
-    }
-    return _page_without_database("errors/error.html", context, status=400)
 
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:  # noqa: ARG001 - Django's signature

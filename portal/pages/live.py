@@ -24,8 +24,7 @@ from weakref import WeakKeyDictionary
 from django.db import close_old_connections, connections
 from django.db.models import Count, Max, Q
 
-from portal.core import live_links
-from portal.core.database_outage import is_database_away
+from portal.core import database_outage, live_links
 from portal.core.live_links import Kind, Subject
 from portal.runs.models import Attempt, AttemptState
 from portal.submissions.models import Evaluation, State
@@ -179,11 +178,11 @@ class _Watch:
 
     def _note(self, error: Exception) -> None:
         """One line when the database goes away, for it is asked several times a second."""
-        if not is_database_away(error):
+        if not database_outage.is_database_away(error):
             _log.error("live pages cannot be updated for the moment", exc_info=error)
         elif not self._is_away:
             _log.warning("live pages wait for the database: %s", str(error).partition("\n")[0])
-        self._is_away = is_database_away(error)
+        self._is_away = database_outage.is_database_away(error)
 
     def _notify(self, found: dict[Subject, Version]) -> None:
         for subject, version in found.items():
@@ -195,8 +194,7 @@ class _Watch:
 
     def _first(self, number: int) -> list[_Follower]:
         """A bounded number of the streams that are due; they are then no longer due."""
-        due = dict.fromkeys(follower for urgency in Urgency for follower in self._due[urgency])
-        first = list(due)[:number]
+        first = list(dict.fromkeys(follower for urgency in Urgency for follower in self._due[urgency]))[:number]
         self._drop(first)
         return first
 

@@ -17,7 +17,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
 from evaluator.hardware.profiles import profiles
-from portal.catalog.hardware import remember
+from portal.catalog.queries import remember
 from portal.charts import figures
 from portal.core.database_outage import is_database_away
 from portal.core.errors import NotFound, Refusal

@@ -5,8 +5,8 @@ from typing import Any
 from django import forms
 
 from portal.accounts.models import User
-from portal.core.forms import ActionForm
-from portal.privacy.account_deletion import Entries
+from portal.core.errors import ActionForm
+from portal.privacy.actions import Entries
 
 
 class DeleteAccountForm(ActionForm):

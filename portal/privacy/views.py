@@ -11,8 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.accounts import throttle
 from portal.accounts.identity import shown_again, signed_in
-from portal.privacy.account_deletion import delete_account
-from portal.privacy.collecting import archive_of
+from portal.privacy.actions import archive_of, delete_account
 from portal.privacy.forms import DeleteAccountForm
 
 ARCHIVES = throttle.Limit(failures=10, window_s=60 * 60)

@@ -15,8 +15,7 @@ from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, size_times, to_stored
 from portal.ranking.hooks import StandingRaised
-from portal.ranking.models import BOARD, BOARD_SIZES, Board, PersonStanding, Record, Standing
-from portal.ranking.order import is_better
+from portal.ranking.models import BOARD, BOARD_SIZES, Board, PersonStanding, Record, Standing, is_better
 from portal.submissions import queries as submissions
 from portal.submissions.models import Evaluation, State, Submission
 from problems import registry
@@ -236,8 +235,7 @@ def places_of(standings: QuerySet[Standing]) -> Sequence[Mapping[str, Any]]:
 
 
 def _recount(place: Mapping[str, Any]) -> None:
-    left = Standing.objects.filter(**place, author__is_active=True)
-    best = left.aggregate(count=Count("id"), low=Max("score_low"))
+    best = Standing.objects.filter(**place, author__is_active=True).aggregate(count=Count("id"), low=Max("score_low"))
     Board.objects.filter(**place).update(entries=best["count"], record_low=best["low"])
 
 

@@ -1,6 +1,6 @@
 """Boards of what guests' nodes judged: apart from the site's own boards, and from all that is derived from those."""
 
-from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -14,39 +14,33 @@ from problems import registry
 from problems.spec.schema import Problem
 
 
-@dataclass(frozen=True, kw_only=True)
-class GuestRow:
-    """An author's best entry on a guest's board, and what the site's own node found of it, if it judged it as well."""
+def boards_of(owner: Organisation) -> list[tuple[Problem, Profile, list[dict[str, Any]]]]:
+    """Every board of an owner's machines with an entry at the problem's current revision, by problem and profile.
 
-    entry: Evaluation
-    here: Evaluation | None
-
-    @property
-    def agrees(self) -> bool:
-        """Whether both passed, and their intervals share a value."""
-        if self.here is None or self.here.verdict != "PASSED":
-            return False
-        ends = (self.entry.score_low, self.entry.score_high, self.here.score_low, self.here.score_high)
-        low, high, other_low, other_high = (value if value is not None else float("nan") for value in ends)
-        return low <= other_high and other_low <= high
-
-
-def boards_of(owner: Organisation) -> list[tuple[Problem, Profile, list[GuestRow]]]:
-    """Every board of an owner's machines with an entry at the problem's current revision, by problem and profile."""
+    Each row is an author's best entry, what the site's own node found of it `here`, and whether that agrees.
+    """
     best: dict[tuple[int, str, str], Evaluation] = {}
     for entry in _accepted(owner):
         best.setdefault((entry.submission.author_id, entry.submission.problem, entry.profile), entry)
     found_here = _found_here(list(best.values()))
-    boards: dict[tuple[str, str], list[GuestRow]] = {}
+    boards: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for entry in best.values():
-        row = GuestRow(entry=entry, here=found_here.get((entry.submission_id, entry.profile)))
+        here = found_here.get((entry.submission_id, entry.profile))
+        row = {"entry": entry, "here": here, "agrees": here is not None and _agree(entry, here)}
         boards.setdefault((entry.submission.problem, entry.profile), []).append(row)
     made = [(registry.get(slug), profiles()[name], rows) for (slug, name), rows in boards.items()]
     for _, profile, rows in made:
         # They come in the order of speed, by which practice profiles do not order.
         if not profile.is_ranked_by_speed:
-            rows.sort(key=lambda row: row.entry.submission.created_at)
+            rows.sort(key=lambda row: row["entry"].submission.created_at)
     return sorted(made, key=lambda board: (board[0].number, board[1].name))
+
+
+def _agree(entry: Evaluation, here: Evaluation) -> bool:
+    """Whether both passed, and their intervals share a value."""
+    ends = (entry.score_low, entry.score_high, here.score_low, here.score_high)
+    low, high, other_low, other_high = (value if value is not None else float("nan") for value in ends)
+    return here.verdict == "PASSED" and low <= other_high and other_low <= high
 
 
 def _accepted(owner: Organisation) -> QuerySet[Evaluation]:

@@ -1,4 +1,4 @@
-"""Who leads where: the first entry of every board, for the overview and the problem list."""
+"""Who leads where: the first entry of every board, for overviews, and side by side at every number of ranks."""
 
 from collections import Counter
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 from django.db.models import Case, OuterRef, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce
 
-from evaluator.contract import is_faster
+from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware.profiles import Profile, profiles
-from portal.ranking.models import Board, Standing
-from portal.ranking.order import board_order
+from portal.catalog.references import reference_row
+from portal.ranking.models import Board, Standing, board_order
 from portal.ranking.queries import COLUMNS, BoardRow, board_row, current
 from problems import registry
+from problems.spec.schema import Problem
 
 
 def _current_boards(*, profile: str | None = None, problem: str | None = None) -> QuerySet[Board]:
@@ -103,3 +104,34 @@ def open_problems(*, profile: str | None = None) -> dict[str, Any]:
 def profiles_by_speed() -> list[Profile]:
     """Profiles that are ranked by speed first, practice boards last."""
     return sorted(profiles().values(), key=lambda profile: not profile.is_ranked_by_speed)
+
+
+def families(problem: Problem) -> list[dict[str, Any]]:
+    """Every kind of machine with an entry or a measured reference, the kinds with most numbers of ranks first.
+
+    A kind is of one GPU with multicast on or off. `measured` are its profiles at which something was measured by the
+    current rule, fewest ranks first, each with its leader, None where the board is empty, and the reference.
+    """
+    found = leaders(problem=problem.slug)
+    grouped: dict[tuple[str, bool], list[Profile]] = {}
+    for profile in profiles().values():
+        if profile.measures_time and problem.refuses_world_size(profile.world_size) is None:
+            grouped.setdefault((profile.gpu or "CPU", profile.multicast), []).append(profile)
+    made = [_family(gpu, group, found, problem) for (gpu, _), group in grouped.items()]
+    return sorted((family for family in made if family["measured"]), key=lambda family: -len(family["measured"]))
+
+
+def _family(gpu: str, group: list[Profile], found: dict[tuple[str, str], BoardRow], problem: Problem) -> dict[str, Any]:
+    measured = []
+    for profile in sorted(group, key=lambda profile: profile.world_size):
+        leader = found.get((problem.slug, profile.name))
+        reference = reference_row(problem, profile=profile.name, beside=leader.sizes if leader else ())
+        if leader is not None or (reference.sizes and reference.rule == SCORE_RULE):
+            measured.append((profile, leader, reference))
+    # The profiles of a kind are alike in these.
+    suffix = "" if profile.multicast or profile.gpu is None else ", multicast off"
+    return {
+        "title": f"{gpu}{suffix}" if profile.gpu else "CPU ranks (practice)",
+        "is_ranked_by_speed": profile.is_ranked_by_speed,
+        "measured": measured,
+    }

@@ -3,11 +3,10 @@
 from evaluator.contract import Backend
 from evaluator.hardware import profiles
 from portal.accounts.models import User
+from portal.core.errors import by_id
 from portal.core.pagination import Ordering, Page, page_of
-from portal.core.requests import by_id
 from portal.ranking import queries
-from portal.ranking.models import PersonStanding, Record, Standing
-from portal.ranking.order import PEOPLE_ORDER
+from portal.ranking.models import PEOPLE_ORDER, PersonStanding, Record, Standing
 
 PAGE_ROWS = 50
 

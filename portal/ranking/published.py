@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from portal.tabular.tables import Table, boolean, number, text
 from problems import registry
@@ -95,11 +94,6 @@ def figures(folder: Path = FOLDER) -> dict[str, Figure]:
     return found
 
 
-class _Number(NamedTuple):
-    figure: Figure
-    value: Value
-
-
 TABLE = Table(
     name="published",
     meaning="Every number of the published figures.",
@@ -115,7 +109,7 @@ TABLE = Table(
         text("date", "when", "figure.date"),
         text("address", "where", "figure.address"),
     ),
-    entries=lambda: [_Number(figure, value) for figure in figures().values() for value in figure.values],
+    entries=lambda: [{"figure": figure, "value": value} for figure in figures().values() for value in figure.values],
 )
 
 

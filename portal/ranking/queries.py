@@ -14,8 +14,7 @@ from portal.accounts.models import User, Viewer
 from portal.catalog.rooflines import Entry
 from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
 from portal.core.pagination import Ordering, Page, beyond, page_of, reverse_of
-from portal.ranking.models import Board, Record, Standing
-from portal.ranking.order import board_order
+from portal.ranking.models import Board, Record, Standing, board_order
 from portal.submissions.models import Evaluation, Visibility, recorded_mark
 from portal.submissions.queries import accepted, quarantined
 from problems import registry
@@ -115,8 +114,7 @@ def board(
         backend=backend,
         revision=revision or registry.revision(problem_slug),
     )
-    entries = _read(_entries(key), key, columns=key.order, limit=limit)
-    return tuple(_rows(key, entries, ahead=0, low_above=None))
+    return tuple(_rows(key, _read(_entries(key), key, columns=key.order, limit=limit), ahead=0, low_above=None))
 
 
 def entry_of(problem_slug: str, *, profile: str, username: str) -> BoardRow | None:
@@ -251,8 +249,7 @@ def solved_by(viewer: Viewer) -> frozenset[str]:
     """The problems of which the viewer has an accepted entry, on any profile at the current revision."""
     if not isinstance(viewer, User):
         return frozenset()
-    own = Standing.objects.filter(author=viewer, **current())
-    return frozenset(own.values_list("problem", flat=True))
+    return frozenset(Standing.objects.filter(author=viewer, **current()).values_list("problem", flat=True))
 
 
 def records_of(problem_slug: str, *, profile: str) -> tuple[Record, ...]:

@@ -1,7 +1,7 @@
 """The boards: of problems, of people, records, scaling, what is open, and what others published."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,21 +12,17 @@ from django.views.decorators.http import require_safe
 
 from evaluator.contract import Backend, Mode, Primitive
 from evaluator.hardware import profiles
-from evaluator.hardware.profiles import Profile
-from portal.catalog.costs import judging_profiles
 from portal.catalog.facets import FACETS, grouped
-from portal.catalog.hardware import chosen_profile
-from portal.catalog.queries import get_problem, switch
+from portal.catalog.queries import chosen_profile, get_problem, judging_profiles, switch
 from portal.catalog.references import ReferenceRow, reference_row
 from portal.charts.chart import Axis, Chart, Scale, Unit
-from portal.charts.history import record_line
 from portal.charts.runs import curves
-from portal.core.requests import choice
+from portal.charts.times import record_line
+from portal.core.errors import choice
 from portal.nodes.queries import guest_owner
 from portal.ranking import guests, people, published, published_charts, queries
-from portal.ranking.leaders import board_counts, open_problems
-from portal.ranking.scaling import Family, families
-from portal.tabular.formats import as_download
+from portal.ranking.leaders import board_counts, families, open_problems
+from portal.tabular.tables import as_download
 from problems import registry
 from problems.spec.schema import Problem
 
@@ -44,7 +40,15 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
     choices = judging_profiles(problem)
     entries = queries.boards_of(slug)
     profile = chosen_profile(request, [each.name for each in choices], entries=entries, problem=slug, message=_NOT_HERE)
-    key = _board_key(request, slug, profile)
+    sizes = profile.sizes[Mode.RANKED]
+    key = queries.BoardKey(
+        problem=slug,
+        profile=profile.name,
+        revision=registry.revision(slug),
+        backend=_choice(request.GET, "backend", Backend) or None,
+        size=_chosen_size(request, sizes),
+        primitive=_choice(request.GET, "primitive", Primitive) or None,
+    )
     page = queries.board_page(key, **_cursors(request), rows=PAGE_ROWS)
     context = {
         "problem": problem,
@@ -54,7 +58,10 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
         "page": page,
         "rows": page.rows,
         "choices": _with_entries(choices, entries),
-        **_narrowings(profile),
+        # A board may be narrowed by what there is more than one of to choose.
+        "sizes": sizes if len(sizes) > 1 and profile.measures_time else (),
+        "primitives": list(Primitive) if profile.is_on_gpus else (),
+        "backends": profile.backends if len(profile.backends) > 1 else (),
         "entries": entries.get(profile.name, 0),
         "edges": _edges(page.rows),
         "primitive_notes": Counter(primitive for row in page.rows for primitive in row.primitives),
@@ -73,37 +80,12 @@ def _reference(problem: Problem, key: queries.BoardKey) -> ReferenceRow:
     return reference_row(problem, profile=key.profile, beside=first[0].sizes if first else (), size=key.size)
 
 
-def _with_entries(choices: Iterable[Profile], entries: Mapping[str, int]) -> list[tuple[Profile, int]]:
+def _with_entries(
+    choices: Iterable[profiles.Profile], entries: Mapping[str, int]
+) -> list[tuple[profiles.Profile, int]]:
     """The profiles with their number of entries, practice boards last."""
     ordered = sorted(choices, key=lambda choice: not choice.is_ranked_by_speed)
     return [(choice, entries.get(choice.name, 0)) for choice in ordered]
-
-
-def _used(profile: Profile, counts: Mapping[str, int]) -> list[tuple[Profile, int]]:
-    """Those with entries, and the one that is shown."""
-    every = _with_entries(profiles.profiles().values(), counts)
-    return [(choice, count) for choice, count in every if count or choice is profile]
-
-
-def _board_key(request: HttpRequest, slug: str, profile: Profile) -> queries.BoardKey:
-    return queries.BoardKey(
-        problem=slug,
-        profile=profile.name,
-        revision=registry.revision(slug),
-        backend=_choice(request.GET, "backend", Backend) or None,
-        size=_chosen_size(request, profile.sizes[Mode.RANKED]),
-        primitive=_choice(request.GET, "primitive", Primitive) or None,
-    )
-
-
-def _narrowings(profile: Profile) -> dict[str, Sequence[str]]:
-    """By what a board may be narrowed: each only where there is more than one to choose."""
-    sizes = profile.sizes[Mode.RANKED]
-    return {
-        "sizes": sizes if len(sizes) > 1 and profile.measures_time else (),
-        "primitives": list(Primitive) if profile.is_on_gpus else (),
-        "backends": profile.backends if len(profile.backends) > 1 else (),
-    }
 
 
 @require_safe
@@ -111,9 +93,10 @@ def people_board(request: HttpRequest) -> HttpResponse:
     """Everybody with an accepted entry on a profile, by problems solved faster than the reference."""
     counts = board_counts()
     profile = chosen_profile(request, profiles.profiles(), entries=counts, message=_NOT_HERE)
+    every = _with_entries(profiles.profiles().values(), counts)
     context = {
         "profile": profile,
-        "choices": _used(profile, counts),
+        "choices": [(choice, count) for choice, count in every if count or choice is profile],
         "page": people.people_page(profile=profile.name, **_cursors(request)),
         "total": len(registry.problems()),
     }
@@ -293,30 +276,26 @@ def _edges(rows: tuple[queries.BoardRow, ...]) -> tuple[float, float]:
     return min([0.9, *(row.low for row in rows)]) * 0.97, max([1.1, *(row.high for row in rows)]) * 1.03
 
 
-def _family_rows(family: Family) -> list[dict[str, Any]]:
+def _family_rows(family: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per number of ranks and size: the leader's time, the reference's, and the speedup."""
     rows: list[dict[str, Any]] = []
-    for point in family.measured:
-        if point.leader is not None:
-            rows += [
-                {"profile": point.profile, "leader": point.leader, "size": size}
-                for size in point.leader.sizes or (None,)
-            ]
+    for profile, leader, reference in family["measured"]:
+        if leader is not None:
+            rows += [{"profile": profile, "leader": leader, "size": size} for size in leader.sizes or (None,)]
         else:
-            rows += [{"profile": point.profile, "leader": None, "reference": size} for size in point.reference.sizes]
+            rows += [{"profile": profile, "leader": None, "reference": size} for size in reference.sizes]
     return rows
 
 
-def _family_figure(family: Family) -> Chart | None:
+def _family_figure(family: Mapping[str, Any]) -> Chart | None:
     """Times over ranks, a line per size for leader and reference; None where there is nothing to join."""
     lines: dict[str, list[tuple[float, float]]] = {}
-    for point in family.measured:
-        best = point.leader.sizes if point.leader else ()
-        times = [(f"best, {size.size}", size.time_us) for size in best]
-        times += [(f"reference, {size.size}", size.time_us) for size in point.reference.sizes]
+    for profile, leader, reference in family["measured"]:
+        times = [(f"best, {size.size}", size.time_us) for size in (leader.sizes if leader else ())]
+        times += [(f"reference, {size.size}", size.time_us) for size in reference.sizes]
         for name, us in times:
-            lines.setdefault(name, []).append((point.profile.world_size, us))
-    if not lines or len(family.measured) < 2:
+            lines.setdefault(name, []).append((profile.world_size, us))
+    if not lines or len(family["measured"]) < 2:
         return None
     x = Axis(title="Ranks", scale=Scale.LOG, low=1.8, high=8.9, names=((2, "2"), (4, "4"), (8, "8")))
     return curves(lines, x=x, y=Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS), is_wide=True)

@@ -7,10 +7,9 @@ from django import forms
 from evaluator.hardware.profiles import profiles
 from portal.accounts.models import User
 from portal.accounts.organisations import default_organisations, own_organisations
-from portal.core.forms import ActionForm
-from portal.runs import actions, uploads
+from portal.core.errors import ActionForm
+from portal.runs import actions, prompts, uploads
 from portal.runs.models import RunMode
-from portal.runs.prompts import VERSIONS
 from portal.submissions.forms import BACKENDS, profile_choices
 
 _AS_NAMED = "Leave empty to take it from the folder's name."
@@ -43,7 +42,7 @@ class RunForm(_OrganisationForm):
         label="Prompt version",
         max_length=80,
         required=False,
-        help_text=f"{', '.join(VERSIONS)}, or a name of your own for another prompt.",
+        help_text=f"{', '.join(prompts.VERSIONS)}, or a name of your own for another prompt.",
     )
     cost_usd = forms.FloatField(label="Cost of the run in USD", min_value=0, required=False)
     notes = forms.CharField(

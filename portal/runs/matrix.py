@@ -10,10 +10,9 @@ from portal.catalog.facets import FACETS, Facet, grouped
 from portal.core.errors import Refusal
 from portal.ranking import published
 from portal.runs.endings import CORRECT, NOT_MEASURED
-from portal.runs.figures import best_scores, wilson
+from portal.runs.figures import best_scores, paired, wilson
 from portal.runs.models import Run
 from portal.runs.page_data import Cell, cell
-from portal.runs.paired import paired
 from portal.runs.queries import RunFigures, board_runs, figures_of
 from portal.tabular.tables import Table, integer, number, text
 from problems import registry

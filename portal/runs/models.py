@@ -5,6 +5,8 @@ result fields follow the attempt's newest finished evaluation.
 """
 
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -13,6 +15,7 @@ from django.utils import timezone
 
 from evaluator.contract import Backend, Mode, Verdict
 from portal.accounts.models import Organisation
+from portal.core.hooks import Hook
 from portal.submissions.models import Evaluation, RecordedElsewhere, State, Submission
 
 
@@ -235,3 +238,29 @@ class Decision(models.Model):
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.run}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventsWritten:
+    """Events that were written of one run, in the order of their numbers."""
+
+    run: Run
+    events: tuple[RunEvent, ...]
+
+
+events_written: Hook[EventsWritten] = Hook()
+"""Sent inside the transaction that writes the events, under the lock of the run's row."""
+
+
+def record(run: Run, events: Sequence[RunEvent]) -> None:
+    """Store events of a run whose row the caller has locked, and send `events_written`.
+
+    So the numbers of its events grow in the order in which they become visible, and a feed's cursor passes none by.
+
+    Adds `run.completed` if no attempt is pending any more.
+    """
+    written = list(RunEvent.objects.bulk_create(events))
+    has_ended = any(event.kind == EventKind.ATTEMPT_ENDED for event in events)
+    if has_ended and not run.attempts.filter(state=AttemptState.PENDING).exists():
+        written.append(RunEvent.objects.create(run=run, kind=EventKind.RUN_COMPLETED))
+    events_written.send(EventsWritten(run=run, events=tuple(written)))

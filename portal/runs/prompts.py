@@ -15,9 +15,7 @@ from django.template.loader import render_to_string
 from evaluator.contract import Backend, Mode
 from evaluator.hardware import profiles
 from evaluator.hardware.machines import machines
-from evaluator.hardware.profiles import Profile
-from portal.catalog.costs import size_rows
-from portal.catalog.queries import check_world_size, get_problem, get_profile
+from portal.catalog.queries import check_world_size, get_problem, get_profile, size_rows
 from portal.core.errors import Refusal
 from problems import registry
 from problems.spec.schema import Argument, ArgumentKind, Problem
@@ -143,7 +141,7 @@ def _assembled(slug: str, backend: Backend, profile_name: str, version: str) -> 
     )
 
 
-def _machine(profile: Profile) -> dict[str, object]:
+def _machine(profile: profiles.Profile) -> dict[str, object]:
     """The figures of one GPU, and how GPUs are joined, as prompts give them."""
     peaks, machine = profile.peaks, machines().get(profile.machine)
     if peaks is None or machine is None:

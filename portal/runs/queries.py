@@ -15,9 +15,8 @@ from evaluator.contract import SCORE_RULE, Mode
 from evaluator.hardware import profiles
 from portal.accounts.models import Organisation, User, Viewer
 from portal.catalog.size_times import SCORE, WAYS
-from portal.core.errors import Forbidden, NotFound
-from portal.core.requests import by_id
-from portal.runs import figures, paired, prompts
+from portal.core.errors import Forbidden, NotFound, by_id
+from portal.runs import figures, prompts
 from portal.runs.endings import published_class
 from portal.runs.figures import Bounds, Estimate, Sample
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
@@ -33,8 +32,7 @@ def visible_runs(viewer: Viewer) -> QuerySet[Run]:
         return runs.filter(state=RunState.PUBLISHED)
     if viewer.is_staff:
         return runs
-    own = Q(model__organisation__in=viewer.organisations.values("pk"))
-    return runs.filter(Q(state=RunState.PUBLISHED) | own)
+    return runs.filter(Q(state=RunState.PUBLISHED) | Q(model__organisation__in=viewer.organisations.values("pk")))
 
 
 def get_run(viewer: Viewer, run_id: uuid.UUID | str) -> Run:
@@ -184,8 +182,7 @@ class RunFigures:
         """fast_p@k at any p; None until the run is complete."""
         if not self.is_complete:
             return None
-        of_measured = figures.measured(self.samples)
-        return figures.fast_at(of_measured, p, k=k, problems=self.measured, by_point=by_point)
+        return figures.fast_at(figures.measured(self.samples), p, k=k, problems=self.measured, by_point=by_point)
 
     def fast_bounds(self, p: float) -> Bounds:
         """The bounds of fast_p@1 over all problems."""
@@ -401,7 +398,7 @@ def _placed(rows: Iterable[ModelRow]) -> list[ModelRow]:
     found = list(rows)
     if not found[0].figures.is_complete:
         return found
-    places = paired.places([(row.figures.samples, row.figures.able) for row in found])
+    places = figures.places([(row.figures.samples, row.figures.able) for row in found])
     return [replace(row, place=place) for row, place in zip(found, places, strict=True)]
 
 

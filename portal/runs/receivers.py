@@ -2,8 +2,7 @@
 
 from django.db import transaction
 
-from portal.runs.events import record
-from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent
+from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, record
 from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, State
 

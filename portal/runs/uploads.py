@@ -290,8 +290,7 @@ def _archived(
     problem, sample, step = place
     key = f"{problem}/{sample}/{step}"
     try:
-        files = _unpacked(archive, members)
-        bundle, digest, fault = static_verdict(files)
+        bundle, digest, fault = static_verdict(_unpacked(archive, members))
     except Refusal as refusal:
         return Line(number=number, key=key, refusal=refusal)
     attempt = NewAttempt(

@@ -22,25 +22,19 @@ from evaluator.contract import Backend
 from evaluator.hardware.profiles import profiles
 from portal.accounts.identity import changing, signed_in
 from portal.accounts.organisations import open_invitations, own_organisations
-from portal.catalog.costs import judging_profiles
-from portal.catalog.hardware import chosen_profile
-from portal.catalog.queries import get_problem
+from portal.catalog.queries import chosen_profile, get_problem, judging_profiles
 from portal.catalog.size_times import SCORE, WAYS
 from portal.charts.runs import fast_curves
 from portal.core import live_links
-from portal.core.errors import Refusal
-from portal.core.live_links import Kind, Subject
-from portal.core.requests import choice, if_changed
-from portal.ranking import published
-from portal.ranking.leaders import board_counts
-from portal.runs import actions, matrix, page_data, paired, queries
+from portal.core.errors import Refusal, choice, if_changed
+from portal.ranking import leaders, published
+from portal.runs import actions, matrix, page_data, queries
+from portal.runs.figures import paired
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
-from portal.runs.progress import progress
 from portal.runs.prompts import VERSION, VERSIONS, prompt_for
-from portal.runs.queries import RunFigures
 from portal.submissions.quotas import quota_of
-from portal.tabular.formats import MEDIA_TYPES, as_download
+from portal.tabular.tables import MEDIA_TYPES, as_download
 
 PER_PAGE = 30
 CURVES = 5
@@ -85,7 +79,7 @@ def models(request: HttpRequest) -> HttpResponse:
 def leaderboard(request: HttpRequest) -> HttpResponse:
     """The model board of one profile, prompt by prompt: correct@1, correct@k, fast_p, failure modes, cost."""
     used = queries.board_profiles()
-    profile = chosen_profile(request, profiles(), entries=used or board_counts(), message=_NOT_HERE).name
+    profile = chosen_profile(request, profiles(), entries=used or leaders.board_counts(), message=_NOT_HERE).name
     p, by_point = _speedup(request.GET.get("p", "")), _by_point(request)
     rows = queries.model_board(profile, p=p, by_point=by_point)
     ranked = [row for row in rows if row.figures.is_complete]
@@ -111,7 +105,7 @@ def _name(row: queries.ModelRow) -> str:
     return str(row.run.model) if is_usual else f"{row.run.model}, {VERSIONS[row.prompt].title}"
 
 
-def _ways(request: HttpRequest, shown: Iterable[RunFigures]) -> tuple[str, dict[str, Any]]:
+def _ways(request: HttpRequest, shown: Iterable[queries.RunFigures]) -> tuple[str, dict[str, Any]]:
     """The way of timing that the page is read by (`by` in its address), and what the page says of the choice."""
     way = _choice(request.GET, "by", WAYS, opening=SCORE)
     known = {SCORE, way}.union(*(figures.ways for figures in shown))
@@ -131,7 +125,7 @@ def _by_point(request: HttpRequest) -> bool:
 
 def _figures(
     request: HttpRequest,
-    named: Sequence[tuple[str, RunFigures]],
+    named: Sequence[tuple[str, queries.RunFigures]],
     *,
     chosen: float | None = None,
     address: str = "",
@@ -249,7 +243,7 @@ def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
         "judged": total - pending,
         "may_change": queries.may_change(request.user, run),
         "etag": _etag(run, total=total, pending=pending),
-        "stream": live_links.address(Subject(Kind.RUN, str(run.pk))),
+        "stream": live_links.address(live_links.Subject(live_links.Kind.RUN, str(run.pk))),
     }
 
 
@@ -267,8 +261,8 @@ def run_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
     context = _context(request, run)
-    figures: RunFigures = context["figures"]
-    steps = progress(run) if run.mode == RunMode.AGENTIC else []
+    figures: queries.RunFigures = context["figures"]
+    steps = page_data.progress(run) if run.mode == RunMode.AGENTIC else []
     context |= {
         **_figures(request, [(str(run.model), figures)]),
         "groups": [
@@ -285,8 +279,7 @@ def _run_page(request: HttpRequest, run: Run, **more: Any) -> HttpResponse:
         "others": queries.visible_runs(request.user).exclude(pk=run.pk).filter(profile=run.profile)[:20],
         **more,
     }
-    form = context["fill_form"]
-    return render(request, "runs/run.html", context, status=form.status)
+    return render(request, "runs/run.html", context, status=context["fill_form"].status)
 
 
 @require_safe
@@ -358,7 +351,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "are_of_one_prompt": len({run.prompt_version for run in chosen}) == 1,
         "counts": {each: Counter(word for _, word in rows)[each] for each in ("both", "only A", "only B", "neither")},
-        "paired": paired.paired(*(figures[run.pk].samples for run in chosen), able=able),
+        "paired": paired(*(figures[run.pk].samples for run in chosen), able=able),
         **_figures(
             request, [(f"{name}: {run.model}", figures[run.pk]) for name, run in zip("AB", chosen, strict=True)]
         ),
@@ -372,8 +365,7 @@ def prompt(request: HttpRequest, slug: str) -> HttpResponse:
     choices = judging_profiles(problem)
     names = [each.name for each in choices]
     # What a vendor needs: hardware that has runs or measurements, and CUDA.
-    runs = queries.board_profiles()
-    profile = chosen_profile(request, names, entries=runs, problem=slug, message=_NOT_HERE)
+    profile = chosen_profile(request, names, entries=queries.board_profiles(), problem=slug, message=_NOT_HERE)
     backends = [backend.value for backend in profile.backends]
     known = _choice(request.GET, "backend", Backend, opening=Backend.CUDA.value)
     # Changing the profile may leave a backend behind that it does not judge: then the first that it does.

@@ -14,8 +14,7 @@ from portal.accounts.models import Membership, Organisation, User
 from portal.accounts.organisations import get_organisation, require_owner
 from portal.core.errors import Conflict, Forbidden, NotFound, check_choice
 from portal.seasons import queries, scoring
-from portal.seasons.definition import Definition
-from portal.seasons.models import Access, Entry, OpenedSources, Phase, Season, Team, TeamMember
+from portal.seasons.models import Access, Definition, Entry, OpenedSources, Phase, Season, Team, TeamMember
 from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation
 from problems import registry
@@ -196,8 +195,7 @@ def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
         if season.rejudge_at is None and counted["failed"]:
             message = f"A failure of ours ended the judging of {counted['failed']} entries."
             raise Conflict("season", season.slug, message, "Have these judged again first.")
-        chosen = _to_judge_again(season)
-        queued = _judge_again(chosen, "final")
+        queued = _judge_again(_to_judge_again(season), "final")
         if season.rejudge_at is None:
             Season.objects.filter(pk=season.pk).update(rejudge_at=now)
     return queued

@@ -9,11 +9,9 @@ from django.utils import timezone
 
 from evaluator.hardware.profiles import profiles
 from portal.accounts.models import Role, User
-from portal.core.errors import Refusal
-from portal.core.forms import ActionForm
+from portal.core.errors import ActionForm, Refusal
 from portal.seasons.actions import FIXED
-from portal.seasons.definition import Definition, definition_of
-from portal.seasons.models import Access, Counted, OpenedSources, Phase, Season
+from portal.seasons.models import Access, Counted, Definition, OpenedSources, Phase, Season, definition_of
 from portal.submissions.forms import profile_choices
 from problems import registry
 from problems.spec.schema import Problem

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.template.loader import render_to_string
@@ -11,11 +12,9 @@ from django.utils import timezone
 from evaluator.contract import Mode, Verdict
 from portal.accounts.models import Role, User, Viewer
 from portal.accounts.organisations import role_in
-from portal.core.errors import Forbidden
-from portal.core.requests import by_id
+from portal.core.errors import Forbidden, by_id
 from portal.seasons import scoring
 from portal.seasons.models import Access, Entry, Phase, Season, Team, TeamMember
-from portal.seasons.scoring import Result, TeamScore
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from portal.submissions.queries import quarantined
 from portal.submissions.queue import QueuePosition, position_in_queue
@@ -122,19 +121,19 @@ def public_entries(now: datetime) -> QuerySet[Entry]:
     return counted_entries().filter(shown, **of_all).order_by("season", "entered_at", "id")
 
 
-def results(entries: Iterable[Entry], season: Season) -> list[Result]:
+def results(entries: Iterable[Entry], season: Season) -> list[scoring.Result]:
     """The results of those entries that were accepted, as they were judged first, in the order of `entries`."""
     found = (_result(entry, entry.evaluation, season) for entry in entries)
     return [result for result in found if result is not None]
 
 
-def _result(entry: Entry, judged: Evaluation, season: Season, *, is_rejudged: bool = False) -> Result | None:
+def _result(entry: Entry, judged: Evaluation, season: Season, *, is_rejudged: bool = False) -> scoring.Result | None:
     """The result of an entry by its evaluation `judged`; None if it was not accepted."""
     accepted = judged.state == State.FINISHED and judged.verdict == Verdict.PASSED.value
     if not accepted or judged.score_rule != season.score_rule:
         return None
     submission = entry.evaluation.submission
-    return Result(
+    return scoring.Result(
         team=entry.team_id,
         problem=entry.problem,
         score=judged.score,
@@ -151,7 +150,7 @@ def _result(entry: Entry, judged: Evaluation, season: Season, *, is_rejudged: bo
     )
 
 
-def standing_results(season: Season) -> dict[tuple[int, str], Result]:
+def standing_results(season: Season) -> dict[tuple[int, str], scoring.Result]:
     """What the standings rest on now: before the rejudge what was judged first, afterwards the rejudge.
 
     A team's best entry that was judged again counts as it was found then, not at all where it did not pass. What was
@@ -170,11 +169,11 @@ def standing_results(season: Season) -> dict[tuple[int, str], Result]:
 
 
 def _after_rejudge(
-    season: Season, problem: str, best: dict[tuple[int, str], Result], entries: dict[int, Entry]
-) -> dict[tuple[int, str], Result]:
+    season: Season, problem: str, best: dict[tuple[int, str], scoring.Result], entries: dict[int, Entry]
+) -> dict[tuple[int, str], scoring.Result]:
     of_problem = {key: result for key, result in best.items() if key[1] == problem}
-    again: dict[tuple[int, str], Result] = {}
-    others: dict[tuple[int, str], Result] = {}
+    again: dict[tuple[int, str], scoring.Result] = {}
+    others: dict[tuple[int, str], scoring.Result] = {}
     for key, result in of_problem.items():
         entry = entries[result.entry]
         if entry.final is None:
@@ -190,7 +189,7 @@ def _after_rejudge(
 @dataclass(frozen=True, kw_only=True)
 class StandingRow:
     team: Team
-    line: TeamScore
+    line: scoring.TeamScore
     members: tuple[str, ...]
 
 
@@ -265,31 +264,22 @@ def seasons_for(viewer: Viewer, problem: str) -> list[TeamMember]:
     return [part for part in chosen if problem in part.season.problems]
 
 
-@dataclass(frozen=True)
-class PersonCell:
-    """What a person has reached on a problem: the best accepted entry, else the last one, and how many entries."""
+def people(season: Season) -> dict[str, dict[str, dict[str, Any]]]:
+    """By person, in the order of joining, and by problem what they have reached; closed accounts are left out.
 
-    entry: Entry
-    result: Result | None
-    attempts: int
-
-    @property
-    def outcome(self) -> str:
-        """The verdict, or the state of what is not judged yet."""
-        return self.entry.evaluation.verdict or self.entry.evaluation.state
-
-
-def people(season: Season) -> dict[str, dict[str, PersonCell]]:
-    """By person, in the order of joining, and by problem what they have reached; closed accounts are left out."""
+    That is the best accepted entry, else the last one, and how many entries there are. `outcome` is its verdict, or the
+    state of what is not judged yet.
+    """
     members = season.members.filter(user__is_active=True).values_list("user__username", flat=True)
-    found: dict[str, dict[str, PersonCell]] = {name: {} for name in members}
+    found: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in members}
     for entry in counted_entries(season).select_related("team"):
         cells = found.setdefault(entry.evaluation.submission.author.username, {})
         current, result = cells.get(entry.problem), _result(entry, entry.evaluation, season)
-        attempts = current.attempts + 1 if current else 1
-        if current and current.result and (result is None or result.order >= current.result.order):
-            entry, result = current.entry, current.result  # noqa: PLW2901 - what stays the best
-        cells[entry.problem] = PersonCell(entry, result, attempts)
+        attempts = current["attempts"] + 1 if current else 1
+        if current and current["result"] and (result is None or result.order >= current["result"].order):
+            entry, result = current["entry"], current["result"]  # noqa: PLW2901 - what stays the best
+        outcome = entry.evaluation.verdict or entry.evaluation.state
+        cells[entry.problem] = {"entry": entry, "result": result, "attempts": attempts, "outcome": outcome}
     return found
 
 

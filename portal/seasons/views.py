@@ -14,7 +14,7 @@ from evaluator.hardware import profiles
 from portal.accounts.identity import changing, signed_in
 from portal.accounts.models import User
 from portal.accounts.organisations import get_organisation, own_organisations
-from portal.core.requests import by_id
+from portal.core.errors import by_id
 from portal.seasons import actions, queries
 from portal.seasons.forms import SeasonForm
 from portal.seasons.models import Access, Phase
@@ -126,7 +126,7 @@ def people(request: HttpRequest, slug: str) -> HttpResponse:
         (
             name,
             [(problem, cells.get(problem)) for problem in chosen.problems],
-            sum(cell.result is not None for cell in cells.values()),
+            sum(cell["result"] is not None for cell in cells.values()),
         )
         for name, cells in queries.people(chosen).items()
     ]

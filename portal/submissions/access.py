@@ -10,8 +10,7 @@ from django.urls import reverse
 
 from evaluator.contract import SourceBundle
 from portal.accounts.models import Role, User, Viewer
-from portal.core.errors import Forbidden, NotFound, Refusal
-from portal.core.requests import uuid_of
+from portal.core.errors import Forbidden, NotFound, Refusal, uuid_of
 from portal.submissions.models import Evaluation, Submission, Visibility
 from portal.submissions.queries import accepted
 

@@ -18,7 +18,7 @@ from portal.accounts.models import User
 from portal.core.admin import NoAdding, ReadOnly, ReasonForm, confirm, confirmed, nobody
 from portal.core.errors import Refusal
 from portal.submissions import actions as submissions
-from portal.submissions import queries
+from portal.submissions import queries, quotas
 from portal.submissions.admin_filters import (
     Created,
     LargeList,
@@ -39,7 +39,6 @@ from portal.submissions.models import (
     State,
     Submission,
 )
-from portal.submissions.quotas import price_of
 
 ACTED_AT_ONCE = 100
 
@@ -103,7 +102,9 @@ def _judging(act: Callable[..., list[Evaluation]], description: str) -> Callable
             summary=f"{sum(counts.values())} submissions would be judged at their problems' current revisions. "
             "Submissions that wait already are left out.",
             table_head=("Profile", "Submissions", "GPU-seconds, about"),
-            table=[(name, count, f"{price_of(name).usual_gpu_s * count:,.0f}") for name, count in counts.items()],
+            table=[
+                (name, count, f"{quotas.price_of(name).usual_gpu_s * count:,.0f}") for name, count in counts.items()
+            ],
             # With "select all" the filters in the address choose again; the ids would not fit into a form.
             selected=list(queryset.values_list("pk", flat=True)[:100]),
         )

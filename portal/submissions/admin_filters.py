@@ -19,8 +19,8 @@ from django.utils.safestring import SafeString, mark_safe
 
 from evaluator.hardware.profiles import profiles
 from portal.accounts.models import User
+from portal.core.errors import uuid_of
 from portal.core.pagination import BoundedPaginator
-from portal.core.requests import uuid_of
 from problems import registry
 
 NEWEST = 1000

@@ -1,22 +1,28 @@
-"""The submit form, and the small forms on a submission's page."""
+"""The submit form, what its page says of profiles and starts with, and the small forms on a submission's page."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.template.loader import render_to_string
+from django.utils import timezone
+from django.utils.html import json_script
+from django.utils.safestring import SafeString
 
 from evaluator.contract import Backend, Mode, SourceBundle
 from evaluator.hardware.profiles import Profile
-from portal.core.errors import Refusal
-from portal.core.forms import ActionForm
+from portal.accounts.models import User
+from portal.core.errors import ActionForm, Refusal
 from portal.nodes.queries import guests_for
-from portal.submissions import uploads
-from portal.submissions.actions.annotate import MAX_NOTES
+from portal.submissions import quotas, uploads
+from portal.submissions.actions.submit import MAX_NOTES
 from portal.submissions.models import Visibility
-from portal.submissions.queue import capabilities
-from problems.spec.schema import SizeName
+from portal.submissions.queue import Capability, capabilities
+from problems import registry
+from problems.spec.schema import ArgumentKind, SizeName
 
 BACKENDS = [
     (Backend.PYTORCH.value, "PyTorch"),
@@ -148,3 +154,73 @@ class SubmissionForm(EvaluateForm, NotesForm):
             return None
         parts = [key, files.digest, *self._chosen().values()]
         return f"form-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}"
+
+
+def note(capability: Capability) -> str:
+    """One or two sentences on what choosing this profile means at this moment."""
+    context = {"capability": capability, "profile": capability.profile, "hours": f"{settings.UNSERVED_HOURS:.0f}"}
+    return " ".join(render_to_string("submissions/profile_note.txt", context).split())
+
+
+def submit_data(*, profiles: list[Profile], author: User, last: str) -> dict[str, Any]:
+    """What the submit page says of these profiles; the forecasts are the author's, and so is the `last` choice.
+
+    A profile without a node is offered first only where it is that choice, or where none is online.
+    """
+    able = capabilities()
+    chosen = [able[profile.name] for profile in profiles]
+    found = quotas.forecasts(quotas.payer_of_author(author), [profile.name for profile in profiles], now=timezone.now())
+    costs = {forecast.price.profile: forecast for forecast in found}
+    online = [capability.profile.name for capability in chosen if capability.is_online]
+    default = last or (online[-1] if online else chosen[0].profile.name)
+    return {
+        "capabilities": chosen,
+        "default_profile": default,
+        "forecasts": found,
+        "unserved_hours": f"{settings.UNSERVED_HOURS:.0f}",
+        "default_note": f"{default}: {note(able[default])} {costs[default].words}",
+        "script": {
+            "profiles": {
+                capability.profile.name: {
+                    "title": capability.profile.title,
+                    "backends": [backend.value for backend in capability.profile.backends],
+                    "online": capability.is_online,
+                    "note": f"{note(capability)} {costs[capability.profile.name].words}",
+                }
+                for capability in chosen
+            },
+            "maxBytes": settings.SUBMISSION_MAX_BYTES,
+        },
+        "max_kib": settings.SUBMISSION_MAX_BYTES // 1024,
+    }
+
+
+@cache
+def starters(slug: str) -> dict[str, str]:
+    """The starter of every backend for the problem `slug`.
+
+    The one for `pytorch` is the reference itself: correct, and the program to beat.
+    """
+    problem = registry.get(slug)
+    context = {
+        "problem": problem,
+        "parameters": ", ".join(problem.parameter_names),
+        "header": problem.signature,
+        "tensors": [argument.name for argument in problem.arguments if argument.kind is ArgumentKind.TENSOR],
+        "outputs": ", ".join(
+            f"{output.name} [{' x '.join(str(side) for side in output.shape)}] {output.placement.value}"
+            for output in problem.outputs
+        ),
+        "reference": registry.reference_source(slug).rstrip(),
+    }
+    # Templates of source code must not be escaped as HTML: they end up in a text field or in JSON.
+    return {
+        backend.value: render_to_string(f"starters/{backend.value}.py.txt", context).strip() + "\n"
+        for backend in Backend
+    }
+
+
+@cache
+def starters_script(slug: str) -> SafeString:
+    """The element `starters` of the submit page of the problem `slug`: the same, for its script."""
+    return json_script(starters(slug), "starters")

@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Case, F, QuerySet, Value, When
 
 from evaluator.contract import Progress
-from portal.core.requests import uuid_of
+from portal.core.errors import uuid_of
 from portal.nodes.models import Node
 from portal.submissions.hooks import evaluation_ended
 from portal.submissions.models import Evaluation, State
@@ -149,15 +149,13 @@ def note_built(node: Node, leases: Iterable[str], now: datetime) -> int:
 
 def queue_again(evaluation: Evaluation, *, attempt: int, detail: str) -> bool:
     """Queue what a node has under the lease that was read as try number `attempt`; returns whether it moved."""
-    values = _IN_THE_QUEUE | {"stage_detail": detail[:300]}
-    return bool(_as_read(evaluation).update(attempt=attempt, **values))
+    return bool(_as_read(evaluation).update(attempt=attempt, **_IN_THE_QUEUE | {"stage_detail": detail[:300]}))
 
 
 def release_node(node: Node) -> int:
     """Queue again all that `node` has or has compiled; returns how many. None loses a try."""
     values = _IN_THE_QUEUE | {"stage_detail": "Its node was taken out of service."}
-    of_node = Evaluation.objects.filter(node=node, state__in=(*State.under_lease(), State.BUILT))
-    return of_node.update(**values)
+    return Evaluation.objects.filter(node=node, state__in=(*State.under_lease(), State.BUILT)).update(**values)
 
 
 def release_built(stranded: QuerySet[Evaluation]) -> int:

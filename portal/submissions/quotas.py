@@ -96,8 +96,7 @@ def lock_organisation(organisation_id: int) -> Payer:
 
     The rows are locked in the order of their keys, so that two callers cannot block each other.
     """
-    sponsor = Organisation.objects.filter(pk=organisation_id).values("sponsor")
-    shares = Q(sponsor__in=sponsor) | Q(pk=organisation_id)
+    shares = Q(sponsor__in=Organisation.objects.filter(pk=organisation_id).values("sponsor")) | Q(pk=organisation_id)
     rows = Organisation.objects.select_for_update().filter(shares).order_by("pk")
     return payer_of_runs(next(row for row in rows if row.pk == organisation_id))
 

@@ -128,8 +128,7 @@ def _check_path(member: zipfile.ZipInfo) -> None:
         raise _path_refused(
             original, "This path leads outside the archive.", "Use plain relative paths such as a/b.cu."
         )
-    kind = stat.S_IFMT(member.external_attr >> 16)
-    if kind not in {0, stat.S_IFREG}:
+    if stat.S_IFMT(member.external_attr >> 16) not in {0, stat.S_IFREG}:
         raise _refusal(path, "This is a link or a device, not a file.", "Pack the file itself.")
     if member.flag_bits & 0x1:
         raise _refusal(path, "This file is encrypted.", "Pack the archive without a password.")

@@ -16,22 +16,24 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluator.contract import EvaluationReport, Mode, SourceBundle, SourceFile
 from portal.accounts.identity import changing, signed_in
-from portal.catalog.costs import judging_profiles
-from portal.catalog.hardware import last_choice
 from portal.catalog.highlighting import reference_rows
-from portal.catalog.queries import get_problem, switch
-from portal.core.errors import NotFound
+from portal.catalog.queries import get_problem, judging_profiles, last_choice, switch
+from portal.core.errors import NotFound, if_changed
 from portal.core.pagination import BoundedPaginator
-from portal.core.requests import if_changed
 from portal.nodes.queries import online_profiles
 from portal.submissions import access, actions, queries, sweeps
-from portal.submissions.forms import EvaluateForm, NotesForm, SubmissionForm, profiled_size
+from portal.submissions.forms import (
+    EvaluateForm,
+    NotesForm,
+    SubmissionForm,
+    profiled_size,
+    starters,
+    starters_script,
+    submit_data,
+)
 from portal.submissions.models import Evaluation, Submission
-from portal.submissions.profile_hints import submit_data
-from portal.submissions.reports import comparison, differences, machine_code, over_size, timelines
-from portal.submissions.reports.presentation import entry_context, live_context, source_views
-from portal.submissions.starters import starters, starters_script
-from portal.tabular.formats import as_download
+from portal.submissions.reports import differences, machine_code, over_size, presentation, timelines
+from portal.tabular.tables import as_download
 from problems import registry
 
 PER_PAGE = 30
@@ -55,8 +57,7 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
     problem = get_problem(slug)
     author = signed_in(request)
     chosen = judging_profiles(problem)
-    last = last_choice(request, [profile.name for profile in chosen])
-    data = submit_data(profiles=chosen, author=author, last=last)
+    data = submit_data(profiles=chosen, author=author, last=last_choice(request, [profile.name for profile in chosen]))
     on_workbench = request.headers.get("HX-Request") == "true"
     if request.method == "POST":
         form = SubmissionForm(request.POST, request.FILES, profiles=chosen)
@@ -95,7 +96,9 @@ def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
     return {
         "last": queries.last_submission(author, problem=slug),
         "started_from": submission,
-        "marks_text": live_context(queries.live_view(evaluation))["marks_text"] if evaluation is not None else "",
+        "marks_text": presentation.live_context(queries.live_view(evaluation))["marks_text"]
+        if evaluation is not None
+        else "",
     }
 
 
@@ -169,7 +172,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     if entry is not None and (found := queries.latest_report(entry)) is not None:
         context = {"submission": entry.submission, "problem": get_problem(entry.submission.problem)}
         context["parent"] = access.visible_parent(request.user, entry.submission)
-        return render(request, "submissions/entry.html", context | entry_context(entry, found))
+        return render(request, "submissions/entry.html", context | presentation.entry_context(entry, found))
     submission = access.get_submission(request.user, submission_id)
     evaluation = _evaluation(request, submission)
     problem = get_problem(submission.problem)
@@ -177,7 +180,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     parts = _live_parts(request, submission, evaluation)
     # Before the end any line may yet be one that the verdict is about, and the page marks it where it stands.
     is_whole = not evaluation.has_ended or request.GET.get("source") == "whole"
-    sources = list(source_views(bundle, marks=parts["marks"], is_whole=is_whole)) if bundle else []
+    sources = list(presentation.source_views(bundle, marks=parts["marks"], is_whole=is_whole)) if bundle else []
     context = {
         **parts,
         "problem": problem,
@@ -206,13 +209,13 @@ def _flagging(request: HttpRequest, submission: Submission) -> dict[str, Any]:
 
 def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any] | None:
     """The author's previous attempt at the problem for the page; None if there is none to see."""
-    earlier = comparison.earlier_submissions(submission, request.user).first()
+    earlier = differences.earlier_submissions(submission, request.user).first()
     if earlier is None:
         return None
     files = differences.changes(*(access.readable_source(request.user, one) for one in (earlier, submission)))
     return {
         "submission": earlier,
-        "evaluation": comparison.last_finished(earlier, profile=evaluation.profile),
+        "evaluation": differences.last_finished(earlier, profile=evaluation.profile),
         "files": files,
         "added": sum(file.added for file in files or ()),
         "removed": sum(file.removed for file in files or ()),
@@ -229,7 +232,7 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """The submission beside an earlier one of its author, or the reference."""
     submission = access.get_submission(request.user, submission_id)
     problem = get_problem(submission.problem)
-    earlier = list(comparison.earlier_submissions(submission, request.user)[: comparison.EARLIER_SHOWN])
+    earlier = list(differences.earlier_submissions(submission, request.user)[: differences.EARLIER_SHOWN])
     wanted = request.GET.get("with") or (str(earlier[0].pk) if earlier else REFERENCE)
     newest = queries.latest_evaluation(submission)
     context = {
@@ -246,12 +249,12 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     reference = SourceFile(path=SourceBundle.ENTRY, text=registry.reference_source(problem.slug))
     base = access.readable_source(request.user, old) if old is not None else SourceBundle(files=(reference,))
     source = access.readable_source(request.user, submission)
-    before = comparison.last_finished(old, profile=newest.profile) if old is not None and newest is not None else None
+    before = differences.last_finished(old, profile=newest.profile) if old is not None and newest is not None else None
     context |= {
         "old": old,
         "old_evaluation": before,
         "files": differences.changes(base, source),
-        "times": comparison.time_pairs(before, newest),
+        "times": differences.time_pairs(before, newest),
         **_recorded({"Before": before, "Now": newest} if before is not None else {"Submission": newest}),
     }
     return render(request, "submissions/compare.html", context)
@@ -275,7 +278,7 @@ def _recorded(evaluations: Mapping[str, Evaluation | None]) -> dict[str, Any]:
 def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any]:
     live = queries.live_view(evaluation)
     return {
-        **live_context(live),
+        **presentation.live_context(live),
         **_over_sizes(request, evaluation),
         "submission": submission,
         "evaluations": list(submission.evaluations.order_by("-queued_at")),
@@ -308,7 +311,7 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         context = _live_parts(request, submission, evaluation)
         if request.GET.get("desk"):
             return render(request, "submissions/_live.html", context | {"on_workbench": True})
-        has_previous = comparison.earlier_submissions(submission, request.user).exists()
+        has_previous = differences.earlier_submissions(submission, request.user).exists()
         return render(request, "submissions/live.html", context | {"has_previous": has_previous})
 
     return if_changed(request, _etag(queries.live_view(evaluation)), respond)
@@ -317,8 +320,7 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 @require_safe
 def source_file(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """One file of a submission as it was submitted, `solution.py` by default."""
-    submission = access.get_submission(request.user, submission_id)
-    bundle = access.readable_source(request.user, submission)
+    bundle = access.readable_source(request.user, access.get_submission(request.user, submission_id))
     path = request.GET.get("file", SourceBundle.ENTRY)
     found = next((file for file in bundle.files if file.path == path), None) if bundle else None
     if found is None:

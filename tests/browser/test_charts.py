@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from portal.charts.chart import Axis, Point, Scale, Unit
 from portal.charts.drawing import PHONE_PX, svg
 from portal.charts.runs import agent_problems, agent_speedups, curves
-from portal.charts.sizes import Series, over_size, size_name
+from portal.charts.times import Series, over_size, size_name
 from tests.browser.conftest import Visit
 from tests.browser.looks import LOOKS, LOOKS_FOR_AXE, problems_of
 

@@ -14,7 +14,7 @@ from evaluator.contract import (
     Mode,
 )
 from evaluator.node.settings import Misconfigured, NodeSettings
-from portal.nodes import messages
+from portal.nodes import actions
 from tests.portal.factories import bundle
 
 CLOSED_PORT = "redis://127.0.0.1:1/0"
@@ -92,12 +92,12 @@ def test_messages_are_for_their_owner_only(tmp_path):
 def test_publishing_to_a_broker_that_is_down_ends_with_an_error(monkeypatch, tmp_path):
     app = Celery("test-site", set_as_current=False, fixups=[])
     app.conf.update(site_config(CLOSED_PORT, tmp_path))
-    monkeypatch.setattr(messages, "app", app)
+    monkeypatch.setattr(actions, "app", app)
     done = []
 
     def send():
-        with pytest.raises(messages.NotSent, match="alpha"):
-            messages.send_work("alpha", Assignment(lease="l", slot=0, request=a_request()), valid_for_s=60)
+        with pytest.raises(actions.NotSent, match="alpha"):
+            actions.send_work("alpha", Assignment(lease="l", slot=0, request=a_request()), valid_for_s=60)
         done.append(True)
 
     thread = threading.Thread(target=send, daemon=True)

@@ -19,10 +19,9 @@ from evaluator.contract import (
     Verdict,
 )
 from portal.dispatcher.assign import BUILT_PER_SLOT, build_once, dispatch_once
-from portal.dispatcher.heartbeats import record_heartbeat
-from portal.dispatcher.sweeping import release_built, renew_revisions, sweep
+from portal.dispatcher.leases import record_heartbeat, release_built, renew_revisions, sweep
 from portal.nodes import actions as nodes
-from portal.nodes.messages import NotSent
+from portal.nodes.actions import NotSent
 from portal.nodes.models import Node, Slot
 from portal.submissions import actions, lifecycle, queue
 from portal.submissions.models import Evaluation, State

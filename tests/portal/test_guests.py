@@ -15,8 +15,7 @@ from evaluator.contract import (
 from portal.accounts.organisations import create_organisation
 from portal.core.errors import Refusal
 from portal.dispatcher.assign import dispatch_once
-from portal.dispatcher.heartbeats import record_heartbeat
-from portal.dispatcher.sweeping import revoke
+from portal.dispatcher.leases import record_heartbeat, revoke
 from portal.exports.tables import get_table
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node, Slot
@@ -150,7 +149,7 @@ def test_what_a_guest_judged_is_on_none_of_the_sites_boards(alice, guest, guest_
     for page in ("/", "/problems/?profile=cpux2", "/leaderboards/records/", "/leaderboards/people/alice/"):
         assert "900.6" not in client.get(page).content.decode()
     (board,) = guests.boards_of(guest.owner)
-    (entry,) = [row.entry for row in board[2]]
+    (entry,) = [row["entry"] for row in board[2]]
     assert (entry.submission.author, entry.score_low, entry.node.name) == (alice, 900.5, "acme-1")
 
 

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from evaluator.contract import Backend, NodeStatus, SandboxLevel, SlotState, SlotStatus
-from portal.dispatcher.heartbeats import record_heartbeat
+from portal.dispatcher.leases import record_heartbeat
 from portal.nodes.actions import register_node
 from portal.nodes.models import Node
 

@@ -7,8 +7,8 @@ import pytest
 from evaluator.contract import Assignment, SlotState
 from portal.catalog.models import ProblemSwitch
 from portal.dispatcher.assign import dispatch_once
-from portal.dispatcher.sweeping import renew_revisions, sweep
-from portal.nodes.messages import NotSent
+from portal.dispatcher.leases import renew_revisions, sweep
+from portal.nodes.actions import NotSent
 from portal.nodes.models import Node, Slot
 from portal.submissions import actions, queue
 from portal.submissions.models import Evaluation, State

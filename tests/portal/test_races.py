@@ -13,9 +13,9 @@ from portal.accounts.models import User
 from portal.accounts.organisations import MAX_OWNED, create_organisation
 from portal.core.errors import Refusal
 from portal.dispatcher.assign import dispatch_once
-from portal.dispatcher.sweeping import sweep
+from portal.dispatcher.leases import sweep
 from portal.nodes.models import Node, Slot
-from portal.privacy.account_deletion import Entries, delete_account
+from portal.privacy.actions import Entries, delete_account
 from portal.ranking.models import Board, Standing
 from portal.submissions import actions
 from portal.submissions.models import Evaluation, Report, State, Submission

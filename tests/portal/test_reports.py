@@ -21,8 +21,7 @@ from evaluator.errors import EvaluatorError
 from evaluator.node.slots import Slot as NodeSlot
 from portal.core.errors import Refusal
 from portal.dispatcher.assign import dispatch_once
-from portal.dispatcher.heartbeats import record_heartbeat
-from portal.dispatcher.sweeping import sweep
+from portal.dispatcher.leases import record_heartbeat, sweep
 from portal.nodes.models import Node, Slot
 from portal.ranking import actions as ranking
 from portal.ranking.models import Standing

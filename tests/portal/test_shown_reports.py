@@ -37,7 +37,7 @@ from portal.exports.tables import get_table
 from portal.nodes.models import Slot
 from portal.operations.recorded.reports import read_reports
 from portal.submissions.models import Evaluation, State
-from portal.tabular import formats
+from portal.tabular import tables
 from problems import registry
 from tests.portal.conftest import NODE_KEY
 from tests.portal.factories import bundle, evaluation_of, submit
@@ -311,7 +311,7 @@ def assert_shown(reader: Client, evaluation: Evaluation) -> None:
         assert len(content) <= _MOST_BYTES, (address, len(content))
         assert b"<script>alert(1)" not in content or "html" not in response["Content-Type"], address
     for table in ("leaderboards", "evaluations"):
-        assert b"".join(formats.written(get_table(table), format="csv"))
+        assert b"".join(tables.written(get_table(table), format="csv"))
 
 
 def refused_or_shown(author, node, reader: Client, *, report: EvaluationReport, draw: st.DataObject) -> None:

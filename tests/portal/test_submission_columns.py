@@ -15,7 +15,7 @@ from django.db import models
 from django.test import Client
 
 from portal.exports.tables import TABLES
-from portal.privacy.collecting import archive_of
+from portal.privacy.actions import archive_of
 from portal.submissions.forms import SubmissionForm
 from portal.submissions.models import Evaluation, Submission
 from tests.portal.pages import scenes

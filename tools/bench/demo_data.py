@@ -35,12 +35,11 @@ if __name__ == "__main__":  # the models below need the site's settings
 from evaluator.contract import SCORE_RULE, Backend, Mode, SourceBundle, SourceFile, Verdict, is_faster
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User, confusable_key
-from portal.catalog.costs import judging_profiles
+from portal.catalog.queries import judging_profiles
 from portal.catalog.size_times import SizeTime
 from portal.operations.audit import NOTE
 from portal.ranking.actions import catalog_digest, columns_of
-from portal.ranking.models import Board, PersonStanding, Record, Standing
-from portal.ranking.order import is_better
+from portal.ranking.models import Board, PersonStanding, Record, Standing, is_better
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from problems import registry
 from problems.spec.schema import Problem

@@ -32,8 +32,7 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     django.setup()
     from portal.exports.tables import TABLES
-    from portal.tabular.formats import written
-    from portal.tabular.tables import Row, Table
+    from portal.tabular.tables import Row, Table, written
 
     table = TABLES[chosen.table]
     noted: dict[str, float] = {"start": peak_mib(), "tenth": 0.0}

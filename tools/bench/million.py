@@ -31,7 +31,7 @@ import psycopg2
 
 from evaluator.contract import Backend, Mode, Primitive, Verdict
 from evaluator.hardware import profiles
-from portal.tabular.formats import MEDIA_TYPES
+from portal.tabular.tables import MEDIA_TYPES
 from problems import registry
 from tests.servers import free_ports, postgresql
 from tools.bench.boards import ROOT, add_demo_data, boards_in, manage, postmaster, wait_until_ready

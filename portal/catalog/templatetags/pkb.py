@@ -1,20 +1,26 @@
-"""How the site writes icons, verdicts, times, bytes and scores."""
+"""How the site writes icons, verdicts, times, bytes and scores, puts charts on pages, and offers choices as links."""
 
 import contextlib
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
+from html import unescape
 from typing import Any
 
 from django import template
+from django.http import QueryDict
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from evaluator import contract
-from evaluator.contract import Verdict
+from evaluator.hardware.profiles import Profile
 from evaluator.judging.verdicts import FACTS, Fault
 from portal.catalog.markdown import render
+from portal.charts.chart import Chart
+from portal.charts.drawing import PHONE_PX, svg, wide_px
+from portal.charts.figures import ASK, FigureAsked, digest
 from portal.core import speedups
 from problems.spec.categories import LOOKS, Look
 
@@ -59,9 +65,9 @@ def _badge(look: tuple[str, str], text: str, *, large: bool) -> SafeString:
 @register.simple_tag
 def verdict_badge(verdict: str, *, large: bool = False) -> SafeString:
     """A verdict as icon and words: colour never says it alone."""
-    facts = FACTS[Verdict(verdict)]
+    facts = FACTS[contract.Verdict(verdict)]
     of_fault = ("bad", "cross") if facts.fault is Fault.AUTHOR else ("odd", "warning")
-    return _badge(("good", "check") if verdict == Verdict.PASSED else of_fault, facts.title, large=large)
+    return _badge(("good", "check") if verdict == contract.Verdict.PASSED else of_fault, facts.title, large=large)
 
 
 _STATES = {
@@ -277,3 +283,117 @@ def current(context: template.Context, *prefixes: str) -> SafeString:
     request = context.get("request")
     is_here = request is not None and request.path.startswith(prefixes)
     return mark_safe(' aria-current="page"') if is_here else SafeString("")
+
+
+_DROPPED = ("after", "before", "page", "window")
+"""Where one was in another list, or in another picture, means nothing in the chosen one."""
+
+
+@register.inclusion_tag("includes/chips.html", takes_context=True)
+def chips(
+    context: template.Context,
+    label: str,
+    name: str,
+    choices: Iterable[Any],
+    chosen: Any = "",
+    *,
+    every: str = "",
+    notes: Mapping[str, Any] | None = None,
+    anchor: str = "",
+) -> dict[str, Any]:
+    """A row of links that set the parameter `name` of the page's address.
+
+    Args:
+        context: the page's.
+        label: what is chosen.
+        name: the parameter.
+        choices: values, or pairs of a value and what is read.
+        chosen: the current value.
+        every: what the link says that chooses nothing; there is none where this is empty.
+        notes: a note on a choice, such as a count, by value; choices without one come last, folded away.
+        anchor: the part of the page that the links lead to, such as "#roofline".
+    """
+    query = context["request"].GET
+    pairs = [choice if isinstance(choice, tuple) else (choice, getattr(choice, "label", choice)) for choice in choices]
+    offered = [("", every), *pairs] if every else pairs
+    links = [
+        {
+            "text": text,
+            "href": _address(query, name, str(value)) + anchor,
+            "is_chosen": str(value) == str(chosen or ""),
+            "note": (notes or {}).get(value),
+        }
+        for value, text in offered
+    ]
+    is_plain = notes is None
+    shown = [link for link in links if is_plain or link["note"] or link["is_chosen"] or link["text"] == every]
+    return {"label": label, "links": shown, "more": [link for link in links if link not in shown]}
+
+
+@register.inclusion_tag("includes/chips.html", takes_context=True)
+def profile_chips(
+    context: template.Context, choices: Sequence[tuple[Profile, int | str | None]], chosen: Any, every: str = ""
+) -> dict[str, Any]:
+    """`chips` of hardware: profiles with how much there is of each; those without anything are folded away."""
+    notes = None if all(count is None for _, count in choices) else {profile.name: count for profile, count in choices}
+    names = [(profile.name, profile.title) for profile, _ in choices]
+    return chips(context, "Hardware", "profile", names, getattr(chosen, "name", chosen), every=every, notes=notes)
+
+
+def _address(query: QueryDict, name: str, value: str) -> str:
+    changed = query.copy()
+    for dropped in _DROPPED:
+        changed.pop(dropped, None)
+    changed[name] = value
+    if not value:
+        del changed[name]
+    return f"?{changed.urlencode()}"
+
+
+DRAWN_KEPT = 128
+"""How many charts a process keeps as they were drawn, the last used ones; a large one takes about 100 KiB."""
+
+
+@register.simple_block_tag(takes_context=True)
+def plot(context: template.Context, content: str, chart: Chart, name: str) -> SafeString:
+    """`{% plot chart "name" %}what it shows{% endplot %}`: the chart for wide and narrow screens, of which one shows.
+
+    Its Plotly figure stands at an address of its own: the page's with the figure's name and digest. Who may read the
+    page may read it, and nobody else.
+
+    Raises:
+        FigureAsked: the request is for this figure, so that the rest of the page is not needed.
+    """
+    label = unescape(content).strip()
+    request = context["request"]
+    if request.GET.get(ASK) == name:
+        raise FigureAsked(chart, label)
+    wide, narrow, known = _drawn(chart, label)
+    query = request.GET.copy()
+    query[ASK], query["digest"] = name, known
+    address = f"{request.path}?{query.urlencode()}"
+    kind = "plot plot--wide" if chart.is_wide else "plot"
+    return format_html(
+        '<figure class="{}" id="{}" data-plot="{}" data-label="{}"{}><div class="plot-still"><div class="plot-wide">{}'
+        '</div><div class="plot-narrow">{}</div></div><a class="plot-file" href="{}&amp;as=html">Keep as a file'
+        '<span class="visually-hidden">: {}</span></a></figure>',
+        kind,
+        name,
+        address,
+        label,
+        mark_safe(" data-plot-window") if chart.can_zoom else "",
+        wide,
+        narrow,
+        address,
+        label,
+    )
+
+
+@lru_cache(maxsize=DRAWN_KEPT)
+def _drawn(chart: Chart, label: str) -> tuple[SafeString, SafeString, str]:
+    """The chart as HTML, for wide places and for narrow ones, and its digest.
+
+    A chart is a value, so an equal one looks the same and is not drawn again.
+    """
+    wide, narrow = (SafeString(svg(chart, width=width, label=label)) for width in (wide_px(chart), PHONE_PX))
+    return wide, narrow, digest(chart)  # what charts have drawn is escaped there

@@ -18,18 +18,14 @@ from evaluator.judging.verdicts import decide_before_ranks
 from portal.accounts.models import User
 from portal.catalog import queries as catalog
 from portal.catalog.models import ProblemSwitch
-from portal.core.errors import Conflict, Refusal
-from portal.core.idempotency import differences
+from portal.core.errors import Conflict, Refusal, differences
 from portal.runs import queries
-from portal.runs.events import record
-from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, Trajectory
+from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, Trajectory, record
 from portal.runs.uploads import Line, NewAttempt
 from portal.submissions import actions as submissions
-from portal.submissions import quotas
+from portal.submissions import queue, quotas
 from portal.submissions.actions.bulk import AttemptSource
 from portal.submissions.models import Evaluation
-from portal.submissions.queue import BULK_PRIORITY
-from portal.submissions.quotas import Limit, Payer
 from problems import registry
 
 BATCH = 50
@@ -82,7 +78,7 @@ def add_attempt(run: Run, attempt: NewAttempt, *, by: User) -> LineResult:
     return result
 
 
-def add_lines(run: Run, lines: Iterable[Line], *, by: User, priority: int = BULK_PRIORITY) -> BulkResult:
+def add_lines(run: Run, lines: Iterable[Line], *, by: User, priority: int = queue.BULK_PRIORITY) -> BulkResult:
     """Add what an upload brings, batch by batch as it is read; one result per line, in order.
 
     Raises:
@@ -114,8 +110,7 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
     closed = set(ProblemSwitch.objects.filter(is_open=False).values_list("slug", flat=True))
     with transaction.atomic():
         payer = quotas.lock_organisation(run.model.organisation_id)
-        current = Run.objects.select_for_update().get(pk=run.pk)
-        if current.is_published:
+        if Run.objects.select_for_update().get(pk=run.pk).is_published:
             message = "The run is published, so nothing can be added to it."
             raise Conflict("run", run.pk, message, "Create a new run.")
         room = MAX_ATTEMPTS - run.attempts.count()
@@ -159,11 +154,12 @@ def _fault(run: Run, attempt: NewAttempt) -> _Fault | None:
 class _Sorter:
     """Classifies the lines of a batch: refused, repeated, over quota, or fresh."""
 
-    def __init__(self, run: Run, batch: Sequence[Line], *, closed: set[str], limit: Limit | None, room: int) -> None:
+    def __init__(
+        self, run: Run, batch: Sequence[Line], *, closed: set[str], limit: quotas.Limit | None, room: int
+    ) -> None:
         attempts = [line.attempt for line in batch if line.attempt is not None]
         keys = {attempt.key for attempt in attempts}
-        slugs = {attempt.problem for attempt in attempts}
-        existing = run.attempts.filter(Q(key__in=keys) | Q(problem__in=slugs))
+        existing = run.attempts.filter(Q(key__in=keys) | Q(problem__in={attempt.problem for attempt in attempts}))
         self.by_key = {attempt.key: attempt for attempt in existing}
         self.by_place = {(attempt.problem, attempt.sample, attempt.step): attempt for attempt in existing}
         self.in_batch: dict[object, Line] = {}
@@ -244,7 +240,7 @@ class _Fresh:
     fault: _Fault | None
 
 
-def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: Payer) -> dict[int, Attempt]:
+def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: quotas.Payer) -> dict[int, Attempt]:
     """Store fresh attempts with all that belongs to them; the rows by line number."""
     now = timezone.now()
     evaluations = _submit(run, fresh, by=by, priority=priority, payer=payer)
@@ -260,7 +256,9 @@ def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer:
     return {new.number: row for new, row in zip(fresh, stored, strict=True)}
 
 
-def _submit(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: Payer) -> dict[int, Evaluation]:
+def _submit(
+    run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: quotas.Payer
+) -> dict[int, Evaluation]:
     """Queue what a judge has to look at, and store the sources of the others; the evaluations by line number."""
     to_judge = [new for new in fresh if new.fault is None]
     sources = [

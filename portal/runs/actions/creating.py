@@ -1,4 +1,4 @@
-"""Making a run, and publishing it."""
+"""Making a run, publishing it, and what operators decide of it."""
 
 import json
 import math
@@ -16,18 +16,20 @@ from portal.accounts.actions import lock_account
 from portal.accounts.models import Organisation, User
 from portal.accounts.organisations import default_organisation
 from portal.catalog.queries import check_backend, get_profile
-from portal.core.errors import Conflict, Refusal, check_choice
-from portal.core.idempotency import check_replay
+from portal.core.errors import Conflict, Forbidden, Refusal, check_choice, check_replay
 from portal.runs import queries
-from portal.runs.events import record
 from portal.runs.models import (
     AttemptState,
+    Decision,
+    DecisionKind,
     EventKind,
     LanguageModel,
     Run,
     RunEvent,
     RunMode,
     RunState,
+    Verification,
+    record,
 )
 from portal.submissions import actions as submissions
 
@@ -217,3 +219,32 @@ def _free_slug(title: str, organisation: Organisation) -> str:
     taken = set(LanguageModel.objects.filter(slug__startswith=plain).values_list("slug", flat=True))
     candidates = (plain, f"{plain}-{organisation.slug}"[:110], *(f"{plain}-{number}" for number in range(2, 10_000)))
     return next(slug for slug in candidates if slug not in taken)
+
+
+def decide(run: Run, *, kind: str, reason: str, by: User) -> Decision:
+    """Verify, audit, quarantine or release a run, and keep who did it and why.
+
+    A quarantined run keeps its page, with the reason, and is on no board and in no public export.
+
+    Raises:
+        Refusal: `by` is no operator (403), there is no such decision, or no reason was given.
+    """
+    if not by.is_staff:
+        raise Forbidden("run", run.pk, "Only an operator can decide on runs.", "Ask the operator of this site.")
+    check_choice("kind", kind, DecisionKind.values, noun="decision")
+    if not reason.strip():
+        raise Refusal("reason", "", "The decision has no reason.", "Give a reason. It is public.")
+    changes = _changes(run, DecisionKind(kind))
+    with transaction.atomic():
+        Run.objects.filter(pk=run.pk).update(**changes)
+        decision = Decision.objects.create(run=run, kind=kind, reason=reason.strip(), by=by)
+    run.refresh_from_db()
+    return decision
+
+
+def _changes(run: Run, kind: DecisionKind) -> dict[str, object]:
+    if kind in (DecisionKind.QUARANTINED, DecisionKind.RELEASED):
+        return {"is_quarantined": kind == DecisionKind.QUARANTINED}
+    if kind == DecisionKind.WITHDRAWN:
+        return {"verification": Verification.RECORDED if run.recorded_on else Verification.JUDGED_HERE}
+    return {"verification": Verification(kind.value)}

@@ -2,7 +2,7 @@
 
 from django import template
 
-from portal.runs.solved import solved_by_models
+from portal.runs.page_data import solved_by_models
 
 register = template.Library()
 register.simple_tag(solved_by_models, name="models_here")

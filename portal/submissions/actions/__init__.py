@@ -1,6 +1,5 @@
 """Every write to submissions and evaluations; state moves are in `portal.submissions.lifecycle`."""
 
-from portal.submissions.actions.annotate import annotate
 from portal.submissions.actions.bulk import (
     confirm_here,
     publish_sources,
@@ -13,6 +12,7 @@ from portal.submissions.actions.moderate import flag, lift_quarantine, quarantin
 from portal.submissions.actions.record import outcome_of, receive_delivery, receive_progress, record_delivery
 from portal.submissions.actions.submit import (
     SubmissionResult,
+    annotate,
     cancel_evaluation,
     create_submission,
     open_sources,

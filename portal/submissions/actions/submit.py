@@ -1,6 +1,7 @@
-"""What authors do: submit, queue again, cancel, publish."""
+"""What authors do: submit, queue again, cancel, publish, say what they have done."""
 
 import logging
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -18,15 +19,12 @@ from evaluator.judging.source_rules import check_source
 from portal.accounts.models import Organisation, User
 from portal.catalog import queries as catalog
 from portal.core import metrics
-from portal.core.errors import Conflict, Forbidden, Refusal, check_choice
-from portal.core.idempotency import check_replay
-from portal.nodes import messages
+from portal.core.errors import Conflict, Forbidden, Refusal, check_choice, check_replay, uuid_of
+from portal.nodes import actions
 from portal.nodes.queries import guests_for
-from portal.submissions import access, lifecycle, queries
-from portal.submissions.actions.annotate import describe
+from portal.submissions import access, lifecycle, queries, queue
 from portal.submissions.hooks import evaluation_queued
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
-from portal.submissions.queue import REJUDGE_PRIORITY, waiting_of
 from portal.submissions.quotas import Payer, lock_author, require_room, reserve
 from problems import registry
 from problems.spec.schema import Problem
@@ -146,7 +144,7 @@ def cancel_evaluation(evaluation: Evaluation, *, by: User) -> None:
             raise Conflict("evaluation", evaluation.pk, "This evaluation has already ended.", remedy)
     evaluation.refresh_from_db(from_queryset=Evaluation.objects.select_related("submission"))
     if current.node is not None and current.lease is not None:
-        messages.send_cancellation(
+        actions.send_cancellation(
             current.node.name, Cancellation(lease=current.lease, evaluation_id=str(evaluation.pk))
         )
 
@@ -176,7 +174,7 @@ def open_sources(submission_ids: Iterable[object], *, opened_by: str) -> int:
 
 def _take_turn(evaluation: Evaluation, payer: Payer) -> None:
     """Give it the payer's next turn; raises Refusal where the payer's limits have no room for it."""
-    waiting, is_guests = waiting_of(payer.key), evaluation.node_owner_id is not None
+    waiting, is_guests = queue.waiting_of(payer.key), evaluation.node_owner_id is not None
     require_room(payer, evaluation.profile, waiting=waiting, now=timezone.now(), is_guests=is_guests)
     evaluation.payer = payer.key
     evaluation.turn = waiting.next_turn(profile=evaluation.profile, priority=evaluation.priority)
@@ -204,7 +202,7 @@ def _source_for(evaluation: Evaluation, files: SourceBundle) -> Source:
         size=evaluation.size,
     )
     # An operator's rejudge goes last and was not requested by the author: it does not count against their limit.
-    _check_not_waiting(same.filter(state__in=State.unfinished()).exclude(priority=REJUDGE_PRIORITY))
+    _check_not_waiting(same.filter(state__in=State.unfinished()).exclude(priority=queue.REJUDGE_PRIORITY))
     return source
 
 
@@ -285,8 +283,7 @@ def _submitted_with_key(evaluation: Evaluation, files: SourceBundle) -> Submissi
         return None
     if len(key) > 100:
         raise Refusal("idempotency_key", key, "The key is too long.", "Use at most 100 characters.")
-    sources = Submission.objects.select_related("source")
-    earlier = sources.filter(author=wanted.author, idempotency_key=key).first()
+    earlier = Submission.objects.select_related("source").filter(author=wanted.author, idempotency_key=key).first()
     if earlier is None:
         return None
     evaluations = queries.evaluations_of(earlier)
@@ -319,3 +316,49 @@ def _queue(evaluation: Evaluation, payer: Payer) -> None:
     reserve(payer, [evaluation])
     transaction.on_commit(lambda: metrics.queued.labels(evaluation.profile, evaluation.mode).inc())
     evaluation_queued.send(evaluation)
+
+
+MAX_NOTES = 4_000
+"""Characters of Markdown: tables and formulas make up to a hundred of HTML of one."""
+
+_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def annotate(submission: Submission, *, notes: str, built_on: str, by: User) -> None:
+    """Replace the notes and the parent of a submission, at any time; raises Refusal as `describe` does, or 403, 409."""
+    access.require_change(by, submission, remedy="Only its author can write its notes.")
+    if submission.is_attempt:
+        message = "This submission is an attempt of a model's run."
+        raise Conflict("submission", submission.pk, message, "Write the notes of the run.")
+    describe(submission, notes=notes, built_on=built_on)
+    submission.save(update_fields=["notes", "built_on"])
+
+
+def describe(submission: Submission, *, notes: str, built_on: str) -> None:
+    """Set notes and parent of a submission in hand. `built_on` names the parent by its id or the address of its page.
+
+    Raises:
+        Refusal: the notes are too long. No parent that its author may name has this id, or it is of another problem or
+            later.
+    """
+    written = notes.replace("\r\n", "\n").strip()
+    if len(written) > MAX_NOTES:
+        message = f"The notes have {len(written):,} characters, and {MAX_NOTES:,} is the most."
+        raise Refusal("notes", written, message, "Shorten them, or link to a longer text.")
+    submission.notes, submission.built_on = written, _parent(submission, built_on.strip())
+
+
+def _parent(submission: Submission, text: str) -> Submission | None:
+    if not text:
+        return None
+    named = _ID.search(text)
+    parent = Submission.objects.filter(pk=uuid_of(named.group())).first() if named else None
+    if parent is None or not (parent.author_id == submission.author_id or access.is_open_to_all(parent)):
+        remedy = "Give the id or the address of a public submission or entry to this problem, or of one of your own."
+        raise Refusal("built_on", text, "There is no such submission, or it is not public.", remedy)
+    if parent.problem != submission.problem:
+        message = f"That submission is to {parent.problem}, and this one to {submission.problem}."
+        raise Refusal("built_on", text, message, "Name one to the same problem, or leave it empty.")
+    if parent.created_at >= submission.created_at:
+        raise Refusal("built_on", text, "That submission is not earlier than this one.", "Name an earlier one.")
+    return parent

@@ -15,12 +15,11 @@ from portal.catalog import measurements, rooflines
 from portal.catalog.templatetags.pkb import microseconds, rate
 from portal.charts.chart import Axis, Scale, Unit
 from portal.charts.chart import Point as Mark
-from portal.charts.sizes import LOOKS, REFERENCE, Series, over_size, size_name
+from portal.charts.times import LOOKS, REFERENCE, Series, over_size, size_name
 from portal.core import speedups
-from portal.core.requests import choice
-from portal.submissions import access, sweeps
+from portal.core.errors import choice
+from portal.submissions import access, queries, sweeps
 from portal.submissions.models import Evaluation
-from portal.submissions.queries import quarantined
 from problems import registry
 from problems.spec.schema import Point, Problem
 
@@ -53,7 +52,7 @@ def known_sweeps(slug: str, viewer: Viewer) -> list[Evaluation]:
         Evaluation.objects.filter(mode=Mode.SWEEP.value, problem_revision=registry.revision(slug))
         .filter(submission__in=visible.values("pk"))
         .exclude(points={})
-        .exclude(submission__in=quarantined().values("submission"))
+        .exclude(submission__in=queries.quarantined().values("submission"))
         .select_related("submission__author")
         .order_by("-queued_at")[:_MOST_LOOKED_AT]
     )

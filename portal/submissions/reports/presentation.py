@@ -27,14 +27,12 @@ from evaluator.judging.verdicts import FACTS, Facts
 from portal.catalog import rooflines
 from portal.catalog.highlighting import FIRST_LINES, MOST_LINES, Listing, listings
 from portal.catalog.size_times import size_times
-from portal.charts.blocks import block_ratios
-from portal.charts.spread import Series, timed_calls, times_spread
+from portal.charts.spread import Series, block_ratios, timed_calls, times_spread
 from portal.core.live_links import Kind, Subject, address
 from portal.submissions.models import Evaluation, State, Visibility
 from portal.submissions.queries import LiveView, expected_stage_seconds
 from portal.submissions.reports import machine_code, timelines
-from portal.submissions.reports.error_maps import error_maps
-from portal.submissions.reports.failing_lines import FailingLine, failing_lines, marks_for_scripts
+from portal.submissions.reports.failing_lines import FailingLine, error_maps, failing_lines, marks_for_scripts
 from problems import registry
 
 STAGE_LABELS = {
@@ -196,8 +194,7 @@ def source_views(
     """
     found = listings(bundle, most=MOST_LINES if is_whole or marks else FIRST_LINES)
     for path, listing in (found if is_whole else _excerpts(found, marks)).items():
-        here = {mark.line: mark for mark in marks if mark.path == path}
-        yield SourceView(path=path, listing=listing, marks=here)
+        yield SourceView(path=path, listing=listing, marks={mark.line: mark for mark in marks if mark.path == path})
 
 
 def _excerpts(found: Mapping[str, Listing], marks: Sequence[FailingLine]) -> dict[str, Listing]:
@@ -303,6 +300,7 @@ def _findings(report: EvaluationReport) -> dict[str, Any]:
     """What the judge saw of outputs, ranks and machine."""
     # Whether an output is within its bounds; that of all errors together (rms) is known from findings alone.
     wrong = {(one.size, one.rank, one.output) for one in report.findings if one.verdict is Verdict.WRONG_RESULT}
+    sizes = report.record.sizes if report.record else ()
     return {
         "rank_numbers": range(report.world_size),
         "error_maps": error_maps(report),
@@ -314,8 +312,25 @@ def _findings(report: EvaluationReport) -> dict[str, Any]:
         "largest_error": max((check.max_error for size in report.sizes for check in size.outputs), default=0.0),
         "has_rank_story": report.verdict is not Verdict.PASSED or any(rank.stack or rank.log for rank in report.ranks),
         **_environment(report),
-        **_evidence(report),
+        # Evidence about the times: collectives per rank, GPUs around timed calls, driver faults, link traffic.
+        "collectives": [(rank.rank, one) for rank in report.ranks for one in rank.collectives],
+        "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus if not reading.is_of_phase],
+        "driver_faults": [(driver_faults.sentence(one), one.noticed_at) for one in report.driver_faults or ()],
+        "wires": [(size.size, size.links) for size in sizes if size.links is not None],
+        "primed_sizes": sorted({size.size for size in sizes if size.is_primed}),
         **_timeline(report),
+    }
+
+
+_OF_THE_JUDGE = ("judge.", "sandbox.")
+
+
+def _environment(report: EvaluationReport) -> dict[str, Any]:
+    """What the node was, and apart from it how the judge was set."""
+    facts = [(name, value) for name, value in report.environment.items() if value]
+    return {
+        "environment": [pair for pair in facts if not pair[0].startswith(_OF_THE_JUDGE)],
+        "judge_settings": [pair for pair in facts if pair[0].startswith(_OF_THE_JUDGE)],
     }
 
 
@@ -334,30 +349,6 @@ def _timeline(report: EvaluationReport) -> dict[str, Any]:
         "timeline_picture": timelines.picture(calls, least=timelines.least_work(report)),
         "kernel_rows": rows,
         **kernels,
-    }
-
-
-_OF_THE_JUDGE = ("judge.", "sandbox.")
-
-
-def _environment(report: EvaluationReport) -> dict[str, Any]:
-    """What the node was, and apart from it how the judge was set."""
-    facts = [(name, value) for name, value in report.environment.items() if value]
-    return {
-        "environment": [pair for pair in facts if not pair[0].startswith(_OF_THE_JUDGE)],
-        "judge_settings": [pair for pair in facts if pair[0].startswith(_OF_THE_JUDGE)],
-    }
-
-
-def _evidence(report: EvaluationReport) -> dict[str, Any]:
-    """Evidence about the times: collectives per rank, GPUs around timed calls, driver faults, link traffic."""
-    sizes = report.record.sizes if report.record else ()
-    return {
-        "collectives": [(rank.rank, one) for rank in report.ranks for one in rank.collectives],
-        "gpu_readings": [(size.size, reading) for size in sizes for reading in size.gpus if not reading.is_of_phase],
-        "driver_faults": [(driver_faults.sentence(one), one.noticed_at) for one in report.driver_faults or ()],
-        "wires": [(size.size, size.links) for size in sizes if size.links is not None],
-        "primed_sizes": sorted({size.size for size in sizes if size.is_primed}),
     }
 
 

@@ -19,10 +19,8 @@ from evaluator.contract import (
 from evaluator.hardware import profiles
 from evaluator.judging import call_parts, occupancy, time_split
 from evaluator.judging.call_advice import short
-from evaluator.judging.call_parts import CollectiveWait, LowerBound, Part, RankSplit
 from evaluator.judging.floors import Bound, floor
-from evaluator.judging.time_split import Split
-from portal.catalog.costs import ELEMENT_BYTES
+from portal.catalog.queries import ELEMENT_BYTES
 from portal.charts.timeline import Group, Mark, Row, bar, pictures
 from problems import registry
 from problems.spec.schema import SizeName
@@ -47,7 +45,7 @@ class Recorded:
 
     title: str
     call: CallTimeline
-    split: Split
+    split: time_split.Split
     primitives: frozenset[Primitive]
     usual_us: float | None = None
     gpu: str | None = None
@@ -185,7 +183,7 @@ def _size(report: EvaluationReport) -> str:
     return report.timeline.size if report.timeline else ""
 
 
-def least_work(report: EvaluationReport) -> LowerBound | None:
+def least_work(report: EvaluationReport) -> call_parts.LowerBound | None:
     """What a call at the recorded size needs at least on this hardware; None where no floor applies."""
     profile = profiles.get(report.profile)
     size = next((one for one in report.sizes if report.timeline and one.size == report.timeline.size), None)
@@ -198,7 +196,7 @@ def least_work(report: EvaluationReport) -> LowerBound | None:
     element_bytes = 4 if report.dtype in _FOUR_BYTES else ELEMENT_BYTES
     cost = problem.cost(size.dims, report.world_size, element_bytes)
     terms = floor(cost, profile.peaks, dtype=report.dtype).terms_us
-    return LowerBound(
+    return call_parts.LowerBound(
         arithmetic_us=terms[Bound.ARITHMETIC],
         memory_us=terms[Bound.MEMORY],
         wire_us=terms[Bound.WIRE],
@@ -252,11 +250,11 @@ _MOST_MARKS = 150
 """The most marks of a picture, the longest ones; the trace has all."""
 _WHOLE_NAME = 60
 """The most characters of a name that a mark says as it is; the table of kernels has it whole."""
-_TONES = {Part.COMPUTE: "accent", Part.WIRE: "warning", Part.MIXED: "code-keyword"}
+_TONES = {call_parts.Part.COMPUTE: "accent", call_parts.Part.WIRE: "warning", call_parts.Part.MIXED: "code-keyword"}
 _HOST_TONES = {SpanKind.LAUNCH: "text-faint", SpanKind.WAIT: "danger"}
 
 
-def picture(calls: Sequence[Recorded], *, least: LowerBound | None) -> dict[str, Any]:
+def picture(calls: Sequence[Recorded], *, least: call_parts.LowerBound | None) -> dict[str, Any]:
     """The timelines of `calls` under each other, each from zero, below the terms of the floor where one applies.
 
     All are on one scale, drawn for wide pages and for phones; `hidden` marks were too many.
@@ -280,7 +278,7 @@ def picture(calls: Sequence[Recorded], *, least: LowerBound | None) -> dict[str,
     return {"wide": wide, "narrow": narrow, "length_ns": length_ns, "hidden": hidden, "has_floor": bool(floors)}
 
 
-def _floor_group(least: LowerBound) -> list[Group]:
+def _floor_group(least: call_parts.LowerBound) -> list[Group]:
     """The least time for arithmetic, device memory and wire: a perfect call takes as long as the longest of them."""
     terms = (
         (Bound.ARITHMETIC, least.arithmetic_us, "accent"),
@@ -305,7 +303,7 @@ def _groups(recorded: Recorded, start_ns: int, *, least_ns: int) -> Iterator[Gro
 
 
 def _rows(
-    recorded: Recorded, rank: RankTimeline, waits: Sequence[CollectiveWait], start_ns: int, *, least_ns: int
+    recorded: Recorded, rank: RankTimeline, waits: Sequence[call_parts.CollectiveWait], start_ns: int, *, least_ns: int
 ) -> list[Row]:
     """The streams and threads of a rank on which something ran in the call."""
     found = []
@@ -342,7 +340,7 @@ def _mark(recorded: Recorded, span: Span, start_ns: int) -> Mark:
     )
 
 
-def _wait_mark(wait: CollectiveWait, start_ns: int) -> Mark:
+def _wait_mark(wait: call_parts.CollectiveWait, start_ns: int) -> Mark:
     """The part of a collective in which its rank waited, over it."""
     begin_ns = max(0, wait.start_ns - start_ns)
     return Mark(
@@ -353,7 +351,7 @@ def _wait_mark(wait: CollectiveWait, start_ns: int) -> Mark:
     )
 
 
-def split_bar(rank: RankSplit) -> str:
+def split_bar(rank: call_parts.RankSplit) -> str:
     """Where the time of one rank went, as a bar."""
     parts = (
         ("compute", rank.compute_us, "accent"),

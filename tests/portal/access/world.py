@@ -21,7 +21,7 @@ from portal.deliveries import actions as deliveries
 from portal.nodes.actions import register_node
 from portal.runs import actions as runs
 from portal.seasons.actions import define, enter
-from portal.seasons.definition import definition_of
+from portal.seasons.models import definition_of
 from portal.submissions.models import Submission
 from tests.evaluator.timelines import GEMM, call
 from tests.portal.pages import scenes

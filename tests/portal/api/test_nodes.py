@@ -25,7 +25,7 @@ from evaluator.contract import (
     Stage,
     Verdict,
 )
-from portal.dispatcher.sweeping import revoke, sweep
+from portal.dispatcher.leases import revoke, sweep
 from portal.nodes import actions as nodes
 from portal.nodes.models import Node
 from portal.submissions import actions

@@ -8,11 +8,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from portal.charts import figures
-from portal.charts.chart import Axis, Band, Bar, Bars, Chart, Line, Point, Points, Scale, Unit, Whisker
+from portal.charts.chart import Axis, Band, Bar, Bars, Chart, Line, Point, Points, Ruler, Scale, Unit, Whisker, ticks
 from portal.charts.drawing import svg
 from portal.charts.figures import _MAKERS, _SYMBOLS, digest, figure, figure_file, figure_json
 from portal.charts.runs import agent_problems
-from portal.charts.scales import Ruler, ticks
 
 PLAIN = Axis(low=0.0, high=10.0)
 

@@ -14,11 +14,10 @@ from hypothesis import given, strategies
 
 from portal.accounts.models import User
 from portal.core.errors import Refusal
-from portal.deliveries import actions, outbound_http, worker
+from portal.deliveries import actions, outbound_http, sending
 from portal.deliveries.models import Delivery, Endpoint
 from portal.deliveries.outbound_http import is_public
-from portal.deliveries.sending import BACK_OFF_S, DELIVERY_TTL, deliver_batch, due_endpoints
-from portal.deliveries.worker import DeliveryWorker
+from portal.deliveries.sending import BACK_OFF_S, DELIVERY_TTL, DeliveryWorker, deliver_batch, due_endpoints
 from tests.portal.deliveries.serving import deliver_due
 from tests.portal.runs.rows import add, end, line, make_run
 from tests.stack import wait_until
@@ -221,13 +220,13 @@ def test_receivers_that_do_not_answer_keep_nobody_else_waiting(told, alice, node
     _, run = told
     Endpoint.objects.all().delete()
     organisation = run.model.organisation
-    for number in range(worker.PER_ACCOUNT + 2):
+    for number in range(sending.PER_ACCOUNT + 2):
         url = f"http://127.0.0.1:{silent.server_port}/{number}"
         actions.add_webhook(organisation, url=url, events=["attempt.ended"], by=alice)
     end(add(run, line(sample=1)).results[0].attempt, node)
     telling = DeliveryWorker()
-    assert telling.look() == worker.PER_ACCOUNT
-    wait_until(lambda: len(silent.asked) == worker.PER_ACCOUNT, what="the silent ones are asked", seconds=20)
+    assert telling.look() == sending.PER_ACCOUNT
+    wait_until(lambda: len(silent.asked) == sending.PER_ACCOUNT, what="the silent ones are asked", seconds=20)
 
     carol = User.objects.create_user("carol")
     hers = make_run(carol)

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from evaluator.contract import SCORE_RULE
-from portal.api import export_views
+from portal.api import catalog_views
 from portal.exports import files, tables
 from portal.runs import actions
 from portal.submissions.models import Submission
@@ -141,7 +141,7 @@ def test_a_version_that_takes_long_is_not_repeated_at_once(exports):
 
 def test_only_so_many_download_at_a_time(anonymous, alice, alices, published):
     files.make(now=timezone.now())
-    held = [anonymous.get(RUNS) for _ in range(export_views.DOWNLOADS)]
+    held = [anonymous.get(RUNS) for _ in range(catalog_views.DOWNLOADS)]
     refused = alices.get(f"/api/v1/runs/{published.pk}/export/")
     assert_problem(refused, status=429)
     assert refused["Retry-After"] == "5"
@@ -149,14 +149,14 @@ def test_only_so_many_download_at_a_time(anonymous, alice, alices, published):
         assert len(list(response)) == 1
     assert len(rows_of(alices, f"/api/v1/runs/{published.pk}/export/?format=jsonl")) == 1
     # As many as before may run again, so each was counted as ended.
-    for response in [anonymous.get(RUNS) for _ in range(export_views.DOWNLOADS)]:
+    for response in [anonymous.get(RUNS) for _ in range(catalog_views.DOWNLOADS)]:
         assert len(list(response)) == 1
 
 
 def test_somebody_without_a_token_fetches_only_so_often(anonymous, alices, published, monkeypatch):
     files.make(now=timezone.now())
     cache.clear()
-    monkeypatch.setattr(export_views.ExportRate, "THROTTLE_RATES", {"exports": "2/hour"})
+    monkeypatch.setattr(catalog_views.ExportRate, "THROTTLE_RATES", {"exports": "2/hour"})
     for _ in range(2):
         rows_of(anonymous)
     refused = anonymous.get("/api/v1/exports/models/")

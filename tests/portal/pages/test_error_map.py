@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from evaluator.contract import Delivery, ErrorMap, ErrorPattern, Finding, Verdict
 from portal.submissions import actions
-from portal.submissions.reports.error_maps import error_maps
+from portal.submissions.reports.failing_lines import error_maps
 from tests.portal.pages import scenes
 from tests.portal.pages.test_submission_page import page_of
 

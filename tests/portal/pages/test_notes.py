@@ -5,7 +5,7 @@ from django.urls import reverse
 
 from portal.exports.tables import TABLES
 from portal.submissions import actions
-from portal.submissions.actions.annotate import MAX_NOTES
+from portal.submissions.actions.submit import MAX_NOTES
 from portal.submissions.models import Submission
 from tests.portal.pages import scenes
 

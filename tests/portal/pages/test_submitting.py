@@ -130,7 +130,7 @@ def test_the_page_says_which_profiles_can_judge_now(as_alice, local):
 def test_every_backend_has_a_starter_that_python_can_read(slug, db):
     import ast
 
-    from portal.submissions.starters import starters
+    from portal.submissions.forms import starters
 
     parameters = registry.get(slug).parameter_names
     for text in starters(slug).values():

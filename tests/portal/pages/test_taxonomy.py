@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from evaluator.contract import Verdict
 from portal.catalog import facets
 from portal.catalog.patterns import pattern
-from portal.explorer import layers
-from portal.explorer.layers import Layer
+from portal.explorer import taxonomy
+from portal.explorer.taxonomy import Layer
 from portal.ranking.models import Standing
 from portal.runs import actions as run_actions
 from problems import registry
@@ -119,12 +119,12 @@ def test_an_all_to_all_keeps_every_piece_and_a_reduction_sums_them():
 
 def test_every_problem_of_a_layer_stands_on_an_edge_of_a_drawing():
     every = registry.problems()
-    blocks = {part.block for layer in Layer for lane in layers.lanes(layer) for part in lane.parts}
+    blocks = {part.block for layer in Layer for lane in taxonomy.lanes(layer) for part in lane.parts}
     drawn = {
-        problem.slug for layer in Layer for edge in layers.edges(layer).values() for problem in edge.problems(every)
+        problem.slug for layer in Layer for edge in taxonomy.edges(layer).values() for problem in edge.problems(every)
     }
     assert {problem.slug for problem in every if problem.block in blocks} <= drawn
-    outside = sum(count for _, count in layers.other_blocks(every))
+    outside = sum(count for _, count in taxonomy.other_blocks(every))
     assert outside == sum(problem.block not in blocks for problem in every)
 
 
@@ -153,7 +153,7 @@ def test_an_edge_names_who_leads_its_problems_and_which_models_solve_them(client
 def test_a_drawing_that_names_an_unknown_edge_is_refused_by_name():
     lane = {"title": "Wrong", "parts": [{"block": "norm", "how": "whole", "after": ["nowhere"]}] * 4}
     with pytest.raises(msgspec.ValidationError, match="lane Wrong: there are no edges \\['nowhere'\\]"):
-        msgspec.convert({"edges": {}, "dense": [lane], "moe": [], "any": []}, layers.Drawing)
+        msgspec.convert({"edges": {}, "dense": [lane], "moe": [], "any": []}, taxonomy.Drawing)
 
 
 @pytest.mark.parametrize("address", ["/taxonomy/", "/taxonomy/?quantity=speedup&origin=VeOmni"])

@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 
 from evaluator.hardware.profiles import profiles
-from portal.dispatcher.sweeping import end_unserved, look_at_nodes
+from portal.dispatcher.leases import end_unserved, look_at_nodes
 from portal.submissions.models import Evaluation, GpuUse, ProfileState, State
 from tests.portal.factories import evaluation_of, submit
 

@@ -8,7 +8,7 @@ from evaluator.contract import SlotState
 from portal.nodes.models import Slot
 from portal.submissions import queue
 from portal.submissions.models import Evaluation, Report, State
-from portal.submissions.node_utilisation import use_of_nodes
+from portal.submissions.queue import use_of_nodes
 from tests.portal.factories import evaluation_of, submit
 
 pytestmark = pytest.mark.django_db

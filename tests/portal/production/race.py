@@ -13,7 +13,7 @@ from django.utils import timezone  # noqa: E402 - after the set-up
 
 from evaluator.contract import Assignment  # noqa: E402
 from portal.dispatcher.assign import dispatch_once  # noqa: E402
-from portal.dispatcher.sweeping import sweep  # noqa: E402
+from portal.dispatcher.leases import sweep  # noqa: E402
 
 
 def send(node: str, assignment: Assignment, *, valid_for_s: int) -> None:

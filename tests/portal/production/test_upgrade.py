@@ -52,7 +52,7 @@ CHANGES = {
             _FITTED + _WITH_WEATHER,
         ),
     ],
-    "portal/nodes/messages.py": [
+    "portal/nodes/actions.py": [
         (_SEND_WORK, '    _send(node, TaskName.WEATHER, "{}", expires_s=valid_for_s)\n' + _SEND_WORK),
     ],
     "portal/submissions/models.py": [

@@ -7,7 +7,7 @@ from django.utils import timezone
 from evaluator.contract import Verdict
 from portal.catalog.models import ProblemSwitch
 from portal.dispatcher.assign import dispatch_once
-from portal.dispatcher.sweeping import look_at_nodes
+from portal.dispatcher.leases import look_at_nodes
 from portal.runs import actions
 from portal.submissions.models import Evaluation, ProfileState, State
 from portal.submissions.queue import queue_order

@@ -11,7 +11,7 @@ from django.urls import reverse
 from evaluator.contract import SCORE_RULE, Primitive, Verdict
 from portal.runs import actions, queries
 from portal.runs.models import Run
-from portal.runs.progress import progress
+from portal.runs.page_data import progress
 from tests.evaluator.timed_records import report_of, series
 from tests.portal.runs.rows import add, end, line, lines, make_run
 

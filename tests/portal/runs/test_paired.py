@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 
-from portal.runs import figures, paired
+from portal.runs import figures
 from portal.runs.figures import Sample
 
 PROBLEMS = 87
@@ -29,7 +29,7 @@ def of(verdicts):
 def test_mcnemar_is_the_binomial_counted_out(only_a, only_b):
     count, least = only_a + only_b, min(only_a, only_b)
     as_uneven = sum(math.comb(count, k) for k in range(count + 1) if min(k, count - k) <= least)
-    assert paired.mcnemar(only_a, only_b) == paired.mcnemar(only_b, only_a) == pytest.approx(as_uneven / 2**count)
+    assert figures.mcnemar(only_a, only_b) == figures.mcnemar(only_b, only_a) == pytest.approx(as_uneven / 2**count)
 
 
 def test_equally_good_runs_are_rarely_told_apart_and_very_different_ones_nearly_always():
@@ -41,14 +41,14 @@ def test_equally_good_runs_are_rarely_told_apart_and_very_different_ones_nearly_
         found = (_distinguishable(run(draw, one), run(draw, other)) for _ in range(1000))
         return sum(found) / 1000
 
-    assert told_apart(chances, chances) <= paired.LEVEL
+    assert told_apart(chances, chances) <= figures.LEVEL
     assert told_apart(chances, better) > 0.9
 
 
 def _distinguishable(a, b):
     only_a = sum(a[slug][0].is_correct > b[slug][0].is_correct for slug in SLUGS)
     only_b = sum(b[slug][0].is_correct > a[slug][0].is_correct for slug in SLUGS)
-    return paired.mcnemar(only_a, only_b) < paired.LEVEL
+    return figures.mcnemar(only_a, only_b) < figures.LEVEL
 
 
 def test_the_bootstrap_covers_the_difference():
@@ -58,7 +58,7 @@ def test_the_bootstrap_covers_the_difference():
         # Problems are drawn, too: the interval speaks of problems of the same kind. On average A is better by 0.1.
         chances = [draw.uniform(0.0, 0.9) for _ in range(PROBLEMS)]
         differences = [(draw.random() < chance + 0.1) - (draw.random() < chance) for chance in chances]
-        low, high = paired.bootstrap(differences, draws=400, seed=draw.random())
+        low, high = figures.bootstrap(differences, draws=400, seed=draw.random())
         covered.append(low <= 0.1 <= high)
     assert 0.91 <= fmean(covered) <= 0.98
 
@@ -76,7 +76,7 @@ def test_wilsons_interval_covers_the_share(share):
 def test_only_problems_that_both_were_measured_on_count():
     a = of(["PASSED", "PASSED", "PASSED", "JUDGE_ERROR", "WRONG_RESULT"])
     b = of(["PASSED", "DEADLOCK", "UNSUPPORTED", "PASSED"])  # no program for the last: not solved
-    found = paired.paired(a, b, able=frozenset("01234"))
+    found = figures.paired(a, b, able=frozenset("01234"))
     assert (found.problems, found.only_a, found.only_b) == (3, 1, 0)
     assert found.difference == pytest.approx(1 / 3)
     assert found.low <= found.difference <= found.high
@@ -87,4 +87,4 @@ def test_runs_that_cannot_be_told_apart_share_a_place():
     best, close = ["PASSED"] * 20 + ["CRASHED"] * 10, ["PASSED"] * 17 + ["CRASHED"] * 13
     poor = ["PASSED"] * 3 + ["CRASHED"] * 27
     able = frozenset(map(str, range(30)))
-    assert paired.places([(of(each), able) for each in (best, close, poor)]) == [1, 1, 3]
+    assert figures.places([(of(each), able) for each in (best, close, poor)]) == [1, 1, 3]

@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 
 from portal.seasons import actions
-from portal.seasons.definition import definition_of
-from portal.seasons.models import Season
+from portal.seasons.models import Season, definition_of
 
 
 @pytest.fixture(autouse=True)

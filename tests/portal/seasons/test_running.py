@@ -13,7 +13,7 @@ from portal.accounts import actions as accounts
 from portal.accounts.models import User
 from portal.dispatcher.assign import dispatch_once
 from portal.nodes.models import Node, Slot
-from portal.privacy.account_deletion import Entries, delete_account
+from portal.privacy.actions import Entries, delete_account
 from portal.seasons import actions, queries
 from portal.seasons.models import Phase, Season
 from portal.submissions.actions import record_delivery

@@ -14,11 +14,10 @@ from portal.accounts.models import User
 from portal.accounts.organisations import create_organisation
 from portal.core.errors import Refusal
 from portal.exports.tables import TABLES
-from portal.privacy.collecting import archive_of
+from portal.privacy.actions import archive_of
 from portal.ranking.queries import board
 from portal.seasons import actions, queries
-from portal.seasons.definition import definition_of
-from portal.seasons.models import Entry, Phase, Season, Team
+from portal.seasons.models import Entry, Phase, Season, Team, definition_of
 from portal.submissions import actions as submissions
 from portal.submissions.models import Evaluation, State, Submission, Visibility
 from tests.portal.factories import delivery_of, evaluation_of, submit

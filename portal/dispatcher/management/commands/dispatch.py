@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from portal.core import metrics
 from portal.core.database_outage import ThrottledLogger
-from portal.deliveries.worker import DeliveryWorker
+from portal.deliveries.sending import DeliveryWorker
 from portal.dispatcher.assign import build_once, dispatch_once
-from portal.dispatcher.sweeping import end_unserved, look_at_nodes, release_built, renew_revisions, sweep
+from portal.dispatcher.leases import end_unserved, look_at_nodes, release_built, renew_revisions, sweep
 from portal.exports.files import keep_exports_fresh
 
 _away = ThrottledLogger(logging.getLogger(__name__))

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from portal.core.errors import Refusal
-from portal.dispatcher.sweeping import revoke
+from portal.dispatcher.leases import revoke
 
 
 class Command(BaseCommand):

@@ -8,8 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluator.hardware import profiles
-from portal.core.errors import Refusal
-from portal.core.requests import by_id
+from portal.core.errors import Refusal, by_id
 from portal.dispatcher import offline
 from portal.nodes.models import Node
 from portal.runs.models import Run

@@ -1,6 +1,6 @@
-"""Ending leases whose node has gone silent or was revoked, and work that no node can judge.
+"""Leases: a node's heartbeats keep them; its silence or the loss of its key ends them. So ends what no node can judge.
 
-So nothing stays "running" or in the queue for ever.
+Nothing stays "running" or in the queue for ever.
 """
 
 import logging
@@ -15,19 +15,54 @@ from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.template.loader import render_to_string
 
 from evaluator import logs
-from evaluator.contract import Cancellation, Verdict
+from evaluator.contract import SCHEMA_VERSION, VERSION, Cancellation, NodeStatus, Verdict
 from evaluator.hardware.profiles import profiles
 from portal.catalog.queries import paused_slugs
 from portal.core import metrics
+from portal.core.errors import Refusal, uuid_of
 from portal.dispatcher.assign import within_abilities
-from portal.nodes import messages
-from portal.nodes.actions import revoke_node
+from portal.nodes import actions, queries
+from portal.nodes import actions as nodes
 from portal.nodes.models import Node
-from portal.nodes.queries import all_online_slots, online_slots
-from portal.submissions import lifecycle
+from portal.submissions import lifecycle, queue
 from portal.submissions.models import Evaluation, ProfileState, State
-from portal.submissions.queue import paused_profiles
 from problems import registry
+
+
+def record_heartbeat(node: Node, status: NodeStatus, now: datetime) -> None:
+    """Note what `node` offers, and that what it runs is alive. The first after a silence of all renews every lease.
+
+    Raises:
+        Refusal: it names another node (422), or node and site do not understand each other's messages (409).
+    """
+    nodes.check_name(node, status.node, kind="heartbeat")
+    if (schema := status.schema_version) != SCHEMA_VERSION:
+        raise Refusal(
+            "schema_version",
+            schema,
+            f"Node {node} (version {status.environment.get('pkb', 'unknown')}) writes schema {schema}, and this site "
+            f"(version {VERSION}) reads schema {SCHEMA_VERSION}.",
+            f"Install the newer version on the {'site' if schema > SCHEMA_VERSION else 'node'}.",
+            status=409,
+        )
+    since = queries.offline_before(now)
+    is_recent = node.seen_at is not None and node.seen_at >= since
+    was_silence = not is_recent and not Node.objects.filter(seen_at__gte=since).exists()
+    with transaction.atomic():
+        # The node's row comes first, as where it is revoked: so no two wait for each other.
+        nodes.record_node_status(node, status, now)
+        if was_silence:
+            # The site was away. The other nodes are about to be heard again, and the sweep must not take their work in
+            # the moment between the first of them and the last.
+            Evaluation.objects.filter(state__in=State.under_lease()).update(lease_expires_at=lifecycle.lease_end(now))
+        # The sweep may be taking one of these back right now: a row that no longer belongs to this node is left alone.
+        # The deadline is not moved, so a judge that hangs for ever still ends.
+        if running := [key for key in map(uuid_of, status.running) if key is not None]:
+            of_node = Evaluation.objects.filter(pk__in=running, node=node, state__in=State.under_lease())
+            of_node.update(lease_expires_at=lifecycle.lease_end(now))
+        lifecycle.note_built(node, status.built, now)
+    metrics.heartbeats.inc()
+
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +95,7 @@ def renew_revisions() -> int:
 
 def release_built(now: datetime) -> int:
     """Queue again what is compiled on a node that has no slot for it any more; returns how many. None loses a try."""
-    places = all_online_slots(now=now).filter(profile=OuterRef("profile"), node=OuterRef("node"))
+    places = queries.all_online_slots(now=now).filter(profile=OuterRef("profile"), node=OuterRef("node"))
     return lifecycle.release_built(Evaluation.objects.exclude(Exists(places)))
 
 
@@ -73,7 +108,7 @@ def revoke(name: str, *, now: datetime) -> int:
         Refusal: there is no such node, or it was revoked before (404).
     """
     with transaction.atomic():
-        return lifecycle.release_node(revoke_node(name, now=now))
+        return lifecycle.release_node(nodes.revoke_node(name, now=now))
 
 
 def _lost(now: datetime) -> QuerySet[Evaluation]:
@@ -103,7 +138,7 @@ def _take_back(evaluation: Evaluation, now: datetime) -> bool:
         with logs.about(**evaluation.facts, lease=logs.lease_mark(evaluation.lease), node=evaluation.node.name):
             logger.warning("evaluation %s lost its node in try %d", evaluation.pk, evaluation.attempt)
         metrics.failed_tries.labels(evaluation.profile, "lease lost").inc()
-        messages.send_cancellation(
+        actions.send_cancellation(
             evaluation.node.name, Cancellation(lease=evaluation.lease, evaluation_id=str(evaluation.pk))
         )
     return moved
@@ -120,7 +155,7 @@ def look_at_nodes(now: datetime) -> bool:
     ProfileState.objects.bulk_create(
         (ProfileState(profile=name, looked_at=now) for name in profiles()), ignore_conflicts=True
     )
-    served = set(online_slots(now=now).order_by().values_list("profile", flat=True))
+    served = set(queries.online_slots(now=now).order_by().values_list("profile", flat=True))
     ProfileState.objects.filter(profile__in=served).update(served_at=now)
     ProfileState.objects.update(looked_at=now)
     able = _within_somebodys_abilities(now)
@@ -131,7 +166,7 @@ def look_at_nodes(now: datetime) -> bool:
 
 def _within_somebodys_abilities(now: datetime) -> Q:
     """The condition on evaluations that a node online could judge; a guest judges its owner's alone."""
-    offers = {(slot.node_id, slot.profile): slot.node for slot in all_online_slots(now=now)}
+    offers = {(slot.node_id, slot.profile): slot.node for slot in queries.all_online_slots(now=now)}
     conditions = (
         Q(profile=profile, node_owner=node.owner_id) & within_abilities(node, profile=profile)
         for (_, profile), node in offers.items()
@@ -159,7 +194,7 @@ def _unserved(now: datetime) -> QuerySet[Evaluation]:
     since = now - timedelta(hours=settings.UNSERVED_HOURS)
     waiting = Evaluation.objects.filter(state=State.QUEUED, unable_since__lt=since)
     # A guest's owner has no switch of a profile: the operator's is for the site's own nodes.
-    open_ones = waiting.exclude(node_owner=None, profile__in=paused_profiles()).exclude(
+    open_ones = waiting.exclude(node_owner=None, profile__in=queue.paused_profiles()).exclude(
         submission__problem__in=paused_slugs()
     )
     return open_ones.select_related("submission").order_by("queued_at")[:ENDED_PER_LOOK]
