@@ -45,7 +45,6 @@ def record_heartbeat(node: Node, status: NodeStatus, now: datetime) -> None:
         # The sweep may be taking one of these back right now: a row that no longer belongs to this node is left alone.
         # The deadline is not moved, so a judge that hangs for ever still ends.
         if running := [key for key in map(uuid_of, status.running) if key is not None]:
-            of_node = Evaluation.objects.filter(pk__in=running, node=node, state__in=State.under_lease())
-            of_node.update(lease_expires_at=lifecycle.lease_end(now))
+            lifecycle.note_running(node, running, now)
         lifecycle.note_built(node, status.built, now)
     metrics.heartbeats.inc()
