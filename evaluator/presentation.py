@@ -30,6 +30,7 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
             yield f"  at {finding.file}:{finding.line}" + (f", rank {finding.rank}" if finding.rank is not None else "")
     for warning in report.warnings:
         yield f"  {warning.verdict.value} in ranked mode: {warning.message}"
+    yield from (f"  note: {note}" for note in report.notes)
     for size in report.sizes:
         yield f"size {size.size}: {size.calls} calls, {size.checked_calls} checked"
         for check in size.outputs:

@@ -51,6 +51,7 @@ def _inside_report(report: Report) -> Iterator[str]:
         yield from _ranks(report)
     else:
         yield from _times(report)
+    yield from (f"Note: {note}" for note in report.notes)
 
 
 def headline(evaluation: Evaluation) -> str:

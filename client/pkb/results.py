@@ -81,7 +81,7 @@ class Detection(Struct, frozen=True, kw_only=True):
 
 
 class BuildResult(Struct, frozen=True, kw_only=True):
-    """The result of a build. `log` is complete up to its limit; `artefacts` maps file names to SHA-256."""
+    """The result of a build. `is_cut`: the log lacks its middle; `artefacts` maps file names to SHA-256."""
 
     succeeded: bool
     seconds: float
@@ -89,6 +89,7 @@ class BuildResult(Struct, frozen=True, kw_only=True):
     command: str = ""
     log: str = ""
     artefacts: dict[str, str] = field(default_factory=dict)
+    is_cut: bool = False
 
 
 class Collective(Struct, frozen=True, kw_only=True):
@@ -560,6 +561,7 @@ class RankState(Struct, frozen=True, kw_only=True):
     file: str | None = None
     line: int | None = None
     is_waiting: bool = False
+    log_lacks: int = 0
 
 
 class Timing(Struct, frozen=True, kw_only=True):
@@ -803,6 +805,7 @@ class Report(Struct, frozen=True, kw_only=True):
     mode: str
     dtype: str
     findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     sizes: list[SizeResult] = field(default_factory=list)
     timing: Timing | None = None
     points: list[SweepPoint] = field(default_factory=list)

@@ -21,6 +21,9 @@ from .version import VERSION
 
 USER_AGENT = f"pkb-client/{VERSION}"
 Decoded = TypeVar("Decoded")
+LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=5.0)
+"""The last are seconds: an idle connection is kept for fewer than the site keeps it (deploy/gunicorn.conf.py)."""
+_RETRIED = frozenset({502, 503, 504})
 
 
 class _ProblemBody(msgspec.Struct, kw_only=True):
@@ -51,7 +54,7 @@ class Transport:
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        self._http = httpx.Client(base_url=f"{self.site}/api/v1/", headers=headers, timeout=timeout_s)
+        self._http = httpx.Client(base_url=f"{self.site}/api/v1/", headers=headers, timeout=timeout_s, limits=LIMITS)
 
     def close(self) -> None:
         """Close every connection."""
@@ -105,7 +108,7 @@ class Transport:
             self._compare(response.headers.get("X-PKB-Version", ""))
             return response
 
-        retried = frozenset({502, 503, 504}) if is_repeatable else frozenset()
+        retried = _RETRIED if is_repeatable else frozenset()
         return patiently(once, refusal_of, who=self.site, retried=retried, patience_s=self._patience_s, say=self._say)
 
     def _compare(self, theirs: str) -> None:
@@ -120,11 +123,18 @@ class Transport:
 
     @contextlib.contextmanager
     def download(self, path: str, *, params: Mapping[str, str | int] | None = None) -> Iterator[Iterator[bytes]]:
-        """The body of a read in pieces, for what may not fit into memory."""
-        with self._http.stream("GET", path, params=params) as response:
+        """The body of a read in pieces, for what may not fit into memory. Until it begins, it is tried like others."""
+
+        def once() -> httpx.Response:
+            response = self._http.send(self._http.build_request("GET", path, params=params), stream=True)
             if response.status_code >= 400:
                 response.read()
-                raise refusal_of(response)
+            return response
+
+        response = patiently(
+            once, refusal_of, who=self.site, retried=_RETRIED, patience_s=self._patience_s, say=self._say
+        )
+        with contextlib.closing(response):
             yield response.iter_bytes()
 
 

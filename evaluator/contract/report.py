@@ -242,7 +242,7 @@ class RankState(Message, frozen=True, kw_only=True):
     "signal SIGSEGV", ... `stack` is a Python traceback or stack dump. `log` is the head and tail of what the rank
     printed, without control characters. `collectives` are those of a rank that hung: the unfinished ones, the oldest
     first, then the last finished one. `file` and `line` are the submission's own innermost line where the rank raised,
-    or ran; `is_waiting` says that it waits there for other ranks.
+    or ran; `is_waiting` says that it waits there for other ranks. `log_lacks` bytes are missing in the log's middle.
     """
 
     rank: Rank
@@ -256,10 +256,11 @@ class RankState(Message, frozen=True, kw_only=True):
     file: Name | None = None
     line: Line | None = None
     is_waiting: bool = False
+    log_lacks: Count = 0
 
 
 class BuildResult(Message, frozen=True, kw_only=True):
-    """The result of a build. `log` is complete up to its limit; `artefacts` maps file names to SHA-256."""
+    """The result of a build. `is_cut`: the log lacks its middle; `artefacts` maps file names to SHA-256."""
 
     succeeded: bool
     seconds: Amount
@@ -267,6 +268,7 @@ class BuildResult(Message, frozen=True, kw_only=True):
     command: Sentence = ""
     log: Log = ""
     artefacts: Annotated[dict[Name, Name], Meta(max_length=1000)] = {}
+    is_cut: bool = False
 
 
 class Canary(Message, frozen=True, kw_only=True):
@@ -334,6 +336,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
         canaries: the last one before the evaluation, those of new oracle ranks, and the one after it.
         driver_faults: None where the node cannot know.
         alarms: sentences for a person to check; they do not change the verdict.
+        notes: neutral sentences for the author, such as what was left out of the report.
         earlier: the tries of this evaluation before this one.
         buffers: how inputs reached the ranks.
         commitment: the SHA-256 of the evaluation's secret.
@@ -372,6 +375,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     canaries: Annotated[tuple[Canary, ...], _FEW] = ()
     driver_faults: Annotated[tuple[DriverFault, ...], _MANY] | None = None
     alarms: Annotated[tuple[Sentence, ...], _MANY] = ()
+    notes: Annotated[tuple[Sentence, ...], _MANY] = ()
     earlier: Annotated[tuple[EarlierTry, ...], _FEW] = ()
     sandbox: SandboxLevel = SandboxLevel.NONE
     buffers: BufferKind = BufferKind.HOST_MEMORY

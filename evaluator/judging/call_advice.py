@@ -138,8 +138,9 @@ def _idle(analysis: CallAnalysis) -> str:
         return f"{share} rank {rank.rank}'s GPU is idle. {_signal(analysis, rank, causes[cause])}"
     if cause is Idle.HOST:
         waits = analysis.host_waits(rank.rank)
+        times = "once" if len(waits) == 1 else f"{len(waits)} times"
         return (
-            f"{share} rank {rank.rank}'s GPU is idle: its host waits for the device {_times(len(waits))} "
+            f"{share} rank {rank.rank}'s GPU is idle: its host waits for the device {times} "
             f"inside the call ({analysis.name(waits[0])}), and starts the next work only then."
         )
     if cause is Idle.LAUNCH:
@@ -255,10 +256,6 @@ def short(name: str, *, most: int = 60) -> str:
     bare = _UNNAMED.sub("", name).removeprefix("void ").split("(")[0] or name
     bare = re.sub(r"<.*", "", bare) or bare
     return bare if len(bare) <= most else f"{bare[: most - 21]}...{bare[-18:]}"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def _us(value: float) -> str:

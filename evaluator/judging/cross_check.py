@@ -2,13 +2,13 @@
 
 import msgspec
 
-from evaluator.contract import EvaluationReport, Finding, StageTime, Verdict
+from evaluator.contract import EvaluationReport, StageTime, Verdict
 
 
 def combined(first: EvaluationReport, second: EvaluationReport) -> EvaluationReport:
     """The report on `first`, which passed, where `second` judged the same source on another number of ranks.
 
-    A finding of the second becomes the verdict. A failure of the judge there becomes a warning.
+    A finding of the second becomes the verdict. A failure of the judge there becomes a note.
     """
     if second.verdict is Verdict.JUDGE_FAILURE:
         return unseen(first, world_size=second.world_size, why=second.message)
@@ -32,14 +32,15 @@ def combined(first: EvaluationReport, second: EvaluationReport) -> EvaluationRep
         sizes=second.sizes,
         timing=None,
         ranks=second.ranks,
+        notes=second.notes,
         world_sizes=(first.world_size,),
     )
 
 
 def unseen(first: EvaluationReport, *, world_size: int, why: str) -> EvaluationReport:
-    """The report `first`, with a warning that the submission was not judged on `world_size` ranks."""
-    warning = Finding(verdict=Verdict.JUDGE_FAILURE, message=f"it could not be judged on {world_size} ranks: {why}")
-    return msgspec.structs.replace(first, warnings=(*first.warnings, warning))
+    """The report `first`, with a note that the submission was not judged on `world_size` ranks."""
+    note = f"it could not be judged on {world_size} ranks as well: {why}"
+    return msgspec.structs.replace(first, notes=(*first.notes, note))
 
 
 def _added(first: tuple[StageTime, ...], second: tuple[StageTime, ...]) -> tuple[StageTime, ...]:

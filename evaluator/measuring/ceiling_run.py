@@ -12,23 +12,13 @@ import msgspec
 
 from evaluator.errors import EvaluatorError
 from evaluator.hardware import profiles
-from evaluator.hardware.ceilings import Ceilings, CollectiveRate, PairRate
+from evaluator.hardware.ceilings import Ceilings
 from evaluator.host.machine import facts, gpus
 from evaluator.host.process.limited import end_session
 from evaluator.host.sandbox import bubblewrap
 
 _ROOT = str(Path(__file__).parents[2])
 _LONGEST_S, _END_S = 540, 30.0
-
-
-class _Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    arithmetic_flops: dict[str, float]
-    memory_bytes_s: float
-    pairs: tuple[PairRate, ...]
-    collectives: tuple[CollectiveRate, ...]
-    empty_collective_us: float
-    barrier_us: float | None
-    notes: tuple[str, ...]
 
 
 def measure(name: str) -> Ceilings:
@@ -52,13 +42,8 @@ def measure(name: str) -> Ceilings:
             text = _wait(ranks, folder=Path(folder))
         finally:
             _end(ranks)
-    measured = msgspec.json.decode(text, type=_Measured)
-    return Ceilings(
-        profile=name,
-        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        environment=facts.environment(),
-        **msgspec.structs.asdict(measured),
-    )
+    own = {"profile": name, "measured_at": datetime.now(UTC).isoformat(timespec="seconds")}
+    return msgspec.convert(own | {"environment": facts.environment()} | msgspec.json.decode(text), type=Ceilings)
 
 
 def _start(profile: str, rank: int, *, folder: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:

@@ -12,25 +12,20 @@ _RANK_CHARACTERS = 8 * 1024
 _LOG_CHARACTERS = 64 * 1024
 _FINDINGS, _MESSAGE_CHARACTERS = 8, 1000
 
-LEFT_OUT = "report.left_out"
-"""The entry of a report's environment that names what is missing."""
-
 
 def fitted(delivery: Delivery, *, most_bytes: int = MOST_REPORT_BYTES) -> Delivery:
     """`delivery` as it is, or with parts of its report left out until it has at most `most_bytes`.
 
-    The verdict, its message and the score stay. The report's environment names what was left out.
+    The verdict, its message and the score stay. The report's notes name what was left out.
     """
     if len(delivery.error_log) > _LOG_CHARACTERS:
         delivery = replace(delivery, error_log=delivery.error_log[:_LOG_CHARACTERS])
-    left_out: list[str] = []
     for words, cut in _CUTS:
         if _fits(delivery, most_bytes):
             break
-        left_out.append(words)
         report = cut(delivery.report)
-        noted = {**report.environment, LEFT_OUT: ", ".join(left_out)}
-        delivery = replace(delivery, report=replace(report, environment=noted))
+        note = f"the report was too large: it lacks {words}"
+        delivery = replace(delivery, report=replace(report, notes=(*report.notes, note)))
     return delivery
 
 

@@ -58,8 +58,7 @@ def record_heartbeat(node: Node, status: NodeStatus, now: datetime) -> None:
         # The sweep may be taking one of these back right now: a row that no longer belongs to this node is left alone.
         # The deadline is not moved, so a judge that hangs for ever still ends.
         if running := [key for key in map(uuid_of, status.running) if key is not None]:
-            of_node = Evaluation.objects.filter(pk__in=running, node=node, state__in=State.under_lease())
-            of_node.update(lease_expires_at=lifecycle.lease_end(now))
+            lifecycle.note_running(node, running, now)
         lifecycle.note_built(node, status.built, now)
     metrics.heartbeats.inc()
 
@@ -70,12 +69,15 @@ LOOK_EVERY = timedelta(seconds=60)
 _GAP = timedelta(minutes=10)
 """After so long without a look nobody knows who was able meanwhile: the waiting begins anew."""
 ENDED_PER_LOOK = 200
+FREE_LOSSES = 10
+"""So many assignments of an evaluation may be lost at no cost: one that no node can read must not go out for ever."""
 
 
 def sweep(now: datetime) -> int:
     """Take back every lease that ran out or passed its deadline; returns how many.
 
-    The work is queued again as the next try; after the last try it ends as JUDGE_FAILURE.
+    What a node took is queued again as the next try, and ends as JUDGE_FAILURE after the last one. What no node has
+    said that it took, as where the broker lost it, keeps its try.
     """
     return sum(_take_back(evaluation, now) for evaluation in _lost(now).select_related("node"))
 
@@ -121,7 +123,13 @@ def _lost(now: datetime) -> QuerySet[Evaluation]:
 
 
 def _take_back(evaluation: Evaluation, now: datetime) -> bool:
-    if evaluation.attempt < settings.MAX_TRIES:
+    is_taken = bool(evaluation.stage)
+    if not is_taken and evaluation.losses < FREE_LOSSES:
+        detail = "It was lost on its way to a node, which costs no try."
+        moved = lifecycle.queue_again(
+            evaluation, attempt=evaluation.attempt, detail=detail, losses=evaluation.losses + 1
+        )
+    elif evaluation.attempt < settings.MAX_TRIES:
         detail = f"Try {evaluation.attempt} was lost: its node stopped responding."
         moved = lifecycle.queue_again(evaluation, attempt=evaluation.attempt + 1, detail=detail)
     else:
@@ -136,8 +144,9 @@ def _take_back(evaluation: Evaluation, now: datetime) -> bool:
         )
     if moved and evaluation.node is not None and evaluation.lease is not None:
         with logs.about(**evaluation.facts, lease=logs.lease_mark(evaluation.lease), node=evaluation.node.name):
-            logger.warning("evaluation %s lost its node in try %d", evaluation.pk, evaluation.attempt)
-        metrics.failed_tries.labels(evaluation.profile, "lease lost").inc()
+            what = "its node" if is_taken else "its assignment"
+            logger.warning("evaluation %s lost %s in try %d", evaluation.pk, what, evaluation.attempt)
+        metrics.failed_tries.labels(evaluation.profile, "lease lost" if is_taken else "assignment lost").inc()
         actions.send_cancellation(
             evaluation.node.name, Cancellation(lease=evaluation.lease, evaluation_id=str(evaluation.pk))
         )

@@ -6,6 +6,7 @@ never gave to its node is refused.
 """
 
 import secrets
+import uuid
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +16,7 @@ from django.core.signing import BadSignature, Signer
 from django.db import IntegrityError, transaction
 from django.db.models import Case, F, QuerySet, Value, When
 
-from evaluator.contract import Progress
+from evaluator.contract import Progress, Stage
 from portal.core.errors import uuid_of
 from portal.nodes.models import Node
 from portal.submissions.hooks import evaluation_ended
@@ -137,6 +138,13 @@ def note_progress(progress: Progress, now: datetime, **values: Any) -> bool:
     )
 
 
+def note_running(node: Node, evaluations: Iterable[uuid.UUID], now: datetime) -> None:
+    """Extend the leases of what `node` says that it has. That it took it is then known, as by its first progress."""
+    of_node = Evaluation.objects.filter(pk__in=list(evaluations), node=node, state__in=State.under_lease())
+    stage = Case(When(stage="", then=Value(Stage.PREPARING.value)), default=F("stage"))
+    of_node.update(lease_expires_at=lease_end(now), stage=stage)
+
+
 def note_built(node: Node, leases: Iterable[str], now: datetime) -> int:
     """Have what `node` has compiled under these leases wait for one of its slots; returns how many.
 
@@ -147,9 +155,10 @@ def note_built(node: Node, leases: Iterable[str], now: datetime) -> int:
     return building.update(state=State.BUILT, **values)
 
 
-def queue_again(evaluation: Evaluation, *, attempt: int, detail: str) -> bool:
-    """Queue what a node has under the lease that was read as try number `attempt`; returns whether it moved."""
-    return bool(_as_read(evaluation).update(attempt=attempt, **_IN_THE_QUEUE | {"stage_detail": detail[:300]}))
+def queue_again(evaluation: Evaluation, *, attempt: int, detail: str, **values: Any) -> bool:
+    """Queue what a node has under the lease that was read as try number `attempt`, with `values`; whether it moved."""
+    values |= _IN_THE_QUEUE | {"stage_detail": detail[:300]}
+    return bool(_as_read(evaluation).update(attempt=attempt, **values))
 
 
 def release_node(node: Node) -> int:

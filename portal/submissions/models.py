@@ -222,6 +222,9 @@ class Evaluation(RecordedElsewhere):
     attempt = models.PositiveSmallIntegerField(
         default=1, help_text="1 at first; each failure of the site or a node adds 1."
     )
+    losses = models.PositiveSmallIntegerField(
+        default=0, db_default=0, editable=False, help_text="Assignments that no node took. They cost no try."
+    )
     queued_at = models.DateTimeField(default=timezone.now)
     unable_since = models.DateTimeField(
         null=True,

@@ -59,6 +59,7 @@ def judged() -> Evaluation:
         dtype="bfloat16",
         verdict=Verdict.PASSED,
         message="right",
+        notes=("rank 1 printed more than is kept",),
         timing=timing,
         primitives=(Detection(primitive=Primitive.TMA, evidence=EvidenceSource.COMPILED, detail="seen"),),
     )
@@ -102,6 +103,7 @@ def test_a_judges_report_is_read_whole():
     [
         "submission 80.0 us, reference 80.0 us, speedup 1.250 (1.210 to 1.290)",
         "less 64.0 and 61.0 us of an empty call",
+        "Note: rank 1 printed more than is kept",
         "back to back on unchanging inputs: submission 71.0 us, reference 95.0 us; does not affect the ranking",
     ],
 )

@@ -30,7 +30,7 @@ def test_what_an_exception_says_at_length_fits_into_a_report(findings: Findings)
     said = Finding(verdict=Verdict.RUNTIME_ERROR, message="ValueError: " + "x" * 16_000)
     findings.add([said] * 2000)
     assert Finding.from_json(findings.decided.to_json()).message.startswith("ValueError: xxx")
-    assert len(findings.all) == 500
+    assert (len(findings.all), findings.left_out) == (500, 1500)
 
 
 def test_a_cancelled_evaluation_has_no_error_to_prove_and_is_examined_like_one_that_ended_badly(

@@ -278,6 +278,14 @@ def test_names_of_extensions_are_kept_without_control_characters() -> None:
     assert record.origins == {"[31mred": ("solution.py", 9)}
 
 
+def test_a_log_without_its_middle_says_so() -> None:
+    [extension] = OUTCOME["extensions"]
+    for log, is_cut in (("short", False), ("long" * 100_000, True)):
+        value = OUTCOME | {"extensions": [extension | {"log": log}]}
+        record = record_of(builder_process.Sent(result=json.dumps(value).encode(), said=""), seconds=1.0, primitives=())
+        assert (record.result.is_cut, "characters left out" in record.result.log) == (is_cut, is_cut)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.text(max_size=80), st.just("ext.cu(3): error: x"), st.just("a" * 4000)), max_size=80))
 def test_any_compiler_output_gives_findings(lines: list[str]) -> None:

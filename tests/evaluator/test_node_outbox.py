@@ -35,7 +35,7 @@ from evaluator.contract import (
 )
 from evaluator.host.build_ahead import Builders
 from evaluator.node.outbox import Outbox
-from evaluator.node.report_size import LEFT_OUT, fitted
+from evaluator.node.report_size import fitted
 from evaluator.node.settings import NodeSettings
 from evaluator.node.site import Site, packed
 from evaluator.node.slots import failure_report
@@ -267,7 +267,7 @@ def test_of_a_report_that_is_too_large_for_a_proxy_the_verdict_arrives(outbox, l
     outbox.start()
     wait_until(lambda: not waiting(spool), what="the verdict", seconds=30)
     verdict = listener.reports()[-1].report
-    assert "everything but the verdict" in verdict.environment[LEFT_OUT]
+    assert "everything but the verdict" in verdict.notes[-1]
     [kept] = spool.glob("*.refused")
     assert Delivery.from_json(kept.read_text()).report.ranks, "the operator has the evidence"
 
@@ -377,7 +377,7 @@ def test_a_report_over_the_limit_loses_evidence_and_keeps_its_verdict():
     small = fitted(huge)
     assert len(small.to_json()) <= MOST_REPORT_BYTES
     assert (small.report.verdict, small.report.message) == (huge.report.verdict, huge.report.message)
-    assert small.report.environment[LEFT_OUT].endswith("most of what ranks printed")
+    assert small.report.notes[-1].endswith("most of what ranks printed")
     whole = a_delivery()
     assert fitted(whole) is whole
     for most_bytes in (0, 1_000, 10_000):
@@ -391,7 +391,7 @@ def test_a_report_that_does_not_compress_loses_evidence_as_well():
     )
     delivery = a_delivery()
     small = fitted(msgspec.structs.replace(delivery, report=msgspec.structs.replace(delivery.report, ranks=ranks)))
-    assert small.report.environment[LEFT_OUT].endswith("most of what ranks printed")
+    assert small.report.notes[-1].endswith("most of what ranks printed")
     assert len(packed(small.to_json().encode())) <= MOST_COMPRESSED_BYTES
 
 

@@ -185,10 +185,12 @@ def test_sandbox_refuses_what_a_submission_must_not_reach(judged: Judged) -> Non
 
 
 def test_output_is_kept_head_and_tail_without_control_characters(judged: Judged) -> None:
-    log = judged("prints_a_lot").ranks[0].log
+    report = judged("prints_a_lot")
+    log, lacks = report.ranks[0].log, report.ranks[0].log_lacks
     assert log.startswith("first words")
     assert log.rstrip().endswith("last words")
-    assert "bytes left out" in log
+    assert f"{lacks} bytes left out" in log
+    assert any(note.startswith(f"rank 0 printed more than is kept: {lacks:,} bytes") for note in report.notes)
     assert "\x1b" not in log
     assert len(log) < 300_000
 

@@ -198,6 +198,7 @@ def test_a_builder_that_is_lost_gives_the_work_back_as_the_next_try_once(alice, 
     evaluation = submit_cuda(alice)
     build_once(now, send=Ordered())
     lease = fresh(evaluation).lease
+    hear(now, running=(str(evaluation.pk),))
     end = later(settings.LEASE_SECONDS + 2)
     Node.objects.update(seen_at=later(settings.LEASE_SECONDS + 1))
     assert sweep(end) == 1

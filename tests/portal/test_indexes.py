@@ -3,7 +3,9 @@
 import pytest
 from django.db import connection
 
+from portal.accounts.models import User
 from portal.submissions.models import Evaluation, Source, Submission
+from portal.submissions.queries import own_submissions
 
 
 @pytest.mark.django_db
@@ -22,3 +24,12 @@ def test_indexes_are_those_of_the_model(model):
     for constraint in described.constraints:
         if getattr(constraint, "fields", ()):
             assert [described.get_field(name).column for name in constraint.fields] in unique, constraint.name
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL sorts where there are few rows")
+@pytest.mark.parametrize("problem", [None, "allreduce"])
+def test_ones_own_submissions_are_not_sorted_to_show_the_newest(problem):
+    plan = own_submissions(User(pk=1), problem=problem)[:25].explain()
+    assert "USING INDEX newest_o" in plan
+    assert "FOR ORDER BY" not in plan

@@ -7,12 +7,13 @@ import pytest
 from evaluator.contract import Assignment, SlotState
 from portal.catalog.models import ProblemSwitch
 from portal.dispatcher.assign import dispatch_once
-from portal.dispatcher.leases import renew_revisions, sweep
+from portal.dispatcher.leases import FREE_LOSSES, renew_revisions, sweep
 from portal.nodes.actions import NotSent
 from portal.nodes.models import Node, Slot
 from portal.submissions import actions, queue
 from portal.submissions.models import Evaluation, State
 from tests.portal.factories import delivery_of, evaluation_of, submit
+from tests.portal.test_reports import hear
 
 pytestmark = pytest.mark.django_db
 
@@ -187,13 +188,32 @@ def test_after_a_quick_cancel_the_slot_waits_for_the_nodes_word(alice, node, now
     assert dispatch_once(now, send=Sent()) == 1
 
 
-def test_work_whose_broker_message_was_lost_is_swept_up(alice, node, now, later, settings):
-    evaluation = evaluation_of(submit(alice))
-    dispatch_once(now, send=Sent())
-    Node.objects.update(seen_at=later(settings.LEASE_SECONDS + 1))
-    assert sweep(later(settings.LEASE_SECONDS + 2)) == 1
+def lose(evaluation, later, *, is_taken: bool) -> int:
+    """Send `evaluation` to a node that dies, before or after it took it; the try that it then waits for."""
+    dispatch_once(later(0), send=Sent())
+    if is_taken:
+        hear("alpha", later(1), running=(str(evaluation.pk),))
+    Node.objects.update(seen_at=later(998))
+    assert sweep(later(999)) == 1
     evaluation.refresh_from_db()
-    assert (evaluation.state, evaluation.attempt, evaluation.lease) == (State.QUEUED, 2, None)
+    assert (evaluation.state, evaluation.lease) == (State.QUEUED, None)
+    return evaluation.attempt
+
+
+def test_an_assignment_that_no_node_took_costs_no_try(alice, node, later):
+    evaluation = evaluation_of(submit(alice))
+    assert lose(evaluation, later, is_taken=False) == 1
+
+
+def test_one_that_a_node_says_it_has_costs_a_try(alice, node, later):
+    evaluation = evaluation_of(submit(alice))
+    assert lose(evaluation, later, is_taken=True) == 2
+
+
+def test_what_is_lost_again_and_again_costs_a_try(alice, node, later):
+    evaluation = evaluation_of(submit(alice))
+    Evaluation.objects.update(losses=FREE_LOSSES)
+    assert lose(evaluation, later, is_taken=False) == 2
 
 
 def test_a_late_report_after_the_sweep_changes_nothing(alice, node, now, later, settings):
@@ -228,6 +248,7 @@ def test_after_the_last_try_it_ends_as_a_failure_of_ours(alice, node, now, later
     evaluation = evaluation_of(submit(alice))
     Evaluation.objects.update(attempt=settings.MAX_TRIES)
     dispatch_once(now, send=Sent())
+    hear("alpha", now, running=(str(evaluation.pk),))
     assert sweep(later(settings.EVALUATION_DEADLINE_SECONDS + 1)) == 1
     evaluation.refresh_from_db()
     assert (evaluation.state, evaluation.verdict) == (State.FINISHED, "JUDGE_FAILURE")

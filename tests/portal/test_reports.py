@@ -139,6 +139,7 @@ def test_the_next_try_learns_why_those_before_it_ended_and_its_report_repeats_th
 
     assert actions.record_delivery(delivery_of(leased, verdict=Verdict.BASELINE_UNSTABLE), now)
     send_again(now)
+    Evaluation.objects.update(stage=Stage.TIMING.value)
     assert sweep(later(settings.EVALUATION_DEADLINE_SECONDS + 1)) == 1
     send_again(later(settings.EVALUATION_DEADLINE_SECONDS + 1))
     first = EarlierTry(attempt=1, verdict=Verdict.BASELINE_UNSTABLE, reason="the verdict is BASELINE_UNSTABLE")

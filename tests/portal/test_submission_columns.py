@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 SITES_OWN = "id author created_at is_attempt opened_by published_by requested_visibility"
 QUEUE = (
-    "priority payer turn unable_since lease slot_index lease_expires_at deadline_at "
+    "losses priority payer turn unable_since lease slot_index lease_expires_at deadline_at "
     "stage stage_detail stage_fraction stage_since"
 )
 BY_REQUEST = "id submission state attempt queued_at started_at finished_at problem_revision queued_because request_id"
@@ -84,7 +84,7 @@ REASONS = {
         "in `queue`": "unable_since",
         "in `stage`": "stage_detail stage_fraction stage_since",
         "in `report`": "primitives has_alarms other_speedups",
-        "the queue's own": "priority payer turn lease slot_index lease_expires_at deadline_at",
+        "the queue's own": "losses priority payer turn lease slot_index lease_expires_at deadline_at",
         "for pages and logs of the site": "queued_because request_id",
     },
     (Evaluation, "export"): {
@@ -108,7 +108,7 @@ REASONS = {
     (Evaluation, "deletion"): {
         "nothing that a person wrote: the row records the GPU time": (
             "id submission problem_revision profile mode size state priority payer turn attempt queued_at unable_since "
-            "started_at finished_at lease node slot_index lease_expires_at deadline_at node_owner"
+            "started_at finished_at losses lease node slot_index lease_expires_at deadline_at node_owner"
         ),
         "a name of a stage, or its share and moment": "stage stage_fraction stage_since",
         "what the judge found": (

@@ -46,6 +46,7 @@ REPORT = (
     "mode",
     "dtype",
     "findings",
+    "notes",
     "sizes",
     "timing",
     "points",

@@ -96,13 +96,10 @@ def compile_all(settings: dict[str, Any], notes: list[str]) -> list[Path]:
         children[rank] = (child, reading)
     for rank, (child, reading) in children.items():
         with os.fdopen(reading, "rb") as pipe:
-            notes += [f"rank {rank}: {line}" for line in _lines(pipe.read(65536))]
+            lines = pipe.read(65536).decode(errors="replace").splitlines()
+        notes += [f"rank {rank}: {line}" for line in lines if line.strip()]
         os.waitpid(child, 0)
     return sorted(path for path in cache.rglob("*") if path.is_file() and not path.name.endswith(".lock"))
-
-
-def _lines(raw: bytes) -> list[str]:
-    return [line for line in raw.decode(errors="replace").splitlines() if line.strip()]
 
 
 def _trace_and_end(rank: int, settings: dict[str, Any], writing: int) -> None:

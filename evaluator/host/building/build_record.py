@@ -125,7 +125,8 @@ def record_of(sent: Sent, *, seconds: float, primitives: tuple[Detection, ...]) 
     notes = [note[:_NOTE_CHARACTERS] for note in outcome.notes[:_NOTES]]
     failed = [item for item in extensions if item.is_certain and not item.succeeded]
     findings = [finding for item in failed for finding in find_errors(clean(item.log), origin=_origin(item))]
-    log = clean(_cut("\n".join([*(item.log for item in extensions), *notes, sent.said])))
+    said = "\n".join([*(item.log for item in extensions), *notes, sent.said])
+    is_cut = len(said) > _LOG_CHARACTERS or any(len(item.log) > _LOG_CHARACTERS for item in outcome.extensions)
     artefacts = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(sent.artefacts.items())}
     commands = (item.log.partition("\n")[0] for item in (*failed, *extensions))
     result = BuildResult(
@@ -133,8 +134,9 @@ def record_of(sent: Sent, *, seconds: float, primitives: tuple[Detection, ...]) 
         seconds=seconds,
         cached=False,
         command=clean(next(commands, "")[:_COMMAND_CHARACTERS]),
-        log=log,
+        log=clean(_cut(said)),
         artefacts=artefacts,
+        is_cut=is_cut,
     )
     origins = {
         clean(item.name): (clean(origin.file), origin.line or 1)

@@ -64,6 +64,8 @@ class Findings:
         self._found: list[Finding] = []
         self._afterwards: list[Finding] = []
         self._shortage: Finding | None = None
+        self.left_out = 0
+        """So many findings more than a report takes."""
 
     @property
     def all(self) -> tuple[Finding, ...]:
@@ -92,7 +94,9 @@ class Findings:
 
     def add(self, findings: Sequence[Finding]) -> None:
         """Keep `findings`, as many and as much of their words and maps as a report takes: the first ones."""
-        for finding in findings[: max(0, _MOST_FINDINGS - len(self._found))]:
+        room = max(0, _MOST_FINDINGS - len(self._found))
+        self.left_out += len(findings[room:])
+        for finding in findings[:room]:
             has_room = sum(known.error_map is not None for known in self._found) < MOST_ERROR_MAPS
             if len(finding.message) > _FINDING_CHARACTERS:
                 finding = msgspec.structs.replace(finding, message=finding.message[:_FINDING_CHARACTERS])  # noqa: PLW2901

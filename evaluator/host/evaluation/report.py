@@ -1,6 +1,7 @@
 """The report of one evaluation, from what its stages returned."""
 
 import logging
+from collections.abc import Iterator
 
 import msgspec
 
@@ -57,6 +58,7 @@ def written(
         timeline=outcomes.timeline,
         machine_code=_machine_code(outcomes),
         alarms=_alarms(job, outcomes)[:_MOST],
+        notes=tuple(_notes(outcomes, findings)),
         canaries=canaries,
         driver_faults=driver_faults,
         sandbox=job.resources.confinement.level,
@@ -102,6 +104,17 @@ def _alarms(job: Job, outcomes: Outcomes) -> tuple[str, ...]:
     for sentence in found:
         logger.warning("evaluation %s: %s", job.request.evaluation_id, sentence)
     return found
+
+
+def _notes(outcomes: Outcomes, findings: Findings) -> Iterator[str]:
+    """What the report lacks, for the author."""
+    for rank in outcomes.ranks:
+        if rank.log_lacks:
+            yield f"rank {rank.rank} printed more than is kept: {rank.log_lacks:,} bytes in the middle were left out"
+    if outcomes.built is not None and outcomes.built.result.is_cut:
+        yield "the build printed more than is kept: the middle of its log was left out"
+    if findings.left_out:
+        yield f"there were {findings.left_out:,} further findings"
 
 
 def _environment(job: Job) -> dict[str, str]:

@@ -76,6 +76,7 @@ def rank_states(observations: Sequence[Observation]) -> tuple[RankState, ...]:
             error=seen.error,
             stack=seen.stack,
             log=seen.log,
+            log_lacks=seen.log_lacks,
             collectives=seen.collectives,
             file=seen.place.file if seen.place is not None else None,
             line=seen.place.line if seen.place is not None else None,

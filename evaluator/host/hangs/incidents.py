@@ -62,6 +62,7 @@ class Observation:
     error: str | None = None
     stack: str | None = None
     log: str = ""
+    log_lacks: int = 0
     collectives: tuple[Collective, ...] = ()
     place: Frame | None = None
 

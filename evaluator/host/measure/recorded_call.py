@@ -162,10 +162,11 @@ def _rank(rank: int, found: Recording, window: Window, first_ns: int, names: dic
     """One rank's spans after `first_ns`, with `names` shared by all."""
     usable = [span for span in found.spans if span.start_ns >= first_ns and window.holds(span.start_ns, span.ns)]
     longest = sorted(usable, key=lambda span: span.ns, reverse=True)[:MOST_SHOWN]
+    cleaned = [msgspec.structs.replace(name, name=clean(name.name)) for name in found.names]
     spans = tuple(
         msgspec.structs.replace(
             span,
-            name=names.setdefault(_clean(found.names[span.name]), len(names)),
+            name=names.setdefault(cleaned[span.name], len(names)),
             start_ns=span.start_ns - first_ns,
             bytes=min(span.bytes, _MOST_BYTES),
         )
@@ -181,7 +182,3 @@ def _rank(rank: int, found: Recording, window: Window, first_ns: int, names: dic
         dropped=found.dropped + len(found.spans) - len(spans),
         opened_ns=found.opened_ns - first_ns if window.holds(found.opened_ns, 0) else None,
     )
-
-
-def _clean(name: WorkName) -> WorkName:
-    return msgspec.structs.replace(name, name=clean(name.name))

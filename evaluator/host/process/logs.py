@@ -9,13 +9,13 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u
 
 
 class Keeper:
-    """The first and the last bytes of a stream."""
+    """The first and the last bytes of a stream; `dropped` is how many there were between them."""
 
     def __init__(self, limit: int) -> None:
         self._half = limit // 2
         self._head = bytearray()
         self._tail = bytearray()
-        self._dropped = 0
+        self.dropped = 0
         self._aside: bytearray | None = None
 
     def set_aside(self) -> None:
@@ -38,11 +38,11 @@ class Keeper:
         surplus = len(self._tail) - self._half
         if surplus > 0:
             del self._tail[:surplus]
-            self._dropped += surplus
+            self.dropped += surplus
 
     def text(self) -> str:
         """The kept output, with a note about what was left out."""
-        gap = f"\n[... {self._dropped} bytes left out ...]\n".encode() if self._dropped else b""
+        gap = f"\n[... {self.dropped} bytes left out ...]\n".encode() if self.dropped else b""
         return clean((self._head + gap + self._tail).decode("utf-8", "replace"))
 
 

@@ -104,6 +104,7 @@ class Observer:
             error=error,
             stack=worker.stack or None,
             log=self._keepers[worker.number].text(),
+            log_lacks=self._keepers[worker.number].dropped,
             collectives=collectives,
             place=stacks.own_frame(frames, source=self._sandbox.source),
         )

@@ -110,6 +110,7 @@ class Migration(migrations.Migration):
                 ('payer', models.CharField(blank=True, default='', editable=False, help_text='Whose allowance and turn it uses, for example: account-7.', max_length=40)),
                 ('turn', models.PositiveBigIntegerField(default=0, editable=False, help_text='Within a priority, lower goes first: payers take turns.')),
                 ('attempt', models.PositiveSmallIntegerField(default=1, help_text='1 at first; each failure of the site or a node adds 1.')),
+                ('losses', models.PositiveSmallIntegerField(db_default=0, default=0, editable=False, help_text='Assignments that no node took. They cost no try.')),
                 ('queued_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('unable_since', models.DateTimeField(blank=True, editable=False, help_text='Since when no online node can judge it, while it waits.', null=True)),
                 ('started_at', models.DateTimeField(blank=True, null=True)),

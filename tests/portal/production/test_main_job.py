@@ -16,6 +16,8 @@ from typing import Any
 import psycopg2
 import pytest
 
+from evaluator.broker.queues import KEY_PREFIX
+from evaluator.contract import node_queue
 from tests import servers
 from tests.portal.factories import SOLUTION
 from tests.portal.production.conftest import Broker
@@ -237,6 +239,30 @@ def test_a_killed_broker_loses_nothing(site, broker):
     assert [site.wait_for_end(other)[0] for other in waiting] == ["PASSED"] * 2
 
 
+def test_assignments_that_die_with_the_broker_cost_no_try(site, broker):
+    """Redis has them, no node has read them, and it returns empty."""
+    free = "SELECT count(*) FROM nodes_slot WHERE state = 'free'"
+    wait_until(lambda: site.rows(free) == [(2,)], what="both nodes are ready", seconds=WAIT_S)
+    for name in NODES:
+        site.stack.pause(name)
+        broker.server.break_connections(f"node.{name}")
+    submissions = [site.submit(SOLUTION, mode="check") for _ in NODES]
+    sent = "SELECT count(*) FROM submissions_evaluation WHERE state = 'leased'"
+    wait_until(lambda: site.rows(sent) == [(2,)], what=lambda: f"both are sent\n{site.logs()}", seconds=WAIT_S)
+    for name in NODES:
+        queued = broker.server.admin().llen(f"{KEY_PREFIX}{node_queue(name)}")
+        assert queued == 1, name
+
+    broker.server.kill()
+    broker.server.start()
+    for name in NODES:
+        site.stack.resume(name)
+
+    assert [site.wait_for_end(submission) for submission in submissions] == [("PASSED", 1)] * 2
+    query = "SELECT losses FROM submissions_evaluation WHERE submission_id::text = ANY(%s)"
+    assert site.rows(query, submissions) == [(1,), (1,)]
+
+
 def test_connections_that_break_cost_no_try(site, broker):
     """Those of nodes at work, again and again: what they have and what they get next is judged in its first try."""
     for _ in range(4):
@@ -268,6 +294,7 @@ def test_killing_every_process_but_the_servers_loses_nothing(site, broker):
     site.start_processes(broker)
 
     site.assert_passed_once(submission)
+    assert site.state(submission)[3] == 2  # a node that took it and died costs a try
 
 
 def test_a_hundred_at_once_are_all_accepted(site):

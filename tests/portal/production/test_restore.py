@@ -170,3 +170,21 @@ def test_a_copy_of_an_address_that_is_not_postgresql_is_refused(tmp_path):
     assert done.returncode == 1
     assert "SQLite is copied as a file" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+LEAVE_BEHIND = """
+from django.db import connection
+connection.cursor().execute("SELECT setval('submissions_source_id_seq', 1, false)")
+"""
+
+
+def test_a_sequence_that_a_restore_left_behind_is_set_forward_before_the_site_starts(postgres, tmp_path):
+    database = Database(postgres, template="migrated")
+    with Stack(tmp_path / "site", database_url=database.url) as stack:
+        queue(stack, 3, slow=True)
+        stack.manage("shell", "--no-imports", "-c", LEAVE_BEHIND)
+        with pytest.raises(AssertionError, match="duplicate key value"):
+            queue(stack, 1, slow=True)
+        assert "The keys of submissions_source go on" in stack.manage("prepare")
+        queue(stack, 1, slow=True)
+        assert "The keys of" not in stack.manage("prepare")

@@ -6,6 +6,8 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
+from portal.core.sequences import mend_sequences
+
 
 class Command(BaseCommand):
     """`manage.py prepare`: tables, standings and shipped entries of the installed version; again, it changes nothing.
@@ -23,6 +25,8 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         """Take the steps in their order; the first that fails ends it."""
         call_command("migrate", interactive=False, verbosity=options["verbosity"])
+        for table in mend_sequences():
+            self.stdout.write(f"The keys of {table} go on after its last row: a restore had left its sequence behind.")
         call_command("rebuild_standings", if_needed=True)
         call_command("recorded")
         if options["static"]:
