@@ -1,6 +1,6 @@
 """Every write to submissions and evaluations; state moves are in `portal.submissions.lifecycle`."""
 
-from portal.submissions.actions.annotate import annotate
+from portal.submissions.actions.annotate import annotate, clear_notes
 from portal.submissions.actions.bulk import (
     confirm_here,
     publish_sources,

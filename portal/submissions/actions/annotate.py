@@ -3,7 +3,7 @@
 import re
 
 from portal.accounts.models import User
-from portal.core.errors import Conflict, Refusal
+from portal.core.errors import Conflict, Forbidden, Refusal
 from portal.core.requests import uuid_of
 from portal.submissions import access
 from portal.submissions.models import Submission
@@ -22,6 +22,16 @@ def annotate(submission: Submission, *, notes: str, built_on: str, by: User) -> 
         raise Conflict("submission", submission.pk, message, "Write the notes of the run.")
     describe(submission, notes=notes, built_on=built_on)
     submission.save(update_fields=["notes", "built_on"])
+
+
+def clear_notes(submission: Submission, *, reason: str, by: User) -> None:
+    """Put an operator's public reason in place of an author's notes; 403 for others, 409 where there are none."""
+    if not by.is_staff:
+        raise Forbidden("submission", by.username, "Only an operator can clear notes.", "Flag the entry.")
+    if not submission.notes:
+        raise Conflict("submission", submission.pk, "This submission has no notes.", "There is nothing to clear.")
+    submission.notes = f"*Cleared by an operator:* {reason.strip()}"
+    submission.save(update_fields=["notes"])
 
 
 def describe(submission: Submission, *, notes: str, built_on: str) -> None:
