@@ -129,15 +129,19 @@ class Client:
         mode: str = "ranked",
         visibility: str = "private",
         note: str = "",
+        notes: str = "",
+        built_on: str = "",
         node_owner: str = "",
         size: str = "",
         key: str | None = None,
     ) -> Submission:
         """Submit a .py file, a .zip or a folder by its path. The same `key` again gives the same submission.
 
-        `size` is the one size of mode profile.
+        `size` is the one size of mode profile. `notes` are Markdown for readers of the submission's page, `built_on` is
+        the id of an earlier submission that is public or your own.
         """
         upload = upload_of(Path(source))
+        optional = {"node_owner": node_owner, "size": size, "notes": notes, "built_on": built_on}
         return self._submit(
             upload,
             key,
@@ -148,7 +152,7 @@ class Client:
             visibility=visibility,
             note=note,
             # Left out where it says nothing: a site of an earlier version refuses fields that it does not know.
-            **{name: value for name, value in (("node_owner", node_owner), ("size", size)) if value},
+            **{name: value for name, value in optional.items() if value},
         )
 
     def submit_text(

@@ -1,6 +1,7 @@
 """`pkb submit`, `status`, `submissions` and `cancel`."""
 
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -28,6 +29,16 @@ prompt_option = click.option(
 hints_option = click.option("--hints", is_flag=True, help="Also what makes a kernel fast, and how inputs are drawn.")
 
 
+def _written(_context: click.Context, _option: click.Parameter, file: TextIO | None) -> str:
+    """The text of a file that an option names; empty without one."""
+    if file is None:
+        return ""
+    try:
+        return file.read()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file.name} is not text in UTF-8: see byte {error.start}. Save it as UTF-8.") from error
+
+
 @click.command()
 @click.argument("slug")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
@@ -37,6 +48,8 @@ hints_option = click.option("--hints", is_flag=True, help="Also what makes a ker
 @click.option("--size", type=click.Choice(SIZES), help="The one size to record (mode profile). Default: the mode's.")
 @click.option("--visibility", type=click.Choice(("private", "public")), default="private", show_default=True)
 @click.option("--note", default="", help="A note that only you see.")
+@click.option("--notes", type=click.File(encoding="utf-8"), callback=_written, help="Markdown for readers of its page.")
+@click.option("--built-on", default="", metavar="ID", help="An earlier submission, public or yours.")
 @click.option("--node-owner", default="", help="An organisation whose guest nodes judge it. It can read the source.")
 @click.option("--key", help="An idempotency key. The same key again returns the same submission.")
 @click.option("--watch", is_flag=True, help="Wait for the verdict; the exit status is 0 exactly when it is PASSED.")
@@ -52,6 +65,8 @@ def submit(
     size: str | None,
     visibility: str,
     note: str,
+    notes: str,
+    built_on: str,
     node_owner: str,
     key: str | None,
     watch: bool,
@@ -66,6 +81,8 @@ def submit(
             mode=mode,
             visibility=visibility,
             note=note,
+            notes=notes,
+            built_on=built_on,
             node_owner=node_owner,
             size=size or "",
             key=key,

@@ -5,20 +5,24 @@ import math
 from evaluator.contract import is_informative
 from evaluator.hardware import profiles
 
-_MOST_DECIMALS = 3
+_MOST_DECIMALS = 4
+_OPEN = "not distinguishable"
 
 
 def _decimals(low: float | None, high: float | None) -> int:
     """How many decimals the width of an interval justifies: the last one is at most half of the width."""
-    if low is None or high is None:
+    if low is None or high is None or low >= high:
         return 2
-    half = (high - low) / 2
-    return _MOST_DECIMALS if half <= 0 else min(_MOST_DECIMALS, max(0, -math.floor(math.log10(half))))
+    return min(_MOST_DECIMALS, max(0, -math.floor(math.log10((high - low) / 2))))
 
 
 def factor(score: float, low: float | None = None, high: float | None = None) -> str:
-    """A multiplier with as many digits as its interval justifies; with two decimals where no interval was kept."""
-    return f"{score:.{_decimals(low, high)}f}×"  # noqa: RUF001 - the multiplication sign is meant
+    """A multiplier with as many digits as its interval justifies.
+
+    With two decimals where no interval was kept, and with as many as its first digit other than 0 needs.
+    """
+    first = -math.floor(math.log10(score)) if score > 0 else 0
+    return f"{score:.{max(_decimals(low, high), min(_MOST_DECIMALS, first))}f}×"  # noqa: RUF001 - the sign is meant
 
 
 def interval(low: float, high: float) -> str:
@@ -42,4 +46,10 @@ def in_words(score: float, low: float | None, high: float | None, *, profile: st
     is_open = low is not None and high is not None and low <= 1 <= high
     if not profiles.get(profile).is_ranked_by_speed:
         return "about as fast" if is_open else "faster here" if score > 1 else "slower here"
-    return "not distinguishable" if is_open else factor(score, low, high)
+    return _OPEN if is_open else factor(score, low, high)
+
+
+def in_short(score: float, low: float | None, high: float | None, *, profile: str) -> str:
+    """The same for narrow cells, whose tables say what the sign means."""
+    words = in_words(score, low, high, profile=profile)
+    return "≈ 1×" if words == _OPEN else words  # noqa: RUF001 - the sign is meant

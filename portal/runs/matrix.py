@@ -10,7 +10,7 @@ from portal.catalog.facets import FACETS, Facet, grouped
 from portal.core.errors import Refusal
 from portal.ranking import published
 from portal.runs.endings import CORRECT, NOT_MEASURED
-from portal.runs.figures import best_scores, paired, wilson
+from portal.runs.figures import paired, wilson
 from portal.runs.models import Run
 from portal.runs.page_data import Cell, cell
 from portal.runs.queries import RunFigures, board_runs, figures_of
@@ -122,7 +122,6 @@ def chosen(every: Sequence[Column], wanted: Sequence[str]) -> list[Column]:
 
 def groups(columns: Sequence[Column], facet: Facet) -> list[Group]:
     """All problems together as a group without rows, then the problems under each value of `facet`."""
-    best = [best_scores(each.figures.samples) for each in columns]
     counts = published.problem_counts(facet.name)
     found = [
         Group(
@@ -130,7 +129,10 @@ def groups(columns: Sequence[Column], facet: Facet) -> list[Group]:
             label=label,
             published=counts.get(label),
             shares=tuple(_share(each, members, label if facet.name == "category" else "") for each in columns),
-            rows=tuple((problem, _cells(columns, best, problem)) for problem in members),
+            rows=tuple(
+                (problem, tuple((each, cell(each.run, problem, each.figures)) for each in columns))
+                for problem in members
+            ),
         )
         for value, label, members in grouped(registry.problems(), facet)
     ]
@@ -155,15 +157,6 @@ def table(groups: Sequence[Group]) -> Table:
         number("score", "best speedup over all sizes", "score"),
     )
     return Table(name="models", meaning="Models by problems", columns=columns, entries=lambda: list(entries.values()))
-
-
-def _cells(
-    columns: Sequence[Column], best: Sequence[Mapping[str, float]], problem: Problem
-) -> tuple[tuple[Column, Cell], ...]:
-    return tuple(
-        (each, cell(each.run, problem, each.figures.samples.get(problem.slug, ()), scores.get(problem.slug)))
-        for each, scores in zip(columns, best, strict=True)
-    )
 
 
 def _measured(figures: RunFigures) -> frozenset[str]:

@@ -9,9 +9,10 @@ from evaluator.hardware.profiles import profiles
 from portal.catalog.size_times import SizeTime
 from portal.charts import runs as charts
 from portal.charts.chart import Chart
+from portal.core import speedups
 from portal.ranking import leaders, published_charts
 from portal.runs import endings
-from portal.runs.figures import Estimate, Sample, best_scores, geometric_mean
+from portal.runs.figures import Estimate, Sample, geometric_mean
 from portal.runs.models import Attempt, LanguageModel, Run
 from portal.runs.queries import RunFigures, board_runs, figures_of
 from portal.submissions.queries import times_of
@@ -158,7 +159,10 @@ def solved_here() -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One problem of a run: how many of its samples passed, and its result as a label, a tone and a score."""
+    """One problem of a run: how many of its samples passed, and its result as a label, a tone and a score.
+
+    `speed` says the score as far as its interval shows it; empty without one.
+    """
 
     run: Run
     problem: Problem
@@ -167,19 +171,17 @@ class Cell:
     tone: str
     word: str
     score: float | None
+    speed: str
 
 
 def cells(run: Run, figures: RunFigures) -> list[Cell]:
     """Every problem with the outcomes of the run's samples."""
-    best = best_scores(figures.samples)
-    return [
-        cell(run, problem, figures.samples.get(problem.slug, ()), best.get(problem.slug))
-        for problem in registry.problems()
-    ]
+    return [cell(run, problem, figures) for problem in registry.problems()]
 
 
-def cell(run: Run, problem: Problem, samples: Sequence[Sample], score: float | None) -> Cell:
+def cell(run: Run, problem: Problem, figures: RunFigures) -> Cell:
     """One problem with the outcomes of a run's samples at it, and the best speedup."""
+    samples, best = figures.samples.get(problem.slug, ()), figures.best.get(problem.slug)
     passed = sum(sample.is_correct for sample in samples)
     failed = Counter(sample.verdict for sample in samples if sample.verdict)
     if passed:
@@ -194,7 +196,19 @@ def cell(run: Run, problem: Problem, samples: Sequence[Sample], score: float | N
         )
     else:
         tone, word = ("bad", "no ranked result") if samples else ("none", "no attempt")
-    return Cell(run=run, problem=problem, samples=len(samples), passed=passed, tone=tone, word=word, score=score)
+    score, speed = best.score if best else None, ""
+    if best and score is not None:
+        speed = speedups.in_short(score, best.low, best.high, profile=run.profile)
+    return Cell(
+        run=run,
+        problem=problem,
+        samples=len(samples),
+        passed=passed,
+        tone=tone,
+        word=word,
+        score=score,
+        speed=speed,
+    )
 
 
 def curve_rows(figures: Mapping[str, RunFigures], *, by_point: bool) -> list[tuple[float, list[Estimate | None]]]:

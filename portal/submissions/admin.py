@@ -121,7 +121,7 @@ class SubmissionAdmin(ReadOnly, LargeList):
     ordering = ("-created_at", "-id")
     list_select_related = ("author",)
     author_column, problem_column = "author", "problem"
-    actions = ("quarantine", "lift")
+    actions = ("quarantine", "lift", "clear_notes")
     exclude = ("source",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Submission]:
@@ -145,6 +145,9 @@ class SubmissionAdmin(ReadOnly, LargeList):
         submissions.quarantine, "Put entries into quarantine", "Quarantine: off every board, with a public reason"
     )
     lift = _decision(submissions.lift_quarantine, "Lift quarantines", "Lift the quarantine, with a public reason")
+    clear_notes = _decision(
+        submissions.clear_notes, "Clear notes", "Clear the author's notes: a public reason stands in their place"
+    )
 
 
 @admin.register(Flag)

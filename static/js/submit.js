@@ -88,6 +88,7 @@
   let beside = JSON.parse(field.value || "null") ?? {};
   const list = (words, rows) => {
     listing.hidden = !words;
+    box.classList.toggle("is-replaced", Boolean(file.value));
     listing.querySelector("p").textContent = words;
     listing.querySelector("ul").replaceChildren(...rows.map(([path, bytes, drop]) => {
       const row = document.createElement("li");
@@ -134,6 +135,7 @@
     ].join(" ").trim());
   };
   file.multiple = true;
+  file.accept += ",.cu,.cuh,.cpp,.h";
   file.addEventListener("change", () => take([...file.files].map((each) => ({ path: each.name, file: each }))));
   box.addEventListener("dragover", (event) => { event.preventDefault(); box.classList.add("is-over"); });
   box.addEventListener("dragleave", () => box.classList.remove("is-over"));

@@ -66,6 +66,20 @@ def test_the_same_key_gives_the_same_submission(alice):
     assert first.id in [entry.id for entry in alice.submissions(problem="allreduce")]
 
 
+def test_notes_from_a_file_and_what_it_is_built_on_stand_with_the_submission(command, alice, tmp_path):
+    (tmp_path / "mine.py").write_text(f"{RIGHT}# with notes\n")
+    (tmp_path / "notes.md").write_text("**Overlap** of both")
+    arguments = ("submit", "allreduce", "mine.py", "--profile", WITHOUT_A_NODE, "--mode", "check")
+    parent = json.loads(command(*arguments, "--json").out)["id"]
+    alice.cancel(parent)
+    done = command(*arguments, "--notes", "notes.md", "--built-on", parent, "--json")
+    child = alice.submission(json.loads(done.out)["id"])
+    assert (child.notes, child.built_on) == ("**Overlap** of both", parent)
+    alice.cancel(child.id)
+    (tmp_path / "notes.md").write_bytes(b"\xff\xfe")
+    assert "notes.md is not text in UTF-8" in command(*arguments, "--notes", "notes.md").err
+
+
 def test_the_same_key_with_another_request_says_what_differs_and_what_to_do(command, alice, tmp_path):
     (tmp_path / "mine.py").write_text(f"{RIGHT}# one key, two modes\n")
     arguments = ("submit", "allreduce", "mine.py", "--profile", WITHOUT_A_NODE, "--key", "two modes", "--mode")

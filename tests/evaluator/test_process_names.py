@@ -1,6 +1,7 @@
 """Processes whose names are no text: the host reads all of a machine's processes, also those of other slots."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -31,4 +32,20 @@ def test_a_process_may_be_called_anything(named):
     assert named.pid in procfs.descendants(os.getpid())
     assert procfs.parent_of(named.pid) == os.getpid()
     assert procfs.cpu_ticks(named.pid) >= 0
-    assert procfs.ticks_with_children(named.pid) >= procfs.cpu_ticks(named.pid)
+    assert procfs.cpu_ticks(named.pid, with_children=True) >= procfs.cpu_ticks(named.pid)
+
+
+def test_a_loop_runs_however_busy_the_machine_is():
+    looping = subprocess.Popen(
+        [sys.executable, "-c", "print('loops', flush=True)\nwhile True: pass"], stdout=subprocess.PIPE
+    )
+    try:
+        assert looping.stdout.readline() == b"loops\n"
+        assert procfs.is_runnable(looping.pid)
+        os.kill(looping.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, looping.pid, os.WSTOPPED)
+        assert not procfs.is_runnable(looping.pid)
+    finally:
+        looping.kill()
+        looping.communicate()
+    assert not procfs.is_runnable(looping.pid), "it is gone"

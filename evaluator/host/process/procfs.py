@@ -49,13 +49,20 @@ def descendants(pid: int) -> list[int]:
     return sorted(found)
 
 
-def cpu_ticks(pid: int) -> int:
-    """User and system time that a process has used, in clock ticks; 0 where it is gone."""
+def cpu_ticks(pid: int, *, with_children: bool = False) -> int:
+    """User and system time of a process, and of the children it has waited for, in clock ticks; 0 where it is gone."""
     try:
-        fields = _stat(pid)
+        return sum(map(int, _stat(pid)[11 : 15 if with_children else 13]))
     except OSError:
         return 0
-    return int(fields[11]) + int(fields[12])
+
+
+def is_runnable(pid: int) -> bool:
+    """Whether its first thread runs or waits for a processor: on a busy machine a loop may get hardly any time."""
+    try:
+        return _stat(pid)[0] == b"R"
+    except OSError:
+        return False
 
 
 def owned_by(user: int) -> list[int]:
@@ -87,15 +94,6 @@ def parent_of(pid: int) -> int | None:
         return int(_stat(pid)[1])
     except OSError:
         return None
-
-
-def ticks_with_children(pid: int) -> int:
-    """As `cpu_ticks`, with that of the children it has waited for."""
-    try:
-        fields = _stat(pid)
-    except OSError:
-        return 0
-    return sum(map(int, fields[11:15]))
 
 
 def wait_until_gone(members: Callable[[], list[int]], *, patience_s: float, most_s: float) -> None:

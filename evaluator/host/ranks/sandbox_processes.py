@@ -78,7 +78,7 @@ class SandboxProcesses:
         used_ns = self._group.used_ns if self._group is not None else None
         if used_ns is not None:
             return used_ns
-        ticks = sum(procfs.ticks_with_children(pid) for pid in self.members())
+        ticks = sum(procfs.cpu_ticks(pid, with_children=True) for pid in self.members())
         return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:

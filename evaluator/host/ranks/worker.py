@@ -132,7 +132,7 @@ class Worker:
         if phase is Phase.SYNCHRONIZING:
             return Standing.ON_DEVICE, f"waits for work that call {call} left on its GPU"
         where = f"at {stacks.words(own)}" if own is not None else f"({phase.name.lower().replace('_', ' ')})"
-        if is_busy:
+        if is_busy or procfs.is_runnable(self.pid or 0):
             return Standing.WORKING, f"runs {where} {where_in}"
         return Standing.SLEEPING, f"sleeps {where} {where_in}"
 

@@ -14,6 +14,7 @@ from portal.submissions.actions.submit import (
     SubmissionResult,
     annotate,
     cancel_evaluation,
+    clear_notes,
     create_submission,
     open_sources,
     queue_evaluation,

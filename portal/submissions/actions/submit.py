@@ -334,6 +334,16 @@ def annotate(submission: Submission, *, notes: str, built_on: str, by: User) -> 
     submission.save(update_fields=["notes", "built_on"])
 
 
+def clear_notes(submission: Submission, *, reason: str, by: User) -> None:
+    """Put an operator's public reason in place of an author's notes; 403 for others, 409 where there are none."""
+    if not by.is_staff:
+        raise Forbidden("submission", by.username, "Only an operator can clear notes.", "Flag the entry.")
+    if not submission.notes:
+        raise Conflict("submission", submission.pk, "This submission has no notes.", "There is nothing to clear.")
+    submission.notes = f"*Cleared by an operator:* {reason.strip()}"
+    submission.save(update_fields=["notes"])
+
+
 def describe(submission: Submission, *, notes: str, built_on: str) -> None:
     """Set notes and parent of a submission in hand. `built_on` names the parent by its id or the address of its page.
 

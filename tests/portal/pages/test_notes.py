@@ -1,8 +1,10 @@
 """What an author says of a submission: notes for its readers, and what it is built on."""
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.urls import reverse
 
+from portal.core.errors import Forbidden
 from portal.exports.tables import TABLES
 from portal.submissions import actions
 from portal.submissions.actions.submit import MAX_NOTES
@@ -69,6 +71,21 @@ def test_a_private_parent_is_its_authors_secret(client, alice, bob, local):
         assert (str(parent.pk) in page(client, child)) == known
         answer = client.get(reverse("api:submission", args=[child.pk])).json()
         assert answer["built_on"] == (str(parent.pk) if known else None)
+
+
+def test_an_operator_puts_a_public_reason_in_place_of_notes(client, alice, local, operator):
+    entry = scenes.judged(alice, local)
+    actions.annotate(entry, notes="Buy it at https://a.example", built_on="", by=alice)
+    operator.user_permissions.set(Permission.objects.all())
+    client.force_login(operator)
+    address = reverse("admin:submissions_submission_changelist")
+    sent = {"action": "clear_notes", "_selected_action": entry.pk, "confirmed": "1", "reason": "advertising"}
+    assert f"Done: {entry}" in client.post(address, sent, follow=True).content.decode()
+    client.logout()
+    assert "a.example" not in page(client, entry)
+    assert "<em>Cleared by an operator:</em> advertising" in page(client, entry)
+    with pytest.raises(Forbidden):
+        actions.clear_notes(entry, reason="mine", by=alice)
 
 
 def test_what_cannot_be_is_refused_with_a_remedy(client, alice, bob, local):
