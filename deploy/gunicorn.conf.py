@@ -16,6 +16,7 @@ accesslog = None  # the site writes a line per request: gunicorn's would say 500
 limit_request_line = 8190  # addresses with many filters
 control_socket_disable = True
 timeout = 30  # seconds without a sign of life of a worker; also how long a body may pause
+keepalive = 10  # seconds; programs keep an idle connection for less (httpx: 5), so none is closed as they write
 graceful_timeout = 20  # uploads get to their end; streams of live pages are opened again by their readers
 
 # Every visitor and every open live page is a socket: as many as the system lets us have.
