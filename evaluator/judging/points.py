@@ -16,14 +16,14 @@ class NoSweep(ValueError):
 
 
 def swept(problem: Problem, profile: Profile, names: Sequence[str] = ()) -> tuple[Point, ...]:
-    """The points called `names`, in the order of the axis; without names all of the first axis.
+    """The points called `names`, in the order of the axis; without names all of them.
 
     Raises:
         NoSweep: the profile times nothing, the problem has no axis or does not run there, or a name is not a point.
     """
     if not profile.measures_time:
         raise NoSweep(f"profile {profile.name} times nothing, because all ranks share one GPU", "choose another one")
-    points = [point for axis in problem.axes for point in axis.points(profile.sizes[Mode.SWEEP])]
+    points = problem.points(profile.sizes[Mode.SWEEP])
     if not points:
         raise NoSweep(f"problem {problem.slug} has no axis to sweep along", "choose mode benchmark")
     if refusal := problem.refuses(profile.world_size, profile.sizes[Mode.SWEEP]):
@@ -31,7 +31,7 @@ def swept(problem: Problem, profile: Profile, names: Sequence[str] = ()) -> tupl
     if unknown := sorted(set(names) - {point.name for point in points}):
         known = ", ".join(point.name for point in points)
         raise NoSweep(f"problem {problem.slug} has no point {', '.join(unknown)} on {profile.name}", f"it has {known}")
-    return tuple(point for point in points if (point.name in names if names else point.axis is problem.axes[0]))
+    return tuple(point for point in points if not names or point.name in names)
 
 
 def summary(points: Sequence[SweepPoint]) -> str:

@@ -152,7 +152,7 @@ class ProblemDetail(ProblemBrief):
         SizeOutput(many=True),
         help_text="Every size at every world size of its profiles.",
     )
-    axes = AxisOutput(many=True, help_text="Along which mode sweep can time it; the first one is used.")
+    axes = AxisOutput(many=True, help_text="Along which mode sweep can time it: one, or none.")
     notes = Made(
         lambda problem, context: list(problem.notes) if context["has_hints"] else [],
         list[str],

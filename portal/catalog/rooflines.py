@@ -283,7 +283,7 @@ def collectives_figure(profile: profiles.Profile, found: Mapping[str, Any]) -> C
     return over_size(series, x=x, y=BANDWIDTHS, levels=levels, is_wide=False) if series and levels else None
 
 
-BANDWIDTHS = Axes(title="Bus bandwidth, GB/s per GPU", scale=Scale.LOG)
+BANDWIDTHS = Axes(title="Bus bandwidth, GB/s per rank", scale=Scale.LOG)
 
 
 def wire_levels(profile: profiles.Profile) -> list[tuple[str, float]]:

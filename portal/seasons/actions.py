@@ -169,9 +169,9 @@ def check_change(season: Season, definition: Definition, now: datetime) -> None:
         return
     for name in FIXED:
         if definition.columns[name] != getattr(season, name):
-            raise Conflict(
-                name, season.slug, f"The season has begun: {name} cannot be changed any more.", "Create another season."
-            )
+            message, was = f"The season has begun: {name} cannot be changed any more.", getattr(season, name)
+            remedy = f"Leave it at {was.isoformat() if name == 'opens_at' else was}, or create another season."
+            raise Conflict(name, season.slug, message, remedy)
     moved = definition.closes_at != season.closes_at
     if moved and (phase is not Phase.OPEN or definition.closes_at < season.closes_at):
         message = "The end can only be moved to a later time, and only while the season is open."
@@ -191,9 +191,9 @@ def rejudge_leaders(season: Season, *, now: datetime) -> list[Evaluation]:
         _require_closed(season, now)
         counted = queries.counts(season)
         if season.rejudge_at is None and counted["pending"]:
-            raise Conflict("season", season.slug, f"{counted['pending']} entries are not judged yet.", "Wait for them.")
+            raise Conflict("season", season.slug, f"Entries not judged yet: {counted['pending']}.", "Wait for them.")
         if season.rejudge_at is None and counted["failed"]:
-            message = f"A failure of ours ended the judging of {counted['failed']} entries."
+            message = f"Entries whose judging a failure of ours ended: {counted['failed']}."
             raise Conflict("season", season.slug, message, "Have these judged again first.")
         queued = _judge_again(_to_judge_again(season), "final")
         if season.rejudge_at is None:

@@ -480,7 +480,7 @@ class Problem:
     counted_wire: Reading = Reading()
     """Bytes that collectives carry at the busiest rank one way, against the cost's reference bytes."""
     axes: tuple[Axis, ...] = ()
-    """Along which a sweep can measure time over size."""
+    """Along which a sweep can measure time over size: one, or none."""
 
     def __post_init__(self) -> None:
         missing = [name.value for name in SizeName if name not in self.sizes]
@@ -498,6 +498,9 @@ class Problem:
         names = [regime.name for regime in self.regimes]
         if len(set(names)) != len(names):
             raise ValueError(f"problem {self.slug}: two regimes have one name among {names}")
+        if len(self.axes) > 1:
+            symbols = ", ".join(axis.symbol for axis in self.axes)
+            raise ValueError(f"problem {self.slug} has axes {symbols}: a sweep goes along one, so declare one")
 
     def regime(self, name: str) -> Regime:
         """The regime called `name`: one of the problem's, with numbers or without, or several as in `one+other:n=3`.
@@ -571,7 +574,7 @@ class Problem:
         return refusal
 
     def points(self, sizes: Iterable[str]) -> tuple[Point, ...]:
-        """The points of the first axis around `sizes`: what a sweep measures unless it is told; () without an axis."""
+        """The points of the axis around `sizes`: what a sweep measures unless it is told; () without an axis."""
         return self.axes[0].points(sizes) if self.axes else ()
 
     def point(self, name: str) -> Point:

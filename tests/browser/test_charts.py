@@ -266,7 +266,7 @@ SELDOM = {
     "bandwidth": over_size(
         programs(in_bandwidth=True),
         x=SIZES,
-        y=Axis(title="Bus bandwidth, GB/s per GPU", scale=Scale.LOG),
+        y=Axis(title="Bus bandwidth, GB/s per rank", scale=Scale.LOG),
         levels=[("wire 450 GB/s one way (datasheet)", 450.0), ("peer copy 365 GB/s (measured)", 365.0)],
     ),
     "score": agent_speedups({"solved problems": [(0.25, 0.9), (12.5, 1.7)]}, x_title="Cost so far (USD)"),

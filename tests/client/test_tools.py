@@ -170,3 +170,9 @@ def test_a_sample_ends_where_its_budget_does():
     script = Scripted([[("check", {})] * 3], [("TIMEOUT", None)] * 2)
     script.carried(steps=2)
     assert script.noted[-1].messages[0]["content"] == "No judgement is left."
+
+
+def test_a_model_that_writes_nothing_has_not_written_the_starter():
+    script = Scripted([""], [])
+    script.carried()
+    assert "def solution" not in script.ranked[0][1]

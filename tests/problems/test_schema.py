@@ -21,6 +21,11 @@ def test_problem_without_a_size_is_refused():
         replace(PROBLEM, sizes={name: size for name, size in PROBLEM.sizes.items() if name is not SizeName.LARGE})
 
 
+def test_a_second_axis_is_refused():
+    with pytest.raises(ValueError, match="problem allreduce has axes bytes, bytes: a sweep goes along one, so declare"):
+        replace(PROBLEM, axes=PROBLEM.axes * 2)
+
+
 def test_problem_without_output_is_refused():
     with pytest.raises(ValueError, match="problem allreduce has no output"):
         replace(PROBLEM, outputs=())

@@ -140,7 +140,7 @@ def over_sizes(query: Mapping[str, str], problem: Problem, profile: str, shown: 
         "sweep_ys": FIGURES if moved else (),
         "sweep_profile": profiles.get(profile),
         "sweep_measured_at": datetime.fromisoformat(table.measured_at) if table and not beside else None,
-        "has_floors": bool(floors),
+        "has_floors": bool(floors) and not by_bandwidth,
     }
 
 
