@@ -19,7 +19,7 @@ def mend_sequences() -> list[str]:
             described = model._meta  # noqa: SLF001 - Django documents it
             if not isinstance(described.pk, AutoField) or described.proxy:
                 continue
-            table, key = map(connection.ops.quote_name, (described.db_table, described.pk.column))
+            table, key = (connection.ops.quote_name(str(name)) for name in (described.db_table, described.pk.column))
             said = "pg_sequence_last_value(pg_get_serial_sequence(%s, %s)::regclass)"
             cursor.execute(f"SELECT max({key}), {said} FROM {table}", [table, described.pk.column])  # noqa: S608 - names of ours
             last, given = cursor.fetchone()
