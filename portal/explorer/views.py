@@ -16,7 +16,7 @@ from evaluator.contract import Primitive, is_informative
 from evaluator.hardware import profiles
 from evaluator.judging.floors import Bound
 from portal.accounts.models import User
-from portal.catalog import facets, highlighting, measurements, patterns, queries, rooflines
+from portal.catalog import facets, highlighting, measurements, queries, rooflines
 from portal.charts import drawing, times
 from portal.charts.chart import Chart
 from portal.charts.rooflines import distribution
@@ -107,8 +107,8 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "revision": registry.revision(slug),
         **_published(slug),
         "reference": highlighting.reference_rows(slug),
-        "hops": [(hop, patterns.pattern(hop.pattern)) for hop in problem.hops],
-        "rank_rows": patterns.rank_rows(),
+        "hops": [(hop, facets.pattern(hop.pattern)) for hop in problem.hops],
+        "rank_rows": facets.rank_rows(),
         "sizes": _sizes(problem),
         "judging_profiles": judging,
         "profile": profile,
@@ -296,10 +296,9 @@ def _patterns() -> SafeString:
     every = registry.problems()
     context = {
         "patterns": [
-            (patterns.pattern(value), sum(value in problem.communication for problem in every))
-            for value in Communication
+            (facets.pattern(value), sum(value in problem.communication for problem in every)) for value in Communication
         ],
-        "rank_rows": patterns.rank_rows(),
+        "rank_rows": facets.rank_rows(),
     }
     return render_to_string("taxonomy/_patterns.html", context)
 
