@@ -10,8 +10,7 @@ from portal.catalog.size_times import SizeTime
 from portal.charts import runs as charts
 from portal.charts.chart import Chart
 from portal.ranking import leaders, published_charts
-from portal.runs import figures
-from portal.runs.figures import Estimate, Sample, best_scores, geometric_mean
+from portal.runs.figures import MODES, NOT_MEASURED, REFUSED, Estimate, Sample, best_scores, geometric_mean
 from portal.runs.models import Attempt, LanguageModel, Run
 from portal.runs.queries import RunFigures, board_runs, figures_of
 from portal.submissions.queries import times_of
@@ -211,17 +210,15 @@ def _endings(figures: RunFigures, *, is_published: bool) -> dict[str, int]:
     found = {title: figures.endings[title] for title, *_ in _PUBLISHED}
     if not is_published:
         counts = figures.verdicts
-        found = {
-            title: sum(counts.get(each, 0) for each in names.split()) for title, (*_, names) in figures.MODES.items()
-        }
+        found = {title: sum(counts.get(each, 0) for each in names.split()) for title, (*_, names) in MODES.items()}
     return found | dict(zip((title for title, *_ in _BARE), (bare.pending, bare.unranked, bare.missing), strict=True))
 
 
-_OURS = tuple((title, tone, pattern) for title, (tone, pattern, _) in figures.MODES.items())
+_OURS = tuple((title, tone, pattern) for title, (tone, pattern, _) in MODES.items())
 _PUBLISHED = (
     *published_charts.LOOKS,
-    (figures.REFUSED, "text-faint", "-"),
-    (figures.NOT_MEASURED, "text-faint", "."),
+    (REFUSED, "text-faint", "-"),
+    (NOT_MEASURED, "text-faint", "."),
 )
 """Title, tone and pattern of the published classes and of what stands in none of them."""
 _BARE = (
