@@ -17,12 +17,10 @@ from evaluator.judging.verdicts import Facts
 from portal.api.fields import CopiedFields, Made, VerdictField, address, shows, values_of
 from portal.api.season_views import SeasonEntryOutput
 from portal.seasons.queries import entries_from
-from portal.submissions.access import visible_parent
+from portal.submissions import access, queries, sweeps
 from portal.submissions.models import Evaluation, Quarantine, State, Submission
-from portal.submissions.queries import quarantine_of
 from portal.submissions.queue import QueuePosition
 from portal.submissions.reports import presentation, timelines
-from portal.submissions.sweeps import points_of
 
 
 @shows(
@@ -174,7 +172,7 @@ class EvaluationDetail(EvaluationBrief):
         "`machine_code` are null here: see `split` and readMachineCode.",
     )
     points = Made(
-        lambda evaluation, _: [json.loads(point.to_json()) for point in points_of(evaluation)],
+        lambda evaluation, _: [json.loads(point.to_json()) for point in sweeps.points_of(evaluation)],
         {"type": "array", "items": {"$ref": "#/components/schemas/SweepPoint"}},
         help_text="What a sweep has measured so far, the smallest value first; empty in other modes.",
     )
@@ -242,12 +240,14 @@ class SubmissionDetail(SubmissionBrief):
     )
     quarantine = Made(
         # What was stored just now is in none.
-        lambda submission, context: _if_any(QuarantineOutput, not context["is_new"] and quarantine_of(submission)),
+        lambda submission, context: _if_any(
+            QuarantineOutput, not context["is_new"] and queries.quarantine_of(submission)
+        ),
         QuarantineOutput(allow_null=True),
         help_text="Null unless operators removed it from the boards.",
     )
     built_on = Made(
-        lambda submission, context: getattr(visible_parent(context["request"].user, submission), "pk", None),
+        lambda submission, context: getattr(access.visible_parent(context["request"].user, submission), "pk", None),
         UUID | None,
         help_text="Id of its parent, if you may open that; else null.",
     )

@@ -16,11 +16,10 @@ from evaluator.contract import Primitive, is_informative
 from evaluator.hardware import profiles
 from evaluator.judging.floors import Bound
 from portal.accounts.models import User
-from portal.catalog import facets, highlighting, measurements, patterns, queries, rooflines
+from portal.catalog import facets, highlighting, measurements, queries, rooflines
+from portal.charts import drawing, times
 from portal.charts.chart import Chart
-from portal.charts.drawing import svg
 from portal.charts.rooflines import distribution
-from portal.charts.times import attempts_line
 from portal.core.errors import choice
 from portal.explorer import roofline_table, taxonomy
 from portal.explorer.queries import SORTS, problem_rows, problem_times
@@ -108,8 +107,8 @@ def problem_page(request: HttpRequest, slug: str) -> HttpResponse:
         "revision": registry.revision(slug),
         **_published(slug),
         "reference": highlighting.reference_rows(slug),
-        "hops": [(hop, patterns.pattern(hop.pattern)) for hop in problem.hops],
-        "rank_rows": patterns.rank_rows(),
+        "hops": [(hop, facets.pattern(hop.pattern)) for hop in problem.hops],
+        "rank_rows": facets.rank_rows(),
         "sizes": _sizes(problem),
         "judging_profiles": judging,
         "profile": profile,
@@ -137,7 +136,7 @@ def _own_attempts(request: HttpRequest, slug: str, profile: profiles.Profile) ->
         if each.profile == profile.name and each.score and each.score_low and each.score_high
         if is_informative(each.score_low, each.score_high)
     ]
-    curve = attempts_line(scores) if len(scores) > 1 and profile.measures_time else None
+    curve = times.attempts_line(scores) if len(scores) > 1 and profile.measures_time else None
     return {"own": own[:OWN_SHOWN], "own_count": len(own), "own_curve": curve, "online": online_profiles()}
 
 
@@ -297,10 +296,9 @@ def _patterns() -> SafeString:
     every = registry.problems()
     context = {
         "patterns": [
-            (patterns.pattern(value), sum(value in problem.communication for problem in every))
-            for value in Communication
+            (facets.pattern(value), sum(value in problem.communication for problem in every)) for value in Communication
         ],
-        "rank_rows": patterns.rank_rows(),
+        "rank_rows": facets.rank_rows(),
     }
     return render_to_string("taxonomy/_patterns.html", context)
 
@@ -405,6 +403,6 @@ def roofline_csv(request: HttpRequest) -> HttpResponse:
 def roofline_picture(request: HttpRequest) -> HttpResponse:
     """The explorer's chart as an SVG file, with the window that is shown."""
     view, _ = _view(request)
-    drawn = svg(_figure(view, _points(view)), width=PICTURE_PX, is_standalone=True)
+    drawn = drawing.svg(_figure(view, _points(view)), width=PICTURE_PX, is_standalone=True)
     name = f'attachment; filename="pkb-roofline-{view.profile}.svg"'
     return HttpResponse(drawn, content_type="image/svg+xml", headers={"Content-Disposition": name})

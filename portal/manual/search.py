@@ -9,7 +9,7 @@ from functools import cache
 from django.utils.safestring import SafeString
 
 from portal.manual import pages
-from portal.manual.rendering import DEEPEST, Rendered
+from portal.manual.pages import DEEPEST, Rendered
 
 _CREATE = """
 CREATE VIRTUAL TABLE passage USING fts5(

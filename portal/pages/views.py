@@ -26,8 +26,7 @@ from evaluator.judging.verdicts import FACTS
 from portal.accounts.models import User, Viewer
 from portal.catalog import facets, measurements, queries, rooflines
 from portal.catalog.markdown import render as markdown
-from portal.core import speedups
-from portal.core.database_outage import RETRY_AFTER_S
+from portal.core import database_outage, speedups
 from portal.core.errors import NotFound
 from portal.exports.files import citation
 from portal.manual import pages as manual
@@ -209,7 +208,7 @@ def readyz(_request: HttpRequest) -> HttpResponse:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except Error:
-        headers = {"Retry-After": str(RETRY_AFTER_S)}
+        headers = {"Retry-After": str(database_outage.RETRY_AFTER_S)}
         return HttpResponse("the database does not respond\n", content_type="text/plain", status=503, headers=headers)
     return HttpResponse("ready\n", content_type="text/plain")
 

@@ -15,13 +15,11 @@ from evaluator.hardware import profiles
 from portal.catalog.facets import FACETS, grouped
 from portal.catalog.queries import chosen_profile, get_problem, judging_profiles, switch
 from portal.catalog.references import ReferenceRow, reference_row
+from portal.charts import runs, times
 from portal.charts.chart import Axis, Chart, Scale, Unit
-from portal.charts.runs import curves
-from portal.charts.times import record_line
 from portal.core.errors import choice
 from portal.nodes.queries import guest_owner
-from portal.ranking import guests, people, published, published_charts, queries
-from portal.ranking.leaders import board_counts, families, open_problems
+from portal.ranking import guests, leaders, people, published, published_charts, queries
 from portal.tabular.tables import as_download
 from problems import registry
 from problems.spec.schema import Problem
@@ -91,7 +89,7 @@ def _with_entries(
 @require_safe
 def people_board(request: HttpRequest) -> HttpResponse:
     """Everybody with an accepted entry on a profile, by problems solved faster than the reference."""
-    counts = board_counts()
+    counts = leaders.board_counts()
     profile = chosen_profile(request, profiles.profiles(), entries=counts, message=_NOT_HERE)
     every = _with_entries(profiles.profiles().values(), counts)
     context = {
@@ -128,7 +126,7 @@ def records(request: HttpRequest) -> HttpResponse:
         "page": queries.records_page(profile=name, **_cursors(request), rows=PAGE_ROWS),
         "titles": _titles(),
         "profile": name,
-        "choices": _with_entries(profiles.profiles().values(), board_counts()),
+        "choices": _with_entries(profiles.profiles().values(), leaders.board_counts()),
     }
     return render(request, "ranking/records.html", context)
 
@@ -148,7 +146,7 @@ def problem_records(request: HttpRequest, slug: str) -> HttpResponse:
         "choices": _with_entries(choices, entries),
         "records": list(reversed(found)),
         "own_name": request.user.get_username(),
-        "figure": record_line(line, until=timezone.now()) if line and profile.measures_time else None,
+        "figure": times.record_line(line, until=timezone.now()) if line and profile.measures_time else None,
     }
     return render(request, "ranking/problem_records.html", context)
 
@@ -157,7 +155,7 @@ def problem_records(request: HttpRequest, slug: str) -> HttpResponse:
 def scaling(request: HttpRequest, slug: str) -> HttpResponse:
     """The leaders of one problem at 2, 4 and 8 ranks with the reference, machine by machine."""
     problem = get_problem(slug)
-    found = families(problem)
+    found = leaders.families(problem)
     context = {
         "problem": problem,
         "families": [(family, _family_rows(family), _family_figure(family)) for family in found],
@@ -170,9 +168,9 @@ def open_board(request: HttpRequest) -> HttpResponse:
     """The unsolved problems, and those solved but not significantly faster than the reference."""
     wanted = _choice(request.GET, "profile", profiles.profiles())
     context = {
-        "open": open_problems(profile=wanted or None),
+        "open": leaders.open_problems(profile=wanted or None),
         "profile": profiles.get(wanted) if wanted else None,
-        "choices": _with_entries(profiles.profiles().values(), board_counts()),
+        "choices": _with_entries(profiles.profiles().values(), leaders.board_counts()),
         "total": len(registry.problems()),
     }
     return render(request, "ranking/open.html", context)
@@ -298,4 +296,6 @@ def _family_figure(family: Mapping[str, Any]) -> Chart | None:
     if not lines or len(family["measured"]) < 2:
         return None
     x = Axis(title="Ranks", scale=Scale.LOG, low=1.8, high=8.9, names=((2, "2"), (4, "4"), (8, "8")))
-    return curves(lines, x=x, y=Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS), is_wide=True)
+    return runs.curves(
+        lines, x=x, y=Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS), is_wide=True
+    )

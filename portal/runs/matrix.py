@@ -9,8 +9,7 @@ from evaluator.hardware.profiles import profiles
 from portal.catalog.facets import FACETS, Facet, grouped
 from portal.core.errors import Refusal
 from portal.ranking import published
-from portal.runs.endings import CORRECT, NOT_MEASURED
-from portal.runs.figures import paired, wilson
+from portal.runs.figures import CORRECT, NOT_MEASURED, paired, wilson
 from portal.runs.models import Run
 from portal.runs.page_data import Cell, cell
 from portal.runs.queries import RunFigures, board_runs, figures_of

@@ -11,8 +11,7 @@ from portal.charts import runs as charts
 from portal.charts.chart import Chart
 from portal.core import speedups
 from portal.ranking import leaders, published_charts
-from portal.runs import endings
-from portal.runs.figures import Estimate, Sample, geometric_mean
+from portal.runs.figures import MODES, NOT_MEASURED, REFUSED, Estimate, Sample, geometric_mean
 from portal.runs.models import Attempt, LanguageModel, Run
 from portal.runs.queries import RunFigures, board_runs, figures_of
 from portal.submissions.queries import times_of
@@ -225,17 +224,15 @@ def _endings(figures: RunFigures, *, is_published: bool) -> dict[str, int]:
     found = {title: figures.endings[title] for title, *_ in _PUBLISHED}
     if not is_published:
         counts = figures.verdicts
-        found = {
-            title: sum(counts.get(each, 0) for each in names.split()) for title, (*_, names) in endings.MODES.items()
-        }
+        found = {title: sum(counts.get(each, 0) for each in names.split()) for title, (*_, names) in MODES.items()}
     return found | dict(zip((title for title, *_ in _BARE), (bare.pending, bare.unranked, bare.missing), strict=True))
 
 
-_OURS = tuple((title, tone, pattern) for title, (tone, pattern, _) in endings.MODES.items())
+_OURS = tuple((title, tone, pattern) for title, (tone, pattern, _) in MODES.items())
 _PUBLISHED = (
     *published_charts.LOOKS,
-    (endings.REFUSED, "text-faint", "-"),
-    (endings.NOT_MEASURED, "text-faint", "."),
+    (REFUSED, "text-faint", "-"),
+    (NOT_MEASURED, "text-faint", "."),
 )
 """Title, tone and pattern of the published classes and of what stands in none of them."""
 _BARE = (

@@ -17,8 +17,7 @@ from portal.accounts.models import Organisation, User, Viewer
 from portal.catalog.size_times import SCORE, WAYS
 from portal.core.errors import Forbidden, NotFound, by_id
 from portal.runs import figures, prompts
-from portal.runs.endings import published_class
-from portal.runs.figures import Bounds, Estimate, Sample
+from portal.runs.figures import Bounds, Estimate, Sample, published_class
 from portal.runs.models import Attempt, AttemptState, LanguageModel, Run, RunEvent, RunState
 from portal.submissions.models import GpuUse
 from portal.submissions.quotas import MONTH

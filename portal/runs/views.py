@@ -28,11 +28,10 @@ from portal.charts.runs import fast_curves
 from portal.core import live_links
 from portal.core.errors import Refusal, choice, if_changed
 from portal.ranking import leaders, published
-from portal.runs import actions, matrix, page_data, queries
+from portal.runs import actions, matrix, page_data, prompts, queries
 from portal.runs.figures import paired
 from portal.runs.forms import FillForm, ImportForm, RunForm
 from portal.runs.models import Run, RunMode
-from portal.runs.prompts import VERSION, VERSIONS, prompt_for
 from portal.submissions.quotas import quota_of
 from portal.tabular.tables import MEDIA_TYPES, as_download
 
@@ -90,7 +89,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "choices": [(each, used.get(each.name, 0)) for each in profiles().values()],
         "p": p,
         "boards": [(prompt, list(found)) for prompt, found in groupby(ranked, key=lambda row: row.prompt)],
-        "versions": VERSIONS,
+        "versions": prompts.VERSIONS,
         "rows": ranked,
         "incomplete": [row for row in rows if not row.figures.is_complete],
         "has_k": any(row.run.k > 1 for row in ranked),
@@ -101,8 +100,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
 
 def _name(row: queries.ModelRow) -> str:
     """A run's name beside those of other prompts."""
-    is_usual = row.prompt in ("", VERSION)
-    return str(row.run.model) if is_usual else f"{row.run.model}, {VERSIONS[row.prompt].title}"
+    is_usual = row.prompt in ("", prompts.VERSION)
+    return str(row.run.model) if is_usual else f"{row.run.model}, {prompts.VERSIONS[row.prompt].title}"
 
 
 def _ways(request: HttpRequest, shown: Iterable[queries.RunFigures]) -> tuple[str, dict[str, Any]]:
@@ -370,13 +369,13 @@ def prompt(request: HttpRequest, slug: str) -> HttpResponse:
     known = _choice(request.GET, "backend", Backend, opening=Backend.CUDA.value)
     # Changing the profile may leave a backend behind that it does not judge: then the first that it does.
     backend = known if known in backends else backends[0]
-    version = _choice(request.GET, "version", VERSIONS, opening=VERSION)
+    version = _choice(request.GET, "version", prompts.VERSIONS, opening=prompts.VERSION)
     context = {
         "problem": problem,
         "profiles": choices,
         "backends": backends,
-        "versions": VERSIONS,
-        "prompt": prompt_for(slug, backend=backend, profile=profile.name, version=version),
+        "versions": prompts.VERSIONS,
+        "prompt": prompts.prompt_for(slug, backend=backend, profile=profile.name, version=version),
     }
     return render(request, "runs/prompt.html", context)
 

@@ -19,9 +19,8 @@ from django.db.models import Case, F, QuerySet, Value, When
 from evaluator.contract import Progress, Stage
 from portal.core.errors import uuid_of
 from portal.nodes.models import Node
-from portal.submissions.hooks import evaluation_ended
+from portal.submissions import hooks, quotas
 from portal.submissions.models import Evaluation, State
-from portal.submissions.quotas import settle
 
 _NO_STAGE: dict[str, Any] = {"stage": "", "stage_detail": "", "stage_fraction": None, "stage_since": None}
 _NO_LEASE: dict[str, Any] = {"lease": None, "slot_index": None, "lease_expires_at": None, "deadline_at": None}
@@ -206,6 +205,6 @@ def _end(evaluation: Evaluation, found: QuerySet[Evaluation], **values: Any) -> 
         if not found.update(lease=None, lease_expires_at=None, stage_fraction=None, **values):
             return False
         ended = Evaluation.objects.select_related("submission").get(pk=evaluation.pk)
-        settle(ended)
-        evaluation_ended.send(ended)
+        quotas.settle(ended)
+        hooks.evaluation_ended.send(ended)
     return True

@@ -15,10 +15,8 @@ from evaluator.hardware import profiles
 from evaluator.judging.recompute import recompute
 from portal.accounts.actions import own_author
 from portal.ranking.actions import forget, order_records
-from portal.submissions.actions import outcome_of, store_sources
-from portal.submissions.hooks import evaluation_ended
+from portal.submissions import actions, hooks, sweeps
 from portal.submissions.models import Evaluation, Report, Source, State, Submission, Visibility
-from portal.submissions.sweeps import with_points
 
 
 class NotRecorded(Exception):
@@ -71,7 +69,7 @@ def check(report: EvaluationReport, source: SourceBundle) -> None:
 def enter(report: EvaluationReport, source: SourceBundle) -> Evaluation:
     """Put a report with its source on its board, as an entry of this site's own author; raises NotRecorded."""
     check(report, source)
-    store_sources([source])
+    actions.store_sources([source])
     submission, _ = Submission.objects.get_or_create(
         author=own_author(),
         idempotency_key=f"recorded {source.digest}"[:100],
@@ -86,7 +84,7 @@ def enter(report: EvaluationReport, source: SourceBundle) -> Evaluation:
         },
     )
     evaluation = store(report, submission)
-    evaluation_ended.send(evaluation)
+    hooks.evaluation_ended.send(evaluation)
     order_records(evaluation)
     return evaluation
 
@@ -107,10 +105,10 @@ def store(report: EvaluationReport, submission: Submission) -> Evaluation:
         finished_at=ended,
         recorded_on=ended.date(),
         recorded_where=hardware(report.profile),
-        **outcome_of(report),
+        **actions.outcome_of(report),
     )
     if report.points:
-        evaluation.points = with_points(evaluation, report.points)
+        evaluation.points = sweeps.with_points(evaluation, report.points)
         evaluation.save(update_fields=["points"])
     Report.objects.create(
         evaluation=evaluation,

@@ -119,7 +119,7 @@ def _add_batch(run: Run, batch: Sequence[Line], *, by: User, priority: int) -> l
         sorter = _Sorter(run, batch, closed=closed, limit=limit, room=room)
         decided = [sorter.decide(line, faults.get(line.number)) for line in batch]
         fresh = [
-            _Fresh(number=line.number, attempt=line.attempt, fault=faults[line.number])
+            (line.number, line.attempt, faults[line.number])
             for line, result in zip(batch, decided, strict=True)
             if result is None and line.attempt is not None
         ]
@@ -231,55 +231,50 @@ class _Sorter:
             raise Conflict("problem", attempt.problem, message, "Leave out this problem.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Fresh:
-    """An attempt that a batch adds: the number of its line, and the fault that its text alone shows, if any."""
-
-    number: int
-    attempt: NewAttempt
-    fault: _Fault | None
+_Fresh = tuple[int, NewAttempt, _Fault | None]
+"""An attempt that a batch adds: the number of its line, what came, and the fault that its text alone shows, if any."""
 
 
 def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: quotas.Payer) -> dict[int, Attempt]:
     """Store fresh attempts with all that belongs to them; the rows by line number."""
     now = timezone.now()
     evaluations = _submit(run, fresh, by=by, priority=priority, payer=payer)
-    stored = Attempt.objects.bulk_create(_row(run, new, evaluations.get(new.number), now=now) for new in fresh)
+    stored = Attempt.objects.bulk_create(_row(run, new, evaluations.get(new[0]), now=now) for new in fresh)
     Trajectory.objects.bulk_create(
-        Trajectory(attempt=row, text=new.attempt.trajectory)
-        for row, new in zip(stored, fresh, strict=True)
-        if new.attempt.trajectory
+        Trajectory(attempt=row, text=attempt.trajectory)
+        for row, (_, attempt, _) in zip(stored, fresh, strict=True)
+        if attempt.trajectory
     )
     ended = [row for row in stored if row.state == AttemptState.ENDED]
     told = ({"attempt": row, "verdict": row.verdict, "message": row.message} for row in ended)
     record(run, [RunEvent(run=run, kind=EventKind.ATTEMPT_ENDED, **columns) for columns in told])
-    return {new.number: row for new, row in zip(fresh, stored, strict=True)}
+    return {number: row for (number, _, _), row in zip(fresh, stored, strict=True)}
 
 
 def _submit(
     run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: quotas.Payer
 ) -> dict[int, Evaluation]:
     """Queue what a judge has to look at, and store the sources of the others; the evaluations by line number."""
-    to_judge = [new for new in fresh if new.fault is None]
+    to_judge = [(number, attempt) for number, attempt, fault in fresh if fault is None]
     sources = [
         AttemptSource(
-            problem=new.attempt.problem,
-            mode=new.attempt.mode,
-            backend=new.attempt.backend or run.backend,
-            files=new.attempt.files,
+            problem=attempt.problem,
+            mode=attempt.mode,
+            backend=attempt.backend or run.backend,
+            files=attempt.files,
         )
-        for new in to_judge
-        if new.attempt.files is not None
+        for _, attempt in to_judge
+        if attempt.files is not None
     ]
     evaluations = submissions.submit_attempts(by, sources, profile=run.profile, priority=priority, payer=payer)
     submissions.store_sources(
-        new.attempt.files for new in fresh if new.fault is not None and new.attempt.files is not None
+        attempt.files for _, attempt, fault in fresh if fault is not None and attempt.files is not None
     )
-    return {new.number: evaluation for new, evaluation in zip(to_judge, evaluations, strict=True)}
+    return {number: evaluation for (number, _), evaluation in zip(to_judge, evaluations, strict=True)}
 
 
 def _row(run: Run, new: _Fresh, evaluation: Evaluation | None, *, now: datetime) -> Attempt:
-    attempt = new.attempt
+    _, attempt, fault = new
     return Attempt(
         run=run,
         backend=attempt.backend or run.backend,
@@ -288,7 +283,7 @@ def _row(run: Run, new: _Fresh, evaluation: Evaluation | None, *, now: datetime)
         has_trajectory=bool(attempt.trajectory),
         created_at=now,
         **{name: getattr(attempt, name) for name in _COPIED},
-        **_outcome(new.fault, now=now),
+        **_outcome(fault, now=now),
     )
 
 

@@ -10,9 +10,8 @@ from evaluator.contract import EvaluationReport, SourceBundle
 from portal.accounts.models import Viewer
 from portal.catalog.highlighting import MOST_LINES, visible
 from portal.core.helper import Helper
-from portal.submissions.access import submissions_of
+from portal.submissions import access, queries
 from portal.submissions.models import Evaluation, State, Submission
-from portal.submissions.queries import latest_report
 
 CONTEXT_LINES = 3
 MAX_LINES = 4000
@@ -98,7 +97,7 @@ EARLIER_SHOWN = 20
 
 def earlier_submissions(submission: Submission, viewer: Viewer) -> QuerySet[Submission]:
     """The author's submissions to the same problem before this one that `viewer` may see, newest first."""
-    before = submissions_of(submission.author_id, viewer).filter(
+    before = access.submissions_of(submission.author_id, viewer).filter(
         problem=submission.problem, is_attempt=submission.is_attempt, created_at__lt=submission.created_at
     )
     return before.order_by("-created_at")
@@ -116,7 +115,7 @@ def time_pairs(old: Evaluation | None, new: Evaluation | None) -> list[tuple[str
     """
     if old is None or new is None or _setting(old) != _setting(new):
         return []
-    before, after = _medians(latest_report(old)), _medians(latest_report(new))
+    before, after = _medians(queries.latest_report(old)), _medians(queries.latest_report(new))
     return [(size, before[size], us, before[size] / us) for size, us in after.items() if size in before]
 
 

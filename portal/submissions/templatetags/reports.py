@@ -4,12 +4,11 @@ from django import template
 from django.utils.safestring import mark_safe
 
 from evaluator.judging.call_advice import short
-from portal.submissions.reports.failing_lines import linked, own_frames
-from portal.submissions.reports.timelines import split_bar
+from portal.submissions.reports import failing_lines, timelines
 
 register = template.Library()
-register.filter("own_frames", own_frames)
-register.filter("linked", linked)
+register.filter("own_frames", failing_lines.own_frames)
+register.filter("linked", failing_lines.linked)
 register.filter("short_name", short)
-register.filter("split_bar", split_bar)
+register.filter("split_bar", timelines.split_bar)
 register.filter("drawn", mark_safe)  # what charts have drawn is escaped there

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from evaluator.contract import Verdict
 from portal.catalog import facets
-from portal.catalog.patterns import pattern
+from portal.catalog.facets import pattern
 from portal.explorer import taxonomy
 from portal.explorer.taxonomy import Layer
 from portal.ranking.models import Standing

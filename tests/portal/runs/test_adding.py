@@ -17,7 +17,7 @@ from portal.runs import actions, queries, uploads
 from portal.runs.actions import attempt_intake
 from portal.runs.forms import RunForm
 from portal.runs.models import Attempt, RunEvent
-from portal.runs.redaction import MAX_TRAJECTORY_BYTES, redact
+from portal.runs.uploads import MAX_TRAJECTORY_BYTES, redact
 from portal.submissions import access, quotas
 from portal.submissions import actions as submissions
 from portal.submissions import queries as submission_queries

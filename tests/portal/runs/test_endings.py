@@ -5,7 +5,7 @@ import pytest
 from evaluator.contract import Verdict
 from portal.ranking import published
 from portal.ranking.published_charts import LOOKS
-from portal.runs.endings import MODES, NOT_MEASURED, REFUSED, published_class
+from portal.runs.figures import MODES, NOT_MEASURED, REFUSED, published_class
 
 RUNTIME = Verdict.RUNTIME_ERROR
 

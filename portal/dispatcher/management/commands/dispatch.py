@@ -13,8 +13,7 @@ from django.utils import timezone
 from portal.core import metrics
 from portal.core.database_outage import ThrottledLogger
 from portal.deliveries.sending import DeliveryWorker
-from portal.dispatcher.assign import build_once, dispatch_once
-from portal.dispatcher.leases import end_unserved, look_at_nodes, release_built, renew_revisions, sweep
+from portal.dispatcher import assign, leases
 from portal.exports.files import keep_exports_fresh
 
 _away = ThrottledLogger(logging.getLogger(__name__))
@@ -56,15 +55,15 @@ class Command(BaseCommand):
         close_old_connections()
         try:
             if since_sweep >= SWEEP_EVERY_S:
-                sweep(timezone.now())
-                renew_revisions()
-                release_built(timezone.now())
-                look_at_nodes(timezone.now())
-                end_unserved(timezone.now())
+                leases.sweep(timezone.now())
+                leases.renew_revisions()
+                leases.release_built(timezone.now())
+                leases.look_at_nodes(timezone.now())
+                leases.end_unserved(timezone.now())
                 since_sweep = 0.0
             with metrics.dispatcher_look_seconds.time():
-                dispatch_once(timezone.now())
-                build_once(timezone.now())
+                assign.dispatch_once(timezone.now())
+                assign.build_once(timezone.now())
         except (OperationalError, InterfaceError) as error:
             # The database restarts or is busy: nothing was claimed, and the next look finds everything as it was.
             _away.note("nothing is sent to nodes", error)
