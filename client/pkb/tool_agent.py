@@ -250,7 +250,8 @@ def work(
         if sample.failure:
             raise sample.failure
     judged = [step for step in sample.steps if step.is_known]
-    written = sample.files[ENTRY] if sample.files[ENTRY] != files[ENTRY] else ""  # the starter is no program of the model
+    # The starter is no program of the model.
+    written = sample.files[ENTRY] if sample.files[ENTRY] != files[ENTRY] else ""
     source = judged[best(judged)].source if judged else written
     ended = {"role": "system", "content": f"ended: {sample.why_over}"}
     sample.hear(Turned(task=task, messages=[ended]))
