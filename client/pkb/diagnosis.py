@@ -34,7 +34,10 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
 
 def diagnosis_of_report(report: Report, *, most_characters: int = MOST_CHARACTERS) -> str:
     """The same of a report that no site has, such as that of a judge on this machine."""
-    score = f", {report.timing.score:.3f}x over the reference" if report.timing else ""
+    timing = report.timing
+    score = f", {timing.score:.3f}x over the reference" if timing else ""
+    if timing and not is_informative(timing.low, timing.high):
+        score = ", times too noisy to tell a speedup"
     lines = [f"{report.verdict}{score}", capitalised(report.message), *_inside_report(report)]
     if report.build and not report.build.succeeded:
         lines.append(f"\nCompiler output:\n{report.build.log}")

@@ -234,6 +234,7 @@ def _context(request: HttpRequest, run: Run) -> dict[str, Any]:
     return {
         **ways,
         "run": run,
+        "profile": profiles().get(run.profile),
         "figures": figures,
         "compared_ways": [(WAYS[each], by_score.by(each)) for each in by_score.ways],
         "cells": page_data.cells(run, figures),
