@@ -77,7 +77,8 @@ FIRST_STEP = Regime(
     name="first_step",
     words="step is 1 and all moments are zero",
     settings={"step": 1, "moments": "zero"},
-    apart=("default_decays",),  # a step is then the sign of a gradient, also of one that is rounding alone
+    # A step is then the sign of a gradient, also of one that is rounding alone.
+    apart=("default_decays", "default_numbers"),
 )
 AT_THE_KINK = Regime(
     name="at_the_kink",
