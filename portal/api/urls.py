@@ -5,8 +5,8 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
 from portal.api import catalog_views, reference
+from portal.api.catalog_views import Organisations, Webhooks
 from portal.api.node_views import NodeMessages
-from portal.api.organisation_views import Organisations, Webhooks
 from portal.api.run_views import Attempts, BulkAttempts, ModelBoard, Models, Prompts, Runs, Trees
 from portal.api.season_views import SeasonParts, Seasons
 from portal.api.submission_views import Evaluations, SingleSubmission, Submissions
