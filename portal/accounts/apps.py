@@ -12,6 +12,7 @@ class AccountsConfig(AppConfig):
     default = True  # beside OperatorsAdminConfig
     name = "portal.accounts"
     label = "accounts"
+    verbose_name = "People and organisations"
 
     def ready(self) -> None:
         """Make the table that counts failed sign-ins whenever the other tables are brought up to date."""

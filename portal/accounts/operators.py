@@ -54,6 +54,7 @@ class OperatorsSite(AdminSite):
     """Django's admin without a form of its own for passwords, which would know no limit of tries."""
 
     site_header = site_title = "ParallelKernelBench: operators"
+    enable_nav_sidebar = False  # or verdict and problem of an evaluation are out of view
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:  # noqa: ARG002
         """Lead visitors to sign in, and operators to the page where they set up a second factor."""

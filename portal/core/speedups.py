@@ -9,20 +9,20 @@ _MOST_DECIMALS = 4
 _OPEN = "not distinguishable"
 
 
-def _decimals(low: float | None, high: float | None) -> int:
-    """How many decimals the width of an interval justifies: the last one is at most half of the width."""
+def _decimals(low: float | None, high: float | None, *, score: float = 1.0) -> int:
+    """How many decimals the width of an interval justifies: the last one is at most half of the width.
+
+    Without an interval, those of three digits of `score`, and at most two.
+    """
     if low is None or high is None or low >= high:
-        return 2
+        return max(0, 2 - math.floor(math.log10(max(score, 1.0))))
     return min(_MOST_DECIMALS, max(0, -math.floor(math.log10((high - low) / 2))))
 
 
 def factor(score: float, low: float | None = None, high: float | None = None) -> str:
-    """A multiplier with as many digits as its interval justifies.
-
-    With two decimals where no interval was kept, and with as many as its first digit other than 0 needs.
-    """
+    """A multiplier with as many digits as its interval justifies, and at least its first digit other than 0."""
     first = -math.floor(math.log10(score)) if score > 0 else 0
-    return f"{score:.{max(_decimals(low, high), min(_MOST_DECIMALS, first))}f}×"  # noqa: RUF001 - the sign is meant
+    return f"{score:.{max(_decimals(low, high, score=score), min(_MOST_DECIMALS, first))}f}×"  # noqa: RUF001 - the sign is meant
 
 
 def interval(low: float, high: float) -> str:

@@ -78,7 +78,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "titles": titles,
         "profile": profile,
         "so_far": solved_here(),
-        "fastest": sorted(best.values(), key=_order(profile))[:FASTEST],
+        "fastest": sorted(best.values(), key=home_order(profile))[:FASTEST],
         "latest": latest,
         "example": None if latest else public_example(),
         "slot_count": online_slots().count(),
@@ -124,9 +124,11 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     return render(request, "leaderboards.html", context)
 
 
-def _order(profile: Profile) -> Callable[[BoardRow], Any]:
-    """How home orders leaders: the largest speedup first, or as practice boards do, the earliest submission."""
-    return (lambda row: -row.score) if profile.is_ranked_by_speed else (lambda row: row.submitted_at)
+def home_order(profile: Profile) -> Callable[[BoardRow], Any]:
+    """How home orders leaders: by the speedup that a warm reference leaves, or as practice boards do, the earliest."""
+    if not profile.is_ranked_by_speed:
+        return lambda row: row.submitted_at
+    return lambda row: -min(row.score, row.warm or row.score)
 
 
 def _small_roofline(profile: Profile, best: Mapping[str, BoardRow]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware import profiles
 from portal.accounts.models import User, Viewer
 from portal.catalog.rooflines import Entry
-from portal.catalog.size_times import SizeTime, from_stored, mean_utilisation
+from portal.catalog.size_times import BACK_TO_BACK, SizeTime, from_stored, mean_utilisation
 from portal.core.pagination import Ordering, Page, beyond, page_of, reverse_of
 from portal.ranking.models import Board, Record, Standing, board_order
 from portal.submissions.models import Evaluation, Visibility, recorded_mark
@@ -27,7 +27,8 @@ class BoardRow(Entry):
     `place` is None on practice boards, which do not order by speed. `overlaps_above` marks an entry whose interval
     overlaps that of the entry above: the difference is not significant. `score`, `low` and `high` are those of the
     board's size where it shows one. `recorded` is the mark of what was judged elsewhere. Of a board's leader the row
-    says how many `entries` the board has.
+    says how many `entries` the board has. `warm` is the speedup of all sizes by calls back to back on unchanging
+    inputs, where both were measured so; it has no interval.
     """
 
     problem: str
@@ -43,6 +44,7 @@ class BoardRow(Entry):
     size: str | None = None
     recorded: str = ""
     entries: int = 0
+    warm: float | None = None
 
     @property
     def is_ranked_by_speed(self) -> bool:
@@ -292,6 +294,7 @@ COLUMNS = (
     "evaluation__submission__visibility",
     "evaluation__recorded_on",
     "evaluation__recorded_where",
+    "evaluation__other_speedups",
     "sizes",
     "primitives",
 )
@@ -391,4 +394,5 @@ def board_row(
         size=size,
         recorded=recorded_mark(entry["evaluation__recorded_on"], entry["evaluation__recorded_where"]),
         entries=entries,
+        warm=entry["evaluation__other_speedups"].get(BACK_TO_BACK) if size is None else None,
     )

@@ -149,7 +149,13 @@
   document.addEventListener("submit", (event) => {
     for (const box of event.target.querySelectorAll("[data-shows]")) document.querySelector(box.dataset.shows).type = "password";
   });
+  // Each arrow key on a closed list is a change: who chooses so asks for the page with the form's button.
+  let byKey = false;
+  document.addEventListener("keydown", ({ key }) => { byKey = key !== "Enter" && key !== " "; });
+  document.addEventListener("pointerdown", () => { byKey = false; });
   document.addEventListener("change", (event) => {
-    if (event.target.matches("form[data-auto] select")) event.target.form.requestSubmit();
+    if (!event.target.matches("form[data-auto] select")) return;
+    if (byKey) event.target.form.querySelector("button.without-js")?.classList.remove("without-js");
+    else event.target.form.requestSubmit();
   });
 })();

@@ -31,5 +31,6 @@ def test_digits_and_claims_end_where_the_interval_does(speedup, profile, words, 
 def test_cells_say_no_difference_by_a_sign_and_small_factors_keep_a_digit():
     assert speedups.in_short(1.16, 0.88, 1.53, profile=GPUS) == "≈ 1" + SIGN
     assert speedups.in_short(2.16, 1.9, 2.4, profile=GPUS) == "2.2" + SIGN
+    assert speedups.factor(50.08) == "50.1" + SIGN
     assert speedups.factor(0.0034) == "0.003" + SIGN
     assert speedups.factor(6.93, 6.93, 6.93) == "6.93" + SIGN, "a way of timing without an interval"

@@ -1,5 +1,9 @@
 """A board that is ranked by speed, as its readers see it."""
 
+from types import SimpleNamespace
+
+from evaluator.hardware import profiles
+from portal.pages import views
 from portal.ranking.actions import rebuild_standings
 from portal.submissions.models import Evaluation
 from tests.portal.pages import scenes
@@ -28,3 +32,12 @@ def test_the_overview_shows_the_fastest_of_a_board_ranked_by_speed(client, local
     page = client.get("/problems/").content.decode()
     assert "<td>fastest<" in page
     assert "<td>first<" not in page
+
+
+def test_home_leads_with_factors_that_hold_against_a_warm_reference(client, local):
+    stand(scenes.person("alice"), local, low=9.0, high=11.0)
+    Evaluation.objects.update(other_speedups={"back_to_back": 6.04})
+    page = client.get("/").content.decode()
+    assert "warm 6.04" in page
+    rows = [SimpleNamespace(score=score, warm=warm) for score, warm in ((10.0, 6.0), (7.7, 23.0), (6.5, None))]
+    assert [row.score for row in sorted(rows, key=views.home_order(profiles.get("h200x8")))] == [7.7, 6.5, 10.0]
