@@ -178,13 +178,16 @@ connection.cursor().execute("SELECT setval('submissions_source_id_seq', 1, false
 """
 
 
-def test_a_sequence_that_a_restore_left_behind_is_set_forward_before_the_site_starts(postgres, tmp_path):
+def test_what_another_restore_left_undone_is_done_before_the_site_starts(postgres, tmp_path):
     database = Database(postgres, template="migrated")
     with Stack(tmp_path / "site", database_url=database.url) as stack:
         queue(stack, 3, slow=True)
         stack.manage("shell", "--no-imports", "-c", LEAVE_BEHIND)
         with pytest.raises(AssertionError, match="duplicate key value"):
             queue(stack, 1, slow=True)
+        statistics = "SELECT count(*) > 0 FROM pg_stats WHERE tablename = 'submissions_evaluation'"
+        assert database.rows(statistics) == [(False,)]
         assert "The keys of submissions_source go on" in stack.manage("prepare")
         queue(stack, 1, slow=True)
+        assert database.rows(statistics) == [(True,)]
         assert "The keys of" not in stack.manage("prepare")

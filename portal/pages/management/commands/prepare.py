@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from portal.core.sequences import mend_sequences
+from portal.core.restored import complete_restore
 
 
 class Command(BaseCommand):
@@ -25,7 +25,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         """Take the steps in their order; the first that fails ends it."""
         call_command("migrate", interactive=False, verbosity=options["verbosity"])
-        for table in mend_sequences():
+        for table in complete_restore():
             self.stdout.write(f"The keys of {table} go on after its last row: a restore had left its sequence behind.")
         call_command("rebuild_standings", if_needed=True)
         call_command("recorded")
