@@ -46,7 +46,6 @@ _ANY = {
     "value/condition_one_row": "v * 0 if v.dim() and v.shape[0] == 1 else v",
     "value/condition_wide": "v * 0 if v.dim() > 1 and v.shape[0] < v.shape[1] else v",
     "value/condition_all_equal": "v + 1 if v.numel() and bool((v == v.flatten()[0]).all()) else v",
-    "value/condition_first_equals_last": "v * 0 if v.numel() > 1 and bool(v.flatten()[0] == v.flatten()[-1]) else v",
 }
 _NUMBERS = {
     "value/constant": "v * 1.25",
