@@ -140,7 +140,8 @@ def _variants(slug: str) -> Iterator[tuple[str, Path, range]]:
 
 
 def _ending(slug: str, name: str) -> str:
-    return f"\n\nsolution = {load(slug).honest[name].__name__}\n"
+    # Some variants call the reference by its name, `solution`.
+    return f"\n\nprogram = {load(slug).honest[name].__name__}\n"
 
 
 def _honest(slug: str) -> Made:

@@ -77,7 +77,7 @@ def solution_of(source: str) -> Any:
     """What `source` defines, once in a process, as a judge's ranks load it."""
     module = types.ModuleType("changed")
     exec(compile(source, "changed.py", "exec"), vars(module))
-    return module.solution
+    return vars(module).get("program") or module.solution
 
 
 @lru_cache(maxsize=2)
@@ -248,9 +248,10 @@ def work(options: argparse.Namespace) -> None:
         units = {program.name: (judge, program) for program in every if program.name not in ends}
     else:
         done = {(row["slug"], row["block"]) for row in rows(options.out, "even")}
-        blocks = [(slug, block) for slug in options.slugs for block in range(EVEN_CALLS // BLOCK)]
+        blocks = [(slug, block) for block in range(EVEN_CALLS // BLOCK) for slug in options.slugs]
         units = {f"{unit}": (even, *unit, left[unit[0]]) for unit in blocks if unit not in done}
-    names = random.Random(SEED).sample(sorted(units), len(units))
+    # Whatever the time, every problem has met about as many inputs as any other.
+    names = list(units) if options.stage == "even" else random.Random(SEED).sample(sorted(units), len(units))
     with (options.out / f"{options.stage}-{options.part}.jsonl").open("a", encoding="utf-8") as file:
         for name in names:
             if time.monotonic() - begun > options.seconds:
@@ -283,23 +284,39 @@ def make(slugs: list[str], seed: int) -> None:
 
 
 def results(out: Path, slugs: list[str]) -> list[dict[str, Any]]:
-    """Every program with its end: refused, missed, alike, or open where it has not met everything yet."""
+    """Every program with its end: refused, missed, alike, or open where it has not met everything yet.
+
+    Alike is what agreed on all even draws, and what a person has given a reason for (`why`) that it never erred in.
+    """
     ends = {row["name"]: row for row in rows(out, "judge")}
-    calls, caught = Counter(), dict[str, str]()
+    calls, caught = Counter[str](), dict[str, str]()
     for row in rows(out, "even"):
         calls[row["slug"]] += row["calls"]
         caught |= row["caught"]
+    whys = {(row["slug"], row["operator"], row["place"]): row["why"] for row in recorded()["left"]}
     found = []
     for program in programs(slugs):
         row = ends.get(program.name, {"end": "open", "where": ""})
-        end, where = row["end"], row["where"]
+        end, where, why = row["end"], row["where"], whys.get((program.slug, program.operator, program.place), "")
         if end == "left":
-            is_met = calls[program.slug] >= EVEN_CALLS
-            end, where = (
-                ("missed", caught[program.name]) if program.name in caught else ("alike" if is_met else "open", "")
-            )
-        found.append({**vars(program), "end": end, "where": where, "source": ""})
+            where = caught.get(program.name, "")
+            is_alike = why or calls[program.slug] >= EVEN_CALLS
+            end = "missed" if where else "alike" if is_alike else "open"
+        found.append({**vars(program), "end": end, "where": where, "why": why, "met": program.name in ends})
     return found
+
+
+def recorded() -> dict[str, Any]:
+    """What is kept: how many programs of each problem and operator were refused, and each of the others."""
+    return dict(json.loads(RESULTS.read_text(encoding="utf-8"))) if RESULTS.exists() else {"refused": {}, "left": []}
+
+
+def record(found: list[dict[str, Any]]) -> None:
+    """Keep the results; a program that no judgement has met yet is left out."""
+    refused = Counter(f"{row['slug']} {row['operator']}" for row in found if row["end"] == "refused")
+    fields = ("slug", "operator", "place", "before", "after", "end", "where", "why")
+    left = [{name: row[name] for name in fields} for row in found if row["met"] and row["end"] != "refused"]
+    RESULTS.write_text(json.dumps({"refused": dict(refused), "left": left}, indent=1) + "\n", encoding="utf-8")
 
 
 ENDS = ("refused", "missed", "alike", "open")
@@ -335,6 +352,8 @@ def main() -> None:
         work(options)
     else:
         found = results(options.out, options.slugs)
+        if options.record:
+            record(found)
         print(*table(found), sep="\n")
         honest = rows(options.out, "even")
         print(
