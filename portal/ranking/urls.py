@@ -15,6 +15,7 @@ urlpatterns = [
     path("nodes/guests/<slug:slug>/", views.guest, name="guest"),
     path("leaderboards/open/", views.open_board, name="open"),
     path("leaderboards/published/", views.published_board, name="published"),
+    path("leaderboards/published/programs/", views.published_verdicts, name="published-programs"),
     path("leaderboards/published.csv", views.published_data, {"format": "csv"}, name="published-csv"),
     path("leaderboards/published.jsonl", views.published_data, {"format": "jsonl"}, name="published-jsonl"),
     path("problems/<slug:slug>/leaderboard/", views.board, name="board"),

@@ -19,7 +19,7 @@ from portal.charts import runs, times
 from portal.charts.chart import Axis, Chart, Scale, Unit
 from portal.core.errors import choice
 from portal.nodes.queries import guest_owner
-from portal.ranking import guests, leaders, people, published, published_charts, queries
+from portal.ranking import guests, leaders, people, published, published_charts, published_programs, queries
 from portal.tabular.tables import as_download
 from problems import registry
 from problems.spec.schema import Problem
@@ -250,6 +250,20 @@ _NAMED_THERE = {"None": "Collective", "Vocabulary": "Vocab", "Spatial": "Geometr
 def published_data(request: HttpRequest, format: str) -> HttpResponse:  # noqa: A002, ARG001 - as the address says
     """Every published number with its source and date, as CSV or JSON Lines."""
     return as_download(published.TABLE, format=format, name="pkb-published")
+
+
+@require_safe
+def published_verdicts(request: HttpRequest) -> HttpResponse:
+    """Programs that others have published: which are correct by their rule, and which by ours."""
+    verdicts = published_programs.verdicts()
+    context = {
+        "verdicts": verdicts,
+        "kinds": published_programs.KINDS,
+        "programs": sum(len(one.programs) for one in verdicts.sets),
+        "judged": sum(len(one.judged) for one in verdicts.sets),
+        "total": published.PROBLEMS,
+    }
+    return render(request, "ranking/published_programs.html", context)
 
 
 def _cursors(request: HttpRequest) -> dict[str, Any]:

@@ -98,10 +98,10 @@ def outputs_of(program: str, implementation: Implementation, call: Call) -> tupl
     solution = implementation.solution if family == REFERENCE else programs[family][name]
     arguments = implementation.make_inputs(call)
     outputs = implementation.run_with(solution, arguments)
-    return outputs, _changed(implementation, call, arguments)
+    return outputs, changed_arguments(implementation, call, arguments)
 
 
-def _changed(implementation: Implementation, call: Call, arguments: dict[str, object]) -> tuple[str, ...]:
+def changed_arguments(implementation: Implementation, call: Call, arguments: dict[str, object]) -> tuple[str, ...]:
     """Names of tensor arguments that differ from a fresh draw although no output is written there."""
     fresh = implementation.make_inputs(call)
     immutable = [

@@ -1,189 +1,378 @@
-"""Makes wrong programs from references, and asks whether the calls of a judgement refuse them.
+"""Makes wrong programs from references and honest variants, and asks whether a judgement's calls refuse them.
 
-    python -m tools.bench.wrong_programs [--seed 42] [--count 30] [--seconds 600] [SLUG ...]
+    python -m tools.bench.wrong_programs make [--seed 42] [SLUG ...]
+    python -m tools.bench.wrong_programs judge --out FOLDER [--part 0] [--seconds 600]
+    python -m tools.bench.wrong_programs even --out FOLDER [--part 0] [--seconds 600]
+    python -m tools.bench.wrong_programs table --out FOLDER [--record]
 
-A wrong program is a reference with one change by one operator of cosmic-ray: a comparison, a condition, a number, an
-arithmetic operator, a loop. The changes of a problem are shuffled by the seed. Each program meets, in process and on
-two CPU ranks at `tiny`, what a judgement compares: usual calls, one in each regime, and joined ones. What passes
-meets them on four ranks, as a check repeats itself there, and then
-calls drawn evenly from the space, each regime that fits with probability 1/4. If it is right there too, it counts
-as alike, and a person has to say why. Results go to tools/bench/wrong_programs.json as they come, so a run that
-was cut off goes on where it was. Prints a table by operator.
+`make` writes what `tools.bench.changes` makes to var/wrong. `judge` lets each program meet, in process and on two CPU
+ranks at `tiny`, what a judgement compares: usual calls, one in each regime, and joined ones. What passes meets them on
+four ranks, as a check repeats itself there.
+
+`even` draws 2,000 inputs of every problem evenly from its factors: how many of them are set, which, and to which of
+their levels. It knows nothing of the covering of a judgement. What `judge` left meets them all, and so does one honest
+program in turn, every fourth block of them on four ranks. A program that is right in all of them counts as alike; one
+that is not was missed.
+
+Several processes share the work: each claims a unit by making a folder. Remove FOLDER/claims before going on. A table
+by operator and by problem is printed in the end; `--record` keeps it, and every program that was not refused, in
+tools/bench/wrong_programs.json.
 """
 
 import argparse
+import hashlib
 import json
-import os
+import lzma
 import random
 import time
-from collections import Counter
+import types
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
 import torch.distributed as dist
-from cosmic_ray.ast import ast_nodes, get_ast_from_path
-from cosmic_ray.mutating import mutate_code
-from cosmic_ray.plugins import get_operator
 
 from evaluator.host.measure import covering
 from evaluator.host.settings import JudgeSettings
 from problems import registry
-from problems.harness.implementation import WrongStructure, load
-from problems.harness.ranks import RankFailure, Ranks
-from problems.harness.trials import Trial, call_of
+from problems.harness.calibration import honest_programs
+from problems.harness.implementation import Outputs, load
+from problems.harness.mutants import ORDERS, adds
+from problems.harness.ranks import Ranks
+from problems.harness.trials import Trial, call_of, changed_arguments, outputs_of
 from problems.spec.schema import Problem, Regime, SizeName
-from tools.bench.faults import OPERATORS
 
+PROGRAMS = Path(__file__).parents[2] / "var" / "wrong" / "programs.jsonl.xz"
 RESULTS = Path(__file__).with_name("wrong_programs.json")
+SEED = 42
 USUAL_CALLS = 3
-EVEN_CALLS = 40
-DEADLINE_S = 60.0
+EVEN_CALLS, BLOCK = 2000, 50
+DEADLINE_S, GRACE_S = 20.0, 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
-    """A changed program and what became of it: `refused`, `missed` (only even draws refuse it), `alike`, or `same`.
-
-    `why` says of one that is alike why it is right on every legal input.
-    """
+class Program:
+    """A changed program, as `make` wrote it."""
 
     slug: str
     operator: str
-    occurrence: int
+    place: str
     before: str
     after: str
-    end: str
-    where: str
-    why: str = ""
+    source: str
+
+    @property
+    def name(self) -> str:
+        """By which results know it."""
+        return f"{self.slug} {self.operator} {self.place}"
 
 
-def passes(source: str, trial: Trial) -> bool:
-    """Whether the `solution` of `source` is right in the call of `trial`, on this rank."""
+@lru_cache(maxsize=16)
+def solution_of(source: str) -> Any:
+    """What `source` defines, once in a process, as a judge's ranks load it."""
+    module = types.ModuleType("changed")
+    exec(compile(source, "changed.py", "exec"), vars(module))
+    return vars(module).get("program") or module.solution
+
+
+@lru_cache(maxsize=2)
+def expected(trial: Trial, rank: int) -> Outputs:
+    """The expected output of `rank`, kept for the programs that meet the same call."""
     implementation = load(trial.slug)
-    names: dict[str, object] = {"__name__": "changed"}
-    exec(compile(source, "changed.py", "exec"), names)
+    return implementation.expected(call_of(trial, implementation, rank=rank, world_size=dist.get_world_size()))
+
+
+def wrong(source: str, trial: Trial) -> str:
+    """Why `source`, or without one the program of `trial`, is refused in this call on this rank; "" where it is not."""
+    implementation = load(trial.slug)
     call = call_of(trial, implementation, rank=dist.get_rank(), world_size=dist.get_world_size())
     try:
-        outputs = replace(implementation, solution=names["solution"]).run(names["solution"], call)
-        return all(each.passed for each in implementation.check(call, outputs, implementation.expected(call)))
-    except WrongStructure:
-        return False
+        if source:
+            arguments = implementation.make_inputs(call)
+            outputs = implementation.run_with(solution_of(source), arguments)
+            if changed := changed_arguments(implementation, call, arguments):
+                return f"changed {changed[0]}"
+        else:
+            outputs, _ = outputs_of(trial.program, implementation, call)
+        compared = implementation.check(call, outputs, expected(replace(trial, program=""), call.rank))
+    except Exception as error:  # noqa: BLE001  a wrong program may raise whatever it likes
+        return f"raised {type(error).__name__}"
+    return "" if all(each.passed for each in compared) else "wrong"
 
 
-def changes(slug: str) -> Iterator[tuple[str, int]]:
-    """Every change of the reference: an operator and which of its occurrences."""
-    tree = get_ast_from_path(registry.folder(slug) / "reference.py")
-    for name in OPERATORS:
-        operator = get_operator(f"core/{name}")()
-        positions = [start for node in ast_nodes(tree) for start, _ in operator.mutation_positions(node)]
-        yield from ((f"core/{name}", occurrence) for occurrence in range(len(positions)))
+class Meeting:
+    """Ranks that programs run on; new ones where a program broke them."""
+
+    def __init__(self, world_size: int) -> None:
+        self.world_size = world_size
+        self._ranks: Ranks | None = None
+
+    def refuses(self, source: str, trial: Trial) -> str:
+        """Why any rank refuses the program in the call of `trial`; "" where none does.
+
+        What a program left in the process group must not count against the next: where the reference is refused too,
+        the program meets the call again on new ranks.
+        """
+        why = self._once(source, trial)
+        if why and self._ranks is not None and self._once("", replace(trial, program="reference")):
+            self.close()
+            why = self._once(source, trial)
+        return why
+
+    def _once(self, source: str, trial: Trial) -> str:
+        if self._ranks is None:
+            self._ranks = Ranks(self.world_size)
+        pipes: list[Connection] = list(self._ranks._pipes)
+        for pipe in pipes:
+            pipe.send((wrong, (source, trial)))
+        until, found = time.monotonic() + DEADLINE_S, []
+        while pipes:
+            ready = wait(pipes, max(0.0, until - time.monotonic()))
+            if not ready:
+                found.append("" if any(found) else "no answer")
+                break
+            for pipe in ready:
+                pipes.remove(pipe)
+                try:
+                    ok, text = pipe.recv()
+                    found.append(text if ok else "raised outside")
+                except (EOFError, ConnectionError):
+                    found.append("died")
+                if found[-1]:
+                    until = min(until, time.monotonic() + GRACE_S)
+        why = next(filter(None, found), "")
+        if pipes or "died" in found:
+            self.close()
+        return why
+
+    def close(self) -> None:
+        """End the ranks at once: one may be waiting for another that has gone on."""
+        if self._ranks is not None:
+            for process in self._ranks._processes:
+                process.kill()
+            self._ranks.close()
+        self._ranks = None
 
 
-def judged(problem: Problem, dice: random.Random) -> list[str]:
+def trial(slug: str, regime: str, *words: object) -> Trial:
+    """The call that `words` name."""
+    return Trial(slug=slug, key=hashlib.sha256(f"{slug}/{words}".encode()).digest(), program="", regime=regime)
+
+
+def judged(problem: Problem, world_size: int, dice: random.Random) -> list[str]:
     """The regimes of the calls of a judgement, "" for a usual one; joined ones with drawn numbers."""
-    regimes = problem.regimes_at(SizeName.TINY, 2)
+    regimes = problem.regimes_at(SizeName.TINY, world_size)
     count = max(JudgeSettings.joined_regimes, 2 * len(regimes))
     several = [covering.joined(call) for call in covering.covering(regimes, count, dice)]
     return [""] * USUAL_CALLS + [regime.drawn(dice).name for regime in (*regimes, *several)]
 
 
-def evenly(problem: Problem, dice: random.Random) -> str:
-    """The regime of a call drawn evenly from the space; "" for a usual one."""
-    regimes, met = list(problem.regimes_at(SizeName.TINY, 2)), list[Regime]()
-    dice.shuffle(regimes)
-    for regime in regimes:
-        if dice.random() < 1 / 4 and all(regime.fits(known) for known in met):
-            met.append(regime)
+def evenly(problem: Problem, world_size: int, dice: random.Random) -> str:
+    """The regime of a call drawn evenly from the factors: how many are set, which, and to what; "" for a usual one."""
+    by_factor = defaultdict(list)
+    for regime in problem.regimes_at(SizeName.TINY, world_size):
+        for factor in regime.factors:
+            by_factor[factor].append(regime)
+    factors, met = list(by_factor), list[Regime]()
+    for factor in dice.sample(factors, dice.randint(0, len(factors))):
+        if legal := [regime for regime in by_factor[factor] if all(regime.fits(known) for known in met)]:
+            met.append(dice.choice(legal))
     return reduce(Regime.joined, met).drawn(dice).name if met else ""
 
 
-class Meeting:
-    """Ranks that changed programs run on; new ones where a program broke them."""
-
-    def __init__(self, world_size: int) -> None:
-        self._world_size = world_size
-        self._ranks: Ranks | None = None
-
-    def refuses(self, slug: str, source: str, regimes: list[str]) -> str | None:
-        """The first of `regimes` in which the program is refused; None where it is right in all."""
-        for index, regime in enumerate(regimes):
-            if self._ranks is None:
-                self._ranks = Ranks(self._world_size, deadline_s=DEADLINE_S)
-            try:
-                if not all(
-                    self._ranks.run(
-                        passes, source, Trial(slug=slug, key=os.urandom(32), program="", index=index, regime=regime)
-                    )
-                ):
-                    return regime or "usual"
-            except RankFailure as failure:
-                self.close()
-                return f"{regime or 'usual'} ({str(failure).splitlines()[-1][:120]})"
-        return None
-
-    def close(self) -> None:
-        """End the ranks."""
-        if self._ranks is not None:
-            self._ranks.close()
-        self._ranks = None
+def judge(program: Program, meetings: list[Meeting]) -> dict[str, str]:
+    """What becomes of one changed program in the calls of one judgement."""
+    problem = registry.get(program.slug)
+    for meeting in meetings:
+        if problem.refuses_world_size(meeting.world_size) is None:
+            words = (SEED, program.name, meeting.world_size)
+            regimes = judged(problem, meeting.world_size, random.Random(str(words)))
+            for index, regime in enumerate(regimes):
+                if why := meeting.refuses(program.source, trial(program.slug, regime, *words, index)):
+                    where = f"{regime or 'usual'} on {meeting.world_size} ranks: {why}"
+                    return {"name": program.name, "end": "refused", "where": where}
+    return {"name": program.name, "end": "left", "where": ""}
 
 
-def met(slug: str, change: tuple[str, int], meeting: Meeting, other: Meeting, dice: random.Random) -> Result:
-    """What becomes of one changed program."""
-    source, problem = registry.reference_source(slug), registry.get(slug)
-    changed = mutate_code(source, get_operator(change[0])(), change[1]) or source
-    lines = zip(source.splitlines(), changed.splitlines(), strict=False)
-    before, after = next(((old.strip(), new.strip()) for old, new in lines if old != new), ("", ""))
-    end, where = "same", ""
-    if before or after:
-        found = meeting.refuses(slug, changed, judged(problem, dice))
-        if not found and problem.refuses_world_size(4) is None:
-            found = (late := other.refuses(slug, changed, judged(problem, dice))) and f"{late} on 4 ranks"
-        end, where = ("refused", found) if found else ("alike", "")
-        if not found and (late := meeting.refuses(slug, changed, [evenly(problem, dice) for _ in range(EVEN_CALLS)])):
-            end, where = "missed", late
-    return Result(slug=slug, operator=change[0], occurrence=change[1], before=before, after=after, end=end, where=where)
+def even(slug: str, block: int, left: list[Program], meetings: list[Meeting]) -> dict[str, Any]:
+    """Which of the programs that a judgement left are wrong in one block of even draws; which honest ones are."""
+    problem, two_or_four = registry.get(slug), meetings[block % 4 == 3]
+    meeting = two_or_four if problem.refuses_world_size(two_or_four.world_size) is None else meetings[0]
+    honest = [*honest_programs(load(slug)), *(f"order:{name}" for name in ORDERS if adds(problem))]
+    caught: dict[str, str] = {}
+    refused = []
+    for index in range(block * BLOCK, (block + 1) * BLOCK):
+        regime = evenly(problem, meeting.world_size, random.Random(f"{SEED}/{slug}/{index}"))
+        call = replace(trial(slug, regime, SEED, index), program=honest[index % len(honest)])
+        if why := meeting.refuses("", call):
+            refused.append(f"{call.program} in call {index}, {regime or 'usual'} on {meeting.world_size} ranks: {why}")
+        for program in left:
+            if program.name not in caught and (why := meeting.refuses(program.source, call)):
+                caught[program.name] = f"{regime or 'usual'} on {meeting.world_size} ranks: {why}"
+    return {"slug": slug, "block": block, "calls": BLOCK, "caught": caught, "honest_refused": refused}
+
+
+def programs(slugs: list[str]) -> list[Program]:
+    """The programs that `make` wrote."""
+    with lzma.open(PROGRAMS, "rt", encoding="utf-8") as lines:
+        every = [Program(**json.loads(line)) for line in lines]
+    return [program for program in every if program.slug in slugs]
+
+
+def rows(out: Path, kind: str) -> list[dict[str, Any]]:
+    """The results in FOLDER so far; a line that was cut off does not count."""
+    lines = [
+        line for path in sorted(out.glob(f"{kind}-*.jsonl")) for line in path.read_text().splitlines(keepends=True)
+    ]
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def work(options: argparse.Namespace) -> None:
+    """Claim units of a stage, one after the other, until none is left or the time is over."""
+    # Ranks are then forks of a process that has everything imported: programs break many of them.
+    forkserver.set_forkserver_preload(["problems.harness.trials", "tools.bench.wrong_programs"])
+    forkserver.ensure_running()
+    begun, meetings = time.monotonic(), [Meeting(2), Meeting(4)]
+    every = programs(options.slugs)
+    ends = {row["name"]: row["end"] for row in rows(options.out, "judge")}
+    left = defaultdict(list)
+    for program in every:
+        if ends.get(program.name) == "left":
+            left[program.slug].append(program)
+    if options.stage == "judge":
+        units = {program.name: (judge, program) for program in every if program.name not in ends}
+    else:
+        done = {(row["slug"], row["block"]) for row in rows(options.out, "even")}
+        blocks = [(slug, block) for block in range(EVEN_CALLS // BLOCK) for slug in options.slugs]
+        units = {f"{unit}": (even, *unit, left[unit[0]]) for unit in blocks if unit not in done}
+    # Whatever the time, every problem has met about as many inputs as any other.
+    names = list(units) if options.stage == "even" else random.Random(SEED).sample(sorted(units), len(units))
+    with (options.out / f"{options.stage}-{options.part}.jsonl").open("a", encoding="utf-8") as file:
+        for name in names:
+            if time.monotonic() - begun > options.seconds:
+                break
+            if _claimed(options.out / "claims" / hashlib.sha256(name.encode()).hexdigest()):
+                task, *arguments = units[name]
+                file.write(json.dumps(task(*arguments, meetings)) + "\n")
+                file.flush()
+    for meeting in meetings:
+        meeting.close()
+
+
+def _claimed(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
+
+
+def make(slugs: list[str], seed: int) -> None:
+    """Write the changed programs of the problems."""
+    from tools.bench.changes import made
+
+    PROGRAMS.parent.mkdir(parents=True, exist_ok=True)
+    with lzma.open(PROGRAMS, "wt", encoding="utf-8") as file:
+        for slug in slugs:
+            for change in made(slug, seed):
+                file.write(json.dumps(vars(change)) + "\n")
+
+
+def results(out: Path, slugs: list[str]) -> list[dict[str, Any]]:
+    """Every program with its end: refused, missed, alike, or open where it has not met everything yet.
+
+    Alike is what agreed on all even draws, and what a person has given a reason for (`why`) that it never erred in.
+    """
+    ends = {row["name"]: row for row in rows(out, "judge")}
+    calls, caught = Counter[str](), dict[str, str]()
+    for row in rows(out, "even"):
+        calls[row["slug"]] += row["calls"]
+        caught |= row["caught"]
+    whys = {(row["slug"], row["operator"], row["place"]): row["why"] for row in recorded()["left"]}
+    found = []
+    for program in programs(slugs):
+        row = ends.get(program.name, {"end": "open", "where": ""})
+        end, where, why = row["end"], row["where"], whys.get((program.slug, program.operator, program.place), "")
+        if end == "left":
+            where = caught.get(program.name, "")
+            is_alike = why or calls[program.slug] >= EVEN_CALLS
+            end = "missed" if where else "alike" if is_alike else "open"
+        found.append({**vars(program), "end": end, "where": where, "why": why, "met": program.name in ends})
+    return found
+
+
+def recorded() -> dict[str, Any]:
+    """What is kept: how many programs of each problem and operator were refused, and each of the others."""
+    return dict(json.loads(RESULTS.read_text(encoding="utf-8"))) if RESULTS.exists() else {"refused": {}, "left": []}
+
+
+def record(found: list[dict[str, Any]]) -> None:
+    """Keep the results; a program that no judgement has met yet is left out."""
+    refused = Counter(f"{row['slug']} {row['operator']}" for row in found if row["end"] == "refused")
+    fields = ("slug", "operator", "place", "before", "after", "end", "where", "why")
+    left = [{name: row[name] for name in fields} for row in found if row["met"] and row["end"] != "refused"]
+    RESULTS.write_text(json.dumps({"refused": dict(refused), "left": left}, indent=1) + "\n", encoding="utf-8")
+
+
+ENDS = ("refused", "missed", "alike", "open")
+
+
+def table(found: list[dict[str, Any]]) -> Iterator[str]:
+    """Counts in all, by operator and by problem, with the share of wrong programs that is refused."""
+    for key in ("all", "operator", "slug"):
+        counts = Counter((row.get(key, "all"), row["end"]) for row in found)
+        yield f"{key:46}" + "".join(f"{end:>8}" for end in ENDS)
+        for name in sorted({name for name, _ in counts}):
+            wrong_ones = counts[name, "refused"] + counts[name, "missed"]
+            share = f"{counts[name, 'refused'] / wrong_ones:8.1%}" if wrong_ones else "       -"
+            yield f"{name:46}" + "".join(f"{counts[name, end]:8}" for end in ENDS) + share
 
 
 def main() -> None:
-    """Meet the programs that have no result yet, and print the table."""
+    """Make, meet or count."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--count", type=int, default=30, help="programs of a problem")
+    parser.add_argument("stage", choices=("make", "judge", "even", "table"))
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--out", type=Path, default=PROGRAMS.parent / "results")
+    parser.add_argument("--part", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--record", action="store_true")
     parser.add_argument("slugs", nargs="*", metavar="SLUG", help="default: every problem")
-    options = parser.parse_args()
-    results = [Result(**item) for item in json.loads(RESULTS.read_text())] if RESULTS.exists() else []
-    known = {(result.slug, result.operator, result.occurrence) for result in results}
-    begun, meeting, other = time.monotonic(), Meeting(2), Meeting(4)
-    for slug in options.slugs or [problem.slug for problem in registry.problems()]:
-        possible = list(changes(slug))
-        random.Random(f"{options.seed}/{slug}").shuffle(possible)
-        for change in possible[: options.count]:
-            if (slug, *change) in known or time.monotonic() - begun > options.seconds:
-                continue
-            results.append(met(slug, change, meeting, other, random.Random(f"{options.seed}/{slug}/{change}")))
-            RESULTS.write_text(json.dumps(list(map(asdict, results)), indent=1) + "\n")
-    meeting.close()
-    other.close()
-    print(table(results))
-
-
-def table(results: list[Result]) -> str:
-    """Counts by operator and by problem, and every program that was not refused."""
-    lines = []
-    for heading in ("operator", "slug"):
-        counts = Counter((getattr(result, heading), result.end) for result in results)
-        lines += [f"{heading:46} refused missed alike same"]
-        for name in sorted({name for name, _ in counts}):
-            numbers = "".join(f"{counts[name, end]:7}" for end in ("refused", "missed", "alike", "same"))
-            lines.append(f"{name:46} {numbers}")
-    left = [result for result in results if result.end in ("missed", "alike")]
-    return "\n".join(
-        [*lines, *(f"{each.end} {each.slug}: {each.before} -> {each.after} {each.where}" for each in left)]
-    )
+    options = parser.parse_intermixed_args()
+    options.slugs = options.slugs or [problem.slug for problem in registry.problems()]
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.stage == "make":
+        make(options.slugs, options.seed)
+    elif options.stage != "table":
+        work(options)
+    else:
+        found = results(options.out, options.slugs)
+        if options.record:
+            record(found)
+        print(*table(found), sep="\n")
+        honest = rows(options.out, "even")
+        print(
+            "honest calls",
+            sum(row["calls"] for row in honest),
+            "refused",
+            sum(len(row["honest_refused"]) for row in honest),
+        )
+        print(
+            *(line for row in honest for line in (f"{row['slug']} {each}" for each in row["honest_refused"])), sep="\n"
+        )
+        print(
+            *(
+                f"missed {row['slug']} {row['operator']} {row['place']}: {row['before']} -> {row['after']} | {row['where']}"
+                for row in found
+                if row["end"] == "missed"
+            ),
+            sep="\n",
+        )
 
 
 if __name__ == "__main__":

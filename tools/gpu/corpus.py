@@ -2,13 +2,16 @@
 """Programs of others, each judged by our rule and by the published one: correct, wrong, forbidden or not judged?
 
     python -m tools.gpu.corpus FOLDER --out FOLDER [--profile gpu1r8] [--of PARTS [--part I]] [--seconds 540]
-                               [--set NAME ...] [--builders N] [--work-dir FOLDER] [--table]
+                               [--set NAME ...] [--builders N] [--work-dir FOLDER] [--table | --record]
 
 The first folder has sets of programs and `index.json`: per set and file a problem and a backend. Every program is
 judged twice, each time by new ranks: in mode check, and in mode published. A second call judges what has no verdict
 yet, whoever judged the rest: lines and reports lie in OUT/PART/. With --of 8 eight processes judge side by side, each
 on its own GPU; with --part also given, only that one of them runs here, from 0. OUT/programs.jsonl has a line per
 program with both verdicts, and OUT/run.json what they were judged on. Exits 1 while a program is left.
+
+--record judges nothing. It keeps the verdicts of OUT in problems/data/published/programs.json, which the site shows,
+with no text of a program. What is written there by hand about a program, `difference`, stays.
 """
 
 import argparse
@@ -32,6 +35,7 @@ from evaluator.judging.verdicts import FACTS, Fault
 from evaluator.sources import read_source
 from problems import registry
 
+RECORD = registry.DATA / "published" / "programs.json"
 RULES = {"ours": Mode.CHECK, "published": Mode.PUBLISHED}
 CLASSES = ("correct", "wrong", "forbidden", "not judged")
 
@@ -42,6 +46,8 @@ _SETTINGS = {"first_call_s": 20.0, "lazy_build_s": 60.0, "evaluation_s": 240.0}
 def main():
     options = parsed()
     options.out.mkdir(parents=True, exist_ok=True)
+    if options.record:
+        return record(options)
     if not options.table:
         if options.of > 1 and options.part is None:
             side_by_side(options)
@@ -62,6 +68,7 @@ def parsed():
     parser.add_argument("--builders", type=int, help="how many each compiles at once (default: as a node does)")
     parser.add_argument("--work-dir", type=Path, help="for the judge's files and the cache of builds")
     parser.add_argument("--table", action="store_true", help="judge nothing, only write and print the table")
+    parser.add_argument("--record", action="store_true", help="keep the verdicts of OUT for the site")
     options = parser.parse_args()
     if options.part is not None and not 0 <= options.part < options.of:
         parser.error(f"--part {options.part} of {options.of}: parts are numbered from 0 to {options.of - 1}")
@@ -201,6 +208,33 @@ def table(options):
     show(rows)
     print(f"{len(rows)} programs, {left} verdicts are left")
     return 1 if left else 0
+
+
+def record(options):
+    """Keep both verdicts of every program for the site; the exit status."""
+    known = json.loads(RECORD.read_text()) if RECORD.is_file() else {"sets": []}
+    written = {each["digest"]: each["difference"] for one in known["sets"] for each in one["programs"]}
+    judged_so_far = {
+        row["name"]: row for row in map(json.loads, (options.out / "programs.jsonl").read_text().splitlines())
+    }
+    sets = []
+    for name, described in json.loads((options.corpus / "index.json").read_text()).items():
+        rows = []
+        for file, each in described["programs"].items():
+            row = judged_so_far[f"{name}.{Path(file).stem}"]
+            digest = read_source(options.corpus / name / file).digest
+            rulings = {
+                rule: row[rule]
+                and {"kind": row[rule]["class"], "verdict": row[rule]["verdict"], "why": row[rule]["why"]}
+                for rule in RULES
+            }
+            rows.append({**each, "digest": digest, **rulings, "difference": written.get(digest, "")})
+        about = {"model": described["model"], "asked_for": described["asked_for"], "left_out": described["left_out"]}
+        sets.append({**about, "programs": rows})
+    run = json.loads((options.out / "run.json").read_text())
+    told = {name: run[name] for name in ("profile", "at", "torch", "driver", "gpu.shared")}
+    RECORD.write_text(json.dumps({"judged_on": told, "sets": sets}, indent=1, ensure_ascii=False) + "\n")
+    return 0
 
 
 def show(rows):
