@@ -81,3 +81,14 @@ def test_from_the_home_page_over_a_submission_to_the_rooflines_by_keyboard(visit
     expect(page.get_by_role("heading", name="Roofline", exact=True)).to_be_visible()
     _tab_to(page, "Link to this view")
     expect(page.get_by_role("link", name="Link to this view")).to_be_focused()
+
+
+def test_arrows_go_through_a_list_and_its_button_asks_for_the_page(visit: Visit) -> None:
+    page = visit().page
+    page.goto("/roofline/")
+    page.wait_for_load_state("networkidle")
+    page.get_by_label("Block", exact=True).focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.id") == "block"
+    _follow(page, "Apply", re.compile(r"/roofline/\?.*block="))
