@@ -62,7 +62,8 @@ def within_rounding(
         shares.sort(reverse=True)
         partial = sum(sum(shares[:count]) for count in range(2, world_size)) / max(sum(shares), kind.tiny)
         noise = _NOISE * squares.mean().sqrt() if roundings else 0.0
-        measure = unit * (reference.square() + (partial + roundings) * squares).sqrt()
+        # Without it a result near zero, whose addends are as small, would count by the noise of its product.
+        measure = unit * (reference.square() + (partial + roundings) * squares).sqrt() + noise
         limit = unit * (reference.abs() + steps * (world_size * squares).sqrt()) + noise
     beyond = error > _MARGIN * limit
     counted = measure > 0

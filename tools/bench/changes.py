@@ -184,7 +184,7 @@ def _edits(source: str, lines: range) -> Iterator[tuple[str, ast.expr | ast.stmt
                     yield from ((operator, place, text) for operator, place, text in _of(node))
 
 
-def _of(node: ast.expr | ast.stmt) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
+def _of(node: ast.expr | ast.stmt) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:  # noqa: C901, PLR0912 - a table
     text = ast.unparse
     match node:
         case ast.BinOp(left=left, right=right):

@@ -50,7 +50,7 @@ from problems.spec.schema import Problem, Regime, SizeName
 PROGRAMS = Path(__file__).parents[2] / "var" / "wrong" / "programs.jsonl.xz"
 RESULTS = Path(__file__).with_name("wrong_programs.json")
 SEED = 42
-USUAL_CALLS = 3
+USUAL_CALLS = JudgeSettings.check_calls
 EVEN_CALLS, BLOCK = 2000, 50
 DEADLINE_S, GRACE_S = 20.0, 1.5
 
@@ -127,7 +127,7 @@ class Meeting:
     def _once(self, source: str, trial: Trial) -> str:
         if self._ranks is None:
             self._ranks = Ranks(self.world_size)
-        pipes: list[Connection] = list(self._ranks._pipes)
+        pipes: list[Connection] = list(self._ranks._pipes)  # noqa: SLF001
         for pipe in pipes:
             pipe.send((wrong, (source, trial)))
         until, found = time.monotonic() + DEADLINE_S, []
@@ -153,7 +153,7 @@ class Meeting:
     def close(self) -> None:
         """End the ranks at once: one may be waiting for another that has gone on."""
         if self._ranks is not None:
-            for process in self._ranks._processes:
+            for process in self._ranks._processes:  # noqa: SLF001
                 process.kill()
             self._ranks.close()
         self._ranks = None
@@ -365,14 +365,9 @@ def main() -> None:
         print(
             *(line for row in honest for line in (f"{row['slug']} {each}" for each in row["honest_refused"])), sep="\n"
         )
-        print(
-            *(
-                f"missed {row['slug']} {row['operator']} {row['place']}: {row['before']} -> {row['after']} | {row['where']}"
-                for row in found
-                if row["end"] == "missed"
-            ),
-            sep="\n",
-        )
+        missed = [row for row in found if row["end"] == "missed"]
+        names = ("slug", "operator", "place", "before", "after", "where")
+        print(*(" | ".join(row[name] for name in names) for row in missed), sep="\n")
 
 
 if __name__ == "__main__":
