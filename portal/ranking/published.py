@@ -12,6 +12,7 @@ from pathlib import Path
 
 from portal.tabular.tables import Table, boolean, number, text
 from problems import registry
+from problems.spec.categories import Category
 
 FOLDER = registry.DATA / "published"
 PROBLEMS = 87
@@ -156,6 +157,11 @@ def _values(path: Path) -> dict[str, list[tuple[int, Value]]]:
             shown = float(row["value"])
         except ValueError:
             raise WrongData(path, line, f"value {row['value']!r} is no number.") from None
+        if row["figure"] in ("categories", "results") and row["group"] not in (
+            TOTAL,
+            *(each.label for each in Category),
+        ):
+            raise WrongData(path, line, f"group {row['group']!r} is none of the paper's categories.")
         value = Value(model=row["model"], group=row["group"], measure=row["measure"], value=shown)
         found[row["figure"]].append((line, value))
     _check_failures(path, found["failures"])

@@ -314,6 +314,12 @@ def test_published_results_are_marked_as_not_ours(client, db):
             "values.csv, line 283: the endings of GPT-5.5 add up to 88, not to 87.",
         ),
         ("values.csv", "Deadlock,5", "Deadlock,few", "value 'few' is no number"),
+        (
+            "values.csv",
+            "categories,,Tensor Parallel",
+            "categories,,Tenser Parallel",
+            "group 'Tenser Parallel' is none of",
+        ),
         ("values.csv", "failures,GPT", "endings,GPT", "figure 'endings' is not in figures.csv"),
         ("figures.csv", ",2026-06-07,", ",,", "figures.csv, line 2: date is empty"),
     ],
