@@ -31,3 +31,9 @@ def test_ten_bits_are_refused_in_every_usual_call_and_honest_sums_in_none(pools:
 @pytest.mark.parametrize("slug", SUMS)
 def test_eleven_bits_are_refused_on_two_ranks(pools: Pools, slug: str):
     assert not any(_outcomes(pools, 2, slug, "wire:eleven_bit_wire"))
+
+
+def test_the_noise_of_one_ranks_product_near_zero_counts_for_no_missing_bit(pools: Pools):
+    key = hashlib.sha256(b"gemm_allreduce/(42, 74)").digest()
+    trial = Trial(slug="gemm_allreduce", program="honest:float32", key=key, regime="one_rank_has_values")
+    assert all(outcome.passed for outcome in pools.of(2).run(attempt, trial))
