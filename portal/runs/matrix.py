@@ -131,29 +131,25 @@ def table(groups: Sequence[Group]) -> Table:
     return Table(name="models", meaning="Models by problems", columns=columns, entries=lambda: list(entries.values()))
 
 
-def _measured(figures: RunFigures) -> frozenset[str]:
-    """The problems that a run was measured on; one without a program counts as not solved."""
-    samples = figures.samples
-    is_open = {slug for slug, found in samples.items() if all(sample.is_open for sample in found)}
-    return figures.able.union(samples) - is_open
-
-
 def _share(column: Column, problems: Sequence[Problem], published_group: str) -> dict[str, Any]:
     """Of `problems` that a run was measured on, how many it `solved`, between which shares, and made `faster`.
 
     `share` has Wilson's 95 % `interval`. `published` are the counts of a model of the same name in this group, by
     measure; empty where there are none.
     """
-    measured = _measured(column.figures)
-    found = [column.figures.samples.get(each.slug, ()) for each in problems if each.slug in measured]
-    solved = sum(any(sample.is_correct for sample in samples) for samples in found)
+    samples = column.figures.samples
+    is_open = {slug for slug, found in samples.items() if all(sample.is_open for sample in found)}
+    # A problem without a program counts as not solved.
+    measured = column.figures.able.union(samples) - is_open
+    found = [samples.get(each.slug, ()) for each in problems if each.slug in measured]
+    solved = sum(any(sample.is_correct for sample in each) for each in found)
     share = solved / len(found) if found else 0.0
     return {
         "problems": len(found),
         "solved": solved,
         "share": share,
         "interval": wilson(share, count=len(found)),
-        "faster": sum(any(sample.is_fast(1.0) for sample in samples) for samples in found),
+        "faster": sum(any(sample.is_fast(1.0) for sample in each) for each in found),
         "published": published.figures()["results"].of(column.run.model.name, published_group),
     }
 
