@@ -57,7 +57,20 @@ def roofline(
     marks = [mark for kind in series for mark in kind.points]
     shown = window or _around(marks, ceilings)
     left, right, bottom, top = (10.0**end for end in shown)
-    layers: list[Layer] = [_ceiling(each, left, right) for each in ceilings if each.start < right]
+    layers: list[Layer] = [
+        Line(
+            name=each.name,
+            tone="text-muted",
+            points=each.ends(left, right),
+            dash=each.dash,
+            label=each.name,
+            width=1.4,
+            at_end=each.rate is None,
+            legend="",
+        )
+        for each in ceilings
+        if each.start < right
+    ]
     layers += [_join(pair) for pair in joins if all(_is_inside(mark, shown) for mark in pair)]
     layers += [kind for kind in series if kind.points]
     return Chart(
@@ -100,19 +113,6 @@ def _spread(values: Sequence[float], *, share: float) -> tuple[float, float]:
 def _is_inside(mark: Point, window: Window) -> bool:
     left, right, bottom, top = window
     return left <= math.log10(mark.x) <= right and bottom <= math.log10(mark.y) <= top
-
-
-def _ceiling(ceiling: Ceiling, left: float, right: float) -> Line:
-    return Line(
-        name=ceiling.name,
-        tone="text-muted",
-        points=ceiling.ends(left, right),
-        dash=ceiling.dash,
-        label=ceiling.name,
-        width=1.4,
-        at_end=ceiling.rate is None,
-        legend="",
-    )
 
 
 def _join(pair: tuple[Point, Point]) -> Line:

@@ -5,8 +5,8 @@ online may still judge it, and then the report that comes later changes nothing.
 """
 
 import gzip
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -24,16 +24,6 @@ from problems import registry
 
 class ReportRefused(Exception):
     """A report is not recorded; the text says why."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImportOutcome:
-    """What became of a folder of reports: recorded now, known before, on no evaluation here, refused and why."""
-
-    recorded: int
-    known: int
-    foreign: int
-    refused: tuple[str, ...]
 
 
 def waiting_requests(profile: str, *, runs: Sequence[Run] = ()) -> Iterator[EvaluationRequest]:
@@ -55,27 +45,31 @@ def waiting_requests(profile: str, *, runs: Sequence[Run] = ()) -> Iterator[Eval
         )
 
 
-def import_reports(paths: Sequence[Path], *, node: Node) -> ImportOutcome:
+def import_reports(paths: Sequence[Path], *, node: Node) -> tuple[Counter[str], list[str]]:
     """Record reports that `node` made offline, each as if it came under a lease of that node.
 
     Score, interval and verdict on the times are computed again first; a report that disagrees with its own calls is
     refused. A report is recorded whole or not at all.
+
+    Returns:
+        How many are `recorded` now, were `known` before, and are `foreign`: of no evaluation here. Which were refused,
+        and why.
     """
-    recorded, known, foreign, refused = 0, 0, 0, []
+    counts, refused = Counter[str](), []
     for path in sorted(paths):
         try:
             report = _read(path)
             evaluation = Evaluation.objects.filter(pk=uuid_of(report.evaluation_id)).first()
             if evaluation is None:
-                foreign += 1
+                counts["foreign"] += 1
             elif evaluation.has_ended:
-                known += 1
+                counts["known"] += 1
             else:
                 _record(report, evaluation, node=node)
-                recorded += 1
+                counts["recorded"] += 1
         except ReportRefused as reason:
             refused.append(f"{path}: {reason}")
-    return ImportOutcome(recorded=recorded, known=known, foreign=foreign, refused=tuple(refused))
+    return counts, refused
 
 
 def _read(path: Path) -> EvaluationReport:

@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from evaluator.contract import Mode
@@ -14,30 +13,20 @@ from portal.runs.figures import geometric_mean
 from portal.runs.page_data import ModelResult, best_of_models
 from problems.spec.schema import Problem
 
+ProblemRow = dict[str, Any]
+"""A `problem` on one profile: its `leader` there, the `result` of models, and what is still to be gained.
 
-@dataclass(frozen=True, kw_only=True)
-class ProblemRow:
-    """A problem on one profile: who leads there, and what is still to be gained.
-
-    `headroom` is time over floor, the geometric mean over the sizes: of the best entry by people, else of the measured
-    reference; None where neither was timed, or no floor applies. Where an empty collective takes longer than the floor,
-    it stands for it: few bytes have floors that no machine comes near. `bounds` are what bounds each size.
-    """
-
-    problem: Problem
-    leader: BoardRow | None
-    result: ModelResult | None
-    is_mine: bool
-    headroom: float | None = None
-    bounds: tuple[str, ...] = ()
-
-
+`headroom` is time over floor, the geometric mean over the sizes: of the best entry by people, else of the measured
+reference; None where neither was timed, or no floor applies. Where an empty collective takes longer than the floor,
+it stands for it: few bytes have floors that no machine comes near. `bounds` are what bounds each size. `is_mine` says
+whether the reader solved it.
+"""
 SORTS: Mapping[str, tuple[str, Callable[[ProblemRow], float]]] = {
-    "number": ("number", lambda row: row.problem.number),
-    "headroom": ("headroom", lambda row: -(row.headroom or 0.0)),
-    "entries": ("entries", lambda row: -row.leader.entries if row.leader else 0),
-    "models": ("models that solve it", lambda row: -len(row.result.models) if row.result else 0),
-    "mine": ("solved by me", lambda row: not row.is_mine),
+    "number": ("number", lambda row: row["problem"].number),
+    "headroom": ("headroom", lambda row: -(row["headroom"] or 0.0)),
+    "entries": ("entries", lambda row: -row["leader"].entries if row["leader"] else 0),
+    "models": ("models that solve it", lambda row: -len(row["result"].models) if row["result"] else 0),
+    "mine": ("solved by me", lambda row: not row["is_mine"]),
 }
 """What each order is called, and the key that puts what there is most of first; equals stay in the order of numbers."""
 
@@ -58,14 +47,14 @@ def problem_rows(
     for point in rooflines.points(profile.name, best) if profile.peaks is not None else ():
         points.setdefault(point.work.problem.slug, []).append(point)
     rows = [
-        ProblemRow(
-            problem=problem,
-            leader=best.get(problem.slug),
-            result=solving.get(problem.slug),
-            is_mine=problem.slug in mine,
-            headroom=_headroom(points.get(problem.slug, ()), least_us=least_us),
-            bounds=tuple(dict.fromkeys(str(point.work.floor.bound) for point in points.get(problem.slug, ()))),
-        )
+        {
+            "problem": problem,
+            "leader": best.get(problem.slug),
+            "result": solving.get(problem.slug),
+            "is_mine": problem.slug in mine,
+            "headroom": _headroom(points.get(problem.slug, ()), least_us=least_us),
+            "bounds": tuple(dict.fromkeys(str(point.work.floor.bound) for point in points.get(problem.slug, ()))),
+        }
         for problem in problems
     ]
     return sorted(rows, key=SORTS[sort][1])

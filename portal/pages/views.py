@@ -1,7 +1,7 @@
 """Home, the way into the boards, documentation, the operator's pages, feeds, and the addresses that machines ask."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -36,13 +36,12 @@ from portal.ranking import people, published
 from portal.ranking.leaders import board_counts, leaders
 from portal.ranking.models import PersonStanding, Record, Standing
 from portal.ranking.queries import BoardRow, latest_entries, latest_records, public_example, records_page
-from portal.runs.models import LanguageModel, Run
+from portal.runs.models import Run
 from portal.runs.page_data import solved_here
 from portal.runs.queries import board_profiles, board_runs, model_board, visible_models
 from portal.submissions.models import Visibility
 from portal.submissions.queue import queue_lengths, use_of_nodes
 from problems import registry
-from problems.spec.schema import Problem
 
 FASTEST, HEAD_ROWS = 6, 5
 """How many rows home shows, and the page of all boards of each."""
@@ -348,54 +347,33 @@ MAX_TEXT = 100
 MAX_EACH = 25
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """What fits, at most so many of every kind; `is_cut` says that there was more.
-
-    `instead_of` is what was typed, where nothing has those words and these are found by words like them.
-    """
-
-    problems: tuple[Problem, ...] = ()
-    models: tuple[LanguageModel, ...] = ()
-    people: tuple[User, ...] = ()
-    passages: tuple[dict[str, str], ...] = ()
-    is_cut: bool = False
-    instead_of: str = ""
-
-    @property
-    def count(self) -> int:
-        return len(self.problems) + len(self.models) + len(self.people) + len(self.passages)
-
-
-def search(text: str, *, viewer: Viewer, most: int = MAX_EACH) -> Found:
+def search(text: str, *, viewer: Viewer, most: int = MAX_EACH) -> dict[str, Any]:
     """Problems and passages of the manual that contain every word, models and people whose name contains the text.
 
     People are those with an accepted entry; models those with a run that `viewer` may see. Where there is nothing,
-    words that no problem has give way to the closest that one has.
+    words that no problem has give way to the closest that one has: then `instead_of` is what was typed. At most so many
+    of every kind are given; `is_cut` says that there was more, `count` how many are given in all.
     """
     wanted = text.strip()[:MAX_TEXT]
-    if not wanted:
-        return Found()
-    found = _find(wanted, viewer=viewer, most=most)
-    if found.count:
+    found = _find(wanted, viewer=viewer, most=most) if wanted else {"count": 0}
+    if found["count"] or not wanted:
         return found
     known = facets.words()
     closest = [get_close_matches(word, known, n=1, cutoff=0.8) for word in wanted.lower().split()]
     corrected = " ".join(words[0] for words in closest if words)
-    return replace(_find(corrected, viewer=viewer, most=most), instead_of=wanted) if all(closest) else found
+    return {**_find(corrected, viewer=viewer, most=most), "instead_of": wanted} if all(closest) else found
 
 
-def _find(wanted: str, *, viewer: Viewer, most: int) -> Found:
-    problems = facets.find(registry.problems(), chosen={}, search=wanted)
-    models = list(visible_models(viewer).filter(slug__icontains="-".join(wanted.split()))[: most + 1])
-    entered = PersonStanding.objects.values("author")
-    people = User.objects.filter(is_active=True, username__icontains=wanted, pk__in=entered).order_by("username")
-    named = list(people[: most + 1])
-    passages = find_in_manual(wanted, limit=most + 1)
-    return Found(
-        problems=tuple(problems[:most]),
-        models=tuple(models[:most]),
-        people=tuple(named[:most]),
-        passages=passages[:most],
-        is_cut=max(len(problems), len(models), len(named), len(passages)) > most,
+def _find(wanted: str, *, viewer: Viewer, most: int) -> dict[str, Any]:
+    people = User.objects.filter(
+        is_active=True, username__icontains=wanted, pk__in=PersonStanding.objects.values("author")
     )
+    found: dict[str, Any] = {
+        "problems": facets.find(registry.problems(), chosen={}, search=wanted),
+        "models": visible_models(viewer).filter(slug__icontains="-".join(wanted.split()))[: most + 1],
+        "people": people.order_by("username")[: most + 1],
+        "passages": find_in_manual(wanted, limit=most + 1),
+    }
+    shown = {kind: list(every)[:most] for kind, every in found.items()}
+    is_cut = any(len(every) > most for every in found.values())
+    return {**shown, "is_cut": is_cut, "count": sum(map(len, shown.values()))}

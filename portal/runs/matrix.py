@@ -1,9 +1,10 @@
 """Models against problems: what one run of each model made of every problem, by groups, with sentences over them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from evaluator.hardware.profiles import profiles
 from portal.catalog.facets import FACETS, Facet, grouped
@@ -11,7 +12,7 @@ from portal.core.errors import Refusal
 from portal.ranking import published
 from portal.runs.figures import CORRECT, NOT_MEASURED, paired, wilson
 from portal.runs.models import Run
-from portal.runs.page_data import Cell, cell
+from portal.runs.page_data import cell
 from portal.runs.queries import RunFigures, board_runs, figures_of
 from portal.tabular.tables import Table, integer, number, text
 from problems import registry
@@ -43,40 +44,12 @@ class Column:
         return profiles()[self.run.profile].is_ranked_by_speed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """Of `problems` that a run was measured on, how many it solved, between which shares, and how many it made faster.
+Group = dict[str, Any]
+"""Problems of one value of a facet, with its `label`.
 
-    `published` are the counts of a model of the same name in this group, by measure; empty where there are none.
-    """
-
-    problems: int
-    solved: int
-    faster: int
-    published: Mapping[str, float]
-
-    @property
-    def share(self) -> float:
-        return self.solved / self.problems if self.problems else 0.0
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson's 95 % interval of the share."""
-        return wilson(self.share, count=self.problems)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """Problems of one value of a facet: a share for every column, and every problem with a cell for every column.
-
-    `published` is how many problems the publication counts here; None where it does not divide problems so.
-    """
-
-    value: str
-    label: str
-    published: float | None
-    shares: tuple[Share, ...]
-    rows: tuple[tuple[Problem, tuple[tuple[Column, Cell], ...]], ...]
+`shares` has for every column what `_share` says, and `rows` every problem with a cell for every column. `published` is
+how many problems the publication counts here; None where it does not divide problems so.
+"""
 
 
 def candidates() -> list[Column]:
@@ -123,26 +96,26 @@ def groups(columns: Sequence[Column], facet: Facet) -> list[Group]:
     """All problems together as a group without rows, then the problems under each value of `facet`."""
     counts = published.problem_counts(facet.name)
     found = [
-        Group(
-            value=value,
-            label=label,
-            published=counts.get(label),
-            shares=tuple(_share(each, members, label if facet.name == "category" else "") for each in columns),
-            rows=tuple(
-                (problem, tuple((each, cell(each.run, problem, each.figures)) for each in columns))
-                for problem in members
-            ),
-        )
+        {
+            "value": value,
+            "label": label,
+            "published": counts.get(label),
+            "shares": [_share(each, members, label if facet.name == "category" else "") for each in columns],
+            "rows": [
+                (problem, [(each, cell(each.run, problem, each.figures)) for each in columns]) for problem in members
+            ],
+        }
         for value, label, members in grouped(registry.problems(), facet)
     ]
-    whole = tuple(_share(each, registry.problems(), published.TOTAL) for each in columns)
-    return [Group(value="", label="All problems", published=counts.get(published.TOTAL), shares=whole, rows=()), *found]
+    whole = [_share(each, registry.problems(), published.TOTAL) for each in columns]
+    total = counts.get(published.TOTAL)
+    return [{"value": "", "label": "All problems", "published": total, "shares": whole, "rows": []}, *found]
 
 
 def table(groups: Sequence[Group]) -> Table:
     """Every problem of the groups with every column, once each: what the page shows, as data."""
     entries = {
-        (problem.slug, cell.run.pk): cell for group in groups for problem, cells in group.rows for _, cell in cells
+        (problem.slug, cell.run.pk): cell for group in groups for problem, cells in group["rows"] for _, cell in cells
     }
     columns = (
         text("problem", "its slug", "problem.slug"),
@@ -158,22 +131,27 @@ def table(groups: Sequence[Group]) -> Table:
     return Table(name="models", meaning="Models by problems", columns=columns, entries=lambda: list(entries.values()))
 
 
-def _measured(figures: RunFigures) -> frozenset[str]:
-    """The problems that a run was measured on; one without a program counts as not solved."""
-    samples = figures.samples
+def _share(column: Column, problems: Sequence[Problem], published_group: str) -> dict[str, Any]:
+    """Of `problems` that a run was measured on, how many it `solved`, between which shares, and made `faster`.
+
+    `share` has Wilson's 95 % `interval`. `published` are the counts of a model of the same name in this group, by
+    measure; empty where there are none.
+    """
+    samples = column.figures.samples
     is_open = {slug for slug, found in samples.items() if all(sample.is_open for sample in found)}
-    return figures.able.union(samples) - is_open
-
-
-def _share(column: Column, problems: Sequence[Problem], published_group: str) -> Share:
-    measured = _measured(column.figures)
-    found = [column.figures.samples.get(each.slug, ()) for each in problems if each.slug in measured]
-    return Share(
-        problems=len(found),
-        solved=sum(any(sample.is_correct for sample in samples) for samples in found),
-        faster=sum(any(sample.is_fast(1.0) for sample in samples) for samples in found),
-        published=published.figures()["results"].of(column.run.model.name, published_group),
-    )
+    # A problem without a program counts as not solved.
+    measured = column.figures.able.union(samples) - is_open
+    found = [samples.get(each.slug, ()) for each in problems if each.slug in measured]
+    solved = sum(any(sample.is_correct for sample in each) for each in found)
+    share = solved / len(found) if found else 0.0
+    return {
+        "problems": len(found),
+        "solved": solved,
+        "share": share,
+        "interval": wilson(share, count=len(found)),
+        "faster": sum(any(sample.is_fast(1.0) for sample in each) for each in found),
+        "published": published.figures()["results"].of(column.run.model.name, published_group),
+    }
 
 
 def sentences(columns: Sequence[Column], found: Sequence[Group]) -> list[tuple[str, str]]:
@@ -189,16 +167,16 @@ def sentences(columns: Sequence[Column], found: Sequence[Group]) -> list[tuple[s
 
 
 def _first(columns: Sequence[Column], total: Group) -> str:
-    order = sorted(range(len(columns)), key=lambda place: -total.shares[place].solved)
-    first, share = columns[order[0]], total.shares[order[0]]
-    said = f"{first.name} solves {share.solved} of {share.problems} problems"
+    order = sorted(range(len(columns)), key=lambda place: -total["shares"][place]["solved"])
+    first, share = columns[order[0]], total["shares"][order[0]]
+    said = f"{first.name} solves {share['solved']} of {share['problems']} problems"
     if len(order) == 1:
         return f"{said}. No other run is shown."
     second = columns[order[1]]
     test = paired(first.figures.samples, second.figures.samples, able=first.figures.able & second.figures.able)
-    behind = total.shares[order[1]]
+    behind = total["shares"][order[1]]
     return (
-        f"{said}, {second.name} {behind.solved} of {behind.problems}. Over the {test.problems} that both were "
+        f"{said}, {second.name} {behind['solved']} of {behind['problems']}. Over the {test.problems} that both were "
         f"measured on they are {'' if test.is_distinguishable else 'not '}distinguishable (exact McNemar test, "
         f"p = {test.p_value:.2g})."
     )
@@ -208,11 +186,11 @@ def _extremes(columns: Sequence[Column], parts: Sequence[Group], *, is_highest: 
     """The groups of which the best run solves the largest or the smallest share."""
     best = []
     for part in parts:
-        place = max(range(len(columns)), key=lambda place: part.shares[place].share)
-        share = part.shares[place]
-        if share.problems >= _LEAST_PROBLEMS:
-            who = f", {columns[place].run.model}" if share.solved else ""
-            best.append((share.share, f"{part.label} ({share.solved} of {share.problems}{who})"))
+        place = max(range(len(columns)), key=lambda place: part["shares"][place]["share"])
+        share = part["shares"][place]
+        if share["problems"] >= _LEAST_PROBLEMS:
+            who = f", {columns[place].run.model}" if share["solved"] else ""
+            best.append((share["share"], f"{part['label']} ({share['solved']} of {share['problems']}{who})"))
     best.sort(key=lambda pair: pair[0], reverse=is_highest)
     named = ", ".join(text for _, text in best[:_NAMED])
     return f"The {'largest' if is_highest else 'smallest'} shares of a best run: {named}." if named else ""
@@ -239,6 +217,6 @@ def _unsolved(columns: Sequence[Column], parts: Sequence[Group]) -> str:
     }
     every = registry.problems()
     left = sum(problem.slug not in solved for problem in every)
-    whole = [part.label for part in parts if not any(problem.slug in solved for problem, _ in part.rows)]
+    whole = [part["label"] for part in parts if not any(problem.slug in solved for problem, _ in part["rows"])]
     among = f" They include every problem of {', '.join(whole)}." if whole else ""
     return f"{left} of {len(every)} problems are solved by none of the runs shown.{among}"

@@ -12,8 +12,7 @@ from portal.core.errors import Refusal
 from portal.dispatcher.assign import dispatch_once
 from portal.nodes.models import Node
 from portal.submissions import actions, quotas
-from portal.submissions.actions.bulk import AttemptSource
-from portal.submissions.models import AllowanceLimit, Evaluation, GpuUse, LimitScope, State
+from portal.submissions.models import AllowanceLimit, Evaluation, GpuUse, LimitScope, State, Submission
 from tests.portal.factories import bundle, delivery_of, evaluation_of, submit
 
 pytestmark = pytest.mark.django_db
@@ -172,12 +171,10 @@ def test_a_forecast_says_it_before_anything_is_spent(alice, node):
 
 
 def queue_attempts(author, organisation, number, *, profile="cpux2"):
-    sources = [
-        AttemptSource(problem="allreduce", mode="check", backend="pytorch", files=bundle()) for _ in range(number)
-    ]
-    return actions.submit_attempts(
-        author, sources, profile=profile, priority=-1, payer=quotas.payer_of_runs(organisation)
-    )
+    (source,) = actions.store_sources([bundle()]).values()
+    chosen = {"problem": "allreduce", "backend": "pytorch", "is_attempt": True}
+    wanted = [(Submission(author=author, source=source, **chosen), "check") for _ in range(number)]
+    return actions.submit_attempts(wanted, profile=profile, priority=-1, payer=quotas.payer_of_runs(organisation))
 
 
 def judge_next(node):

@@ -66,15 +66,15 @@ def test_a_report_that_comes_back_ends_its_evaluation_as_a_nodes_does(alice, nod
     run = make_run(alice)
     add(run, line())
     evaluation = run.attempts.get().evaluation
-    taken = offline.import_reports(stored(tmp_path / "reports", refused(evaluation)), node=node)
-    assert (taken.recorded, taken.known, taken.foreign, taken.refused) == (1, 0, 0, ())
+    taken, refusals = offline.import_reports(stored(tmp_path / "reports", refused(evaluation)), node=node)
+    assert (taken, refusals) == ({"recorded": 1}, [])
     evaluation.refresh_from_db()
     assert (evaluation.state, evaluation.verdict, evaluation.node) == (State.FINISHED, "WRONG_RESULT", node)
     assert evaluation.finished_at.isoformat() == "2026-11-23T01:00:09+00:00"
     attempt = run.attempts.get()
     assert (attempt.state, attempt.verdict) == (AttemptState.ENDED, "WRONG_RESULT")
-    again = offline.import_reports(sorted((tmp_path / "reports").iterdir()), node=node)
-    assert (again.recorded, again.known) == (0, 1)
+    again, _ = offline.import_reports(sorted((tmp_path / "reports").iterdir()), node=node)
+    assert again == {"known": 1}
     assert Report.objects.count() == 1
 
 
@@ -85,10 +85,10 @@ def test_reports_that_do_not_fit_are_refused_and_leave_their_evaluations_waiting
     strange = refused(evaluation, evaluation_id="entry-allreduce")
     paths = stored(tmp_path / "reports", other_source, strange, without_record)
     (tmp_path / "reports" / "3.json").write_text("{}")
-    taken = offline.import_reports([*paths, tmp_path / "reports" / "3.json"], node=node)
-    assert (taken.recorded, taken.foreign) == (0, 1)
-    assert ["source_digest" in taken.refused[0], "no record of its calls" in taken.refused[1]] == [True, True]
-    assert "it is no report" in taken.refused[2]
+    taken, refusals = offline.import_reports([*paths, tmp_path / "reports" / "3.json"], node=node)
+    assert taken == {"foreign": 1}
+    assert ["source_digest" in refusals[0], "no record of its calls" in refusals[1]] == [True, True]
+    assert "it is no report" in refusals[2]
     evaluation.refresh_from_db()
     assert (evaluation.state, evaluation.lease, evaluation.node) == (State.QUEUED, None, None)
     assert not Report.objects.exists()
@@ -103,10 +103,10 @@ def test_a_score_is_computed_again_on_the_way_in(alice, node, tmp_path):
     said = json.loads(good.to_json())
     said["timing"]["score"] *= 1.01
     forged = EvaluationReport.from_json(json.dumps(said))
-    taken = offline.import_reports(stored(tmp_path / "forged", forged), node=node)
-    assert (taken.recorded, len(taken.refused)) == (0, 1)
-    assert "score" in taken.refused[0]
-    assert offline.import_reports(stored(tmp_path / "good", good), node=node).recorded == 1
+    taken, refusals = offline.import_reports(stored(tmp_path / "forged", forged), node=node)
+    assert (taken, len(refusals)) == ({}, 1)
+    assert "score" in refusals[0]
+    assert offline.import_reports(stored(tmp_path / "good", good), node=node)[0]["recorded"] == 1
     evaluation.refresh_from_db()
     assert evaluation.score == good.timing.score
 

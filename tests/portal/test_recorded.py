@@ -14,7 +14,7 @@ from portal.catalog import measurements
 from portal.catalog.references import reference_row
 from portal.exports import tables
 from portal.operations.recorded import kernels, runs
-from portal.operations.recorded.reports import Outcome, read_reports, read_source
+from portal.operations.recorded.reports import read_reports, read_source
 from portal.ranking import queries
 from portal.ranking.models import Board, PersonStanding, Record, Standing
 from portal.runs.models import Run
@@ -72,8 +72,8 @@ def shipped():
 
 def test_everything_that_ships_is_of_the_kernel_that_ships(monkeypatch):
     monkeypatch.setattr(kernels, "FOLDER", SHIPPED)
-    added = kernels.add()
-    assert (added.added, added.refused) == (len(shipped()), ())
+    added, refused = kernels.add()
+    assert (added, refused) == (len(shipped()), [])
 
 
 def test_the_sweeps_of_kernels_stand_on_their_problems_and_not_on_boards(client, monkeypatch):
@@ -86,7 +86,7 @@ def test_the_sweeps_of_kernels_stand_on_their_problems_and_not_on_boards(client,
 
 @pytest.mark.parametrize("problem", sorted(SIX))
 def test_a_fresh_site_ranks_what_two_gpus_were_judged_on_and_marks_it(client, problem):
-    assert kernels.add() == Outcome(added=6)
+    assert kernels.add() == (6, [])
     (row,) = queries.board(problem, profile=PROFILE)
     assert (row.place, row.author, row.recorded, row.is_source_public) == (1, "pkb", MARK, True)
     [report] = [report for report in shipped() if report.problem == problem]
@@ -151,18 +151,18 @@ def test_boards_open_where_something_stands(client):
 def test_adding_them_twice_changes_nothing():
     kernels.add()
     before = set(Report.objects.values_list("pk", flat=True))
-    assert kernels.add() == Outcome(added=0)
+    assert kernels.add() == (0, [])
     assert set(Report.objects.values_list("pk", flat=True)) == before
 
 
 def test_an_update_that_ships_them_at_new_revisions_replaces_them():
     present = shipped()
     rewrite(present, lambda _: {"revision": "0123456789abcdef"})
-    assert kernels.add() == Outcome(added=6)
+    assert kernels.add() == (6, [])
     assert queries.board("gemm_allreduce", profile=PROFILE) == ()
     rewrite(present, lambda _: {})
-    assert kernels.add() == Outcome(added=6)
-    assert kernels.add() == Outcome(added=0)
+    assert kernels.add() == (6, [])
+    assert kernels.add() == (0, [])
     revisions = Evaluation.objects.values_list("submission__problem", "problem_revision")
     assert len(revisions) == 6
     assert all(revision == registry.revision(problem) for problem, revision in revisions)
@@ -174,25 +174,25 @@ def test_a_report_that_says_more_than_its_calls_give_is_left_out():
         return {"timing": more if report.problem == "gemm_allreduce" else report.timing}
 
     rewrite(shipped(), raised)
-    added = kernels.add()
-    assert added.added == 5
-    (refusal,) = added.refused
+    added, refused = kernels.add()
+    assert added == 5
+    (refusal,) = refused
     assert f"gemm_allreduce on {PROFILE}: score: the report says" in refusal
 
 
 def test_a_report_without_a_record_of_its_calls_is_left_out():
     rewrite(shipped()[:1], lambda _: {"record": None})
-    added = kernels.add()
-    assert added.added == 0
-    assert "the report has no record of its calls" in added.refused[0]
+    added, refused = kernels.add()
+    assert added == 0
+    assert "the report has no record of its calls" in refused[0]
 
 
 def test_a_report_on_another_source_is_left_out(folder):
     (folder / "gemm_allreduce.py").write_text("def solution():\n    pass\n")
     (folder / "ring_attention.py").unlink()
-    added = kernels.add()
-    assert added.added == 4
-    assert sorted(refusal.split(": ")[1].split(" /")[0] for refusal in added.refused) == [
+    added, refused = kernels.add()
+    assert added == 4
+    assert sorted(refusal.split(": ")[1].split(" /")[0] for refusal in refused) == [
         "the source has changed since the evaluation",
         "there is no source",
     ]
@@ -316,7 +316,7 @@ def test_a_report_on_a_kernel_that_ships_can_be_shipped_beside_it(folder, given,
         assert tool(["ship", str(given)]) == 0
         assert str(folder / kernels.REPORTS) in capsys.readouterr().out
     assert len(shipped()) == 7
-    assert kernels.add().added == 7
+    assert kernels.add()[0] == 7
     (row,) = queries.board("gemm_allreduce", profile="h200x4-nomc")
     assert row.score == pytest.approx(json.loads(given.read_text())["timing"]["score"])
     assert row.recorded == "recorded on 23 November 2026, 4 H200"

@@ -7,7 +7,6 @@ from django.db.models import QuerySet
 
 from portal.operations.recorded.reports import (
     NotRecorded,
-    Outcome,
     delete,
     enter,
     read_reports,
@@ -20,10 +19,11 @@ FOLDER = registry.DATA / "entries"
 REPORTS = "kernels.reports.xz"
 
 
-def add() -> Outcome:
+def add() -> tuple[int, list[str]]:
     """Put every report that ships on its board, once.
 
     An entry whose report ships at another revision since, as after an update of the site, is replaced.
+    Given are how many were added, and which reports were refused, and why.
     """
     present = dict(_entries().values_list("pk", "problem_revision"))
     added, refused = 0, []
@@ -38,7 +38,7 @@ def add() -> Outcome:
             refused.append(f"{report.problem} on {report.profile}: {reason}")
         else:
             added += 1
-    return Outcome(added=added, refused=tuple(refused))
+    return added, refused
 
 
 @transaction.atomic

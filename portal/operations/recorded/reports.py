@@ -3,7 +3,6 @@
 import json
 import lzma
 import uuid
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -21,14 +20,6 @@ from portal.submissions.models import Evaluation, Report, Source, State, Submiss
 
 class NotRecorded(Exception):
     """A report or its source cannot be stored; the message says why."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How many kernels or runs an import added, and why others, or reports of them, were refused."""
-
-    added: int
-    refused: tuple[str, ...] = ()
 
 
 def read_reports(path: Path) -> dict[str, EvaluationReport]:

@@ -21,7 +21,6 @@ from portal.accounts.models import Organisation
 from portal.operations.recorded.kernels import FOLDER as KERNELS
 from portal.operations.recorded.reports import (
     NotRecorded,
-    Outcome,
     delete,
     hardware,
     read_reports,
@@ -78,13 +77,14 @@ def shipped() -> Iterator[tuple[str, RecordedRun, dict[str, EvaluationReport]]]:
         yield path.stem, run, read_reports(path.with_name(f"{path.stem}.reports.xz"))
 
 
-def add() -> Outcome:
+def add() -> tuple[int, list[str]]:
     """Put every run that ships on the model board, once.
 
     A run that ships with other judgements since, as after an update of the site, is replaced. One that an operator has
     decided on stays as it is.
 
     A report that contradicts its run or its own calls is named and left out: its program counts as not judged yet.
+    Given are how many runs were added, and those reports.
     """
     added, refused = 0, []
     for name, run, reports in shipped():
@@ -92,7 +92,7 @@ def add() -> Outcome:
             continue
         refused += [f"{name}: {reason}" for reason in _add(run, reports)]
         added += 1
-    return Outcome(added=added, refused=tuple(refused))
+    return added, refused
 
 
 def _stays(recorded: RecordedRun, reports: Mapping[str, EvaluationReport]) -> bool:

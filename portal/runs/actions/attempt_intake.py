@@ -24,8 +24,7 @@ from portal.runs.models import Attempt, AttemptState, EventKind, Run, RunEvent, 
 from portal.runs.uploads import Line, NewAttempt
 from portal.submissions import actions as submissions
 from portal.submissions import queue, quotas
-from portal.submissions.actions.bulk import AttemptSource
-from portal.submissions.models import Evaluation
+from portal.submissions.models import Evaluation, Submission
 from problems import registry
 
 BATCH = 50
@@ -254,23 +253,24 @@ def _store(run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer:
 def _submit(
     run: Run, fresh: Sequence[_Fresh], *, by: User, priority: int, payer: quotas.Payer
 ) -> dict[int, Evaluation]:
-    """Queue what a judge has to look at, and store the sources of the others; the evaluations by line number."""
-    to_judge = [(number, attempt) for number, attempt, fault in fresh if fault is None]
-    sources = [
-        AttemptSource(
-            problem=attempt.problem,
-            mode=attempt.mode,
-            backend=attempt.backend or run.backend,
-            files=attempt.files,
+    """Queue what a judge has to look at, and store the sources of all; the evaluations by line number."""
+    sources = submissions.store_sources(attempt.files for _, attempt, _ in fresh if attempt.files is not None)
+    wanted = {
+        number: (
+            Submission(
+                author=by,
+                problem=attempt.problem,
+                source=sources[attempt.files.digest],
+                backend=attempt.backend or run.backend,
+                is_attempt=True,
+            ),
+            attempt.mode,
         )
-        for _, attempt in to_judge
-        if attempt.files is not None
-    ]
-    evaluations = submissions.submit_attempts(by, sources, profile=run.profile, priority=priority, payer=payer)
-    submissions.store_sources(
-        attempt.files for _, attempt, fault in fresh if fault is not None and attempt.files is not None
-    )
-    return {number: evaluation for (number, _), evaluation in zip(to_judge, evaluations, strict=True)}
+        for number, attempt, fault in fresh
+        if fault is None and attempt.files is not None
+    }
+    made = submissions.submit_attempts([*wanted.values()], profile=run.profile, priority=priority, payer=payer)
+    return dict(zip(wanted, made, strict=True))
 
 
 def _row(run: Run, new: _Fresh, evaluation: Evaluation | None, *, now: datetime) -> Attempt:

@@ -1,28 +1,16 @@
 """Submissions that belong to a model's run: stored and queued many at a time, judged once, published together."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from django.db import transaction
 
 from evaluator import logs
 from evaluator.contract import SourceBundle
-from portal.accounts.models import User
 from portal.nodes.queries import online_slots
 from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
 from portal.submissions.queue import REJUDGE_PRIORITY, waiting_of
 from portal.submissions.quotas import Payer, refund, reserve
 from problems import registry
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttemptSource:
-    """What one attempt submits: a problem, a mode, what it is written in and the files."""
-
-    problem: str
-    mode: str
-    backend: str
-    files: SourceBundle
 
 
 def store_sources(bundles: Iterable[SourceBundle]) -> dict[str, Source]:
@@ -39,37 +27,27 @@ def store_sources(bundles: Iterable[SourceBundle]) -> dict[str, Source]:
 
 
 def submit_attempts(
-    author: User, wanted: Sequence[AttemptSource], *, profile: str, priority: int, payer: Payer
+    wanted: Sequence[tuple[Submission, str]], *, profile: str, priority: int, payer: Payer
 ) -> list[Evaluation]:
-    """Store a submission for each attempt and queue its evaluation, in the given order, at the expense of `payer`.
+    """Store submissions and queue an evaluation of each in its mode, in the given order, at the expense of `payer`.
 
     What may be judged at all was decided by the caller, who holds the payer's lock; nothing is refused here.
     """
     with transaction.atomic():
         turn = waiting_of(payer.key).next_turn(profile=profile, priority=priority)
-        sources = store_sources(attempt.files for attempt in wanted)
-        submissions = Submission.objects.bulk_create(
-            Submission(
-                author=author,
-                problem=attempt.problem,
-                source=sources[attempt.files.digest],
-                backend=attempt.backend,
-                is_attempt=True,
-            )
-            for attempt in wanted
-        )
+        Submission.objects.bulk_create(submission for submission, _ in wanted)
         evaluations = Evaluation.objects.bulk_create(
             Evaluation(
                 submission=submission,
-                problem_revision=registry.revision(attempt.problem),
+                problem_revision=registry.revision(submission.problem),
                 profile=profile,
-                mode=attempt.mode,
+                mode=mode,
                 priority=priority,
                 request_id=logs.current("request_id"),
                 payer=payer.key,
                 turn=turn + number,
             )
-            for number, (submission, attempt) in enumerate(zip(submissions, wanted, strict=True))
+            for number, (submission, mode) in enumerate(wanted)
         )
         reserve(payer, evaluations)
         return evaluations

@@ -68,11 +68,11 @@ def test_every_problem_stands_in_its_group_and_counts_add_up(runs):
     columns = matrix.chosen(matrix.candidates(), [])
     for name, facet in matrix.GROUPINGS.items():
         total, *parts = matrix.groups(columns, facet)
-        shown = [problem.slug for part in parts for problem, _ in part.rows]
+        shown = [problem.slug for part in parts for problem, _ in part["rows"]]
         assert set(shown) == {problem.slug for problem in registry.problems()}
         if name != "communication":  # a problem may have several patterns
-            assert sum(part.shares[0].solved for part in parts) == total.shares[0].solved == 1
-            assert sum(part.shares[0].problems for part in parts) == total.shares[0].problems == PROBLEMS
+            assert sum(part["shares"][0]["solved"] for part in parts) == total["shares"][0]["solved"] == 1
+            assert sum(part["shares"][0]["problems"] for part in parts) == total["shares"][0]["problems"] == PROBLEMS
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from portal.nodes.models import Node
 from portal.operations.audit import audit
 from portal.operations.recorded import kernels
 from portal.operations.recorded import runs as recorded
-from portal.operations.recorded.reports import NotRecorded, Outcome
+from portal.operations.recorded.reports import NotRecorded
 from portal.runs import queries
 from portal.runs.actions import decide
 from portal.runs.models import Attempt, LanguageModel, Run, RunEvent
@@ -46,8 +46,8 @@ def judged_run(alice, folder):
     )
     nodes.register_node("carried")
     reports = [timed(run.attempts.get(problem="allreduce")), broken(run.attempts.get(problem="allgather"))]
-    taken = offline.import_reports(stored(folder / "reports", *reports), node=Node.objects.get(name="carried"))
-    assert (taken.recorded, taken.refused) == (2, ())
+    taken, refused = offline.import_reports(stored(folder / "reports", *reports), node=Node.objects.get(name="carried"))
+    assert (taken, refused) == ({"recorded": 2}, [])
     return run
 
 
@@ -95,7 +95,7 @@ def forget(run):
 
 
 def loaded():
-    assert recorded.add() == Outcome(added=1, refused=())
+    assert recorded.add() == (1, [])
     return Run.objects.get()
 
 
@@ -198,7 +198,7 @@ def test_whoever_submits_the_same_program_is_judged_by_its_text(shipped, bob):
 def test_taking_it_twice_changes_nothing_and_removing_it_leaves_no_trace(shipped, alice):
     mine = submit(alice)
     loaded()
-    assert recorded.add().added == 0
+    assert recorded.add()[0] == 0
     kernels.remove()
     assert Run.objects.count() == 1
     assert recorded.remove() == 1
@@ -224,14 +224,14 @@ def test_an_update_that_ships_more_judgements_replaces_the_run(shipped):
     today = ships_without(folder, "allgather")
     earlier = loaded()
     assert earlier.attempts.get(problem="allgather").state == "pending"
-    assert recorded.add().added == 0
+    assert recorded.add()[0] == 0
     (folder / "writer-triton.json").write_text(today)
-    assert recorded.add() == Outcome(added=1, refused=())
+    assert recorded.add() == (1, [])
     run = Run.objects.get()
     assert (run.pk, run.model) == (earlier.pk, earlier.model)
     assert run.attempts.get(problem="allgather").verdict == "COMPILE_ERROR"
     assert (run.attempts.count(), Submission.objects.count(), Report.objects.count()) == (4, 2, 2)
-    assert recorded.add().added == 0
+    assert recorded.add()[0] == 0
 
 
 def test_a_run_that_an_operator_has_decided_on_is_not_replaced(shipped, admin_user):
@@ -240,7 +240,7 @@ def test_a_run_that_an_operator_has_decided_on_is_not_replaced(shipped, admin_us
     run = loaded()
     decide(run, kind="quarantined", reason="Its programs are another model's.", by=admin_user)
     (folder / "writer-triton.json").write_text(today)
-    assert recorded.add().added == 0
+    assert recorded.add()[0] == 0
     assert Run.objects.get().is_quarantined
     assert recorded.remove() == 1
 
@@ -253,11 +253,11 @@ def test_a_report_that_contradicts_its_calls_is_named_and_counts_as_not_judged(s
         if report["timing"]:
             report["timing"]["score"] *= 1.01
     path.write_bytes(lzma.compress("".join(f"{json.dumps(each)}\n" for each in reports).encode()))
-    taken = recorded.add()
-    assert taken.added == 1
-    assert "writer-triton: allreduce: score: the report says" in taken.refused[0]
+    added, refused = recorded.add()
+    assert added == 1
+    assert "writer-triton: allreduce: score: the report says" in refused[0]
     assert Run.objects.get().attempts.get(problem="allreduce").state == "pending"
-    assert recorded.add().added == 0
+    assert recorded.add()[0] == 0
 
 
 def test_the_command_exports_and_says_what_is_wrong(alice, tmp_path, monkeypatch, capsys):
@@ -273,16 +273,16 @@ def test_the_command_exports_and_says_what_is_wrong(alice, tmp_path, monkeypatch
         assert words in capsys.readouterr().err
     assert tool(["export", str(run.pk), "writer", "--published-by", WHO]) == 0
     assert "writer: 2 reports of 4 programs" in capsys.readouterr().out
-    assert recorded.add().added == 0  # it was judged here
+    assert recorded.add()[0] == 0  # it was judged here
     (tmp_path / "runs" / "writer.json").write_text("{}")
     with pytest.raises(NotRecorded, match="is no recorded run"):
         recorded.add()
 
 
 def test_what_ships_agrees_with_its_own_calls():
-    taken = recorded.add()
-    assert taken.refused == ()
-    assert taken.added == len(list(recorded.FOLDER.glob("*.json")))
+    added, refused = recorded.add()
+    assert refused == []
+    assert added == len(list(recorded.FOLDER.glob("*.json")))
     for run in Run.objects.all():
         assert run.attempts.exclude(verdict="").exists()
         assert "published under the Apache License 2.0" in run.notes

@@ -54,12 +54,12 @@ class Command(BaseCommand):
         if node is None:
             raise CommandError(f"there is no node {name!r}; register it with `manage.py node_add {name}`")
         reports = folder / "reports" if (folder / "reports").is_dir() else folder
-        outcome = offline.import_reports(list(reports.glob("*.json*")), node=node)
-        for refusal in outcome.refused:
+        counts, refused = offline.import_reports(list(reports.glob("*.json*")), node=node)
+        for refusal in refused:
             self.stderr.write(f"refused: {refusal}")
         self.stdout.write(
-            f"{outcome.recorded} reports recorded, {outcome.known} were known, {outcome.foreign} are on no evaluation "
-            f"here, {len(outcome.refused)} are refused"
+            f"{counts['recorded']} reports recorded, {counts['known']} were known, {counts['foreign']} are on no "
+            f"evaluation here, {len(refused)} are refused"
         )
-        if outcome.refused:
+        if refused:
             raise CommandError("some reports were refused")

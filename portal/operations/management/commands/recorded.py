@@ -33,16 +33,16 @@ class Command(BaseCommand):
                 self._say(kind.remove(), f"recorded {name} removed")
                 continue
             try:
-                outcome = kind.add()
+                added, refused = kind.add()
             except (NotRecorded, Refusal) as reason:
                 if options["wanted"] is not None:
                     raise CommandError(str(reason)) from reason
                 # Asked for by the setting alone, as when the site starts: it can do without.
                 self.stderr.write(f"no recorded {name}: {reason}")
                 continue
-            for refusal in outcome.refused:
+            for refusal in refused:
                 self.stderr.write(f"refused: {refusal}")
-            self._say(outcome.added, f"recorded {name} added")
+            self._say(added, f"recorded {name} added")
 
     def _say(self, count: int, what: str) -> None:
         if count:
