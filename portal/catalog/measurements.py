@@ -5,14 +5,10 @@
 baseline. A file `published_against_ours_*.json` holds how fast those ran beside ours, on our inputs.
 """
 
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from evaluator.contract import Baseline, BaselineTable
+from evaluator.contract import Baseline, BaselineTable, Message
 from evaluator.hardware import profiles
 from evaluator.hardware.ceilings import Ceilings, stored
 from problems import registry
@@ -20,14 +16,54 @@ from problems import registry
 FOLDER = registry.DATA / "baselines"
 
 
-@cache
-def published_against_ours(*, folder: Path = FOLDER) -> dict[str, Any] | None:
-    """The newest comparison of published references with ours; None where there is none.
+class MeasuredCeilings(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the interconnect of a machine reached, in bytes per second one way per GPU; None where not measured."""
 
-    `ratios` has by slug our reference's time over theirs (`score`) with its interval; `score_rule` says how both were
-    timed.
-    """
-    return _newest(folder.glob("published_against_ours_*.json"))
+    peer_copy_bytes_s: float | None = None
+    all_reduce_bus_bytes_s: float | None = None
+
+
+class PublicReferences(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Times of the public references on their public inputs, in microseconds by slug, with their circumstances."""
+
+    what: str
+    profile: str
+    size: str
+    measured_at: str
+    environment: dict[str, str]
+    caveat: str
+    left_out: dict[str, str]
+    ceilings: MeasuredCeilings
+    median_us: dict[str, float]
+
+
+class Ratio(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Our reference's time over another program's, with its interval."""
+
+    score: float
+    low: float
+    high: float
+
+
+class PublishedAgainstOurs(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The published references beside ours, by slug; `score_rule` says how they were timed."""
+
+    what: str
+    profile: str
+    measured_at: str
+    score_rule: int
+    environment: dict[str, str]
+    caveat: str
+    left_out: dict[str, str]
+    ratios: dict[str, Ratio]
+
+
+@cache
+def published_against_ours(*, folder: Path = FOLDER) -> PublishedAgainstOurs | None:
+    """The newest comparison of published references with ours; None where there is none."""
+    files = folder.glob("published_against_ours_*.json")
+    tables = [PublishedAgainstOurs.from_json(path.read_bytes()) for path in files]
+    return max(tables, key=lambda table: table.measured_at, default=None)
 
 
 @cache
@@ -38,19 +74,11 @@ def baselines(profile: str, *, folder: Path = FOLDER) -> BaselineTable | None:
 
 
 @cache
-def public_references(profile: str, *, folder: Path = FOLDER) -> dict[str, Any] | None:
-    """The newest times of public references taken on `profile`, with their circumstances; None where there are none.
-
-    `median_us` has microseconds by slug on the public inputs, `ceilings` what the interconnect reached, in bytes per
-    second one way per GPU.
-    """
-    return _newest(folder.glob("public_references_*.json"), profile=profile)
-
-
-def _newest(files: Iterable[Path], **wanted: str) -> dict[str, Any] | None:
-    tables = [msgspec.json.decode(path.read_bytes(), type=dict[str, Any]) for path in files]
-    found = [table for table in tables if table.items() >= wanted.items()]
-    return max(found, key=lambda table: table["measured_at"], default=None)
+def public_references(profile: str, *, folder: Path = FOLDER) -> PublicReferences | None:
+    """The newest times of public references taken on `profile`; None where there are none."""
+    tables = [PublicReferences.from_json(path.read_bytes()) for path in folder.glob("public_references_*.json")]
+    found = [table for table in tables if table.profile == profile]
+    return max(found, key=lambda table: table.measured_at, default=None)
 
 
 def baseline(slug: str, *, profile: str, size: str, folder: Path = FOLDER) -> Baseline | None:
@@ -63,7 +91,7 @@ def baseline(slug: str, *, profile: str, size: str, folder: Path = FOLDER) -> Ba
 def public_reference_us(slug: str, *, profile: str, size: str, folder: Path = FOLDER) -> float | None:
     """The public reference's time of a problem at the size that it was measured at."""
     table = public_references(profile, folder=folder)
-    return table["median_us"].get(slug) if table is not None and table["size"] == size else None
+    return table.median_us.get(slug) if table is not None and table.size == size else None
 
 
 @cache

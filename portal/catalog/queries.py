@@ -172,6 +172,6 @@ def _best_measured(names: Iterable[str], *, problem: str) -> str:
         if table is not None and (not problem or problem in table.baselines):
             ours.append(name)
             present += [name] * (table.rule == SCORE_RULE)
-        if theirs is not None and (not problem or problem in theirs["median_us"]):
+        if theirs is not None and (not problem or problem in theirs.median_us):
             public.append(name)
     return (present or ours or public or [""])[-1]

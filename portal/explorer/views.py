@@ -164,12 +164,12 @@ def _over_sizes(request: HttpRequest, problem: Problem) -> dict[str, Any]:
 def _published(slug: str) -> dict[str, Any]:
     """The speed of the published reference of the same problem relative to ours; empty if not measured."""
     table = measurements.published_against_ours()
-    if table is None or slug not in table["ratios"]:
+    if table is None or slug not in table.ratios:
         return {}
-    scores = [each["score"] for each in table["ratios"].values()]
+    scores = [each.score for each in table.ratios.values()]
     return {
         "published": table,
-        "published_ratio": table["ratios"][slug],
+        "published_ratio": table.ratios[slug],
         "published_range": (min(scores), max(scores)),
     }
 
