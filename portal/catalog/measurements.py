@@ -16,46 +16,33 @@ from problems import registry
 FOLDER = registry.DATA / "baselines"
 
 
-class MeasuredCeilings(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the interconnect of a machine reached, in bytes per second one way per GPU; None where not measured."""
+class PublicReferences(Message, frozen=True, kw_only=True):
+    """Times of the public references on their public inputs, in microseconds by slug, with their circumstances.
 
-    peer_copy_bytes_s: float | None = None
-    all_reduce_bus_bytes_s: float | None = None
+    `ceilings` is what the machine's interconnect reached, in bytes per second one way per GPU.
+    """
 
-
-class PublicReferences(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Times of the public references on their public inputs, in microseconds by slug, with their circumstances."""
-
-    what: str
     profile: str
     size: str
     measured_at: str
     environment: dict[str, str]
     caveat: str
     left_out: dict[str, str]
-    ceilings: MeasuredCeilings
+    ceilings: dict[str, float]
     median_us: dict[str, float]
 
 
-class Ratio(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Our reference's time over another program's, with its interval."""
+class PublishedAgainstOurs(Message, frozen=True, kw_only=True):
+    """The published references beside ours; `score_rule` says how they were timed.
 
-    score: float
-    low: float
-    high: float
+    `ratios` has by slug our reference's time over theirs as `score`, with its interval `low` to `high`.
+    """
 
-
-class PublishedAgainstOurs(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The published references beside ours, by slug; `score_rule` says how they were timed."""
-
-    what: str
     profile: str
     measured_at: str
     score_rule: int
     environment: dict[str, str]
-    caveat: str
-    left_out: dict[str, str]
-    ratios: dict[str, Ratio]
+    ratios: dict[str, dict[str, float]]
 
 
 @cache

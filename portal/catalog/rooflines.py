@@ -235,7 +235,7 @@ def _measured_wire(profile: profiles.Profile) -> list[tuple[str, float]]:
     measured = measurements.ceilings(profile.name)
     pairs = [pair.bytes_s for pair in measured.pairs] if measured else []
     table = measurements.public_references(profile.name)
-    reached = min(pairs) if pairs else table.ceilings.peer_copy_bytes_s if table else None
+    reached = min(pairs) if pairs else table.ceilings.get("peer_copy_bytes_s") if table else None
     return [(f"peer copy {reached / 1e9:.0f} GB/s", reached)] if reached else []
 
 

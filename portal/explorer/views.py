@@ -166,7 +166,7 @@ def _published(slug: str) -> dict[str, Any]:
     table = measurements.published_against_ours()
     if table is None or slug not in table.ratios:
         return {}
-    scores = [each.score for each in table.ratios.values()]
+    scores = [each["score"] for each in table.ratios.values()]
     return {
         "published": table,
         "published_ratio": table.ratios[slug],
