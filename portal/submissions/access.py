@@ -91,6 +91,14 @@ def submissions_of(author_id: int, viewer: Viewer) -> QuerySet[Submission]:
     return found.filter(author=author_id)
 
 
+def earlier_submissions(submission: Submission, viewer: Viewer) -> QuerySet[Submission]:
+    """The author's submissions to the same problem before this one that `viewer` may see, newest first."""
+    before = submissions_of(submission.author_id, viewer).filter(
+        problem=submission.problem, is_attempt=submission.is_attempt, created_at__lt=submission.created_at
+    )
+    return before.order_by("-created_at")
+
+
 def get_submission(viewer: Viewer, submission_id: uuid.UUID | str) -> Submission:
     """The submission with this id, if `viewer` may see it.
 

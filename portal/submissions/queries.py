@@ -67,6 +67,33 @@ def latest_report(evaluation: Evaluation) -> EvaluationReport | None:
     return row.report if row is not None else None
 
 
+def last_finished(submission: Submission, *, profile: str) -> Evaluation | None:
+    """The newest evaluation of `submission` on `profile` that ended with a verdict."""
+    return submission.evaluations.filter(profile=profile, state=State.FINISHED).order_by("-queued_at").first()
+
+
+def time_pairs(old: Evaluation | None, new: Evaluation | None) -> list[tuple[str, float, float, float]]:
+    """The sizes that both evaluations measured: before and now in microseconds, and how many times as fast.
+
+    Those of other profiles, revisions or rules do not compare.
+    """
+    if old is None or new is None or _setting(old) != _setting(new):
+        return []
+    before, after = _medians(latest_report(old)), _medians(latest_report(new))
+    return [(size, before[size], us, before[size] / us) for size, us in after.items() if size in before]
+
+
+def _setting(evaluation: Evaluation) -> tuple[str, str, int | None, int | None]:
+    """Only times of one setting compare."""
+    return evaluation.profile, evaluation.problem_revision, evaluation.score_rule, evaluation.node_owner_id
+
+
+def _medians(report: EvaluationReport | None) -> dict[str, float]:
+    if report is None or report.timing is None:
+        return {}
+    return {size.size: size.candidate.median_us for size in report.timing.sizes}
+
+
 def times_of(evaluations: Iterable[uuid.UUID]) -> dict[uuid.UUID, tuple[SizeTime, ...]]:
     """The times per size of evaluations that have any, in one query and without the rest of their reports."""
     rows = Report.objects.filter(evaluation__in=list(evaluations)).order_by("attempt")

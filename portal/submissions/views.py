@@ -37,6 +37,7 @@ from portal.tabular.tables import as_download
 from problems import registry
 
 PER_PAGE = 30
+_EARLIER_SHOWN = 20
 TABS = (
     ("statement", "Statement"),
     ("result", "Result"),
@@ -209,13 +210,13 @@ def _flagging(request: HttpRequest, submission: Submission) -> dict[str, Any]:
 
 def _previous(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any] | None:
     """The author's previous attempt at the problem for the page; None if there is none to see."""
-    earlier = differences.earlier_submissions(submission, request.user).first()
+    earlier = access.earlier_submissions(submission, request.user).first()
     if earlier is None:
         return None
     files = differences.changes(*(access.readable_source(request.user, one) for one in (earlier, submission)))
     return {
         "submission": earlier,
-        "evaluation": differences.last_finished(earlier, profile=evaluation.profile),
+        "evaluation": queries.last_finished(earlier, profile=evaluation.profile),
         "files": files,
         "added": sum(file.added for file in files or ()),
         "removed": sum(file.removed for file in files or ()),
@@ -232,7 +233,7 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """The submission beside an earlier one of its author, or the reference."""
     submission = access.get_submission(request.user, submission_id)
     problem = get_problem(submission.problem)
-    earlier = list(differences.earlier_submissions(submission, request.user)[: differences.EARLIER_SHOWN])
+    earlier = list(access.earlier_submissions(submission, request.user)[:_EARLIER_SHOWN])
     wanted = request.GET.get("with") or (str(earlier[0].pk) if earlier else REFERENCE)
     newest = queries.latest_evaluation(submission)
     context = {
@@ -249,12 +250,12 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     reference = SourceFile(path=SourceBundle.ENTRY, text=registry.reference_source(problem.slug))
     base = access.readable_source(request.user, old) if old is not None else SourceBundle(files=(reference,))
     source = access.readable_source(request.user, submission)
-    before = differences.last_finished(old, profile=newest.profile) if old is not None and newest is not None else None
+    before = queries.last_finished(old, profile=newest.profile) if old is not None and newest is not None else None
     context |= {
         "old": old,
         "old_evaluation": before,
         "files": differences.changes(base, source),
-        "times": differences.time_pairs(before, newest),
+        "times": queries.time_pairs(before, newest),
         **_recorded({"Before": before, "Now": newest} if before is not None else {"Submission": newest}),
     }
     return render(request, "submissions/compare.html", context)
@@ -311,7 +312,7 @@ def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         context = _live_parts(request, submission, evaluation)
         if request.GET.get("desk"):
             return render(request, "submissions/_live.html", context | {"on_workbench": True})
-        has_previous = differences.earlier_submissions(submission, request.user).exists()
+        has_previous = access.earlier_submissions(submission, request.user).exists()
         return render(request, "submissions/live.html", context | {"has_previous": has_previous})
 
     return if_changed(request, _etag(queries.live_view(evaluation)), respond)

@@ -17,7 +17,7 @@ from portal.dispatcher.leases import sweep
 from portal.nodes.models import Node, Slot
 from portal.privacy.actions import Entries, delete_account
 from portal.ranking.models import Board, Standing
-from portal.submissions import actions
+from portal.submissions import actions, lifecycle
 from portal.submissions.models import Evaluation, Report, State, Submission
 from tests.portal.factories import SOLUTION, bundle, delivery_of, evaluation_of, submit
 
@@ -92,6 +92,7 @@ def test_of_a_cancel_and_a_report_at_once_exactly_one_wins(alice, node, now):
 def test_two_sweeps_at_once_count_a_lost_try_once(alice, node, now, later, settings):
     submit(alice)
     dispatch_once(now, send=lambda *_, **__: None)
+    lifecycle.note_running(node, Evaluation.objects.values_list("pk", flat=True), now)
     end = later(settings.LEASE_SECONDS + 2)
     Node.objects.update(seen_at=end)
     assert sorted(at_once(*[lambda: sweep(end)] * 3)) == [0, 0, 1]
