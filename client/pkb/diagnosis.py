@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from .outcomes import has_ended, is_informative, is_right
+from .outcomes import has_ended, is_right, speedup
 from .results import Evaluation, Finding, OutputCheck, RankState, Report, SizeTiming, Splits, SweepPoint
 
 MOST_CHARACTERS = 12_000
@@ -35,9 +35,7 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
 def diagnosis_of_report(report: Report, *, most_characters: int = MOST_CHARACTERS) -> str:
     """The same of a report that no site has, such as that of a judge on this machine."""
     timing = report.timing
-    score = f", {timing.score:.3f}x over the reference" if timing else ""
-    if timing and not is_informative(timing.low, timing.high):
-        score = ", times too noisy to tell a speedup"
+    score = f", {speedup(timing.score, timing.low, timing.high)}" if timing else ""
     lines = [f"{report.verdict}{score}", capitalised(report.message), *_inside_report(report)]
     if report.build and not report.build.succeeded:
         lines.append(f"\nCompiler output:\n{report.build.log}")
@@ -66,12 +64,7 @@ def headline(evaluation: Evaluation) -> str:
     title = f" ({evaluation.facts.title})" if evaluation.facts else ""
     score = ""
     if evaluation.score is not None:
-        score = f": {evaluation.score:.3f}x"
-        if evaluation.score_low is not None and evaluation.score_high is not None:
-            score += f" ({evaluation.score_low:.3f} to {evaluation.score_high:.3f})"
-        score += " over the reference"
-        if not is_informative(evaluation.score_low, evaluation.score_high):
-            score = ": times too noisy to tell a speedup"
+        score = f": {speedup(evaluation.score, evaluation.score_low, evaluation.score_high)}"
     return f"{evaluation.verdict}{title}{score}"
 
 
@@ -151,10 +144,8 @@ def _points(points: Sequence[SweepPoint]) -> Iterator[str]:
         words = f"submission {mine:.1f} us, reference {reference:.1f} us"
         if point.verdict != "PASSED":
             words += f", {point.verdict}: {point.message}"
-        elif point.speedup is not None and is_informative(point.low, point.high):
-            words += f", speedup {point.speedup:.3f} ({point.low:.3f} to {point.high:.3f})"
         else:
-            words += ", too noisy to tell a speedup"
+            words += f", {speedup(point.speedup, point.low, point.high)}"
         bandwidth = "" if point.bus_bytes is None else f", {point.bus_bytes / mine / 1e3:.2f} GB/s of bus bandwidth"
         yield f"- {point.size}: {words}{bandwidth}"
 
@@ -166,10 +157,8 @@ def _times(report: Report) -> Iterator[str]:
     for size in report.timing.sizes:
         floor = f", roofline floor {size.floor_us:.1f} us" if size.floor_us is not None else ""
         mine, reference = size.candidate.median_us, size.baseline.median_us
-        speedup = f", speedup {size.score:.3f} ({size.low:.3f} to {size.high:.3f})" if size.score is not None else ""
-        if not is_informative(size.low, size.high):
-            speedup = ", too noisy to tell a speedup"
-        yield f"- size {size.size}: submission {mine:.1f} us, reference {reference:.1f} us{speedup}{floor}"
+        words = speedup(size.score, size.low, size.high)
+        yield f"- size {size.size}: submission {mine:.1f} us, reference {reference:.1f} us, {words}{floor}"
         yield from _beside_times(size)
 
 

@@ -1,5 +1,7 @@
 """What evaluations, times and checks amount to."""
 
+import math
+
 from .results import EvaluationBrief, OutputCheck
 
 _WIDEST = 10.0
@@ -29,3 +31,16 @@ def is_right(check: OutputCheck) -> bool:
 def is_informative(low: float | None, high: float | None) -> bool:
     """Whether a speedup's interval says anything; otherwise times were too noisy. The site's pages mean the same."""
     return low is None or high is None or high <= _WIDEST * low
+
+
+def speedup(score: float | None, low: float | None = None, high: float | None = None) -> str:
+    """A speedup in words, with its interval and no more digits than that justifies: the rule of the site's pages."""
+    if score is None or not is_informative(low, high):
+        return "times too noisy to tell a speedup"
+    first = min(4, max(0, -math.floor(math.log10(score)))) if score > 0 else 0
+    if low is None or high is None or low >= high:
+        return f"{score:.{max(first, 2 - math.floor(math.log10(max(score, 1))))}f}x over the reference"
+    places = min(4, max(0, -math.floor(math.log10((high - low) / 2))))
+    words = "not distinguishable from" if low <= 1 <= high else f"{score:.{max(first, places)}f}x over"
+    ends = max(places, min(2, places + 1))
+    return f"{words} the reference ({low:.{ends}f} to {high:.{ends}f})"

@@ -454,7 +454,7 @@ class Price(Struct, frozen=True, kw_only=True):
 
 
 class RunEvent(Struct, frozen=True, kw_only=True):
-    """Something that happened to a run."""
+    """Something that happened to a run. `score_low` and `score_high` are the attempt's as it stands now."""
 
     id: int
     kind: str
@@ -467,6 +467,8 @@ class RunEvent(Struct, frozen=True, kw_only=True):
     verdict: str | None
     message: str
     score: float | None
+    score_low: float | None
+    score_high: float | None
 
 
 class Attempt(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import msgspec
 from . import output
 from .context import Context, with_context
 from .errors import ExitCode, UsageError
+from .outcomes import speedup
 from .results import EventPage, Figures, ImportPreview, LineResult, Run, RunBrief
 from .runs import NewRun
 from .submission_commands import BACKENDS, backend_option
@@ -138,7 +139,7 @@ def _say_events(context: Context, page: EventPage) -> None:
         if context.as_json:
             output.print_json(event)
         elif event.kind == "attempt.ended":
-            score = "" if event.score is None else f" {event.score:.3f}x"
+            score = "" if event.score is None else f", {speedup(event.score, event.score_low, event.score_high)}"
             output.print_text(f"{event.key}: {event.verdict}{score}")
 
 
@@ -282,7 +283,7 @@ def shown(context: Context, entry: Run | RunBrief) -> None:
     output.print_text(f"attempts: {entry.attempts}, of them pending: {entry.pending}; {entry.page}")
     if isinstance(entry, Run) and entry.attempts:
         figures = entry.figures
-        speed = "" if figures.geomean_speedup is None else f", geometric mean speedup {figures.geomean_speedup:.3f}"
+        speed = "" if figures.geomean_speedup is None else f", as a geometric mean {speedup(figures.geomean_speedup)}"
         cost = "" if figures.cost_usd is None else f", {figures.cost_usd:.2f} US dollars"
         solved = f"{figures.solved} of {figures.problems} solved, {figures.faster} faster than the reference"
         output.print_text(f"{solved}{speed}{cost}")

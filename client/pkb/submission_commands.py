@@ -10,7 +10,7 @@ from .client import Client
 from .context import Context, with_context
 from .diagnosis import diagnosis, headline
 from .errors import ExitCode, UsageError
-from .outcomes import has_ended, has_passed
+from .outcomes import has_ended, has_passed, speedup
 from .results import Submission
 
 BACKENDS = ("pytorch", "cuda", "triton", "parallelkittens", "nvshmem", "nccl_device")
@@ -130,7 +130,7 @@ def submissions(context: Context, *, problem: str | None, state: str | None, ver
             if context.as_json:
                 output.print_json(entry)
             newest = entry.evaluations[0]
-            score = "" if newest.score is None else f"{newest.score:.3f}"
+            score = "" if newest.score is None else speedup(newest.score, newest.score_low, newest.score_high)
             rows.append((entry.id, entry.problem, newest.profile, newest.mode, newest.verdict or newest.state, score))
     if not context.as_json:
         output.print_table(("id", "problem", "profile", "mode", "verdict", "score"), rows)

@@ -5,6 +5,7 @@
 baseline. A file `published_against_ours_*.json` holds how fast those ran beside ours, on our inputs.
 """
 
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -79,6 +80,12 @@ def public_reference_us(slug: str, *, profile: str, size: str, folder: Path = FO
     """The public reference's time of a problem at the size that it was measured at."""
     table = public_references(profile, folder=folder)
     return table.median_us.get(slug) if table is not None and table.size == size else None
+
+
+@cache
+def rests_on() -> dict[str, dict[str, str]]:
+    """What the factors of recorded entries rest on, by problem: a few `words` and a `sentence`."""
+    return tomllib.loads((registry.DATA / "entries" / "rests_on.toml").read_text(encoding="utf-8"))
 
 
 @cache

@@ -1,6 +1,5 @@
 """The board of people: who solved how many problems on a profile, and how many faster than the reference."""
 
-from evaluator.contract import Backend
 from evaluator.hardware import profiles
 from portal.accounts.models import User
 from portal.core.errors import by_id
@@ -44,24 +43,8 @@ def entries_page(person: User, *, after: str = "", before: str = "", rows: int =
     return page_of(found, _NEWEST, after=after, before=before, rows=rows, counts=False)
 
 
-BEST_PLACES = 5
-
-
-def best_places(person: User) -> list[queries.BoardRow]:
-    """The places of the largest speedups of `person` on boards that speed orders, the best place first."""
-    found = Standing.objects.filter(author=person, profile__in=_by_speed(), **queries.current())
-    # On a board a person has one standing per backend.
-    best = found.order_by("-score_low").values_list("problem", "profile")[: BEST_PLACES * len(Backend)]
-    boards = list(dict.fromkeys(best))[:BEST_PLACES]
-    rows = (queries.entry_of(slug, profile=profile, username=person.username) for slug, profile in boards)
-    return sorted((row for row in rows if row is not None), key=lambda row: row.place or 0)
-
-
 def records_of(person: User, *, most: int = 10) -> list[Record]:
     """The last records that `person` reached on boards that speed orders, the newest first."""
-    found = Record.objects.filter(author=person, profile__in=_by_speed(), **queries.current())
+    by_speed = [name for name, profile in profiles.profiles().items() if profile.is_ranked_by_speed]
+    found = Record.objects.filter(author=person, profile__in=by_speed, **queries.current())
     return list(found.order_by("-reached_at", "-id")[:most])
-
-
-def _by_speed() -> list[str]:
-    return [name for name, profile in profiles.profiles().items() if profile.is_ranked_by_speed]

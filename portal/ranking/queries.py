@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery, Value
 
-from evaluator.contract import SCORE_RULE, is_faster
+from evaluator.contract import SCORE_RULE, Backend, is_faster
 from evaluator.hardware import profiles
 from portal.accounts.models import User, Viewer
+from portal.catalog import measurements
 from portal.catalog.rooflines import Entry
 from portal.catalog.size_times import BACK_TO_BACK, SizeTime, from_stored, mean_utilisation
 from portal.core.pagination import Ordering, Page, beyond, page_of, reverse_of
@@ -49,6 +50,11 @@ class BoardRow(Entry):
     @property
     def is_ranked_by_speed(self) -> bool:
         return profiles.get(self.profile).is_ranked_by_speed
+
+    @property
+    def rests_on(self) -> str:
+        """What the factor of a recorded entry rests on, in a few words; empty where nothing is said of it."""
+        return measurements.rests_on().get(self.problem, {}).get("words", "") if self.recorded else ""
 
     @property
     def is_faster(self) -> bool:
@@ -119,18 +125,32 @@ def board(
     return tuple(_rows(key, _read(_entries(key), key, columns=key.order, limit=limit), ahead=0, low_above=None))
 
 
-def entry_of(problem_slug: str, *, profile: str, username: str) -> BoardRow | None:
-    """An author's row of the board of a problem on a profile, with its place; None if there is no such entry.
+def places_of(person: User, *, most: int) -> list[BoardRow]:
+    """The rows of the largest speedups of `person` on boards that speed orders, one of a board, the best place first.
 
-    At most two queries: the entry, and how many are ahead of it. `overlaps_above` is not looked up.
+    Two queries: the entries, and how many are ahead of each. `overlaps_above` is not looked up.
     """
-    key = BoardKey(problem=problem_slug, profile=profile, revision=registry.revision(problem_slug))
-    entries = _entries(key)
-    own = _read(entries.filter(author__username=username), key, columns=key.order, limit=1)
-    if not own:
-        return None
-    ahead = entries.filter(beyond(reverse_of(key.order), _order(key).values(own[0]))).count()
-    return next(iter(_rows(key, own, ahead=ahead, low_above=None)))
+    by_speed = [name for name, profile in profiles.profiles().items() if profile.is_ranked_by_speed]
+    order = board_order(is_ranked_by_speed=True)
+    own = Standing.objects.filter(author=person, profile__in=by_speed, **current()).order_by(*order).values(*COLUMNS)
+    best: dict[BoardKey, Mapping[str, Any]] = {}
+    # On a board a person has one standing per backend.
+    for entry in own[: most * len(Backend)]:
+        slug = entry["problem"]
+        key = BoardKey(problem=slug, profile=entry["profile"], revision=registry.revision(slug))
+        best.setdefault(key, entry)
+    chosen = list(best.items())[:most]
+    ahead = [
+        _entries(key)
+        .order_by()
+        .filter(beyond(reverse_of(order), _order(key).values(entry)))
+        .values(board=Value(number))
+        .annotate(count=Count("pk"))
+        for number, (key, entry) in enumerate(chosen)
+    ]
+    counts = {row["board"]: row["count"] for row in ahead[0].union(*ahead[1:], all=True)} if ahead else {}
+    rows = [board_row(entry, place=counts.get(number, 0) + 1) for number, (_, entry) in enumerate(chosen)]
+    return sorted(rows, key=lambda row: row.place or 0)
 
 
 def place_of(evaluation: Evaluation) -> dict[str, Any] | None:

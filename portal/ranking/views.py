@@ -24,7 +24,7 @@ from portal.tabular.tables import as_download
 from problems import registry
 from problems.spec.schema import Problem
 
-PAGE_ROWS = 50
+PAGE_ROWS, BEST_PLACES = 50, 5
 _NOT_HERE = "This board has no {field} {value}."
 _choice = partial(choice, message=_NOT_HERE)
 
@@ -108,7 +108,7 @@ def person(request: HttpRequest, username: str) -> HttpResponse:
     context = {
         "person": found,
         "totals": people.totals_of(found),
-        "places": people.best_places(found),
+        "places": queries.places_of(found, most=BEST_PLACES),
         "records": people.records_of(found),
         "practice": {name for name, profile in profiles.profiles().items() if not profile.is_ranked_by_speed},
         "page": people.entries_page(found, **_cursors(request)),

@@ -66,6 +66,7 @@ def _decision(act: Callable[..., object], title: str, description: str) -> Calla
                 messages.error(request, f"{row}: {refusal.sentences}")
             else:
                 messages.success(request, f"Done: {row}")
+                model_admin.log_change(request, row, f"{title}: {form.cleaned_data['reason']}")
         return None
 
     return decide
@@ -121,7 +122,7 @@ class SubmissionAdmin(ReadOnly, LargeList):
     ordering = ("-created_at", "-id")
     list_select_related = ("author",)
     author_column, problem_column = "author", "problem"
-    actions = ("quarantine", "lift", "clear_notes")
+    actions = ("quarantine", "lift", "clear_notes", "free_notes")
     exclude = ("source",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Submission]:
@@ -148,6 +149,7 @@ class SubmissionAdmin(ReadOnly, LargeList):
     clear_notes = _decision(
         submissions.clear_notes, "Clear notes", "Clear the author's notes: a public reason stands in their place"
     )
+    free_notes = _decision(submissions.free_notes, "Free notes", "Let the author write notes again, where cleared")
 
 
 @admin.register(Flag)

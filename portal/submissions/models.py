@@ -55,6 +55,10 @@ class Visibility(models.TextChoices):
     PUBLIC = "public", "Everyone"
 
 
+CLEARED = "*Cleared by an operator:*"
+"""How notes begin that an operator has cleared."""
+
+
 class Submission(models.Model):
     """One source for one problem by one author.
 
@@ -113,6 +117,11 @@ class Submission(models.Model):
 
     def __str__(self) -> str:
         return str(self.id)
+
+    @property
+    def has_cleared_notes(self) -> bool:
+        """Whether an operator's reason stands in place of its author's notes."""
+        return self.notes.startswith(CLEARED)
 
 
 class State(models.TextChoices):

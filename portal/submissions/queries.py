@@ -3,17 +3,21 @@
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from statistics import median
+from typing import Any
 
 import msgspec
-from django.db.models import Exists, OuterRef, Prefetch, QuerySet
+from django.db.models import Exists, Min, OuterRef, Prefetch, QuerySet
+from django.utils import timezone
 
 from evaluator.contract import Backend, EarlierTry, EvaluationReport, EvaluationRequest, Mode, Stage, Timing, Verdict
 from portal.accounts.models import User
 from portal.catalog.size_times import SizeTime, size_times
+from portal.nodes.models import Node
+from portal.nodes.queries import offline_before, online_profiles
 from portal.submissions import sweeps
-from portal.submissions.models import Evaluation, Quarantine, Report, State, Submission
+from portal.submissions.models import Evaluation, Flag, Quarantine, Report, State, Submission
 from portal.submissions.queue import QueuePosition, position_in_queue, recently_judged
 
 _REASON_LENGTH = 1000
@@ -210,3 +214,17 @@ def expected_stage_seconds(evaluation: Evaluation) -> dict[Stage, float]:
         for entry in stages or ():
             durations.setdefault(Stage(entry["stage"]), []).append(float(entry["seconds"]))
     return {stage: median(seconds) for stage, seconds in durations.items()}
+
+
+def for_operators() -> dict[str, Any]:
+    """What may need an operator now: numbers, those of evaluations over a day, and since when work waits for a slot."""
+    now = timezone.now()
+    lately = now - timedelta(days=1)
+    waiting = Evaluation.objects.filter(state=State.QUEUED, node_owner=None, profile__in=online_profiles())
+    return {
+        "flags": Flag.objects.filter(resolved_at=None).count(),
+        "failures": Evaluation.objects.filter(verdict=Verdict.JUDGE_FAILURE, finished_at__gte=lately).count(),
+        "alarms": Evaluation.objects.filter(has_alarms=True, queued_at__gte=lately).count(),
+        "silent": Node.objects.filter(is_enabled=True, revoked_at=None, seen_at__lt=offline_before(now)).count(),
+        "waits_since": waiting.aggregate(since=Min("queued_at"))["since"],
+    }

@@ -432,6 +432,7 @@ def notes(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         request.POST if request.method == "POST" else None,
         initial={"notes": submission.notes, "built_on": submission.built_on_id},
     )
+    form.fields["notes"].disabled = submission.has_cleared_notes
     if request.method == "POST":
         form.attempt(actions.annotate, submission, by=author)
         if not form.errors:

@@ -225,14 +225,17 @@ def bounds(row: Any) -> str:
 
 @register.simple_tag
 def speedup(row: Any, on: str = "", *, alone: bool = False) -> SafeString:
-    """A row's speedup in words with its interval below, or `alone`; `on` is its profile where the row does not say."""
+    """A row's speedup in words with its interval below, or `alone`; `on` is its profile where the row does not say.
+
+    Below both stands what the factor rests on, where the row says so.
+    """
     if row.score is None:
         return SafeString("")
     profile, (low, high) = on or row.profile, _ends(row)
     words = speedups.in_words(row.score, low, high, profile=profile)
     form = "<strong>{}</strong>" if words[0].isdigit() else '<span class="muted">{}</span>'
-    ends = "" if alone else bounds(row)
-    return format_html(f'{form}<span class="sub">{{}}</span>' if ends else form, words, ends)
+    below = [text for text in ("" if alone else bounds(row), getattr(row, "rests_on", "")) if text]
+    return format_html(form + '<span class="sub">{}</span>' * len(below), words, *below)
 
 
 @register.filter

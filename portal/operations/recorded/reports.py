@@ -13,6 +13,7 @@ from evaluator.contract import ContractError, EvaluationReport, Mode, SourceBund
 from evaluator.hardware import profiles
 from evaluator.judging.recompute import recompute
 from portal.accounts.actions import own_author
+from portal.catalog import measurements
 from portal.ranking.actions import forget, order_records
 from portal.submissions import actions, hooks, sweeps
 from portal.submissions.models import Evaluation, Report, Source, State, Submission, Visibility
@@ -71,6 +72,7 @@ def enter(report: EvaluationReport, source: SourceBundle) -> Evaluation:
             "visibility": Visibility.PUBLIC,
             "requested_visibility": Visibility.PUBLIC,
             "note": "written by hand by this site's authors",
+            "notes": measurements.rests_on().get(report.problem, {}).get("sentence", ""),
             "created_at": datetime.fromisoformat(report.finished_at),
         },
     )

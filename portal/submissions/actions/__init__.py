@@ -16,6 +16,7 @@ from portal.submissions.actions.submit import (
     cancel_evaluation,
     clear_notes,
     create_submission,
+    free_notes,
     open_sources,
     queue_evaluation,
     set_visibility,

@@ -24,7 +24,7 @@ from portal.nodes import actions
 from portal.nodes.queries import guests_for
 from portal.submissions import access, lifecycle, queries, queue
 from portal.submissions.hooks import evaluation_queued
-from portal.submissions.models import Evaluation, Source, State, Submission, Visibility
+from portal.submissions.models import CLEARED, Evaluation, Source, State, Submission, Visibility
 from portal.submissions.quotas import Payer, lock_author, require_room, reserve
 from problems import registry
 from problems.spec.schema import Problem
@@ -335,12 +335,25 @@ def annotate(submission: Submission, *, notes: str, built_on: str, by: User) -> 
 
 
 def clear_notes(submission: Submission, *, reason: str, by: User) -> None:
-    """Put an operator's public reason in place of an author's notes; 403 for others, 409 where there are none."""
+    """Put an operator's public reason in place of an author's notes; 403 for others, 409 where there are none.
+
+    It stays until an operator lifts it (`free_notes`).
+    """
+    _replace_notes(submission, f"{CLEARED} {reason.strip()}", if_cleared=False, by=by)
+
+
+def free_notes(submission: Submission, *, reason: str, by: User) -> None:  # noqa: ARG001 - the log of operators has it
+    """Let an author whose notes were cleared write notes again; 403 for others, 409 where none were cleared."""
+    _replace_notes(submission, "", if_cleared=True, by=by)
+
+
+def _replace_notes(submission: Submission, text: str, *, if_cleared: bool, by: User) -> None:
     if not by.is_staff:
         raise Forbidden("submission", by.username, "Only an operator can clear notes.", "Flag the entry.")
-    if not submission.notes:
-        raise Conflict("submission", submission.pk, "This submission has no notes.", "There is nothing to clear.")
-    submission.notes = f"*Cleared by an operator:* {reason.strip()}"
+    if not submission.notes or submission.has_cleared_notes != if_cleared:
+        message = f"The notes of this submission {'were not cleared' if if_cleared else 'are empty or cleared'}."
+        raise Conflict("submission", submission.pk, message, "Choose other submissions.")
+    submission.notes = text
     submission.save(update_fields=["notes"])
 
 
@@ -348,13 +361,16 @@ def describe(submission: Submission, *, notes: str, built_on: str) -> None:
     """Set notes and parent of a submission in hand. `built_on` names the parent by its id or the address of its page.
 
     Raises:
-        Refusal: the notes are too long. No parent that its author may name has this id, or it is of another problem or
-            later.
+        Refusal: the notes are too long, or an operator's reason stands in their place (409). No parent that its author
+            may name has this id, or it is of another problem or later.
     """
     written = notes.replace("\r\n", "\n").strip()
     if len(written) > MAX_NOTES:
         message = f"The notes have {len(written):,} characters, and {MAX_NOTES:,} is the most."
         raise Refusal("notes", written, message, "Shorten them, or link to a longer text.")
+    if written != submission.notes and (submission.has_cleared_notes or written.startswith(CLEARED)):
+        message = "Only operators write or lift the reason for which they cleared notes."
+        raise Conflict("notes", written, message, "Leave the notes as they are, or ask the operators.")
     submission.notes, submission.built_on = written, _parent(submission, built_on.strip())
 
 

@@ -1,10 +1,11 @@
 """What an author says of a submission: notes for its readers, and what it is built on."""
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
-from portal.core.errors import Forbidden
+from portal.core.errors import Conflict, Forbidden
 from portal.exports.tables import TABLES
 from portal.submissions import actions
 from portal.submissions.actions.submit import MAX_NOTES
@@ -86,6 +87,31 @@ def test_an_operator_puts_a_public_reason_in_place_of_notes(client, alice, local
     assert "<em>Cleared by an operator:</em> advertising" in page(client, entry)
     with pytest.raises(Forbidden):
         actions.clear_notes(entry, reason="mine", by=alice)
+
+
+def test_the_reason_stays_until_an_operator_lifts_it(client, alice, local, operator):
+    parent, entry = scenes.judged(alice, local), scenes.judged(alice, local)
+    actions.annotate(entry, notes="Buy it at https://a.example", built_on="", by=alice)
+    actions.clear_notes(entry, reason="advertising", by=operator)
+    client.force_login(alice)
+    address = reverse("submissions:notes", args=[entry.pk])
+    assert "Only operators can lift" in client.get(address).content.decode()
+    client.post(address, {"notes": "Buy it", "built_on": str(parent.pk)})
+    for notes in ("Buy it", ""):
+        api = client.post(reverse("api:notes", args=[entry.pk]), {"notes": notes}, content_type="application/json")
+        assert (api.status_code, api.json()["errors"][0]["field"]) == (409, "notes")
+    entry.refresh_from_db()
+    assert (entry.notes, entry.built_on) == ("*Cleared by an operator:* advertising", parent)
+    with pytest.raises(Conflict):
+        actions.annotate(parent, notes="*Cleared by an operator:* a rival cheated", built_on="", by=alice)
+    operator.user_permissions.set(Permission.objects.all())
+    client.force_login(operator)
+    sent = {"action": "free_notes", "_selected_action": entry.pk, "confirmed": "1", "reason": "a mistake"}
+    client.post(reverse("admin:submissions_submission_changelist"), sent)
+    assert LogEntry.objects.get().change_message == "Free notes: a mistake"
+    entry.refresh_from_db()
+    actions.annotate(entry, notes="Overlap", built_on="", by=alice)
+    assert entry.notes == "Overlap"
 
 
 def test_what_cannot_be_is_refused_with_a_remedy(client, alice, bob, local):
