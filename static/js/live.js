@@ -12,19 +12,19 @@
   let source = null;
   let asking = 0;
   // What changes while an answer is under way is asked for once that has come: the answer replaces the element, and with
-  // it whatever htmx would have queued there.
-  let isAsking = false;
+  // it whatever htmx would have queued there. The answer for an element that another submission has replaced never ends.
+  let asked = null;
   let isStale = false;
   const refresh = () => {
     const live = document.querySelector("#live[data-stream]");
     if (!live) return;
-    isStale = isAsking;
-    if (!isAsking) window.htmx.trigger(live, "refresh");
+    isStale = asked === live;
+    if (!isStale) window.htmx.trigger(live, "refresh");
   };
-  document.addEventListener("htmx:beforeRequest", (event) => { if (event.target.id === "live") isAsking = true; });
+  document.addEventListener("htmx:beforeRequest", (event) => { if (event.target.id === "live") asked = event.target; });
   document.addEventListener("htmx:afterRequest", (event) => {
-    if (event.detail.requestConfig.elt.id !== "live") return;
-    isAsking = false;
+    if (event.detail.requestConfig.elt !== asked) return;
+    asked = null;
     if (isStale) setTimeout(refresh);
   });
   const leave = () => {

@@ -4,7 +4,7 @@ import io
 import re
 import zipfile
 
-from playwright.sync_api import FilePayload, Page, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.browser.conftest import PASSWORD, Visit, sign_up
 from tests.browser.looks import problems_here
@@ -42,6 +42,25 @@ def test_ctrl_enter_brings_the_verdict_below_the_editor_and_marks_the_line(visit
     page.keyboard.press("Control+Enter")
     expect(verdict.get_by_text("Passed", exact=True).first).to_be_visible(timeout=VERDICT_MS)
     assert_never_left(page)
+
+
+def test_a_submission_made_while_an_answer_is_under_way_is_followed(visit: Visit) -> None:
+    page = visit().page
+    sign_up(page, "ivy")
+    open_desk(page)
+    held: list[Route] = []
+    page.route("**/live/?evaluation=*", lambda route: held.append(route) if not held else route.continue_())
+    write(page, BROKEN)
+    with page.expect_request("**/live/?evaluation=*"):
+        page.keyboard.press("Control+Enter")
+    verdict = page.locator("#verdict")
+    first = verdict.get_by_role("link", name=re.compile("^Submission ")).first
+    earlier = first.inner_text()
+    write(page, RIGHT)
+    page.keyboard.press("Control+Enter")
+    expect(first).not_to_have_text(earlier)
+    held[0].continue_()
+    expect(verdict.get_by_text("Passed", exact=True).first).to_be_visible(timeout=VERDICT_MS)
 
 
 def test_what_is_refused_is_said_below_the_editor(visit: Visit) -> None:
