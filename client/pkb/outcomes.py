@@ -39,8 +39,13 @@ def speedup(score: float | None, low: float | None = None, high: float | None = 
         return "times too noisy to tell a speedup"
     first = min(4, max(0, -math.floor(math.log10(score)))) if score > 0 else 0
     if low is None or high is None or low >= high:
-        return f"{score:.{max(first, 2 - math.floor(math.log10(max(score, 1))))}f}x over the reference"
+        return f"{score:.{max(first, 2 - math.floor(math.log10(max(score, 1))))}f}x the reference's speed"
     places = min(4, max(0, -math.floor(math.log10((high - low) / 2))))
-    words = "not distinguishable from" if low <= 1 <= high else f"{score:.{max(first, places)}f}x over"
+    is_open = low <= 1 <= high
+    words = (
+        "not distinguishable from the reference"
+        if is_open
+        else f"{score:.{max(first, places)}f}x the reference's speed"
+    )
     ends = max(places, min(2, places + 1))
-    return f"{words} the reference ({low:.{ends}f} to {high:.{ends}f})"
+    return f"{words} ({low:.{ends}f} to {high:.{ends}f})"

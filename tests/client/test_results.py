@@ -101,7 +101,7 @@ def test_a_judges_report_is_read_whole():
 @pytest.mark.parametrize(
     "words",
     [
-        "submission 80.0 us, reference 80.0 us, 1.25x over the reference (1.21 to 1.29)",
+        "submission 80.0 us, reference 80.0 us, 1.25x the reference's speed (1.21 to 1.29)",
         "less 64.0 and 61.0 us of an empty call",
         "Note: rank 1 printed more than is kept",
         "back to back on unchanging inputs: submission 71.0 us, reference 95.0 us; does not affect the ranking",
