@@ -19,7 +19,7 @@ class SlotInline(NoAdding, admin.TabularInline):  # type: ignore[type-arg]
 _SHOWN = tuple(
     field.name
     for field in Node._meta.fields  # noqa: SLF001 - Django's name for it
-    if field.name not in ("id", "key_digest", "earlier_key_digest")
+    if field.name not in ("id", "key_digest", "earlier_key_digest", "revisions")  # a digest of each problem
 )
 
 

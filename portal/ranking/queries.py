@@ -125,21 +125,24 @@ def board(
     return tuple(_rows(key, _read(_entries(key), key, columns=key.order, limit=limit), ahead=0, low_above=None))
 
 
+def _now(slug: str, profile: str) -> BoardKey:
+    return BoardKey(problem=slug, profile=profile, revision=registry.revision(slug))
+
+
 def places_of(person: User, *, most: int) -> list[BoardRow]:
     """The rows of the largest speedups of `person` on boards that speed orders, one of a board, the best place first.
 
-    Two queries: the entries, and how many are ahead of each. `overlaps_above` is not looked up.
+    Three queries: which entries, all of these, and how many are ahead of each. `overlaps_above` is not looked up.
     """
     by_speed = [name for name, profile in profiles.profiles().items() if profile.is_ranked_by_speed]
     order = board_order(is_ranked_by_speed=True)
-    own = Standing.objects.filter(author=person, profile__in=by_speed, **current()).order_by(*order).values(*COLUMNS)
-    best: dict[BoardKey, Mapping[str, Any]] = {}
+    own = Standing.objects.filter(author=person, profile__in=by_speed, **current()).order_by(*order)
+    best: dict[tuple[str, str], int] = {}
     # On a board a person has one standing per backend.
-    for entry in own[: most * len(Backend)]:
-        slug = entry["problem"]
-        key = BoardKey(problem=slug, profile=entry["profile"], revision=registry.revision(slug))
-        best.setdefault(key, entry)
-    chosen = list(best.items())[:most]
+    for slug, profile, pk in own.values_list("problem", "profile", "pk")[: most * len(Backend)]:
+        best.setdefault((slug, profile), pk)
+    read = Standing.objects.filter(pk__in=list(best.values())[:most]).values(*COLUMNS)
+    chosen = [(_now(entry["problem"], entry["profile"]), entry) for entry in read]
     ahead = [
         _entries(key)
         .order_by()
