@@ -115,6 +115,17 @@ def test_every_page_that_shows_one_shows_the_mark(client):
         assert "ecorded on 23 November 2026, 2 H200" in response.content.decode(), address
 
 
+def test_what_a_factor_rests_on_stands_beside_it_and_on_the_entrys_page(client):
+    kernels.add()
+    entry = Submission.objects.get(problem="vocab_parallel_log_prob_topk")
+    for address, said in (
+        ("/", "against a sort of all logits"),
+        (f"/problems/{entry.problem}/leaderboard/", "against a sort of all logits"),
+        (f"/submissions/{entry.pk}/", "each position has 16 leading logits"),
+    ):
+        assert said in client.get(address).content.decode(), address
+
+
 def test_a_table_says_once_what_its_sign_means_and_home_shows_what_is_new_only_if_something_is(client, alice, node):
     kernels.add()
     home = client.get("/").content.decode()

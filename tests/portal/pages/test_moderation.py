@@ -203,6 +203,7 @@ def test_a_reader_flags_an_entry_and_the_operators_see_it(cheat, bob, operator, 
     assert client.post(form, {"reason": "It caches."}).status_code == 302
     assert "Your flag was sent" in client.get(reverse("submissions:detail", args=[cheat.pk])).content.decode()
     client.force_login(operator)
+    assert "Open flags</a>: 1</li>" in client.get(reverse("admin:index")).content.decode()
     listed = client.get(reverse("admin:submissions_flag_changelist")).content.decode()
     assert "It caches." in listed
     answer = client.post(
