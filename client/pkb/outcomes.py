@@ -41,11 +41,8 @@ def speedup(score: float | None, low: float | None = None, high: float | None = 
     if low is None or high is None or low >= high:
         return f"{score:.{max(first, 2 - math.floor(math.log10(max(score, 1))))}f}x the reference's speed"
     places = min(4, max(0, -math.floor(math.log10((high - low) / 2))))
-    is_open = low <= 1 <= high
-    words = (
-        "not distinguishable from the reference"
-        if is_open
-        else f"{score:.{max(first, places)}f}x the reference's speed"
-    )
+    words = f"{score:.{max(first, places)}f}x the reference's speed"
+    if low <= 1 <= high:
+        words = "not distinguishable from the reference"
     ends = max(places, min(2, places + 1))
     return f"{words} ({low:.{ends}f} to {high:.{ends}f})"

@@ -125,10 +125,6 @@ def board(
     return tuple(_rows(key, _read(_entries(key), key, columns=key.order, limit=limit), ahead=0, low_above=None))
 
 
-def _now(slug: str, profile: str) -> BoardKey:
-    return BoardKey(problem=slug, profile=profile, revision=registry.revision(slug))
-
-
 def places_of(person: User, *, most: int) -> list[BoardRow]:
     """The rows of the largest speedups of `person` on boards that speed orders, one of a board, the best place first.
 
@@ -137,12 +133,12 @@ def places_of(person: User, *, most: int) -> list[BoardRow]:
     by_speed = [name for name, profile in profiles.profiles().items() if profile.is_ranked_by_speed]
     order = board_order(is_ranked_by_speed=True)
     own = Standing.objects.filter(author=person, profile__in=by_speed, **current()).order_by(*order)
-    best: dict[tuple[str, str], int] = {}
+    best: dict[BoardKey, int] = {}
     # On a board a person has one standing per backend.
     for slug, profile, pk in own.values_list("problem", "profile", "pk")[: most * len(Backend)]:
-        best.setdefault((slug, profile), pk)
-    read = Standing.objects.filter(pk__in=list(best.values())[:most]).values(*COLUMNS)
-    chosen = [(_now(entry["problem"], entry["profile"]), entry) for entry in read]
+        best.setdefault(BoardKey(problem=slug, profile=profile, revision=registry.revision(slug)), pk)
+    read = {row["id"]: row for row in Standing.objects.filter(pk__in=list(best.values())[:most]).values(*COLUMNS)}
+    chosen = [(key, read[pk]) for key, pk in best.items() if pk in read]
     ahead = [
         _entries(key)
         .order_by()

@@ -225,10 +225,7 @@ def bounds(row: Any) -> str:
 
 @register.simple_tag
 def speedup(row: Any, on: str = "", *, alone: bool = False) -> SafeString:
-    """A row's speedup in words with its interval below, or `alone`; `on` is its profile where the row does not say.
-
-    Below both stands what the factor rests on, where the row says so.
-    """
+    """A row's speedup in words, below it its interval unless `alone`, and what it rests on; `on` names the profile."""
     if row.score is None:
         return SafeString("")
     profile, (low, high) = on or row.profile, _ends(row)
