@@ -17,7 +17,7 @@ limit_request_line = 8190  # addresses with many filters
 control_socket_disable = True
 timeout = 30  # seconds without a sign of life of a worker; also how long a body may pause
 # An idle connection is kept for longer than Caddyfile and client keep theirs: whoever keeps it longest loses requests.
-# It also holds up the end of a worker.
+# It also holds up the end of a worker. Of 2,000 requests none is lost; with 5 s 101 were (measurements/connections.md).
 keepalive = 10  # seconds
 graceful_timeout = 20  # uploads get to their end; streams of live pages are opened again by their readers
 

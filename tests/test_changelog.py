@@ -1,6 +1,7 @@
 """CHANGELOG.md: releases in order, the newest being the version of site and client, and entries by kind of change."""
 
 import re
+import subprocess
 import tomllib
 from datetime import date
 from pathlib import Path
@@ -29,6 +30,21 @@ def test_releases_go_back_to_the_first_with_their_dates() -> None:
     assert days == sorted(days, reverse=True)
     assert versions[-1] == (0, 1, 0)
     assert len(re.findall(r"^## ", TEXT, re.MULTILINE)) == len(RELEASES) + TEXT.count("\n## Unreleased\n")
+
+
+def test_every_release_says_how_to_upgrade_and_keeps_its_messages() -> None:
+    *later, _first = re.split(r"^## (?=\d)", TEXT, flags=re.MULTILINE)[1:]
+    assert all("\n### Upgrading\n" in release for release in later)
+    kept = [version for version, _ in RELEASES if tuple(map(int, version.split("."))) >= (0, 4, 0)]
+    assert all((ROOT / f"tests/evaluator/releases/{version}.json.xz").is_file() for version in kept)
+
+
+def test_the_commit_under_a_release_has_its_version() -> None:
+    for version, commit in re.findall(r"^## (\S+) - \S+\n\nCommit `([0-9a-f]+)`\.$", TEXT, re.MULTILINE):
+        command = ["git", "show", f"{commit}:pyproject.toml"]
+        shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert len(commit) == 40
+        assert shown.returncode or f'version = "{version}"' in shown.stdout  # a copy without history knows no commit
 
 
 def test_every_entry_stands_under_a_kind_of_change() -> None:

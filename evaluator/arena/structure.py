@@ -33,7 +33,6 @@ _SEQUENCES: dict[str, Callable[[list[Any]], Any]] = {"l": list, "u": tuple, "s":
 Tree = Any
 """A JSON value as described above."""
 
-
 Area = mmap.mmap | torch.Tensor
 """Where bytes lie: a mapped file, or a flat uint8 tensor over shared device memory."""
 

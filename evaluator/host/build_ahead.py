@@ -111,6 +111,7 @@ class BuildAhead:
             findings=found,
             stages=(StageTime(stage=Stage.BUILDING, seconds=time.monotonic() - began),),
             build=built.result,
+            notes=built.notes,
             primitives=built.primitives,
             sandbox=self._confinement.level,
             earlier=request.earlier,

@@ -24,7 +24,6 @@ from problems.spec.schema import Output, Problem, Regime
 LARGEST_ERROR = 1e9
 """Errors are reported up to this many tolerance units; an infinite one has no form in JSON."""
 
-
 _MOST_MAPS = 8
 """How many outputs of one rank get a map: a message to the host has a limit."""
 

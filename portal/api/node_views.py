@@ -42,6 +42,7 @@ from portal.submissions.actions import receive_delivery, receive_progress
 logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Message)
+_REMEDY = f"Bring site (version {VERSION}) and node to the same version."
 
 _ENCODING = OpenApiParameter(
     "Content-Encoding", {"type": "string", "enum": ["gzip", "identity"]}, "header", description="How the body is sent."
@@ -144,15 +145,14 @@ def _received(request: Request, kind: type[M], receive: Callable[[Node, M, datet
         content = kind.from_json(body.replace(b"\\u0000", b"\\ufffd"))
     except ContractError as error:
         metrics.refused_messages.labels(action, "malformed").inc()
-        raise Refusal(_field(str(error)), "", f"{error}.", "Bring site and node to the same version.") from error
+        raise Refusal(_field(str(error)), "", f"{error}.", _REMEDY) from error
     try:
         receive(node, content, timezone.now())
     except (DataError, IntegrityError, OverflowError) as error:
         # As an error of ours it would be sent again for ever.
         logger.warning("a message of node %s holds a value that cannot be stored: %s", node, error)
         metrics.refused_messages.labels(action, "malformed").inc()
-        message = "The message holds a value that the site cannot store."
-        raise Refusal("", str(error)[:80], message, "Bring site and node to the same version.") from error
+        raise Refusal("", str(error)[:80], "The message holds a value that the site cannot store.", _REMEDY) from error
     return Response({"sha256": hashlib.sha256(body).hexdigest(), "version": VERSION})
 
 

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from evaluator.contract import (
     Backend,
@@ -29,7 +30,7 @@ from evaluator.node.settings import Misconfigured, NodeSettings
 from evaluator.node.site import Site
 from evaluator.node.worker import Node
 from problems import registry
-from tests.evaluator.test_builder import HEADER, tiny_module
+from tests.evaluator.test_builder import HEADER, claim, tiny_module
 
 PROFILE = "h200x2-nomc"
 DEADLINE_S = 120.0
@@ -101,6 +102,12 @@ def test_a_compile_error_is_a_report_with_the_line_and_needs_no_slot(ahead):
     assert "missing_name" in report.build.log
     assert [finding.file for finding in report.findings] == ["solution.py"]
     assert [entry.stage for entry in report.stages] == ["building"]
+
+
+def test_a_report_of_a_build_says_what_it_lacks(ahead):
+    source = SourceBundle(files=(SourceFile(path="solution.py", text=claim("'x.cu(3): error: no\\n' * 20_000")),))
+    report = ahead.build(replace(request_for("ahead_cut"), source=source))
+    assert report.notes == ("the build printed more than is kept: its log lacks the middle",)
 
 
 def test_what_has_nothing_to_compile_goes_on_to_a_slot(ahead):

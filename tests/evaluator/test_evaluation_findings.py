@@ -4,7 +4,8 @@ import pytest
 
 from evaluator.contract import ErrorMap, ErrorPattern, Finding, SizeMemory, Verdict
 from evaluator.errors import Cancelled, EvaluatorError, SubmissionFault
-from evaluator.host.evaluation.evidence import Findings, disagreement
+from evaluator.host.evaluation import report
+from evaluator.host.evaluation.evidence import Findings, Outcomes, disagreement
 from evaluator.host.evaluation.failures import JudgeOutOfMemory, without_the_submission
 from evaluator.host.measure.evidence import Ended
 from evaluator.host.ranks.trusted_client import OutOfDeviceMemory
@@ -88,6 +89,9 @@ def test_only_the_first_maps_of_wrong_elements_are_kept(findings: Findings) -> N
     drawn = ErrorMap(shape=(2, 2), counts=((1,),), largest_at=(0, 0), pattern=next(iter(ErrorPattern)), sentence="")
     findings.add([Finding(verdict=Verdict.WRONG_RESULT, message="wrong", error_map=drawn)] * 20)
     assert [finding.error_map is not None for finding in findings.all] == [True] * 16 + [False] * 4
+    assert list(report._notes(Outcomes(), findings)) == [  # noqa: SLF001 - a whole report needs a judgement
+        "4 wrong outputs lack a map: at most 16 get one, 8 of a rank in a call"
+    ]
 
 
 def test_what_decides_before_the_ranks_start_ends_the_evaluation(findings: Findings) -> None:

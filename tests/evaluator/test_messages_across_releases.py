@@ -1,7 +1,7 @@
 """Site and nodes of neighbouring releases read each other's messages, in both directions.
 
 `releases/VERSION.json.xz` holds, of each release, the JSON schema of its messages and one real message of each kind.
-A release adds its own with `python -m tests.evaluator.test_messages_across_releases 0.4.0`, and until it is out again.
+A release adds its own with `python -m tests.evaluator.test_messages_across_releases 0.4.0`.
 """
 
 import json

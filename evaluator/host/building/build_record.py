@@ -4,7 +4,6 @@ Of compilers' output it says which lines are errors, and to which line of the au
 """
 
 import hashlib
-import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,8 +46,7 @@ def find_errors(log: str, *, origin: Origin) -> tuple[Finding, ...]:
     A log without a recognised line gives one finding: the build failed.
     """
     # The assembler repeats an error wherever the function was inlined.
-    found = tuple(itertools.islice(dict.fromkeys(_errors(log, origin)), MAX_FINDINGS))
-    if found:
+    if found := tuple(dict.fromkeys(_errors(log, origin))):
         return found
     message = f"building the extension {origin.name} failed; the compiler's output is in the build log"
     return (Finding(verdict=Verdict.COMPILE_ERROR, message=message, file=origin.file),)
@@ -78,8 +76,6 @@ def _location(file: str, line: int, origin: Origin) -> tuple[str, int]:
 _LOG_CHARACTERS, _COMMAND_CHARACTERS, _NOTE_CHARACTERS = 256 * 1024, 4096, 16 * 1024
 _EXTENSIONS, _NOTES = 64, 64
 """The output of a build is cut to this length before it is parsed."""
-
-
 _LineNumber = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
 """Numbers of more than 4,300 digits can be read, and one more cannot be written."""
 
@@ -125,6 +121,8 @@ def record_of(sent: Sent, *, seconds: float, primitives: tuple[Detection, ...]) 
     notes = [note[:_NOTE_CHARACTERS] for note in outcome.notes[:_NOTES]]
     failed = [item for item in extensions if item.is_certain and not item.succeeded]
     findings = [finding for item in failed for finding in find_errors(clean(item.log), origin=_origin(item))]
+    if (others := len(findings) - MAX_FINDINGS + 1) > 1:
+        findings[-others:] = [_finding(f"{others:,} further errors, which the build log has", file=None)]
     said = "\n".join([*(item.log for item in extensions), *notes, sent.said])
     is_cut = len(said) > _LOG_CHARACTERS or any(len(item.log) > _LOG_CHARACTERS for item in outcome.extensions)
     artefacts = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(sent.artefacts.items())}
@@ -143,7 +141,7 @@ def record_of(sent: Sent, *, seconds: float, primitives: tuple[Detection, ...]) 
         for item in extensions
         if (origin := _origin(item)).file
     }
-    return BuildRecord(result=result, findings=tuple(findings[:MAX_FINDINGS]), primitives=primitives, origins=origins)
+    return BuildRecord(result=result, findings=tuple(findings), primitives=primitives, origins=origins)
 
 
 def _cut(text: str) -> str:

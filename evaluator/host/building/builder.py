@@ -33,6 +33,11 @@ class Built:
     primitives: tuple[Detection, ...] = ()
     code: MachineCode | None = None
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its report lacks, for the author."""
+        return ("the build printed more than is kept: its log lacks the middle",) if self.result.is_cut else ()
+
     def copy_to(self, target: Path) -> None:
         """Copy the modules into `target`, an existing folder, with the layout that ranks expect."""
         for name, content in self.modules.items():

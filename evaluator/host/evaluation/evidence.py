@@ -42,7 +42,6 @@ _FOR_THE_AUTHOR = (
 _MESSAGE_CHARACTERS = 300
 _MOST_FINDINGS, _FINDING_CHARACTERS = 500, 4000
 """The contract takes little more, and an exception says what its author likes."""
-
 _BAD_ENDS = frozenset(
     {
         Verdict.CRASHED,
@@ -99,7 +98,7 @@ class Findings:
         for finding in findings[:room]:
             has_room = sum(known.error_map is not None for known in self._found) < MOST_ERROR_MAPS
             if len(finding.message) > _FINDING_CHARACTERS:
-                finding = msgspec.structs.replace(finding, message=finding.message[:_FINDING_CHARACTERS])  # noqa: PLW2901
+                finding = msgspec.structs.replace(finding, message=f"{finding.message[:_FINDING_CHARACTERS]} [...]")  # noqa: PLW2901
             self._found.append(finding if has_room else msgspec.structs.replace(finding, error_map=None))
 
     def add_before_ranks(self, findings: Sequence[Finding]) -> None:

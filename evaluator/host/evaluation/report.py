@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from evaluator.contract import (
+    MOST_ERROR_MAPS,
     Canary,
     DriverFault,
     EvaluationReport,
@@ -22,7 +23,7 @@ from evaluator.judging import recorded_work, reference_drift, throttling
 
 logger = logging.getLogger(__name__)
 
-
+_MAPPED = (Verdict.WRONG_RESULT, Verdict.NOT_FINITE)
 _MOST = 500
 """Warnings, primitives and alarms; the contract takes little more."""
 
@@ -111,8 +112,11 @@ def _notes(outcomes: Outcomes, findings: Findings) -> Iterator[str]:
     for rank in outcomes.ranks:
         if rank.log_lacks:
             yield f"rank {rank.rank} printed more than is kept: {rank.log_lacks:,} bytes in the middle were left out"
-    if outcomes.built is not None and outcomes.built.result.is_cut:
-        yield "the build printed more than is kept: the middle of its log was left out"
+    if outcomes.built is not None:
+        yield from outcomes.built.notes
+    drawn = [each.error_map is not None for each in findings.all if each.verdict in _MAPPED]
+    if sum(drawn) >= 8 and not all(drawn):
+        yield f"{drawn.count(False)} wrong outputs lack a map: at most {MOST_ERROR_MAPS} get one, 8 of a rank in a call"
     if findings.left_out:
         yield f"there were {findings.left_out:,} further findings"
 

@@ -24,9 +24,7 @@ _REASONS = {
 }
 """Reasons for clocks below the requested ones: bits of NVML's nvmlClocksEventReasons."""
 
-
 _Answer = TypeVar("_Answer")
-
 
 _MOST_GPUS = 256
 """Minor numbers are below this."""

@@ -16,7 +16,6 @@ from problems.spec.schema import Regime
 _PLANNED_BLOCKS = 12
 """The number of blocks in one secret plan; a longer series draws further plans."""
 
-
 _SOON_BLOCKS = 3
 """Three of four regimes are drawn in the first blocks, which every series has; the fourth in any block."""
 

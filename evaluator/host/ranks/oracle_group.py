@@ -18,7 +18,6 @@ from problems.spec.schema import Regime
 NOTHING_MAPPED = -1
 """The number of a rank's areas before it has any."""
 
-
 Outputs = tuple[Sequence[list[messages.Body]], Sequence[int]]
 """What ranks returned: descriptions, and files."""
 

@@ -216,7 +216,6 @@ _NAMESPACES = ("user", "net", "ipc", "uts", "cgroup", "pid", "mnt")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "console")
 _MAY_BE_WRITABLE = frozenset({"/tmp", "/dev/shm", "/dev/pts", *(f"/dev/{name}" for name in _DEVICES)})  # noqa: S108
 
-
 NEVER_ENFORCED = {
     "cpu": ("ranks of one worker group share a user: each can reach its peer's memory",),
     "cuda": (

@@ -14,6 +14,7 @@ from evaluator.contract import (
     MOST_COMPRESSED_BYTES,
     MOST_STATUS_BYTES,
     SCHEMA_VERSION,
+    VERSION,
     Backend,
     Mode,
     NodeStatus,
@@ -265,7 +266,7 @@ def test_a_revoked_node_is_told_so_and_believed_nothing(leased, now):
 def test_what_the_contract_does_not_know_is_refused_by_its_field(leased, text, field):
     answer = post("report", gzip.compress(text.encode()), key=NODE_KEY, node="alpha")
     body = assert_problem(answer, status=422, field=field)
-    assert "same version" in body["detail"]
+    assert f"site (version {VERSION}) and node to the same version" in body["detail"]
     assert_untouched(leased)
 
 

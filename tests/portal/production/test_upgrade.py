@@ -1,7 +1,7 @@
 """An upgrade under load: the site first, then the nodes, with every pair of versions on the way, and nothing is lost.
 
-The next version is made from this one: a field more and fields less in what nodes say, a kind of message more in each
-direction, a column, an index and a table more.
+The next version is made from this one: a field more in assignments, a field more and fields less in what nodes say, a
+kind of message more in each direction, a column, an index and a table more.
 """
 
 import shutil
@@ -33,6 +33,7 @@ _WITH_WEATHER = """
 _CREATED_AT = "    created_at = models.DateTimeField(default=timezone.now, db_index=True)\n"
 CHANGES = {
     "evaluator/contract/base.py": [('VERSION = "', 'VERSION = "after ')],
+    "evaluator/contract/request.py": [('    regime: str = ""\n', '    regime: str = ""\n    weather: str = "rain"\n')],
     "evaluator/contract/report.py": [
         # Defaults are not written: to the other version these fields have gone.
         ("class EvaluationReport(Message, ", "class EvaluationReport(Message, omit_defaults=True, "),
