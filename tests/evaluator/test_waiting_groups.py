@@ -19,6 +19,8 @@ from tests.evaluator.judging_help import request_for
 from tests.evaluator.test_faults import LAUNCHER, processes_of
 from tests.stack import wait_until
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 
 def test_nothing_is_timed_while_a_group_for_later_still_starts(tmp_path: Path) -> None:
     settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25, blocks=2)
@@ -51,13 +53,12 @@ def test_a_rank_that_ended_while_it_waited_is_nobodys_fault_and_costs_no_evaluat
     assert report.verdict is Verdict.PASSED, report.message
 
 
-@pytest.mark.parametrize("mode", [Mode.CHECK, Mode.RANKED])
-def test_groups_that_end_before_they_are_ready_are_replaced_within_the_evaluation(tmp_path: Path, mode: Mode) -> None:
+def test_groups_that_end_before_they_are_ready_are_replaced_within_the_evaluation(tmp_path: Path) -> None:
     """As where they start while an earlier program's processes still hold memory: that must not cost this one a try."""
     settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25, blocks=2, warm=False)
     with Judge(settings) as judge:
         ended: list[int] = []
-        report = judge.evaluate(request_for("correct", mode=mode), progress=_ends_groups(tmp_path, ended))
+        report = judge.evaluate(request_for("correct", mode=Mode.RANKED), progress=_ends_groups(tmp_path, ended))
         assert ended, "launchers, and those of their ranks that had begun"
         assert report.verdict is Verdict.PASSED, report.message
         assert not judge.error_log
