@@ -166,7 +166,7 @@ def _failing(clone: Path, tier: str, tests: list[str], left_out: list[str]) -> s
         return "(time limit)"
     if done.returncode in (0, 5):
         return None
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))]
     return failed[0].partition(" ")[2].partition(" - ")[0] if failed else "(collection)"
 
 
