@@ -66,11 +66,13 @@ INTEGRATION = (
     "deploy/test_borrowed.py",
     "deploy/test_operating.py",
     "deploy/test_restarts.py",
+    "evaluator/test_build_ahead.py",
     "evaluator/test_builder.py",
     "evaluator/test_deadlines.py",
     "evaluator/test_hanging_driver.py",
     "evaluator/test_lost_ranks.py",
     "evaluator/test_noise.py",
+    "evaluator/test_nvcc_steps.py",
     "evaluator/test_short_headers.py",
     "problems/test_guide.py",
     "test_changelog.py",
@@ -120,7 +122,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Draw the seed where the workers of a parallel run inherit it, and fix Hypothesis' values but for the gate.
 
     A change is refused for what it did, not for what was drawn. `make gate`, and a file run by itself, draw anew.
+    Torch has one thread in each worker: two workers with as many threads as processors wait for one another.
     """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("PKB_TEST_SEED", secrets.token_hex(4))
     if config.getoption("--tier") not in (None, "gate"):
         hypothesis.settings.register_profile("the same values", hypothesis.settings(), derandomize=True)

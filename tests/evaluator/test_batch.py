@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evaluator.batch import BatchError, Line, Results, read_requests
+from evaluator import cli
+from evaluator.batch import BatchError, Line, Results, _shown, read_requests
 from evaluator.contract import EvaluationReport, EvaluationRequest, Verdict
 from evaluator.host.process import procfs
 from evaluator.node.slots import failure_report
@@ -102,6 +103,7 @@ def test_a_failure_of_the_judge_is_tried_again_with_the_tries_before_it(tmp_path
         assert [tried.attempt for tried in wanted.earlier] == list(range(1, attempt))
         report = failure_report(wanted, "a rank did not start")
         results.add(line_of(wanted, report), report)
+        assert "to the first call 0.0 s" in _shown(line_of(wanted, report), number=1), "there was none"
     assert not list(Results(tmp_path / "out").outstanding([request]))
 
 
@@ -122,15 +124,13 @@ def line_of(request: EvaluationRequest, report: EvaluationReport) -> Line:
     ],
 )
 def test_a_file_that_holds_no_requests_is_named_with_its_line(
-    tmp_path: Path, name: str, content: bytes, words: str
+    tmp_path: Path, name: str, content: bytes, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BatchError, match=words):
         read_requests(tmp_path / name)
-    done = batch(str(tmp_path / name), "--output", str(tmp_path / "out"))
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+    assert cli.main(["batch", str(tmp_path / name), "--profile", "cpux2", "--output", str(tmp_path / "out")]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_a_folder_with_foreign_lines_is_refused(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for, request_for_text
 from tests.evaluator.test_faults import LAUNCHER, TRUSTED_LAUNCHER, ranks_of
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 DEADLINE_S = 12.0
 """From the first call on."""
 SLACK_S = 10.0

@@ -1,9 +1,10 @@
 """Where samples of shared memory are taken at the end of a call."""
 
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.oracle.end_check import SamplePattern
+from evaluator.oracle.end_check import SamplePattern, _samples
 
 
 @given(begin=st.integers(0, 2**20), size=st.integers(1, 2**30), secret=st.integers(0, 2**32 - 1))
@@ -18,13 +19,15 @@ def test_samples_lie_inside_of_what_is_looked_at(begin: int, size: int, secret: 
 def test_every_byte_of_outputs_may_be_looked_at() -> None:
     """A program that leaves a part for later cannot choose one that no secret reaches."""
     size = 1000
+    area = torch.arange(size)
     seen: set[int] = set()
     for secret in range(size):
         pattern = SamplePattern.drawn(0, size, secret=secret)
         assert pattern is not None
-        for row in range(pattern.rows):
-            start = pattern.start + row * pattern.pitch
-            seen.update(range(start, start + pattern.width))
+        starts = [pattern.start + row * pattern.pitch for row in range(pattern.rows)]
+        looked_at = [byte for start in starts for byte in range(start, start + pattern.width)]
+        assert _samples(area, pattern).tolist() == looked_at
+        seen.update(looked_at)
     assert len(seen) > size - pattern.rows
 
 

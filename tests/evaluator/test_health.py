@@ -23,7 +23,7 @@ from tests.evaluator.judging_help import request_for
 
 @pytest.fixture
 def slot(tmp_path: Path) -> Iterator[Slot]:
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False, clean_s=0.5)
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, warm=False, clean_s=2.0)
     slot = Slot(0, "cpux2", make_judge=lambda _profile: Judge(settings), changed=lambda: None)
     slot.prepare()
     yield slot
@@ -61,7 +61,7 @@ def test_a_process_that_stays_puts_the_slot_into_quarantine(slot: Slot) -> None:
 
 
 def test_a_process_that_stays_is_noticed_while_the_next_ranks_start(tmp_path: Path) -> None:
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, clean_s=0.5)
+    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, clean_s=2.0)
     slot = Slot(0, "cpux2", make_judge=lambda _profile: Judge(settings), changed=lambda: None)
     slot.prepare()
     try:

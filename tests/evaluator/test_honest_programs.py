@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from evaluator.contract import Verdict
+from evaluator.hardware import profiles
 from evaluator.host import Judge
+from evaluator.judging.source_rules import check_source
 from problems import registry
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for_text
@@ -46,22 +48,28 @@ def solution(tensor):
     return out
 """
 
-PROGRAMS = {
-    "bound through globals()": REDUCE + "globals()['solution'] = work\n",
-    "bound by a walrus": REDUCE + "print((solution := work))\n",
+BOUND = {
+    "through globals()": REDUCE + "globals()['solution'] = work\n",
+    "by a walrus": REDUCE + "print((solution := work))\n",
     "a fallback inside if": "def solution():\n    raise NotImplementedError\n\n\n"
     + REDUCE
     + "if dist.is_available():\n    def solution(tensor):\n        return work(tensor)\n",
-    "bound by setattr": REDUCE + "import sys\n\nsetattr(sys.modules[__name__], 'solution', work)\n",
-    "bound by a function": REDUCE + "def bind():\n    global solution\n    solution = work\n\n\nbind()\n",
-    "another shape for an argument": REDUCE
-    + "def solution(tensor):\n    tensor.unsqueeze_(0)\n    return work(tensor)[0]\n",
+    "by setattr": REDUCE + "import sys\n\nsetattr(sys.modules[__name__], 'solution', work)\n",
+    "by a function": REDUCE + "def bind():\n    global solution\n    solution = work\n\n\nbind()\n",
 }
+ANOTHER_SHAPE = REDUCE + "def solution(tensor):\n    tensor.unsqueeze_(0)\n    return work(tensor)[0]\n"
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_an_honest_program_passes(judge: Judge, name: str) -> None:
-    report = judge.evaluate(request_for_text(PROGRAMS[name]))
+@pytest.mark.parametrize("way", BOUND)
+def test_the_name_may_be_bound_in_any_way(way: str) -> None:
+    request, profile = request_for_text(BOUND[way]), profiles.get("cpux2")
+    problem, backend = registry.get(request.problem), request.backend
+    assert not check_source(problem, request.source, backend=backend, profile=profile, mode=request.mode)
+
+
+@pytest.mark.parametrize("text", [BOUND["by a function"], ANOTHER_SHAPE], ids=["bound by a function", "another shape"])
+def test_an_honest_program_passes(judge: Judge, text: str) -> None:
+    report = judge.evaluate(request_for_text(text))
     assert report.verdict is Verdict.PASSED, report.message
 
 
@@ -80,13 +88,12 @@ def test_a_mask_may_have_any_byte_for_true(judge: Judge) -> None:
     assert report.verdict is Verdict.PASSED, report.message
 
 
-@pytest.mark.parametrize("form", ["torch.return_types.topk", "lambda pair: Pair(*pair)"])
-def test_outputs_may_be_a_named_tuple(judge: Judge, form: str) -> None:
+def test_outputs_may_be_a_named_tuple_of_either_sort(judge: Judge) -> None:
     slug = "dinov2_distributed_knn"
     text = registry.reference_source(slug) + (
         "\n\nimport collections\n\nPair = collections.namedtuple('Pair', 'similarities labels')\n"
-        f"_reference, _form = solution, {form}\n\n\n"
-        "def solution(*arguments):\n    return _form(_reference(*arguments))\n"
+        "_reference, _forms = solution, [torch.return_types.topk, lambda pair: Pair(*pair)]\n\n\n"
+        "def solution(*arguments):\n    _forms.reverse()\n    return _forms[0](_reference(*arguments))\n"
     )
     report = judge.evaluate(request_for_text(text, problem=slug))
     assert report.verdict is Verdict.PASSED, report.message

@@ -16,6 +16,8 @@ from evaluator.host.process import limited, procfs
 from evaluator.host.process.deadlines import NO_DEADLINES, Deadlines
 from tests.evaluator.judging_help import request_for, request_for_text
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 
 def call(function: str, text: object, *, seconds: float = 30, **keywords: object) -> str:
     """A call in a process of its own, with a gigabyte of memory."""
@@ -50,18 +52,6 @@ def test_what_nobody_wants_any_more_is_ended():
     assert set(procfs.descendants(os.getpid())) == before
 
 
-def test_a_cancelled_evaluation_does_not_wait_for_its_source_to_be_read(judge: Judge):
-    """It is cancelled once the reading has begun."""
-    has_begun = threading.Event()
-    with pytest.raises(Cancelled, match="reading"):
-        judge.evaluate(
-            request_for("correct"),
-            progress=lambda _stage, words, _fraction: has_begun.set() if words == "reading the source" else None,
-            cancelled=has_begun.is_set,
-        )
-    assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
-
-
 def test_while_it_works_this_process_goes_on():
     """A regular expression that goes back and forth holds its interpreter's lock for as long as it runs."""
     with ThreadPoolExecutor(1) as pool:
@@ -90,6 +80,18 @@ def test_one_that_starts_late_is_the_nodes_trouble_and_does_not_stay():
 
 def test_what_it_prints_is_not_its_answer():
     assert call("builtins:eval", "print('PASSED') or 'no'") == "no"
+
+
+def test_a_cancelled_evaluation_does_not_wait_for_its_source_to_be_read(judge: Judge):
+    """It is cancelled once the reading has begun."""
+    has_begun = threading.Event()
+    with pytest.raises(Cancelled, match="reading"):
+        judge.evaluate(
+            request_for("correct"),
+            progress=lambda _stage, words, _fraction: has_begun.set() if words == "reading the source" else None,
+            cancelled=has_begun.is_set,
+        )
+    assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 
 def test_a_source_that_takes_too_much_to_read_is_over_a_limit_and_the_next_is_judged(judge: Judge):

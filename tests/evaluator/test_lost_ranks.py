@@ -18,6 +18,8 @@ from tests.evaluator.judging_help import request_for, request_for_text
 from tests.evaluator.test_faults import LAUNCHER, processes_of
 from tests.stack import wait_until
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 IMPORTING = "importing solution.py"
 
 Strike = Callable[[Stage, str, float | None], None]
@@ -80,8 +82,7 @@ def ends(victim: Callable[[], int], *, ended: list[int], import_number: int = 1)
     return strike
 
 
-@pytest.mark.parametrize("mode", [Mode.CHECK, Mode.RANKED])
-@pytest.mark.parametrize("victim", [launcher, rank])
+@pytest.mark.parametrize(("victim", "mode"), [(launcher, Mode.CHECK), (rank, Mode.RANKED)])
 def test_a_rank_that_ends_before_it_can_read_the_submission_is_replaced(
     slot: Judge, victim: Callable[[], int], mode: Mode
 ) -> None:

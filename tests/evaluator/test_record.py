@@ -9,10 +9,10 @@ import pytest
 
 from evaluator import cli
 from evaluator.contract import SCHEMA_VERSION, SCORE_RULE, EvaluationReport, Mode, Verdict
-from evaluator.host import Judge
+from evaluator.host import Judge, JudgeSettings
 from evaluator.judging.recompute import recompute
 from tests.evaluator.conftest import SETTINGS
-from tests.evaluator.judging_help import request_for
+from tests.evaluator.judging_help import job_for, request_for
 
 MOST_BYTES = 200_000
 
@@ -85,6 +85,12 @@ def test_anyone_can_compute_score_interval_and_verdict_again(
 
 def test_a_record_is_bounded(reports: list[EvaluationReport]) -> None:
     assert all(len(report.to_json()) < MOST_BYTES for report in reports)
+
+
+def test_a_ranked_evaluation_alone_has_a_second_group() -> None:
+    settings = JudgeSettings(profile="cpux2", second_group_share=0.25)
+    assert job_for(settings).second_share == 0.25
+    assert {job_for(settings, mode=mode).second_share for mode in Mode if mode is not Mode.RANKED} == {0.0}
 
 
 def test_a_second_group_counts_with_the_first(tmp_path: Path) -> None:

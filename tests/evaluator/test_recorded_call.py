@@ -1,6 +1,5 @@
 """Records of a recorded call and bytes on the links: reading what strangers wrote, what follows, and the CPU path."""
 
-import dataclasses
 import os
 from pathlib import Path
 
@@ -12,12 +11,10 @@ from hypothesis import strategies as st
 from evaluator.arena import profiler, trace_events
 from evaluator.arena.recording import FILE_BYTES, MOST_ROWS, Kind, Row, packed
 from evaluator.contract import Backend, CallKind, EvaluationReport, Mode, Primitive, Verdict, WorkKind, WorkTotal
-from evaluator.host import Judge
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure import recorded_call
 from evaluator.judging import link_traffic, recorded_work
 from evaluator.presentation import report_text
-from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
 
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
@@ -254,13 +251,6 @@ class TestRecorder:
         assert recorded_call.read(file).note.startswith("the submission used the profiler itself")
         os.close(file)
         os.close(other)
-
-
-@pytest.fixture(scope="module")
-def judge(tmp_path_factory):
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path_factory.mktemp("slot"))
-    with Judge(settings) as judge:
-        yield judge
 
 
 def test_a_judgement_says_which_collectives_ran_and_that_cpu_ranks_have_no_links(judge):

@@ -342,3 +342,10 @@ def test_groups_of_killed_judges_are_swept_away_and_young_ones_stay(tmp_path: Pa
     cgroups.sweep(tmp_path)
     assert not old.exists()
     assert young.is_dir()
+
+
+def test_controllers_that_are_used_and_those_that_are_missing_are_named(tmp_path: Path) -> None:
+    every = dict.fromkeys(("memory", "pids", "cpu", "cpuset"), tmp_path)
+    found = cgroups.Hierarchy(folders=every, versions=dict.fromkeys(every, 2), core=tmp_path)
+    assert found.detail == "uses memory (version 2), pids (version 2), cpu (version 2), cpuset (version 2)"
+    assert cgroups.Hierarchy().detail == "no usable controller for memory, pids, cpu, cpuset; no cgroup.kill"

@@ -15,13 +15,11 @@ from evaluator.arena.recording import FILE_BYTES, MOST_SPANS, Recording, Span, W
 from evaluator.arena.recording import Kind as SpanKind
 from evaluator.contract import EvaluationReport, Mode, Primitive, Verdict
 from evaluator.contract import SpanKind as Kind
-from evaluator.host import Judge
 from evaluator.host.measure import recorded_call
 from evaluator.host.measure.recorded_call import Window
 from evaluator.judging.call_advice import Idle, idle_by_cause, short
 from evaluator.judging.call_parts import Gap, LowerBound, length, moved_by_kernels, united, without
 from evaluator.judging.time_split import split
-from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import request_for
 from tests.evaluator.timelines import GEMM, NCCL, OWN, PEER_COPY, SYNCHRONISE, call
 
@@ -302,8 +300,10 @@ class TestSplit:
         assert "for rank 1: the ranks arrive at different times" in found.advice
 
     def test_of_collectives_that_ranks_have_in_different_numbers_nothing_is_said(self):
-        found = split(call([(Kind.KERNEL, NCCL, 0, 90)], [(Kind.KERNEL, NCCL, 50, 10), (Kind.KERNEL, NCCL, 80, 10)]))
-        assert [rank.wait_us for rank in found.ranks] == [0, 0]
+        twice = [(Kind.KERNEL, NCCL, 50, 10), (Kind.KERNEL, NCCL, 80, 10)]
+        for others in ([twice], [twice[:1], [(Kind.KERNEL, GEMM, 0, 90)]]):
+            found = split(call([(Kind.KERNEL, NCCL, 0, 90)], *others))
+            assert {rank.wait_us for rank in found.ranks} == {0}
 
     @given(*[st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=9) for _ in range(2)])
     def test_taking_time_away_leaves_exactly_the_rest(self, wanted, taken):
@@ -468,13 +468,6 @@ class TestSplit:
         assert len(short("x" * 300)) <= 60
 
 
-@pytest.fixture(scope="module")
-def judge(tmp_path_factory):
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path_factory.mktemp("slot"))
-    with Judge(settings) as judge:
-        yield judge
-
-
 def test_a_judgement_has_the_timelines_of_submission_and_reference(judge):
     report = judge.evaluate(request_for("correct", mode=Mode.RANKED))
     assert report.verdict is Verdict.PASSED, report.message
@@ -487,6 +480,8 @@ def test_a_judgement_has_the_timelines_of_submission_and_reference(judge):
             assert rank.lanes[0] == "host"
             assert rank.spans
             assert all(span.start_ns >= 0 and span.lane < len(rank.lanes) for span in rank.spans)
+        without_a_launch = msgspec.json.decode(b'["gloo:all_reduce"]', type=type(called.names[0]))
+        assert without_a_launch.grid == without_a_launch.block == (0, 0, 0)
         found = split(called)
         assert sum(rank.wire_us for rank in found.ranks) > 0
     assert EvaluationReport.from_json(report.to_json()) == report

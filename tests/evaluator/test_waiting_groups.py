@@ -19,8 +19,10 @@ from tests.evaluator.judging_help import request_for
 from tests.evaluator.test_faults import LAUNCHER, processes_of
 from tests.stack import wait_until
 
+pytestmark = pytest.mark.usefixtures("alone")
 
-def test_nothing_is_timed_while_a_group_for_later_still_starts(tmp_path: Path) -> None:
+
+def test_nothing_is_timed_while_a_group_for_later_still_starts_and_one_that_ended_costs_nothing(tmp_path: Path) -> None:
     settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25, blocks=2)
     has_started: list[bool] = []
     with Judge(settings) as judge:
@@ -32,15 +34,9 @@ def test_nothing_is_timed_while_a_group_for_later_still_starts(tmp_path: Path) -
         # Takes one of two worker groups, and its end starts another, which the next evaluation does not take.
         assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
         report = judge.evaluate(request_for("correct", mode=Mode.BENCHMARK), progress=look)
-    assert report.verdict is Verdict.PASSED, report.message
-    assert len(has_started) > 1, "blocks, and calls back to back"
-    assert all(has_started)
-
-
-def test_a_rank_that_ended_while_it_waited_is_nobodys_fault_and_costs_no_evaluation(tmp_path: Path) -> None:
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25, blocks=2)
-    with Judge(settings) as judge:
-        assert judge.evaluate(request_for("correct", mode=Mode.BENCHMARK)).verdict is Verdict.PASSED
+        assert report.verdict is Verdict.PASSED, report.message
+        assert len(has_started) > 1, "blocks, and calls back to back"
+        assert all(has_started)
         waiting = judge.slot.waiting.groups[0]
         os.kill(waiting._workers[0].pid or 0, signal.SIGKILL)  # noqa: SLF001
         deadline = time.monotonic() + 60
@@ -51,13 +47,12 @@ def test_a_rank_that_ended_while_it_waited_is_nobodys_fault_and_costs_no_evaluat
     assert report.verdict is Verdict.PASSED, report.message
 
 
-@pytest.mark.parametrize("mode", [Mode.CHECK, Mode.RANKED])
-def test_groups_that_end_before_they_are_ready_are_replaced_within_the_evaluation(tmp_path: Path, mode: Mode) -> None:
+def test_groups_that_end_before_they_are_ready_are_replaced_within_the_evaluation(tmp_path: Path) -> None:
     """As where they start while an earlier program's processes still hold memory: that must not cost this one a try."""
     settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, second_group_share=0.25, blocks=2, warm=False)
     with Judge(settings) as judge:
         ended: list[int] = []
-        report = judge.evaluate(request_for("correct", mode=mode), progress=_ends_groups(tmp_path, ended))
+        report = judge.evaluate(request_for("correct", mode=Mode.RANKED), progress=_ends_groups(tmp_path, ended))
         assert ended, "launchers, and those of their ranks that had begun"
         assert report.verdict is Verdict.PASSED, report.message
         assert not judge.error_log
@@ -115,23 +110,19 @@ def test_a_group_that_never_had_ranks_leaves_nothing(tmp_path: Path) -> None:
         assert not waiting.folders
 
 
-def test_groups_that_have_imported_start_their_ranks_while_those_of_an_evaluation_end(tmp_path: Path) -> None:
-    with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path)) as judge:
-        seen = _seen_while_ending(judge)
-        report = judge.evaluate(request_for("correct"), progress=_prepares_beside(judge))
-        assert report.verdict is Verdict.PASSED, report.message
-        assert seen == [[True]]
-        assert not judge.quarantine
-        assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
-
-
-def test_after_a_bad_end_no_ranks_start_before_the_slot_has_proved_clean(tmp_path: Path) -> None:
-    with Judge(dataclasses.replace(SETTINGS, work_dir=tmp_path)) as judge:
-        seen = _seen_while_ending(judge)
-        report = judge.evaluate(request_for("segfault"), progress=_prepares_beside(judge))
-        assert report.verdict is Verdict.CRASHED, report.message
-        assert seen == [[False]]
-        assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
+@pytest.mark.parametrize(
+    ("name", "verdict", "have_ranks"), [("correct", Verdict.PASSED, True), ("segfault", Verdict.CRASHED, False)]
+)
+def test_groups_that_have_imported_start_their_ranks_while_those_of_an_evaluation_end_well(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch, name: str, verdict: Verdict, *, have_ranks: bool
+) -> None:
+    """After a bad end no ranks start before the slot has proved clean."""
+    seen = _seen_while_ending(judge, monkeypatch)
+    report = judge.evaluate(request_for(name), progress=_prepares_beside(judge))
+    assert report.verdict is verdict, report.message
+    assert seen == [[have_ranks]]
+    assert not judge.quarantine
+    assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED
 
 
 def _ends_groups(work_dir: Path, ended: list[int]) -> Callable[[Stage, str, float | None], None]:
@@ -161,7 +152,7 @@ def _prepares_beside(judge: Judge) -> Callable[[Stage, str, float | None], None]
     return look
 
 
-def _seen_while_ending(judge: Judge) -> list[list[bool]]:
+def _seen_while_ending(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> list[list[bool]]:
     """For each evaluation, whether the waiting groups had ranks when the judge looked for leftovers."""
     seen: list[list[bool]] = []
     health = judge.slot.health
@@ -171,5 +162,5 @@ def _seen_while_ending(judge: Judge) -> list[list[bool]]:
         seen.append([group.has_ranks for group in judge.slot.waiting.groups])
         return look(within=within)
 
-    health.leftovers = noted  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(health, "leftovers", noted)
     return seen

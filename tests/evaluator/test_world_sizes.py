@@ -32,18 +32,16 @@ def judge(tmp_path_factory: pytest.TempPathFactory):
     assert list(work_dir.iterdir()) == []
 
 
-@pytest.mark.parametrize("mode", [Mode.CHECK, Mode.RANKED])
-def test_program_for_exactly_two_ranks_is_refused_on_four(judge: Judge, mode: Mode):
-    report = judge.evaluate(request_for_text(FOR_EXACTLY_TWO, mode=mode))
+def test_program_for_exactly_two_ranks_is_refused_on_four(judge: Judge):
+    report = judge.evaluate(request_for_text(FOR_EXACTLY_TWO))
     assert report.verdict is Verdict.WRONG_RESULT
     assert report.message.startswith("on 4 ranks, after it was correct on 2: rank ")
     assert report.world_sizes == (2,)
     assert len(report.ranks) == 4
 
 
-@pytest.mark.parametrize("mode", [Mode.CHECK, Mode.RANKED])
-def test_right_program_is_right_on_both(judge: Judge, mode: Mode):
-    report = judge.evaluate(request_for("correct", mode=mode))
+def test_right_program_is_right_on_both(judge: Judge):
+    report = judge.evaluate(request_for("correct", mode=Mode.RANKED))
     assert report.verdict is Verdict.PASSED
     assert report.message.endswith("; correct on 4 ranks too")
     assert report.world_sizes == (2, 4)

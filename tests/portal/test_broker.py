@@ -46,7 +46,7 @@ def test_messages_come_in_the_order_of_sending_and_once(tmp_path):
         queue = connection.SimpleQueue("portal")
         received = []
         for _ in range(5):
-            message = queue.get(timeout=5)
+            message = queue.get(timeout=60)
             received.append(message.payload["number"])
             message.ack()
         with pytest.raises(queue.Empty):

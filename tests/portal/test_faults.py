@@ -123,26 +123,6 @@ def test_ending_the_node_in_order_gives_the_work_to_the_next(stack, running):
     assert running.attempt == 1, "a planned stop costs no try"
 
 
-@pytest.mark.slow  # tests/portal/production kills every process over real servers in `make test`
-def test_killing_everything_at_once_loses_nothing(stack, running):
-    for name in ("alpha", "web", "dispatcher"):
-        stack.kill_with_children(name)
-    stack.start_all()
-    assert_passed_once(finish(running, stack))
-
-
-@pytest.mark.slow  # the production tests run two of everything in `make test`
-def test_two_dispatchers_and_two_web_processes_judge_everything_once(stack, author):
-    stack.start_web(workers=2)
-    stack.start_dispatcher()
-    stack.start_dispatcher("dispatcher-2")
-    stack.start_node("alpha")
-    evaluations = [evaluation_of(submit(author, mode="check")) for _ in range(3)]
-    for evaluation in evaluations:
-        assert finish(evaluation, stack).verdict == "PASSED"
-        assert evaluation.attempt == evaluation.reports.count() == 1
-
-
 def test_a_cancelled_evaluation_frees_the_slot_for_the_next(stack, running, author):
     following = evaluation_of(submit(author, mode="check"))
     actions.cancel_evaluation(running, by=author)

@@ -3,11 +3,11 @@
     python -m tools.bench.faults --seed 24 --count 24
 
 A fault is one change by one operator of cosmic-ray: a comparison, a condition, a number, a decorator or the like. It is
-made in a clone beside this checkout, and meets there, until one of them fails: the tests that execute its line, then
-its room's tests in `make test`, then those in `make integration`. Each result is a line of tools/bench/faults.jsonl
-as it comes, so a run that was cut off goes on where it was. `--coverage` first records which test executes which line.
+made in a clone beside this checkout, and meets there, until one of them fails: the test files that name its module or
+package, then all of its room in `make test`, then the same in `make integration`. Each result is a line of
+tools/bench/faults.jsonl as it comes, so a run that was cut off goes on where it was.
 
-`--part 2/8` takes the second of every eight faults, so that eight workers share them. `--tier test` leaves integration
+`--part 2/8` takes the second of every eight faults, so that eight workers share them. `--tier near` leaves whole rooms
 to a later run, which meets the faults that were not found. A test that fails also without the fault finds nothing.
 """
 
@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -28,12 +29,9 @@ from pathlib import Path
 from cosmic_ray.ast import ast_nodes, get_ast_from_path
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
-from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).with_name("faults.jsonl")
-CONTEXTS = ROOT / "var" / "contexts.coverage"
-"""What `--coverage` records: by line, the tests that execute it in their own process."""
 ROOMS = {
     "portal": ["tests/portal", "tests/client", "tests/browser", "tests/deploy"],
     "evaluator": ["tests/evaluator", "tests/client"],
@@ -46,9 +44,8 @@ OPERATORS = [
     *("ReplaceAndWithOr", "ReplaceOrWithAnd", "ReplaceBreakWithContinue", "ReplaceContinueWithBreak"),
     *("NumberReplacer", "RemoveDecorator", "ZeroIterationForLoop", "ExceptionReplacer"),
 ]
-MOST_TESTS = 400
-"""So many of the tests that execute a line are run first; a line of a much-used module is executed by thousands."""
-TIERS = ("test", "integration")
+TIERS = ("near", "test", "integration")
+"""The first is what `make test` runs of the files that name the changed module."""
 LIMIT_S = 1800
 MOST_S = 6 * 3600
 """No fault is begun after so much time in all."""
@@ -132,28 +129,32 @@ def meet(fault: Fault, clone: Path, tiers: list[str]) -> Result:
 
 def _first_failure(fault: Fault, clone: Path, tier: str) -> str | None:
     """The first test of the tier that fails, and passes without the fault."""
-    executing = _executing(fault) if tier == "test" else []
+    tests = _near(fault.path) if tier == "near" else ROOMS[fault.path.partition("/")[0]]
     failing_anyway: list[str] = []
-    for tests in ([executing] if executing else []) + [ROOMS[fault.path.partition("/")[0]]]:
-        while True:
-            (clone / fault.path).write_text(_changed(fault), encoding="utf-8")
-            try:
-                test = _failing(clone, tier, tests, failing_anyway)
-            finally:
-                (clone / fault.path).write_text(_source(fault), encoding="utf-8")
-            if test is None:
-                break
-            if "::" not in test or _failing(clone, tier, [test], []) is None:
-                return test
-            failing_anyway.append(test)
+    while tests:
+        (clone / fault.path).write_text(_changed(fault), encoding="utf-8")
+        try:
+            test = _failing(clone, tier, tests, failing_anyway)
+        finally:
+            (clone / fault.path).write_text(_source(fault), encoding="utf-8")
+        if test is None:
+            break
+        again = tests if test.startswith("(") else [test]
+        if _failing(clone, tier, again, []) is None:
+            return test
+        if test.startswith("("):
+            raise SystemExit(f"{tier}: the tests end with {test} also without the fault in {fault.path}")
+        failing_anyway.append(test)
     return None
 
 
 def _failing(clone: Path, tier: str, tests: list[str], left_out: list[str]) -> str | None:
     """The first test that fails; "(collection)" where the change ends pytest before any test, None where all pass."""
-    command = [sys.executable, "-m", "pytest", "--tier", tier, "-x", "-q", "-p", "no:cacheprovider", *tests]
-    command += [f"--deselect={test}" for test in left_out]
-    if all("::" not in test for test in tests):
+    marker = "test" if tier == "near" else tier
+    command = [sys.executable, "-m", "pytest", "--tier", marker, "-xq", "-pno:cacheprovider"]
+    command += tests
+    command += [f"--{'deselect' if '::' in test else 'ignore'}={test}" for test in left_out]
+    if tier != "near":
         command += ["-n", "2", "--dist", "loadfile"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PKB_")}
     environment["PKB_TEST_SEED"] = "faults"
@@ -165,39 +166,18 @@ def _failing(clone: Path, tier: str, tests: list[str], left_out: list[str]) -> s
         return "(time limit)"
     if done.returncode in (0, 5):
         return None
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return failed[0].split(" ")[1] if failed else "(collection)"
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))]
+    return failed[0].partition(" ")[2].partition(" - ")[0] if failed else "(collection)"
 
 
-def _executing(fault: Fault) -> list[str]:
-    """The tests that execute the line in their own process, a sample where they are very many."""
-    if not CONTEXTS.exists():
-        return []
-    data = CoverageData(str(CONTEXTS))
-    data.read()
-    contexts = data.contexts_by_lineno(str(ROOT / fault.path)).get(fault.line, [])
-    tests = sorted({context.partition("|")[0] for context in contexts if "::" in context})
-    return tests if len(tests) <= MOST_TESTS else random.Random(0).sample(tests, MOST_TESTS)
-
-
-def record_coverage() -> None:
-    """Run `make test` once, and keep for each line which tests execute it."""
-    options = [
-        "--tier",
-        "test",
-        "-n",
-        "2",
-        "--dist",
-        "loadfile",
-        "-q",
-        "--cov=portal",
-        "--cov=evaluator",
-        "--cov-context=test",
-        "--cov-report=",
-    ]
-    environment = os.environ | {"COVERAGE_FILE": str(CONTEXTS)}
-    CONTEXTS.parent.mkdir(exist_ok=True)
-    subprocess.run([sys.executable, "-m", "pytest", *options], cwd=ROOT, env=environment, check=True)
+def _near(path: str) -> list[str]:
+    """The test files of the room that name the module, or whose own path has a word of its path."""
+    *packages, stem = path.removesuffix(".py").removesuffix("/__init__").split("/")
+    names = re.compile(rf"\b{'.'.join(packages)}(\.| import (.*\b)?){stem}\b")
+    words = re.compile(rf"[/_]({'|'.join((*packages[1:], *stem.split('_')))})[/_.]")
+    files = {file.relative_to(ROOT): file for room in ROOMS[packages[0]] for file in (ROOT / room).rglob("test_*.py")}
+    is_near = {name: words.search(str(name)) or names.search(file.read_text("utf-8")) for name, file in files.items()}
+    return sorted(str(name) for name in files if is_near[name])
 
 
 def main() -> None:
@@ -205,13 +185,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=24)
     parser.add_argument("--count", type=int, default=24)
-    parser.add_argument("--coverage", action="store_true", help="record which test executes which line, first")
     parser.add_argument("--part", default="1/1", metavar="I/K", help="only every K-th fault, from the I-th")
     parser.add_argument("--tier", action="append", choices=TIERS, help="only this tier; may be repeated")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
-    if options.coverage:
-        record_coverage()
     first, step = map(int, options.part.split("/"))
     tiers = options.tier or list(TIERS)
     rows = _rows(options.results)

@@ -4,6 +4,7 @@ import html
 import re
 import subprocess
 import sys
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,8 +12,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from portal.manual import pages
-from portal.manual.search import passages
+from portal.manual import pages, search
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -36,6 +36,7 @@ class Elements(HTMLParser):
         self.anchors |= {values["id"]} if "id" in values else set()
 
 
+@cache
 def article(path: str) -> Elements:
     return Elements(pages.rendered_page(path).html)
 
@@ -68,7 +69,7 @@ def test_every_link_into_the_manual_leads_to_a_page_and_a_heading(path) -> None:
         if wanted is None:
             assert address == "/docs/" or pages.file_at(address.removeprefix("/docs/")), target
         elif anchor:
-            assert anchor in Elements(wanted.html).anchors, target
+            assert anchor in article(wanted.path).anchors, target
 
 
 def _address(path: str) -> str:
@@ -132,6 +133,7 @@ def found(client, text: str) -> list[str]:
 
 
 def test_the_search_finds_pages_by_title_and_heading(client, db) -> None:
+    assert search._index() is search._index(), "made once, not for each visitor"  # noqa: SLF001
     by_title = client.get("/search/?q=known gaps").content.decode()
     assert '<a href="/docs/judge/known-gaps/">Known gaps</a>' in by_title
     by_heading = client.get("/search/?q=throttling").content.decode()
@@ -178,7 +180,7 @@ def test_the_search_takes_operators_for_words(client, db, text, words) -> None:
 @pytest.mark.parametrize("path", SHOWN)
 def test_the_search_cuts_a_page_at_its_headings_and_keeps_its_words(path) -> None:
     rendered = pages.rendered_page(path)
-    cut = list(passages(rendered))
+    cut = list(search.passages(rendered))
     assert [(heading, anchor) for heading, anchor, _ in cut] == [
         (rendered.title, ""),
         *((heading["name"], heading["id"]) for heading in rendered.headings),

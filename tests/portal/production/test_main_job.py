@@ -265,7 +265,7 @@ def test_assignments_that_die_with_the_broker_cost_no_try(site, broker):
 
 def test_connections_that_break_cost_no_try(site, broker):
     """Those of nodes at work, again and again: what they have and what they get next is judged in its first try."""
-    for _ in range(4):
+    for _ in range(2):
         submissions = [site.submit(SLOW_SOLUTION, mode="check") for _ in NODES]
         for submission in submissions:
             site.wait_for_node(submission)

@@ -198,6 +198,17 @@ def test_the_submission_of_an_attempt_names_the_model_and_offers_no_second_judgi
     assert f"/submissions/{attempt.submission_id}/evaluate" not in page
 
 
+def test_an_agents_progress_is_drawn_and_public_trajectories_are_read_by_anybody(as_alice, published):
+    agent, _ = published
+    drawn = [as_alice.get(f"/runs/{run.pk}/").context["step_plots"] for run in published]
+    assert (len(drawn[0]) > 0, drawn[1]) == (True, [])
+    address = f"/runs/{agent.pk}/attempts/{agent.attempts.get(step=0, problem='allreduce').pk}/trajectory/"
+    as_alice.logout()
+    assert as_alice.get(address).status_code == 200
+    Run.objects.filter(pk=agent.pk).update(are_sources_public=False)
+    assert as_alice.get(address).status_code == 404
+
+
 def test_a_run_counts_no_speedup_by_another_rule(alice, node):
     run = make_run(alice)
     end(add(run, line()).results[0].attempt, node, low=5.0, rule=SCORE_RULE - 1)
