@@ -11,8 +11,8 @@ four ranks, as a check repeats itself there.
 
 `even` draws 2,000 inputs of every problem evenly from its factors: how many of them are set, which, and to which of
 their levels. It knows nothing of the covering of a judgement. What `judge` left meets them all, and so does one honest
-program in turn, 200 of them on four ranks, where a call takes three to five times as long. A program that is right in all of them counts as alike; one
-that is not was missed.
+program in turn. 200 of them are on four ranks, where a call takes three to five times as long. A program that is right
+in all of them counts as alike; one that is not was missed.
 
 Several processes share the work: each claims a unit by making a folder. Remove FOLDER/claims before going on. A table
 by operator and by problem is printed in the end; `--record` keeps it, and every program that was not refused, in
