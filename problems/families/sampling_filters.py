@@ -173,10 +173,11 @@ def _mass(logits: Tensor) -> Tensor:
 def _filters(call: Call) -> tuple[int | None, float]:
     """Mostly top-k and top-p together; at three secret draws of sixteen without the one, the other or both.
 
-    In a regime both are there, with the numbers that it names.
+    In a regime both are there, with the numbers that it names; where it names None, there is no top-k.
     """
     if call.regime is not None:
-        return int(call.setting("top_k", TOP_K)), float(call.setting("top_p", TOP_P))
+        number = call.setting("top_k", TOP_K)
+        return None if number is None else int(number), float(call.setting("top_p", TOP_P))
     branch = int(call.permutation("filters", 16, shared=True)[0])
     top_k = None if branch in (0, 1) else TOP_K
     top_p = 1.0 if branch in (1, 2) else TOP_P

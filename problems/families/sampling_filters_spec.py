@@ -24,6 +24,13 @@ CHUNK_SIZE = Argument(
 )
 REGIMES = (
     Regime(name="other_k", words="top_k is another number", settings={"top_k": Whole(low=1, high=10, often=(3, 5, 7))}),
+    Regime(
+        name="no_top_k",
+        words="top_k is None: top_p alone decides",
+        settings={"top_k": None},
+        narrow="usual_numbers",
+        apart=("equal_leaders",),  # Nothing is removed then, so what a target of minus infinity gives is no one's word.
+    ),
     Regime(name="other_p", words="top_p is another number", settings={"top_p": Real(low=0.02, high=0.9, often=(0.5,))}),
     Regime(
         name="largest_alone",

@@ -13,10 +13,11 @@ FURTHEST = 100
 def copied(call: Call, name: str, tensor: Tensor) -> Tensor:
     """`tensor`, drawn by the rank as `name`, as the call's regime has its values; the very tensor in a usual call.
 
-    Beside the regimes of `problems.inputs.regime_values` there is one in which each value has a magnitude of its own.
-    Its sign and its significant bits stay.
+    Beside the regimes of `problems.inputs.regime_values` there is one in which each value has a magnitude of its own,
+    up to one that all ranks share. Its sign and its significant bits stay.
     """
     if call.setting("magnitudes", None) is None:
         return in_regime(call, name, tensor)
     power = call.integers(f"{name}: magnitude", tensor.shape, low=-FURTHEST, high=FURTHEST + 1, dtype=torch.int32)
-    return power.float().exp2_().mul_(tensor).to(tensor.dtype)
+    most = call.integers("regime's largest magnitude", (), low=-FURTHEST, high=FURTHEST + 1, shared=True)
+    return power.clamp(max=int(most)).float().exp2_().mul_(tensor).to(tensor.dtype)

@@ -47,7 +47,7 @@ SPECIAL_VALUES = Regime(
 )
 SPREAD_VALUES = Regime(
     name="spread_values",
-    words="values are of all sizes from 1e-30 to 1e30",
+    words="values are of all sizes from 1e-30 to one of up to 1e30",
     settings={"magnitudes": "spread"},
     dtypes=_WIDE_RANGE,
     narrow="six_bit_exponents",

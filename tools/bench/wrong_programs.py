@@ -11,8 +11,8 @@ four ranks, as a check repeats itself there.
 
 `even` draws 2,000 inputs of every problem evenly from its factors: how many of them are set, which, and to which of
 their levels. It knows nothing of the covering of a judgement. What `judge` left meets them all, and so does one honest
-program in turn, every fourth block of them on four ranks. A program that is right in all of them counts as alike; one
-that is not was missed.
+program in turn. 200 of them are on four ranks, where a call takes three to five times as long. A program that is right
+in all of them counts as alike; one that is not was missed.
 
 Several processes share the work: each claims a unit by making a folder. Remove FOLDER/claims before going on. A table
 by operator and by problem is printed in the end; `--record` keeps it, and every program that was not refused, in
@@ -27,7 +27,7 @@ import random
 import time
 import types
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from multiprocessing import forkserver
@@ -51,7 +51,7 @@ PROGRAMS = Path(__file__).parents[2] / "var" / "wrong" / "programs.jsonl.xz"
 RESULTS = Path(__file__).with_name("wrong_programs.json")
 SEED = 42
 USUAL_CALLS = JudgeSettings.check_calls
-EVEN_CALLS, BLOCK = 2000, 50
+EVEN_CALLS, BLOCK, ON_FOUR = 2000, 50, (3, 7, 11, 15)
 DEADLINE_S, GRACE_S = 20.0, 1.5
 
 
@@ -105,6 +105,11 @@ def wrong(source: str, trial: Trial) -> str:
     return "" if all(each.passed for each in compared) else "wrong"
 
 
+def all_right(sources: list[str], trial: Trial) -> str:
+    """Why one of `sources` ("": the program of `trial`) is refused in this call on this rank; "" where none is."""
+    return next(filter(None, (wrong(source, trial) for source in sources)), "")
+
+
 class Meeting:
     """Ranks that programs run on; new ones where a program broke them."""
 
@@ -118,18 +123,24 @@ class Meeting:
         What a program left in the process group must not count against the next: where the reference is refused too,
         the program meets the call again on new ranks.
         """
-        why = self._once(source, trial)
-        if why and self._ranks is not None and self._once("", replace(trial, program="reference")):
+        why = self._once(wrong, source, trial)
+        if why and self._ranks is not None and self._once(wrong, "", replace(trial, program="reference")):
             self.close()
-            why = self._once(source, trial)
+            why = self._once(wrong, source, trial)
         return why
 
-    def _once(self, source: str, trial: Trial) -> str:
+    def refuses_any(self, sources: list[str], trial: Trial) -> bool:
+        """Whether a rank refuses one of the programs; they meet the call without a pause, and ranks end if one does."""
+        if why := self._once(all_right, sources, trial):
+            self.close()
+        return bool(why)
+
+    def _once(self, task: Callable[..., str], source: str | list[str], trial: Trial) -> str:
         if self._ranks is None:
             self._ranks = Ranks(self.world_size)
         pipes: list[Connection] = list(self._ranks._pipes)  # noqa: SLF001
         for pipe in pipes:
-            pipe.send((wrong, (source, trial)))
+            pipe.send((task, (source, trial)))
         until, found = time.monotonic() + DEADLINE_S, []
         while pipes:
             ready = wait(pipes, max(0.0, until - time.monotonic()))
@@ -201,7 +212,7 @@ def judge(program: Program, meetings: list[Meeting]) -> dict[str, str]:
 
 def even(slug: str, block: int, left: list[Program], meetings: list[Meeting]) -> dict[str, Any]:
     """Which of the programs that a judgement left are wrong in one block of even draws; which honest ones are."""
-    problem, two_or_four = registry.get(slug), meetings[block % 4 == 3]
+    problem, two_or_four = registry.get(slug), meetings[block in ON_FOUR]
     meeting = two_or_four if problem.refuses_world_size(two_or_four.world_size) is None else meetings[0]
     honest = [*honest_programs(load(slug)), *(f"order:{name}" for name in ORDERS if adds(problem))]
     caught: dict[str, str] = {}
@@ -209,6 +220,8 @@ def even(slug: str, block: int, left: list[Program], meetings: list[Meeting]) ->
     for index in range(block * BLOCK, (block + 1) * BLOCK):
         regime = evenly(problem, meeting.world_size, random.Random(f"{SEED}/{slug}/{index}"))
         call = replace(trial(slug, regime, SEED, index), program=honest[index % len(honest)])
+        if not meeting.refuses_any(["", *(program.source for program in left if program.name not in caught)], call):
+            continue
         if why := meeting.refuses("", call):
             refused.append(f"{call.program} in call {index}, {regime or 'usual'} on {meeting.world_size} ranks: {why}")
         for program in left:
@@ -235,7 +248,7 @@ def rows(out: Path, kind: str) -> list[dict[str, Any]]:
 def work(options: argparse.Namespace) -> None:
     """Claim units of a stage, one after the other, until none is left or the time is over."""
     # Ranks are then forks of a process that has everything imported: programs break many of them.
-    forkserver.set_forkserver_preload(["problems.harness.trials", "tools.bench.wrong_programs"])
+    forkserver.set_forkserver_preload(["problems.harness.trials", "tools.bench.wrong_programs", "torch._dynamo"])
     forkserver.ensure_running()
     begun, meetings = time.monotonic(), [Meeting(2), Meeting(4)]
     every = programs(options.slugs)

@@ -1,5 +1,6 @@
 """Gated DeltaNet with context parallelism through head all-to-all, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -146,7 +147,12 @@ PROBLEM = Problem(
         "products.",
     ),
     regimes=(
-        Regime(name="fast_forgetting", words="heads forget within a token or two", settings={"gate_mean": 1.0}),
+        Regime(
+            name="fast_forgetting",
+            words="heads forget within a token or two",
+            settings={"gate_mean": 1.0},
+            apart=("first_has_values",),  # Of what a state recalls after two ranks nothing is left but its rounding.
+        ),
         Regime(
             name="zero_keys", words="a quarter of the keys are zero, as those of padding", settings={"zero_keys": True}
         ),
@@ -157,12 +163,19 @@ PROBLEM = Problem(
             settings={"v_on": "first"},
             narrow="nothing_where_zero",
         ),
+        Regime(
+            name="other_length",
+            words="a rank has another number of tokens, which are more than two chunks of 64 on all ranks",
+            dims={"Ls": Whole(low=65, high=79)},
+            apart=("first_has_values",),
+        ),
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
     ),
     invariants=(
         "Queries and keys are zero, or longer than 1e-6, the least length that they are divided by.",
         "Tensors are contiguous.",
         "Values are finite, and `beta` lies between 0 and 1.",
+        "Where heads forget within a token or two, every rank has values.",
         "`group` is None, the world group.",
         "Every rank has as many tokens, and the number of heads is a multiple of the world size.",
     ),

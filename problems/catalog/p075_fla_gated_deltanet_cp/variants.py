@@ -126,6 +126,13 @@ def queries_divided_by_their_length(q: Tensor, *rest: Any) -> Tensor:
     return solution((q.float() / q.float().norm(dim=-1, keepdim=True)).to(q.dtype), *rest)
 
 
+def two_chunks_at_most(*arguments: Any) -> Tensor:
+    """Gives nothing to tokens after the first 128, which are two chunks of the reference."""
+    out = _whole(arguments)
+    tokens = dist.get_rank() * out.shape[1] + torch.arange(out.shape[1], device=out.device)
+    return out * (tokens < 128)[:, None, None]
+
+
 HONEST = {"token_by_token": token_by_token, "gathered": gathered, "keys_rounded": keys_rounded}
 MUTANTS = {
     "own_tokens_only": own_tokens_only,
@@ -138,4 +145,5 @@ NARROW = {
     "fast_forgetting": in_one_chunk,
     "zero_keys": keys_divided_by_their_length,
     "zero_queries": queries_divided_by_their_length,
+    "other_length": two_chunks_at_most,
 }
