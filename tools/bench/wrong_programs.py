@@ -329,7 +329,9 @@ def record(found: list[dict[str, Any]]) -> None:
     refused = Counter(f"{row['slug']} {row['operator']}" for row in found if row["end"] == "refused")
     fields = ("slug", "operator", "place", "before", "after", "end", "where", "why")
     left = [{name: row[name] for name in fields} for row in found if row["met"] and row["end"] != "refused"]
-    RESULTS.write_text(json.dumps({"refused": dict(refused), "left": left}, indent=1) + "\n", encoding="utf-8")
+    lines = ",\n".join(json.dumps(row) for row in left)
+    counts = json.dumps(refused, indent=1)
+    RESULTS.write_text(f'{{"refused": {counts},\n"left": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
 ENDS = ("refused", "missed", "alike", "open")
