@@ -7,6 +7,8 @@ from evaluator.hardware import profiles
 
 _MOST_DECIMALS = 4
 _OPEN = "not distinguishable"
+_ALIKE = 1.5
+"""On practice machines two copies of one program differ by tens of percent, and on a busy one by more."""
 
 
 def _decimals(low: float | None, high: float | None, *, score: float = 1.0) -> int:
@@ -39,12 +41,15 @@ def untold(low: float | None) -> str:
 def in_words(score: float, low: float | None, high: float | None, *, profile: str) -> str:
     """What an evaluation on `profile` says of the reference's time over the submission's.
 
-    A practice profile says only which way; an interval that contains 1 says that no difference was seen.
+    A practice profile says only which way, and not even that near one; an interval that contains 1 says
+    that no difference was seen.
     """
     if not is_informative(low, high):
         return untold(low)
-    is_open = low is not None and high is not None and low <= 1 <= high
-    if not profiles.get(profile).is_ranked_by_speed:
+    is_practice = not profiles.get(profile).is_ranked_by_speed
+    most = _ALIKE if is_practice else 1.0
+    is_open = low is not None and high is not None and low <= most and high >= 1 / most
+    if is_practice:
         return "about as fast" if is_open else "faster here" if score > 1 else "slower here"
     return _OPEN if is_open else factor(score, low, high)
 

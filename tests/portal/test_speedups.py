@@ -17,6 +17,7 @@ GPUS, PRACTICE = "h200x2-nomc", "cpux2"
         ((0.5, 0.45, 0.56), GPUS, "0.50" + SIGN, "0.45 to 0.56"),
         ((1.16, 0.88, 1.53), GPUS, "not distinguishable", "0.88 to 1.53"),
         ((1.16, 0.88, 1.53), PRACTICE, "about as fast", "0.88 to 1.53"),
+        ((0.48, 0.30, 0.75), PRACTICE, "about as fast", "0.30 to 0.75"),
         ((0.144, 0.076, 0.274), PRACTICE, "slower here", "0.08 to 0.27"),
         ((25.7, 0.07, 665.0), GPUS, "too noisy to tell", None),
         ((1.0, 0.0, 0.0), "gpu1r2", "not timed", None),

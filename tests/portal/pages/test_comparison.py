@@ -51,7 +51,7 @@ def test_the_comparison_shows_source_verdicts_and_times(as_alice, alice, local):
     new = scenes.judged(alice, local, score=1.5)
     page = as_alice.get(address(new)).content.decode()
     assert page.count('class="is-added"') == page.count('class="is-removed"') == 1
-    assert page.count("faster here") == 2
+    assert page.count("about as fast") == 2
     assert "Times as fast" in page
     assert page.count("<option") == 3  # two earlier ones, the reference
     assert f'value="{old.pk}" selected' in page

@@ -86,7 +86,7 @@ def test_the_board_lists_entries_with_their_intervals(client, alice, bob, local)
     scenes.judged(bob, local, score=1.4)
     page = client.get("/problems/allreduce/leaderboard/").content.decode()
     # A practice board names no multiplier: it shows which way, and both times of each evaluation.
-    assert "faster here" in page
+    assert "about as fast" in page
     assert "1.21 to 1.28" in page
     assert "reference 100 µs" in page
     assert "A practice board" in page
