@@ -169,12 +169,15 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
     Of a ranked entry with a private source everybody sees verdict, times, place under the roofline and environment.
     """
-    entry = access.public_entry(request.user, submission_id)
-    if entry is not None and (found := queries.latest_report(entry)) is not None:
+    try:
+        submission = access.get_submission(request.user, submission_id)
+    except NotFound:
+        entry = access.public_entry(request.user, submission_id)
+        if entry is None or (found := queries.latest_report(entry)) is None:
+            raise
         context = {"submission": entry.submission, "problem": get_problem(entry.submission.problem)}
         context["parent"] = access.visible_parent(request.user, entry.submission)
         return render(request, "submissions/entry.html", context | presentation.entry_context(entry, found))
-    submission = access.get_submission(request.user, submission_id)
     evaluation = _evaluation(request, submission)
     problem = get_problem(submission.problem)
     bundle = access.readable_source(request.user, submission)
@@ -194,7 +197,9 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "form": EvaluateForm(
             profiles=judging_profiles(problem),
             initial={"profile": evaluation.profile, "mode": evaluation.mode, "size": evaluation.size},
-        ),
+        )
+        if parts["may_change"] and not submission.is_attempt
+        else None,
         "is_current_revision": evaluation.problem_revision == registry.revision(problem.slug),
     }
     return render(request, "submissions/detail.html", context)
