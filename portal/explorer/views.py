@@ -80,11 +80,19 @@ def problem_list(request: HttpRequest) -> HttpResponse:
         "solved": len(best),
         "beaten": sum(leader.is_faster for leader in best.values()),
         "total": len(every),
-        "facets": [(facet, facets.options(every, facet, chosen=chosen, search=search)) for facet in facets.FACETS],
+        "facets": _facets(tuple(chosen.items()), search=search),
         "search": search,
         "is_narrowed": bool(search) or any(chosen.values()),
     }
     return render(request, "problems/list.html", context)
+
+
+@lru_cache(maxsize=64)
+def _facets(chosen: tuple[tuple[str, str], ...], *, search: str) -> SafeString:
+    """The fields of the facets with their counts, which depend on the problems alone."""
+    every, narrowed = registry.problems(), dict(chosen)
+    found = [(facet, facets.options(every, facet, chosen=narrowed, search=search)) for facet in facets.FACETS]
+    return SafeString(render_to_string("problems/_facets.html", {"facets": found}).strip())
 
 
 @require_safe

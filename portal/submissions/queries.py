@@ -56,10 +56,6 @@ def quarantine_of(submission: Submission) -> Quarantine | None:
     return quarantined().filter(submission=submission).first()
 
 
-def latest_evaluation(submission: Submission) -> Evaluation | None:
-    return submission.evaluations.select_related("node", "node_owner").order_by("-queued_at").first()
-
-
 def evaluations_of(submission: Submission) -> tuple[Evaluation, ...]:
     """Every evaluation of `submission` with its node, the newest first; at least one, which is stored with it."""
     return tuple(submission.evaluations.select_related("node", "node_owner").order_by("-queued_at"))
