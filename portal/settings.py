@@ -48,6 +48,7 @@ INSTALLED_APPS = [
     "django.contrib.sitemaps",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
+    "django.forms",
     "django_htmx",
     "allauth",
     "allauth.account",
@@ -109,6 +110,8 @@ TEMPLATES = [
         },
     },
 ]
+# Widgets have templates in templates/django/forms as well.
+FORM_RENDERER = "django.forms.renderers.TemplatesSetting"
 
 
 def database_settings() -> dict[str, Any]:

@@ -4,18 +4,19 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
-from django.urls import reverse
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 
 from evaluator.contract import SCORE_RULE, is_faster
 from evaluator.hardware import profiles
 from evaluator.judging.floors import Floor, floor
 from portal.catalog import measurements, queries
 from portal.catalog.size_times import SizeTime
+from portal.catalog.templatetags.pkb import at, microseconds, percent
 from portal.catalog.templatetags.pkb import flops as flops_text
-from portal.catalog.templatetags.pkb import microseconds, percent
 from portal.charts import rooflines as charts
 from portal.charts.chart import Axis as Axes
 from portal.charts.chart import Chart, Points, Scale, number
@@ -75,6 +76,11 @@ class Work:
     def intensities(self) -> tuple[float, float]:
         """Operations per byte on the wire and per byte of device memory; 0 where there is none of either."""
         return self.x(Axis.WIRE), self.x(Axis.MEMORY)
+
+    @cached_property
+    def cells(self) -> SafeString:
+        """The cells of a table that say what the work is: made once, as nothing in them depends on entries."""
+        return SafeString(render_to_string("roofline/_work.html", {"work": self}).strip())
 
     def y(self, axis: Axis, us: float) -> float:
         """What a call of `us` microseconds achieves per second: bytes on the axis of bytes, operations elsewhere."""
@@ -317,11 +323,10 @@ def explorer_figure(
     """
     placed = [item for item in chosen if item.work.x(axis) > 0]
     named = _named_best(placed)
-    # A problem has up to three marks at each size, and finding an address costs more than all else of a mark.
-    addresses = {slug: reverse("explorer:problem", args=[slug]) for slug in {item.work.problem.slug for item in placed}}
 
     def mark(item: Point, us: float | None, what: str, *, label: str = "") -> Mark | None:
-        return _at(item.work, axis, us, what, href=addresses[item.work.problem.slug], label=label) if us else None
+        page = at("explorer:problem", item.work.problem.slug)
+        return _at(item.work, axis, us, what, href=page, label=label) if us else None
 
     references = {id(item): mark(item, item.reference_us, "our reference") for item in placed}
     bests = {
@@ -381,7 +386,7 @@ def problem_figure(chosen: Sequence[Point], entries: Sequence[Entry], *, profile
     axis = problem_axis(chosen)
     by_size = {item.work.size: item.work for item in chosen}
     pages = [
-        f"{reverse('submissions:detail', args=[each.submission_id])}?evaluation={each.evaluation_id}"
+        f"{at('submissions:detail', each.submission_id)}?evaluation={each.evaluation_id}"
         if each.is_source_public
         else ""
         for each in entries

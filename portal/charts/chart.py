@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 
@@ -187,8 +188,12 @@ class Ruler:
 
     def at(self, value: float) -> float:
         """The position of `value`, also beyond the ends."""
-        low, high, value = (self._measure(each) for each in (self.low, self.high, value))
-        return self.start + (value - low) / (high - low) * (self.end - self.start)
+        low, high = self._span
+        return self.start + (self._measure(value) - low) / (high - low) * (self.end - self.start)
+
+    @cached_property
+    def _span(self) -> tuple[float, float]:
+        return self._measure(self.low), self._measure(self.high)
 
     def holds(self, value: float) -> bool:
         return min(self.low, self.high) <= value <= max(self.low, self.high)

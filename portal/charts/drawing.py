@@ -86,12 +86,10 @@ def svg(chart: Chart, *, width: int, label: str = "", is_standalone: bool = Fals
 
     A standalone picture has the light theme's colours, its background among them: it has no page behind it.
     """
-    page = laid_out(chart, width=width, is_standalone=is_standalone)
+    page, labels, words = _placed(chart, width=width, is_standalone=is_standalone)
     marks = "".join(
         f"<g {page.tone(layer.tone)}>{''.join(_DRAWERS[type(layer)](page, layer))}</g>" for layer in chart.layers
     )
-    words: list[Box] = []
-    labels = [text for _, text in _line_labels(page, words)]
     parts = [*_frame(page), f'<g class="plot-marks">{marks}</g>', *labels, *_point_labels(page, words), *_legend(page)]
     name = f' role="img" aria-label="{escape(label)}"' if label else ' aria-hidden="true"'
     frame = " ".join(f"{end:.1f}" for end in (page.x.start, page.y.end, page.x.end, page.y.start))
@@ -106,11 +104,19 @@ def svg(chart: Chart, *, width: int, label: str = "", is_standalone: bool = Fals
 
 def laid_out(chart: Chart, *, width: int, is_standalone: bool = False) -> Page:
     """The frame of the chart in a picture of that width, with the room that its legend, ticks and titles take."""
-    page = _framed(chart, width, (), is_standalone=is_standalone)
+    return _placed(chart, width=width, is_standalone=is_standalone)[0]
+
+
+def _placed(
+    chart: Chart, *, width: int, is_standalone: bool, in_legend: tuple[Line, ...] = ()
+) -> tuple[Page, list[str], list[Box]]:
+    """The same with the labels along its lines, and where their words are."""
+    page, words = _framed(chart, width, in_legend, is_standalone=is_standalone), list[Box]()
+    found = list(_line_labels(page, words))
     # A longer legend moves the frame, and the places along its lines with it.
-    while left := [line for line, text in _line_labels(page, []) if not text]:
-        page = _framed(chart, width, (*page.in_legend, *left), is_standalone=is_standalone)
-    return page
+    if left := [line for line, text in found if not text]:
+        return _placed(chart, width=width, is_standalone=is_standalone, in_legend=(*in_legend, *left))
+    return page, [text for _, text in found], words
 
 
 def _framed(chart: Chart, width: int, in_legend: tuple[Line, ...], *, is_standalone: bool) -> Page:
@@ -333,8 +339,13 @@ def _box(page: Page, layer: Bars, bar: Bar) -> str:
     return f'x="{near:.1f}" y="{first:.1f}" width="{far - near:.1f}" height="{last - first:.1f}"'
 
 
-_Drawers = dict[type, Callable[..., Iterator[str]]]
-_DRAWERS: _Drawers = {Points: _points, Line: _line, Band: _band, Whisker: _whisker, Bars: _bars}
+_DRAWERS: dict[type, Callable[..., Iterator[str]]] = {
+    Points: _points,
+    Line: _line,
+    Band: _band,
+    Whisker: _whisker,
+    Bars: _bars,
+}
 
 
 def _marks(page: Page) -> list[Box]:

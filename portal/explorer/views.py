@@ -1,6 +1,5 @@
 """The pages of the problems: the list, each problem's own, the roofline explorer and the taxonomy browser."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -80,11 +79,19 @@ def problem_list(request: HttpRequest) -> HttpResponse:
         "solved": len(best),
         "beaten": sum(leader.is_faster for leader in best.values()),
         "total": len(every),
-        "facets": [(facet, facets.options(every, facet, chosen=chosen, search=search)) for facet in facets.FACETS],
+        "facets": _facets(tuple(chosen.items()), search=search),
         "search": search,
         "is_narrowed": bool(search) or any(chosen.values()),
     }
     return render(request, "problems/list.html", context)
+
+
+@lru_cache(maxsize=64)
+def _facets(chosen: tuple[tuple[str, str], ...], *, search: str) -> SafeString:
+    """The fields of the facets with their counts, which depend on the problems alone."""
+    every, narrowed = registry.problems(), dict(chosen)
+    found = [(facet, facets.options(every, facet, chosen=narrowed, search=search)) for facet in facets.FACETS]
+    return SafeString(render_to_string("problems/_facets.html", {"facets": found}).strip())
 
 
 @require_safe
@@ -198,9 +205,7 @@ def _roofline(
 
 def _what_there_is(profile: str, boards: Mapping[str, int]) -> str:
     """What there is to see on `profile`; empty where there are only ceilings and floors."""
-    if profile in boards:
-        return "entries"
-    return "reference" if measurements.baselines(profile) is not None else ""
+    return "entries" if profile in boards else "reference" if measurements.baselines(profile) is not None else ""
 
 
 def _sizes(problem: Problem) -> list[queries.SizeRow]:
@@ -351,7 +356,7 @@ def roofline(request: HttpRequest) -> HttpResponse:
     public = measurements.public_references(view.profile)
     bars = rooflines.distribution_bars(chosen)
     reached = rooflines.reached(profile)
-    curves = rooflines.collectives_figure(profile, reached) if reached else None
+    known = [share for point in chosen if (share := point.shares["reference"]) is not None]
     context = {
         "view": view,
         "profile": profile,
@@ -368,26 +373,18 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "bars": bars,
         "bins": [(name, [counts[place] for *_, counts in bars]) for place, name in enumerate(rooflines.BINS)],
         "distribution": distribution(bars, bins=rooflines.BINS) if bars else None,
-        "below_half": _below_half(chosen),
-        "bounds": _bounds(chosen),
+        # How many references reach less than half of their roofline, of how many that were timed.
+        "below_half": (sum(share < rooflines.HALF for share in known), len(known)) if known else None,
+        "bounds": [
+            (bound, sum(point.work.floor.bound is bound for point in chosen))
+            for bound in (Bound.WIRE, Bound.ARITHMETIC, Bound.MEMORY, Bound.LATENCY)
+        ],
         "baselines": measurements.baselines(view.profile),
         "reached": reached,
-        "collectives": curves or None,
+        "collectives": rooflines.collectives_figure(profile, reached) if reached else None,
         "public": public,
     }
     return render(request, "roofline/explorer.html", context)
-
-
-def _bounds(chosen: list[rooflines.Point]) -> list[tuple[Bound, int]]:
-    """How many rows each ceiling bounds, also where it is none."""
-    counts = Counter(point.work.floor.bound for point in chosen)
-    return [(bound, counts[bound]) for bound in (Bound.WIRE, Bound.ARITHMETIC, Bound.MEMORY, Bound.LATENCY)]
-
-
-def _below_half(chosen: list[rooflines.Point]) -> tuple[int, int] | None:
-    """How many references reach less than half of their roofline, of how many that were timed; None without any."""
-    known = [share for point in chosen if (share := point.shares["reference"]) is not None]
-    return (sum(share < rooflines.HALF for share in known), len(known)) if known else None
 
 
 @require_safe

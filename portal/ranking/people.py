@@ -12,6 +12,11 @@ PAGE_ROWS = 50
 
 _BY_PLACE = Ordering[PersonStanding](columns=PEOPLE_ORDER)
 _NEWEST = Ordering[Standing](columns=("-submitted_at", "-id"))
+_SHOWN = (
+    *("problem", "profile", "backend", "score", "score_low", "score_high", "submitted_at"),
+    *("evaluation__submission", "evaluation__recorded_on", "evaluation__recorded_where"),
+)
+"""What a person's page shows of an entry: its report's sizes and all else of three models stay unread."""
 
 
 def people_page(*, profile: str, after: str = "", before: str = "", rows: int = PAGE_ROWS) -> Page[PersonStanding]:
@@ -38,9 +43,8 @@ def entries_page(person: User, *, after: str = "", before: str = "", rows: int =
     Raises:
         Refusal: a cursor is not one of ours (404).
     """
-    found = Standing.objects.filter(author=person, **queries.current())
-    found = found.select_related("evaluation__submission")
-    return page_of(found, _NEWEST, after=after, before=before, rows=rows, counts=False)
+    found = Standing.objects.filter(author=person, **queries.current()).select_related("evaluation")
+    return page_of(found.only(*_SHOWN), _NEWEST, after=after, before=before, rows=rows, counts=False)
 
 
 def records_of(person: User, *, most: int = 10) -> list[Record]:

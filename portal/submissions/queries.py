@@ -43,8 +43,8 @@ def own_submissions(user: User, *, problem: str | None = None) -> QuerySet[Submi
 
 def last_submission(user: User, *, problem: str) -> Submission | None:
     """The last submission of `user` to `problem`, attempts of runs left out: its key and its moment alone."""
-    found = Submission.objects.filter(author=user, problem=problem, is_attempt=False).only("pk", "created_at")
-    return found.order_by("-created_at", "-id").first()
+    found = Submission.objects.filter(author=user, problem=problem, is_attempt=False).order_by("-created_at", "-id")
+    return found.only("pk", "created_at").first()
 
 
 def quarantined() -> QuerySet[Quarantine]:
@@ -54,10 +54,6 @@ def quarantined() -> QuerySet[Quarantine]:
 def quarantine_of(submission: Submission) -> Quarantine | None:
     """The quarantine of `submission` that is in force; None where it is in none."""
     return quarantined().filter(submission=submission).first()
-
-
-def latest_evaluation(submission: Submission) -> Evaluation | None:
-    return submission.evaluations.select_related("node", "node_owner").order_by("-queued_at").first()
 
 
 def evaluations_of(submission: Submission) -> tuple[Evaluation, ...]:

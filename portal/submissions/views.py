@@ -18,7 +18,7 @@ from evaluator.contract import EvaluationReport, Mode, SourceBundle, SourceFile
 from portal.accounts.identity import changing, signed_in
 from portal.catalog.highlighting import reference_rows
 from portal.catalog.queries import get_problem, judging_profiles, last_choice, switch
-from portal.core.errors import NotFound, if_changed
+from portal.core.errors import NotFound, if_changed, uuid_of
 from portal.core.pagination import BoundedPaginator
 from portal.nodes.queries import online_profiles
 from portal.submissions import access, actions, queries, sweeps
@@ -66,7 +66,7 @@ def new(request: HttpRequest, slug: str) -> HttpResponse:
         if done is not None and not on_workbench:
             return redirect("submissions:detail", done.submission.pk)
         if done is not None:
-            live_parts = _live_parts(request, done.submission, _evaluation(request, done.submission))
+            live_parts = _live_parts(request, done.submission, *_evaluations(request, done.submission))
             return render(request, "submissions/_workbench_verdict.html", live_parts | {"on_workbench": True})
         if on_workbench:
             return render(request, "submissions/_refused.html", {"form": form}, status=form.status)
@@ -93,12 +93,11 @@ def _earlier_work(request: HttpRequest, slug: str) -> dict[str, Any]:
     wanted = request.GET.get("from")
     author = signed_in(request)
     submission = access.get_submission(author, wanted) if wanted else None
-    evaluation = queries.latest_evaluation(submission) if submission is not None else None
     return {
         "last": queries.last_submission(author, problem=slug),
         "started_from": submission,
-        "marks_text": presentation.live_context(queries.live_view(evaluation))["marks_text"]
-        if evaluation is not None
+        "marks_text": presentation.live_context(queries.live_view(queries.evaluations_of(submission)[0]))["marks_text"]
+        if submission is not None
         else "",
     }
 
@@ -153,14 +152,15 @@ def mine(request: HttpRequest) -> HttpResponse:
     return render(request, "submissions/mine.html", context)
 
 
-def _evaluation(request: HttpRequest, submission: Submission) -> Evaluation:
-    """The evaluation that the query string names, or the newest."""
+def _evaluations(request: HttpRequest, submission: Submission) -> tuple[Evaluation, tuple[Evaluation, ...]]:
+    """The evaluation that the query string names, or the newest; and all of them, the newest first."""
+    every = queries.evaluations_of(submission)
     wanted = request.GET.get("evaluation")
-    found = access.get_evaluation(request.user, wanted) if wanted else queries.latest_evaluation(submission)
-    if found is None or found.submission_id != submission.pk:
+    found = next((each for each in every if each.pk == uuid_of(wanted)), None) if wanted else every[0]
+    if found is None:
         message = "This submission has no such evaluation."
         raise NotFound("evaluation", wanted or "", message, "Open the submission without an evaluation in the address.")
-    return found
+    return found, every
 
 
 @require_safe
@@ -169,16 +169,19 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
     Of a ranked entry with a private source everybody sees verdict, times, place under the roofline and environment.
     """
-    entry = access.public_entry(request.user, submission_id)
-    if entry is not None and (found := queries.latest_report(entry)) is not None:
+    try:
+        submission = access.get_submission(request.user, submission_id)
+    except NotFound:
+        entry = access.public_entry(request.user, submission_id)
+        if entry is None or (found := queries.latest_report(entry)) is None:
+            raise
         context = {"submission": entry.submission, "problem": get_problem(entry.submission.problem)}
         context["parent"] = access.visible_parent(request.user, entry.submission)
         return render(request, "submissions/entry.html", context | presentation.entry_context(entry, found))
-    submission = access.get_submission(request.user, submission_id)
-    evaluation = _evaluation(request, submission)
+    evaluation, every = _evaluations(request, submission)
     problem = get_problem(submission.problem)
     bundle = access.readable_source(request.user, submission)
-    parts = _live_parts(request, submission, evaluation)
+    parts = _live_parts(request, submission, evaluation, every)
     # Before the end any line may yet be one that the verdict is about, and the page marks it where it stands.
     is_whole = not evaluation.has_ended or request.GET.get("source") == "whole"
     sources = list(presentation.source_views(bundle, marks=parts["marks"], is_whole=is_whole)) if bundle else []
@@ -194,7 +197,9 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
         "form": EvaluateForm(
             profiles=judging_profiles(problem),
             initial={"profile": evaluation.profile, "mode": evaluation.mode, "size": evaluation.size},
-        ),
+        )
+        if parts["may_change"] and not submission.is_attempt
+        else None,
         "is_current_revision": evaluation.problem_revision == registry.revision(problem.slug),
     }
     return render(request, "submissions/detail.html", context)
@@ -202,7 +207,7 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 def _flagging(request: HttpRequest, submission: Submission) -> dict[str, Any]:
     # The last one, resolved or not.
-    own = submission.flags.filter(by=request.user.pk).first()
+    own = submission.flags.filter(by=request.user.pk).first() if request.user.is_authenticated else None
     is_open = own is not None and own.resolved_at is None
     is_others = request.user.is_authenticated and request.user.pk != submission.author_id
     return {"own_flag": own, "may_flag": is_others and not is_open}
@@ -235,7 +240,7 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     problem = get_problem(submission.problem)
     earlier = list(access.earlier_submissions(submission, request.user)[:_EARLIER_SHOWN])
     wanted = request.GET.get("with") or (str(earlier[0].pk) if earlier else REFERENCE)
-    newest = queries.latest_evaluation(submission)
+    newest = queries.evaluations_of(submission)[0]
     context = {
         "submission": submission,
         "problem": problem,
@@ -250,7 +255,7 @@ def compare(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     reference = SourceFile(path=SourceBundle.ENTRY, text=registry.reference_source(problem.slug))
     base = access.readable_source(request.user, old) if old is not None else SourceBundle(files=(reference,))
     source = access.readable_source(request.user, submission)
-    before = queries.last_finished(old, profile=newest.profile) if old is not None and newest is not None else None
+    before = queries.last_finished(old, profile=newest.profile) if old is not None else None
     context |= {
         "old": old,
         "old_evaluation": before,
@@ -276,13 +281,15 @@ def _recorded(evaluations: Mapping[str, Evaluation | None]) -> dict[str, Any]:
     return {"recorded_calls": calls, "timeline_picture": picture, "links": links}
 
 
-def _live_parts(request: HttpRequest, submission: Submission, evaluation: Evaluation) -> dict[str, Any]:
+def _live_parts(
+    request: HttpRequest, submission: Submission, evaluation: Evaluation, every: tuple[Evaluation, ...]
+) -> dict[str, Any]:
     live = queries.live_view(evaluation)
     return {
         **presentation.live_context(live),
         **_over_sizes(request, evaluation),
         "submission": submission,
-        "evaluations": list(submission.evaluations.order_by("-queued_at")),
+        "evaluations": every,
         "may_change": access.may_change(request.user, submission),
         "etag": _etag(live),
     }
@@ -306,10 +313,10 @@ def _etag(live: queries.LiveView) -> str:
 def live(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
     """The part of the page that changes, for htmx; 304 while it has not."""
     submission = access.get_submission(request.user, submission_id)
-    evaluation = _evaluation(request, submission)
+    evaluation, every = _evaluations(request, submission)
 
     def respond() -> HttpResponse:
-        context = _live_parts(request, submission, evaluation)
+        context = _live_parts(request, submission, evaluation, every)
         if request.GET.get("desk"):
             return render(request, "submissions/_live.html", context | {"on_workbench": True})
         has_previous = access.earlier_submissions(submission, request.user).exists()

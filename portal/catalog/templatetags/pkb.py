@@ -10,8 +10,9 @@ from typing import Any
 
 from django import template
 from django.http import QueryDict
+from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from evaluator import contract
@@ -275,6 +276,13 @@ def interval_bar(row: Any, left: float, right: float) -> SafeString:
         f'<line class="span" x1="{low}" x2="{high}" y1="6" y2="6"/>'
         f'<line class="mid" x1="{mid}" x2="{mid}" y1="1" y2="11"/></svg>'
     )
+
+
+@register.filter
+@lru_cache(maxsize=4096)
+def at(view: str, key: Any) -> SafeString:
+    """The address of the page `view` of `key`, as `{% url %}` writes it in twenty times the time: for lists."""
+    return SafeString(escape(reverse(view, args=[key])))
 
 
 @register.simple_tag(takes_context=True)
