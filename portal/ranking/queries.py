@@ -174,8 +174,8 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
         next(iter(_rows(key, found, ahead=at, low_above=None)), None)
         for found, at in (
             (held, number - 1),
-            (_read(ahead, key, columns=before, limit=1) if number > 1 else (), number - 2),
-            (_read(entries, key, columns=key.order, limit=1) if number > 1 else (), 0),
+            (_read(ahead, key, columns=before, limit=1), number - 2),
+            (_read(entries, key, columns=key.order, limit=1), 0),
         )
     )
     earlier = accepted().filter(
@@ -191,7 +191,7 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
         "number": number,
         "entries": entries.count(),
         "above": above,
-        "leader": leader,
+        "leader": leader if number > 1 else None,
         "last": earlier.order_by("-submission__created_at").first(),
     }
 
