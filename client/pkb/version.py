@@ -1,3 +1,3 @@
 """The version of this package, for `pkb --version` and the sites that it calls."""
 
-VERSION = "0.3.0"
+VERSION = "0.4.0"

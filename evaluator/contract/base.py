@@ -10,7 +10,7 @@ from typing import Annotated, Self
 import msgspec
 from msgspec import Meta
 
-VERSION = "0.3.0"
+VERSION = "0.4.0"
 """Of site, judge, node and client, which are one source. Site and node say theirs to each other."""
 SCHEMA_VERSION = 2
 """Of reports and of what nodes say. Only a change that the rules of `Message` do not allow raises it."""
