@@ -1,5 +1,6 @@
 """The pages of the problems: the list, each problem's own, the roofline explorer and the taxonomy browser."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -205,7 +206,9 @@ def _roofline(
 
 def _what_there_is(profile: str, boards: Mapping[str, int]) -> str:
     """What there is to see on `profile`; empty where there are only ceilings and floors."""
-    return "entries" if profile in boards else "reference" if measurements.baselines(profile) is not None else ""
+    if profile in boards:
+        return "entries"
+    return "reference" if measurements.baselines(profile) is not None else ""
 
 
 def _sizes(problem: Problem) -> list[queries.SizeRow]:
@@ -356,7 +359,6 @@ def roofline(request: HttpRequest) -> HttpResponse:
     public = measurements.public_references(view.profile)
     bars = rooflines.distribution_bars(chosen)
     reached = rooflines.reached(profile)
-    known = [share for point in chosen if (share := point.shares["reference"]) is not None]
     context = {
         "view": view,
         "profile": profile,
@@ -373,18 +375,26 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "bars": bars,
         "bins": [(name, [counts[place] for *_, counts in bars]) for place, name in enumerate(rooflines.BINS)],
         "distribution": distribution(bars, bins=rooflines.BINS) if bars else None,
-        # How many references reach less than half of their roofline, of how many that were timed.
-        "below_half": (sum(share < rooflines.HALF for share in known), len(known)) if known else None,
-        "bounds": [
-            (bound, sum(point.work.floor.bound is bound for point in chosen))
-            for bound in (Bound.WIRE, Bound.ARITHMETIC, Bound.MEMORY, Bound.LATENCY)
-        ],
+        "below_half": _below_half(chosen),
+        "bounds": _bounds(chosen),
         "baselines": measurements.baselines(view.profile),
         "reached": reached,
         "collectives": rooflines.collectives_figure(profile, reached) if reached else None,
         "public": public,
     }
     return render(request, "roofline/explorer.html", context)
+
+
+def _bounds(chosen: list[rooflines.Point]) -> list[tuple[Bound, int]]:
+    """How many rows each ceiling bounds, also where it is none."""
+    counts = Counter(point.work.floor.bound for point in chosen)
+    return [(bound, counts[bound]) for bound in (Bound.WIRE, Bound.ARITHMETIC, Bound.MEMORY, Bound.LATENCY)]
+
+
+def _below_half(chosen: list[rooflines.Point]) -> tuple[int, int] | None:
+    """How many references reach less than half of their roofline, of how many that were timed; None without any."""
+    known = [share for point in chosen if (share := point.shares["reference"]) is not None]
+    return (sum(share < rooflines.HALF for share in known), len(known)) if known else None
 
 
 @require_safe

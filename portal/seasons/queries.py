@@ -229,8 +229,9 @@ def has_failed(evaluation: Evaluation) -> bool:
 
 
 def part_in(season: Season, viewer: Viewer) -> TeamMember | None:
-    parts = TeamMember.objects.filter(season=season).select_related("team__organisation")
-    return parts.filter(user=viewer).first() if isinstance(viewer, User) else None
+    if not isinstance(viewer, User):
+        return None
+    return TeamMember.objects.filter(season=season, user=viewer).select_related("team__organisation").first()
 
 
 def entries_of(season: Season, author: User) -> list[Entry]:

@@ -28,8 +28,10 @@ def visible_submissions(viewer: Viewer) -> QuerySet[Submission]:
 
 def _may_open(viewer: Viewer, submission: Submission) -> bool:
     """As `visible_submissions` says, of a submission in hand: for most, nothing more is asked of the database."""
-    if submission.visibility == Visibility.PUBLIC or not isinstance(viewer, User):
-        return submission.visibility == Visibility.PUBLIC
+    if submission.visibility == Visibility.PUBLIC:
+        return True
+    if not isinstance(viewer, User):
+        return False
     if viewer.is_staff or submission.author_id == viewer.pk or _is_of_own_organisation(viewer, submission):
         return True
     return not submission.is_attempt and _read_as_owner(viewer).filter(submission=submission).exists()
@@ -53,12 +55,15 @@ def _read_as_owner(user: User) -> QuerySet[Evaluation, Any]:
 
 
 def _is_of_own_organisation(user: User, submission: Submission) -> bool:
-    found = Submission.objects.filter(_of_own_organisations(user), pk=submission.pk)
-    return submission.is_attempt and found.exists()
+    if not submission.is_attempt:
+        return False
+    return Submission.objects.filter(_of_own_organisations(user), pk=submission.pk).exists()
 
 
 def may_change(viewer: Viewer, submission: Submission) -> bool:
-    if not isinstance(viewer, User) or viewer.is_staff or viewer.pk != submission.author_id:
+    if not isinstance(viewer, User):
+        return False
+    if viewer.is_staff or viewer.pk != submission.author_id:
         return viewer.is_staff
     # An attempt is its run's: who has left the organisation reads on what they wrote, and ends nothing there.
     return not submission.is_attempt or _is_of_own_organisation(viewer, submission)
@@ -134,7 +139,9 @@ def is_open_to_all(submission: Submission) -> bool:
 def visible_parent(viewer: Viewer, submission: Submission) -> Submission | None:
     """What its author says that it is built on, where `viewer` may open that page; else None."""
     parent = submission.built_on
-    return parent if parent is None or _may_open(viewer, parent) or is_open_to_all(parent) else None
+    if parent is None or _may_open(viewer, parent):
+        return parent
+    return parent if is_open_to_all(parent) else None
 
 
 def get_flaggable(viewer: User, submission_id: uuid.UUID) -> Submission:
