@@ -7,6 +7,7 @@ package imports no other part of the evaluator, so the site can read it without 
 from evaluator.contract.base import (
     MOST_BUILDERS,
     MOST_ERROR_MAPS,
+    MOST_MAPS_OF_A_RANK,
     MOST_POINTS,
     MOST_REPORT_BYTES,
     SCHEMA_VERSION,

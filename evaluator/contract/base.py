@@ -20,7 +20,8 @@ MOST_POINTS = 9
 """Of an axis; a sweep judges each of them as a size."""
 MOST_SIZES = MOST_POINTS
 MOST_BLOCKS = 2000
-MOST_ERROR_MAPS = 16
+MOST_ERROR_MAPS, MOST_MAPS_OF_A_RANK = 16, 8
+"""Of a report, and of a rank in a call, whose message to the host has a limit."""
 MOST_SLOTS = 64
 """Of one node: each slot is a row that pages show."""
 MOST_BUILDERS = 64

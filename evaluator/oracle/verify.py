@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evaluator.arena.structure import Area
-from evaluator.contract import OutputCheck, Verdict
+from evaluator.contract import MOST_MAPS_OF_A_RANK, OutputCheck, Verdict
 from evaluator.oracle import error_map
 from evaluator.oracle.call_memory import read_output
 from evaluator.oracle.causes import Suspect
@@ -23,9 +23,6 @@ from problems.spec.schema import Output, Problem, Regime
 
 LARGEST_ERROR = 1e9
 """Errors are reported up to this many tolerance units; an infinite one has no form in JSON."""
-
-_MOST_MAPS = 8
-"""How many outputs of one rank get a map: a message to the host has a limit."""
 
 
 class Examiner:
@@ -54,7 +51,7 @@ class Examiner:
     def judged(self, call: Call, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> list[CheckedOutput]:
         """Check the values of a rank's outputs: each wrong one with what it is instead, and with a map."""
         checks = self._values(call, actual, expected)
-        wrong = [index for index, check in enumerate(checks) if check.verdict is not None][:_MOST_MAPS]
+        wrong = [index for index, check in enumerate(checks) if check.verdict is not None][:MOST_MAPS_OF_A_RANK]
         outputs, causes = self._problem.outputs_in(call.regime), {}
         # What later calls are would say the same, and costs as much as many calls of the oracle.
         if wrong and call.regime not in self._named:

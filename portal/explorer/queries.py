@@ -2,11 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
-
-from django.template.loader import render_to_string
-from django.utils.safestring import SafeString
 
 from evaluator.contract import Mode
 from evaluator.hardware.profiles import Profile
@@ -15,7 +11,6 @@ from portal.charts.times import time_axis
 from portal.ranking.queries import BoardRow
 from portal.runs.figures import geometric_mean
 from portal.runs.page_data import ModelResult, best_of_models
-from problems import registry
 from problems.spec.schema import Problem
 
 ProblemRow = dict[str, Any]
@@ -24,7 +19,7 @@ ProblemRow = dict[str, Any]
 `headroom` is time over floor, the geometric mean over the sizes: of the best entry by people, else of the measured
 reference; None where neither was timed, or no floor applies. Where an empty collective takes longer than the floor,
 it stands for it: few bytes have floors that no machine comes near. `bounds` are what bounds each size. `is_mine` says
-whether the reader solved it. `cells` are the first cells of its line.
+whether the reader solved it.
 """
 SORTS: Mapping[str, tuple[str, Callable[[ProblemRow], float]]] = {
     "number": ("number", lambda row: row["problem"].number),
@@ -58,19 +53,11 @@ def problem_rows(
             "result": solving.get(problem.slug),
             "is_mine": problem.slug in mine,
             "headroom": _headroom(points.get(problem.slug, ()), least_us=least_us),
-            "cells": _cells(problem.slug, is_mine=problem.slug in mine),
             "bounds": tuple(dict.fromkeys(str(point.work.floor.bound) for point in points.get(problem.slug, ()))),
         }
         for problem in problems
     ]
     return sorted(rows, key=SORTS[sort][1])
-
-
-@cache
-def _cells(slug: str, *, is_mine: bool) -> SafeString:
-    """The cells that say what a problem is: the same for every reader while the process lives."""
-    context = {"problem": registry.get(slug), "is_mine": is_mine}
-    return SafeString(render_to_string("problems/_cells.html", context).strip())
 
 
 def _headroom(points: Sequence[rooflines.Point], *, least_us: float) -> float | None:

@@ -7,6 +7,7 @@ import msgspec
 
 from evaluator.contract import (
     MOST_ERROR_MAPS,
+    MOST_MAPS_OF_A_RANK,
     Canary,
     DriverFault,
     EvaluationReport,
@@ -115,8 +116,9 @@ def _notes(outcomes: Outcomes, findings: Findings) -> Iterator[str]:
     if outcomes.built is not None:
         yield from outcomes.built.notes
     drawn = [each.error_map is not None for each in findings.all if each.verdict in _MAPPED]
-    if sum(drawn) >= 8 and not all(drawn):
-        yield f"{drawn.count(False)} wrong outputs lack a map: at most {MOST_ERROR_MAPS} get one, 8 of a rank in a call"
+    if sum(drawn) >= MOST_MAPS_OF_A_RANK and not all(drawn):
+        most = f"at most {MOST_ERROR_MAPS} get one, {MOST_MAPS_OF_A_RANK} of a rank in a call"
+        yield f"{drawn.count(False)} wrong outputs lack a map: {most}"
     if findings.left_out:
         yield f"there were {findings.left_out:,} further findings"
 

@@ -4,12 +4,13 @@ import contextlib
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from html import unescape
 from typing import Any
 
 from django import template
 from django.http import QueryDict
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape, format_html
@@ -23,6 +24,7 @@ from portal.charts.chart import Chart
 from portal.charts.drawing import PHONE_PX, svg, wide_px
 from portal.charts.figures import ASK, FigureAsked, digest
 from portal.core import speedups
+from problems import registry
 from problems.spec.categories import LOOKS, Look
 
 register = template.Library()
@@ -276,6 +278,14 @@ def interval_bar(row: Any, left: float, right: float) -> SafeString:
         f'<line class="span" x1="{low}" x2="{high}" y1="6" y2="6"/>'
         f'<line class="mid" x1="{mid}" x2="{mid}" y1="1" y2="11"/></svg>'
     )
+
+
+@register.simple_tag
+@cache
+def problem_cells(slug: str, *, is_mine: bool) -> SafeString:
+    """The cells of a list that say what a problem is: the same for every reader while the process lives."""
+    context = {"problem": registry.get(slug), "is_mine": is_mine}
+    return SafeString(render_to_string("problems/_cells.html", context).strip())
 
 
 @register.filter
