@@ -107,7 +107,7 @@ def text(seen: Seen) -> str:
         f"# GPU {a} and {b}: {kind if seen.peers[a][b] else 'no peer access'}"
         for a in range(len(seen.names))
         for b in range(a + 1, len(seen.names))
-    ]
+    ] or ["# One GPU shows no links: world_sizes, kind, topology and peer_access are guesses. Correct them."]
     lines = [
         f"# Drafted on {len(seen.names)} x {seen.names[0]}. Fill in every 0 from the datasheet, dense and per GPU, and",
         f"# name it in `source`. Then put the file into the folder PKB_MACHINES; {FOLDER.name}/ has examples.",

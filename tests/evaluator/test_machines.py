@@ -116,6 +116,8 @@ def test_a_drafted_file_is_right_once_its_rates_are_filled_in(tmp_path: Path) ->
         False,
     )
     assert "# GPU 0 and 1: no peer access" in path.read_text(encoding="utf-8")
+    alone = replace(seen, names=seen.names[:1], peers=((True,),))
+    assert "# One GPU shows no links" in machine_draft.text(alone)
 
 
 def test_too_many_ranks_for_the_memory_are_refused_with_both_figures() -> None:
