@@ -15,12 +15,13 @@ program in turn. 200 of them are on four ranks, where a call takes three to five
 in all of them counts as alike; one that is not was missed.
 
 Several processes share the work: each claims a unit by making a folder. Remove FOLDER/claims before going on. A table
-by operator and by problem is printed in the end; `--record` keeps it, and every program that was not refused, in
-tools/bench/wrong_programs.json.
+by operator and by problem is printed in the end. `--record` keeps it in tools/bench/wrong_programs.json, with every
+program that was not refused and how many even draws each problem has met. An empty FOLDER goes on from there.
 """
 
 import argparse
 import hashlib
+import itertools
 import json
 import lzma
 import random
@@ -252,15 +253,15 @@ def work(options: argparse.Namespace) -> None:
     forkserver.ensure_running()
     begun, meetings = time.monotonic(), [Meeting(2), Meeting(4)]
     every = programs(options.slugs)
-    ends = {row["name"]: row["end"] for row in rows(options.out, "judge")}
+    ends = judgements(options.out, every)
     left = defaultdict(list)
     for program in every:
-        if ends.get(program.name) == "left":
+        if ends.get(program.name, {}).get("end") == "left":
             left[program.slug].append(program)
     if options.stage == "judge":
         units = {program.name: (judge, program) for program in every if program.name not in ends}
     else:
-        done = {(row["slug"], row["block"]) for row in rows(options.out, "even")}
+        done = drawn_blocks(options.out)
         blocks = [(slug, block) for block in range(EVEN_CALLS // BLOCK) for slug in options.slugs]
         units = {f"{unit}": (even, *unit, left[unit[0]]) for unit in blocks if unit not in done}
     # Whatever the time, every problem has met about as many inputs as any other.
@@ -301,37 +302,66 @@ def results(out: Path, slugs: list[str]) -> list[dict[str, Any]]:
 
     Alike is what agreed on all even draws, and what a person has given a reason for (`why`) that it never erred in.
     """
-    ends = {row["name"]: row for row in rows(out, "judge")}
-    calls, caught = Counter[str](), dict[str, str]()
-    for row in rows(out, "even"):
-        calls[row["slug"]] += row["calls"]
-        caught |= row["caught"]
+    every = programs(slugs)
+    ends = judgements(out, every)
+    calls = Counter(slug for slug, _ in drawn_blocks(out))
+    caught = {name: where for row in rows(out, "even") for name, where in row["caught"].items()}
     whys = {(row["slug"], row["operator"], row["place"]): row["why"] for row in recorded()["left"]}
     found = []
-    for program in programs(slugs):
+    for program in every:
         row = ends.get(program.name, {"end": "open", "where": ""})
         end, where, why = row["end"], row["where"], whys.get((program.slug, program.operator, program.place), "")
         if end == "left":
-            where = caught.get(program.name, "")
-            is_alike = why or calls[program.slug] >= EVEN_CALLS
+            where = where or caught.get(program.name, "")
+            is_alike = why or calls[program.slug] * BLOCK >= EVEN_CALLS
             end = "missed" if where else "alike" if is_alike else "open"
         found.append({**vars(program), "end": end, "where": where, "why": why, "met": program.name in ends})
     return found
 
 
 def recorded() -> dict[str, Any]:
-    """What is kept: how many programs of each problem and operator were refused, and each of the others."""
-    return dict(json.loads(RESULTS.read_text(encoding="utf-8"))) if RESULTS.exists() else {"refused": {}, "left": []}
+    """What is kept: how many programs of each problem and operator were refused, each of the others, and draws."""
+    if RESULTS.exists():
+        return dict(json.loads(RESULTS.read_text(encoding="utf-8")))
+    return {"drawn": {}, "refused": {}, "left": []}
 
 
-def record(found: list[dict[str, Any]]) -> None:
+def judgements(out: Path, every: list[Program]) -> dict[str, dict[str, str]]:
+    """How the judgement of each program ended, by its name: in FOLDER, or else as it was kept.
+
+    A program that is missed or alike was left by its judgement. Of a problem with kept draws, those that are not named
+    were refused.
+    """
+    kept = recorded()
+    left = {(row["slug"], row["operator"], row["place"]): row["where"] for row in kept["left"]}
+    known = {}
+    for program in every:
+        place = (program.slug, program.operator, program.place)
+        if program.slug in kept["drawn"]:
+            end = "left" if place in left else "refused"
+            known[program.name] = {"name": program.name, "end": end, "where": left.get(place, "")}
+    return known | {row["name"]: row for row in rows(out, "judge")}
+
+
+def drawn_blocks(out: Path) -> set[tuple[str, int]]:
+    """The blocks of even draws that each problem has met, in FOLDER or as they were kept."""
+    kept = {(slug, block) for slug, draws in recorded()["drawn"].items() for block in range(draws // BLOCK)}
+    return kept | {(row["slug"], row["block"]) for row in rows(out, "even")}
+
+
+def record(out: Path, found: list[dict[str, Any]]) -> None:
     """Keep the results; a program that no judgement has met yet is left out."""
+    blocks = drawn_blocks(out)
+    drawn = {  # those without a gap: the next call draws from there on
+        slug: BLOCK * next(block for block in itertools.count() if (slug, block) not in blocks)
+        for slug in sorted({slug for slug, _ in blocks})
+    }
     refused = Counter(f"{row['slug']} {row['operator']}" for row in found if row["end"] == "refused")
     fields = ("slug", "operator", "place", "before", "after", "end", "where", "why")
     left = [{name: row[name] for name in fields} for row in found if row["met"] and row["end"] != "refused"]
     lines = ",\n".join(json.dumps(row) for row in left)
-    counts = json.dumps(refused, indent=1)
-    RESULTS.write_text(f'{{"refused": {counts},\n"left": [\n{lines}\n]}}\n', encoding="utf-8")
+    parts = f'"drawn": {json.dumps(drawn, indent=1)},\n"refused": {json.dumps(refused, indent=1)}'
+    RESULTS.write_text(f'{{{parts},\n"left": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
 ENDS = ("refused", "missed", "alike", "open")
@@ -368,7 +398,7 @@ def main() -> None:
     else:
         found = results(options.out, options.slugs)
         if options.record:
-            record(found)
+            record(options.out, found)
         print(*table(found), sep="\n")
         honest = rows(options.out, "even")
         print(
