@@ -11,7 +11,8 @@ on its own GPU; with --part also given, only that one of them runs here, from 0.
 program with both verdicts, and OUT/run.json what they were judged on. Exits 1 while a program is left.
 
 --record judges nothing. It keeps the verdicts of OUT in problems/data/published/programs.json, which the site shows,
-with no text of a program. What is written there by hand about a program, `difference`, stays.
+with no text of a program. What is written there by hand about a program, `difference`, stays. Programs whose verdicts
+are kept there are not judged again on the same profile.
 """
 
 import argparse
@@ -110,7 +111,7 @@ def judge(options):
     cgroups.enter_leaf_group()
     if options.work_dir is not None:
         options.work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    known = {key for key, line in judged(options).items() if line.is_final}
+    known = {key for key, line in judged(options).items() if line.is_final} | set(kept(options))
     mine = list(programs(options).items())[part :: options.of]
     wanted = [request(options, name, each, rule) for name, each in mine for rule in RULES]
     batch = Batch(
@@ -157,6 +158,22 @@ def judged(options):
     return found
 
 
+def kept(options):
+    """By evaluation id the verdicts that were recorded on this profile, as rows of the table have them."""
+    record = json.loads(RECORD.read_text()) if RECORD.is_file() else {"judged_on": {"profile": ""}, "sets": []}
+    if record["judged_on"]["profile"] != options.profile:
+        return {}
+    known = {each["digest"]: each for one in record["sets"] for each in one["programs"]}
+    found = {}
+    for name, program in programs(options).items():
+        row = known.get(read_source(options.corpus / program["set"] / program["file"]).digest, {})
+        for rule in RULES:
+            if row.get(rule):
+                told = {"verdict": row[rule]["verdict"], "why": row[rule]["why"], "message": row[rule]["why"]}
+                found[f"{name}.{rule}"] = {"class": row[rule]["kind"], **told}
+    return found
+
+
 def verdict_of(options, line):
     """One verdict in a class, with what the report says; a missing report tells no forbidden collective."""
     report = read_report(options, line)
@@ -183,7 +200,7 @@ def read_report(options, line):
 
 def table(options):
     """Write OUT/programs.jsonl and print the counts; the exit status."""
-    lines, path, left, rows = judged(options), options.out / "programs.jsonl", 0, []
+    lines, recorded, path, left, rows = judged(options), kept(options), options.out / "programs.jsonl", 0, []
     before = {}
     if path.is_file():  # reports may have been left on another machine
         before = {row["name"]: row for row in map(json.loads, path.read_text().splitlines())}
@@ -195,7 +212,7 @@ def table(options):
                 why = f"the problem does not run on {profiles.get(options.profile).world_size} ranks"
                 row[rule] = {"class": "not judged", "verdict": "", "why": why, "message": why}
             elif line is None:
-                row[rule] = before.get(name, {}).get(rule)
+                row[rule] = before.get(name, {}).get(rule) or recorded.get(f"{name}.{rule}")
             elif read_report(options, line) is None and before.get(name, {}).get(rule):
                 row[rule] = before[name][rule]
             else:

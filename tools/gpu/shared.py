@@ -7,8 +7,9 @@
 Groups, each on every profile that it fits: `row` is one check, 30 times. `references`, `entries` (our own kernels),
 `cheats` and `breaking` say what they are. `kernels` are the programs of tests/evaluator for GPUs and primitives, and
 `programs` those for any ranks. A second call judges what has no verdict yet.
-FILE.jsonl has a line per judgement; the whole reports lie in the folder of the same name. With --side-by-side 8 ranks
-are judged beside the other profiles. Prints a table, and exits 1 where a verdict differs or something is left.
+FILE.jsonl has a line per judgement; the whole reports lie in the folder of the same name, and another machine goes on
+from the file alone. With --side-by-side 8 ranks are judged beside the other profiles. Prints a table, and exits 1 where a
+verdict differs or something is left.
 """
 
 import argparse
@@ -180,10 +181,10 @@ GROUPS = {
 }
 
 
-def everything(options, profile):
+def everything(groups, profile):
     """By evaluation id: request and accepted verdicts, in the order of judging."""
     found = {}
-    for group in options.group:
+    for group in groups:
         for name, make, accepted in GROUPS[group](profile):
             key = f"{group}.{name}"
             request = make(profile, key)
@@ -200,8 +201,8 @@ def judge(options, name, *, ends_at):
     cgroups.enter_leaf_group()
     if options.work_dir is not None:
         options.work_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    wanted, began = everything(options, profile), time.monotonic()
-    results = Results(folder(options, name))
+    wanted, began = everything(options.group, profile), time.monotonic()
+    results = results_of(options, name)
     cold = len(results.lines)
     memory = [round(state.used_bytes / 1e9, 1) for state in nvml.read(gpus_for(profile))]
 
@@ -260,20 +261,33 @@ def folder(options, name):
     return options.out.with_suffix("") / name
 
 
+def results_of(options, name):
+    """The results of a profile; lines that another machine brought in FILE.jsonl come into its folder first."""
+    own = folder(options, name)
+    if not own.exists() and options.out.is_file():
+        brought = [json.loads(line) for line in options.out.read_text().splitlines()]
+        own.mkdir(parents=True)
+        lines = [json.dumps(each) + "\n" for each in brought if each["profile"] == name]
+        (own / "results.jsonl").write_text("".join(lines))
+    return Results(own)
+
+
 def report(options):
     """Write FILE.jsonl anew from the folders and print the table; the exit status."""
-    rows, left = [], []
-    for name in options.profile:
-        wanted = everything(options, profiles.get(name))
-        lines = {line.evaluation_id: line for line in Results(folder(options, name)).lines}
-        left += [f"{name} {key}" for key in wanted if key not in lines]
+    every, left = [], []
+    for name in SHARED:
+        wanted = everything(GROUPS, profiles.get(name))
+        lines = {line.evaluation_id: line for line in results_of(options, name).lines}
+        if name in options.profile:
+            left += [f"{name} {key}" for key in wanted if key not in lines and key.partition(".")[0] in options.group]
         for key, line in lines.items():
             if key in wanted:
                 fits = line.verdict in wanted[key][1]
-                rows.append({"group": key.partition(".")[0], "fits": fits, **json.loads(line.to_json())})
+                every.append({"group": key.partition(".")[0], "fits": fits, **json.loads(line.to_json())})
     scratch = options.out.with_suffix(f".{os.getpid()}.tmp")
-    scratch.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    scratch.write_text("".join(json.dumps(each) + "\n" for each in every))
     scratch.replace(options.out)
+    rows = [each for each in every if each["profile"] in options.profile and each["group"] in options.group]
     grouped = collections.defaultdict(list)
     for each in rows:
         grouped[each["group"], each["profile"]].append(each)
