@@ -17,6 +17,7 @@ import pytest
 from evaluator.contract import EvaluationReport, Stage, Verdict
 from evaluator.host import Judge
 from evaluator.host.process import procfs
+from evaluator.host.process.deadlines import Deadlines
 from evaluator.judging.verdicts import FACTS
 from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import SUBMISSIONS, request_for, request_for_text
@@ -204,12 +205,11 @@ def _processes_naming(text: str) -> list[int]:
     return found
 
 
-def test_evaluation_as_a_whole_has_a_deadline(tmp_path: Path) -> None:
-    settings = dataclasses.replace(SETTINGS, work_dir=tmp_path, evaluation_s=0.0, warm=False)
-    with Judge(settings) as judge:
-        report = judge.evaluate(request_for("correct"))
+def test_evaluation_as_a_whole_has_a_deadline(judge: Judge) -> None:
+    assert judge.evaluate(request_for("correct")).verdict is Verdict.PASSED  # the judge's own ranks have started
+    report = judge.evaluate(request_for("correct"), deadlines=Deadlines(time.monotonic()))
     assert report.verdict is Verdict.TIMEOUT
-    assert "longer than 0 s" in report.message
+    assert "the evaluation took longer than" in report.message
 
 
 def test_killed_host_takes_its_ranks_along(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from evaluator.arena import protocol
 from evaluator.arena.protocol import Phase
 from evaluator.host.hangs.incidents import Standing
+from evaluator.host.process import procfs
 from evaluator.host.process.logs import LogDrain
 from evaluator.host.ranks.channel import Channel
 from evaluator.host.ranks.observer import Observer
@@ -30,7 +31,7 @@ signal.signal(signal.SIGINT, lambda *_: print(
     "frame #1: ncclGroupEnd (0x2 in /lib/libnccl.so.2)", flush=True))
 print("started", flush=True)
 while True:
-    time.sleep(0.01)
+    time.sleep(60)
 """
 
 
@@ -69,7 +70,9 @@ class Ranks:
 
     def _wait_for(self, text):
         deadline = time.monotonic() + 60
-        while not all(text in keeper.text() for keeper in self.logs.keepers):
+        while not all(text in keeper.text() for keeper in self.logs.keepers) or any(
+            procfs.is_runnable(process.pid) for process in self.processes
+        ):
             assert time.monotonic() < deadline, "the processes did not start"
             time.sleep(0.01)
 

@@ -33,7 +33,9 @@ SMALL = dataclasses.replace(
     shared_memory_bytes=64 * MEGABYTE,
     processes=120,
     open_files=4096,
-    import_s=60.0,
+    # Using everything up takes a busy machine a minute and more.
+    import_s=200.0,
+    call_limit_s=60.0,
 )
 
 

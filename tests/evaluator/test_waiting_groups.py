@@ -15,11 +15,16 @@ from evaluator.contract import Mode, Stage, Verdict
 from evaluator.host import Judge
 from evaluator.host.ranks.pools import WaitingGroups
 from tests.evaluator.conftest import SETTINGS
-from tests.evaluator.judging_help import request_for
+from tests.evaluator.judging_help import job_for, request_for
 from tests.evaluator.test_faults import LAUNCHER, processes_of
 from tests.stack import wait_until
 
 pytestmark = pytest.mark.usefixtures("alone")
+
+
+@pytest.mark.parametrize(("mode", "share"), [(Mode.CHECK, 0), (Mode.RANKED, 0.25)])
+def test_only_ranked_work_has_a_second_group(mode: Mode, share: float) -> None:
+    assert job_for(dataclasses.replace(SETTINGS, second_group_share=0.25), mode=mode).second_share == share
 
 
 def test_nothing_is_timed_while_a_group_for_later_still_starts_and_one_that_ended_costs_nothing(tmp_path: Path) -> None:

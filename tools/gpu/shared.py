@@ -8,8 +8,8 @@ Groups, each on every profile that it fits: `row` is one check, 30 times. `refer
 `cheats` and `breaking` say what they are. `kernels` are the programs of tests/evaluator for GPUs and primitives, and
 `programs` those for any ranks. A second call judges what has no verdict yet.
 FILE.jsonl has a line per judgement; the whole reports lie in the folder of the same name, and another machine goes on
-from the file alone. With --side-by-side 8 ranks are judged beside the other profiles. Prints a table, and exits 1 where a
-verdict differs or something is left.
+from the file alone. With --side-by-side 8 ranks are judged beside the other profiles. Prints a table, and exits 1
+where a verdict differs or something is left.
 """
 
 import argparse
