@@ -256,6 +256,7 @@ if METRICS_LISTEN and not (_port.isdecimal() and 0 < int(_port) < 65_536):
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_I18N = False
+FORMAT_MODULE_PATH = "portal.core"  # its en/formats.py
 
 STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"

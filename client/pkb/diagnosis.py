@@ -25,7 +25,7 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
         yield f"Next: {facts.advice}"
     if report is not None:
         yield from _inside_report(report)
-    yield from _points(evaluation.points)
+    yield from _points(evaluation.points, profile=evaluation.profile)
     if evaluation.split:
         yield from _inside(evaluation.split)
     if report and report.build and not report.build.succeeded:
@@ -35,11 +35,11 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
 def diagnosis_of_report(report: Report, *, most_characters: int = MOST_CHARACTERS) -> str:
     """The same of a report that no site has, such as that of a judge on this machine."""
     timing = report.timing
-    score = f", {speedup(timing.score, timing.low, timing.high)}" if timing else ""
+    score = f", {speedup(timing.score, timing.low, timing.high, profile=report.profile)}" if timing else ""
     lines = [f"{report.verdict}{score}", capitalised(report.message), *_inside_report(report)]
     if report.build and not report.build.succeeded:
         lines.append(f"\nCompiler output:\n{report.build.log}")
-    lines += _points(report.points)
+    lines += _points(report.points, profile=report.profile)
     return shortened("\n".join(lines), most_characters)
 
 
@@ -64,7 +64,8 @@ def headline(evaluation: Evaluation) -> str:
     title = f" ({evaluation.facts.title})" if evaluation.facts else ""
     score = ""
     if evaluation.score is not None:
-        score = f": {speedup(evaluation.score, evaluation.score_low, evaluation.score_high)}"
+        ends = (evaluation.score_low, evaluation.score_high)
+        score = f": {speedup(evaluation.score, *ends, profile=evaluation.profile)}"
     return f"{evaluation.verdict}{title}{score}"
 
 
@@ -132,7 +133,7 @@ def _rank(rank: RankState) -> Iterator[str]:
         yield f"  printed output:\n{_indented(rank.log)}"
 
 
-def _points(points: Sequence[SweepPoint]) -> Iterator[str]:
+def _points(points: Sequence[SweepPoint], *, profile: str) -> Iterator[str]:
     """What a sweep has measured, a line per point."""
     if points:
         yield "\nPoints of the sweep, which rank nothing (median time of a call on its slowest rank):"
@@ -145,7 +146,7 @@ def _points(points: Sequence[SweepPoint]) -> Iterator[str]:
         if point.verdict != "PASSED":
             words += f", {point.verdict}: {point.message}"
         else:
-            words += f", {speedup(point.speedup, point.low, point.high)}"
+            words += f", {speedup(point.speedup, point.low, point.high, profile=profile)}"
         bandwidth = "" if point.bus_bytes is None else f", {point.bus_bytes / mine / 1e3:.2f} GB/s of bus bandwidth"
         yield f"- {point.size}: {words}{bandwidth}"
 
@@ -157,7 +158,7 @@ def _times(report: Report) -> Iterator[str]:
     for size in report.timing.sizes:
         floor = f", roofline floor {size.floor_us:.1f} us" if size.floor_us is not None else ""
         mine, reference = size.candidate.median_us, size.baseline.median_us
-        words = speedup(size.score, size.low, size.high)
+        words = speedup(size.score, size.low, size.high, profile=report.profile)
         yield f"- size {size.size}: submission {mine:.1f} us, reference {reference:.1f} us, {words}{floor}"
         yield from _beside_times(size)
 

@@ -454,7 +454,7 @@ class Price(Struct, frozen=True, kw_only=True):
 
 
 class RunEvent(Struct, frozen=True, kw_only=True):
-    """Something that happened to a run. `score_low` and `score_high` are the attempt's as it stands now."""
+    """Something that happened to a run. `score_low` and `score_high` are null once the attempt was judged again."""
 
     id: int
     kind: str

@@ -127,20 +127,21 @@ def watch(context: Context, *, run_id: str, after: int) -> None:
     """Print each result of RUN as it comes, until none is pending; with --json one event per line."""
     with context.client() as pkb, output.progress() as bar:
         task = bar.add_task("judged", total=None)
+        profile = "" if context.as_json else pkb.runs.get(run_id).profile
         for page in pkb.runs.watch(run_id, after=after):
             bar.update(task, total=page.total, completed=page.total - page.pending)
-            _say_events(context, page)
+            _say_events(context, page, profile=profile)
         if not context.as_json:
             shown(context, pkb.runs.get(run_id))
 
 
-def _say_events(context: Context, page: EventPage) -> None:
+def _say_events(context: Context, page: EventPage, *, profile: str) -> None:
     for event in page.events:
         if context.as_json:
             output.print_json(event)
         elif event.kind == "attempt.ended":
-            score = "" if event.score is None else f", {speedup(event.score, event.score_low, event.score_high)}"
-            output.print_text(f"{event.key}: {event.verdict}{score}")
+            said = speedup(event.score, event.score_low, event.score_high, profile=profile)
+            output.print_text(f"{event.key}: {event.verdict}" + ("" if event.score is None else f", {said}"))
 
 
 @run.command()

@@ -130,7 +130,8 @@ def submissions(context: Context, *, problem: str | None, state: str | None, ver
             if context.as_json:
                 output.print_json(entry)
             newest = entry.evaluations[0]
-            score = "" if newest.score is None else speedup(newest.score, newest.score_low, newest.score_high)
+            ends = (newest.score_low, newest.score_high)
+            score = "" if newest.score is None else speedup(newest.score, *ends, profile=newest.profile)
             rows.append((entry.id, entry.problem, newest.profile, newest.mode, newest.verdict or newest.state, score))
     if not context.as_json:
         output.print_table(("id", "problem", "profile", "mode", "verdict", "score"), rows)

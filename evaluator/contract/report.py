@@ -48,7 +48,7 @@ def is_informative(low: float | None, high: float | None) -> bool:
     """Whether a speedup's interval says anything: its ends are not more than tenfold apart.
 
     Two equal programs can differ by as much where calls take hardly longer than empty ones, as on a busy practice
-    board. The record keeps such a score; pages, commands and messages say that the times were too noisy to tell. True
+    board. The record keeps such a score; pages and commands say that the times were too noisy to tell. True
     where no interval was kept. An interval that begins at 0 stands for none: nothing was timed.
     """
     return low is None or high is None or 0 < high <= _WIDEST * low

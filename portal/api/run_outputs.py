@@ -243,10 +243,10 @@ class ImportOutput(serializers.Serializer[Any]):
 @shows(
     RunEvent,
     "id kind at attempt_id key=attempt.key problem=attempt.problem sample=attempt.sample step=attempt.step verdict "
-    "message score score_low=attempt.score_low score_high=attempt.score_high",
+    "message score score_low score_high",
 )
 class RunEventOutput(CopiedFields):
-    """Something that happened to a run. `score_low` and `score_high` are the attempt's as it stands now."""
+    """Something that happened to a run. `score_low` and `score_high` are null once the attempt was judged again."""
 
     verdict = VerdictField()
 

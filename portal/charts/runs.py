@@ -2,7 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 
-from portal.charts.chart import Axis, Bar, Bars, Chart, Layer, Line, Point, Scale, Unit, marked_line
+from portal.charts.chart import (
+    Axis,
+    Bar,
+    Bars,
+    Chart,
+    Layer,
+    Line,
+    Point,
+    Points,
+    Scale,
+    Unit,
+    Whisker,
+    marked_line,
+    number,
+)
 
 LOOKS = (
     ("accent", "solid"),
@@ -133,6 +147,33 @@ def curves(lines: Mapping[str, Curve], *, x: Axis, y: Axis, is_step: bool = Fals
     return Chart(x=x, y=y, layers=tuple(layers), is_wide=is_wide)
 
 
+_SYMBOLS = ("dot", "square", "diamond", "diamond-ring")
+
+
+def over_ranks(machines: Sequence[tuple[str, Curve, Sequence[tuple[float, float, float, float]]]], *, y: Axis) -> Chart:
+    """Times over ranks, a series per machine, beside one another where they have the same number of ranks.
+
+    Args:
+        machines: the name, (ranks, time) of the reference, and (ranks, time, low, high) of the best entries; at most as
+            many as there are LOOKS.
+        y: of the times.
+    """
+    layers: list[Layer] = []
+    for place, ((name, references, best), (tone, dash)) in enumerate(zip(machines, LOOKS, strict=False)):
+        aside = 1.04**place
+        said = [Point(x=n * aside, y=us, tip=f"reference, {n:g} x {name}\n{number(us)} µs") for n, us in references]
+        layers += marked_line(f"reference, {name}", said, tone=tone, symbol=_SYMBOLS[place % len(_SYMBOLS)], dash=dash)
+        layers += [Whisker(tone=tone, x=n * aside, y=us, low=low, high=high) for n, us, low, high in best]
+        stars = tuple(
+            Point(x=n * aside, y=us, tip=f"best entry, {n:g} x {name}\n{number(low)} to {number(high)} µs")
+            for n, us, low, high in best
+        )
+        if stars:
+            layers.append(Points(name=f"best entry, {name}", tone=tone, symbol="star", size=6, points=stars))
+    return Chart(x=RANKS, y=y, layers=tuple(layers), is_wide=True)
+
+
+RANKS = Axis(title="Ranks", scale=Scale.LOG, low=1.8, high=10.5, names=((2, "2"), (4, "4"), (8, "8")))
 _FEW = 8
 
 

@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from evaluator.contract import Backend, Mode, Primitive
+from evaluator.contract import Backend, Mode, Primitive, is_informative
 from evaluator.hardware import profiles
 from portal.catalog.facets import FACETS, grouped
 from portal.catalog.queries import chosen_profile, get_problem, judging_profiles, switch
@@ -25,6 +25,7 @@ from problems import registry
 from problems.spec.schema import Problem
 
 PAGE_ROWS, BEST_PLACES = 50, 5
+_TIME = Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS)
 _NOT_HERE = "This board has no {field} {value}."
 _choice = partial(choice, message=_NOT_HERE)
 
@@ -158,6 +159,7 @@ def scaling(request: HttpRequest, slug: str) -> HttpResponse:
     found = leaders.families(problem)
     context = {
         "problem": problem,
+        "machines": _machines_figure(found),
         "families": [(family, _family_rows(family), _family_figure(family)) for family in found],
     }
     return render(request, "ranking/scaling.html", context)
@@ -309,7 +311,22 @@ def _family_figure(family: Mapping[str, Any]) -> Chart | None:
             lines.setdefault(name, []).append((profile.world_size, us))
     if not lines or len(family["measured"]) < 2:
         return None
-    x = Axis(title="Ranks", scale=Scale.LOG, low=1.8, high=8.9, names=((2, "2"), (4, "4"), (8, "8")))
-    return runs.curves(
-        lines, x=x, y=Axis(title="Time of a call", scale=Scale.LOG, unit=Unit.MICROSECONDS), is_wide=True
-    )
+    return runs.curves(lines, x=runs.RANKS, y=_TIME, is_wide=True)
+
+
+def _machines_figure(families: Iterable[Mapping[str, Any]]) -> Chart | None:
+    """Times at the largest size over ranks, all machines side by side; None where fewer than two were measured."""
+    machines = []
+    for family in (each for each in families if each["is_ranked_by_speed"]):
+        references, best = [], []
+        for profile, leader, reference in family["measured"]:
+            largest, ranks = profile.sizes[Mode.RANKED][-1], profile.world_size
+            references += [(ranks, at.time_us) for at in reference.sizes if at.size == largest]
+            best += [
+                (ranks, at.time_us, at.baseline_us / at.high, at.baseline_us / at.low)
+                for at in (leader.sizes if leader else ())
+                if at.size == largest and is_informative(at.low, at.high)
+            ]
+        machines.append((family["title"], references, best))
+    shown = [machine for machine in machines if machine[1]][: len(runs.LOOKS)]
+    return runs.over_ranks(shown, y=_TIME) if len(shown) > 1 else None

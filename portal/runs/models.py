@@ -215,6 +215,16 @@ class RunEvent(models.Model):
     def __str__(self) -> str:
         return f"{self.kind} of {self.run_id}"
 
+    @property
+    def score_low(self) -> float | None:
+        """The lower end of the score's interval; None once the attempt was judged again."""
+        return self.attempt.score_low if self.attempt and self.attempt.score == self.score else None
+
+    @property
+    def score_high(self) -> float | None:
+        """The upper end; None once the attempt was judged again."""
+        return self.attempt.score_high if self.attempt and self.attempt.score == self.score else None
+
 
 class DecisionKind(models.TextChoices):
     RE_RUN = "re_run", "Verified by a re-run"

@@ -19,6 +19,8 @@ PROGRAMS = [
     ("segfault", Verdict.CRASHED, 1, "SIGSEGV"),
     ("deadlock", Verdict.DEADLOCK, 0, "rank 0 waits in all_reduce called at solution.py:7"),
     ("deadlock_with_open_signals", Verdict.DEADLOCK, 0, "solution.py:13 (collective 1 of the call, all_reduce of"),
+    ("deadlock_by_handle", Verdict.DEADLOCK, 0, "rank 0 waits for an operation that it began, at solution.py:7"),
+    ("loop_beside_handle", Verdict.TIMEOUT, 1, "rank 0 waits for an operation that it began, at solution.py:8"),
     ("crossed_collectives", Verdict.DEADLOCK, None, "ranks 0, 1 wait in recv called at solution.py:7"),
     ("thread_goes_on", Verdict.TIMEOUT, 0, "beside threads that may still act"),
     ("infinite_loop", Verdict.TIMEOUT, 1, "rank 0 waits in all_reduce"),

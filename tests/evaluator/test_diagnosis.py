@@ -66,6 +66,8 @@ ALIVE = Standing.IN_COLLECTIVE
         ([raised(1, 1.0), VIOLATION], (ALIVE, Standing.FAILED), Verdict.TAMPERED, 0),
         ([OVERDUE], (Standing.IN_COLLECTIVE, Standing.FINISHED), Verdict.DEADLOCK, 0),
         ([STALLED], (Standing.IN_COLLECTIVE, Standing.IN_COLLECTIVE), Verdict.DEADLOCK, 0),
+        # Two looks showed both waiting; the last one came in half.
+        ([STALLED], (Standing.IN_COLLECTIVE, Standing.SLEEPING), Verdict.DEADLOCK, 0),
         ([closed(1, 1.0), exited(1, KILLED, 1.01), MEMORY], (ALIVE, Standing.ENDED), Verdict.OUT_OF_MEMORY, 1),
         ([OVERDUE], (Standing.IN_COLLECTIVE, Standing.IN_COLLECTIVE), Verdict.DEADLOCK, 0),
         ([OVERDUE], (Standing.IN_COLLECTIVE, Standing.WORKING), Verdict.TIMEOUT, 1),

@@ -77,3 +77,9 @@ def test_the_log_is_read_and_never_changed(as_operator, operator, alice):
     assert as_operator.post(reverse("admin:admin_logentry_change", args=[line.pk]), {}).status_code == 403
     assert as_operator.post(reverse("admin:admin_logentry_add"), {}).status_code == 403
     assert LogEntry.objects.get().change_message == line.change_message
+
+
+def test_the_operators_pages_say_times_in_utc_as_all_pages_do(as_operator, alice):
+    queued = scenes.submit(alice).evaluations.get().queued_at
+    text = as_operator.get(reverse("admin:submissions_evaluation_changelist")).content.decode()
+    assert f"{queued:%Y-%m-%d %H:%M} UTC" in text

@@ -290,13 +290,7 @@ class Evaluation:
         if job.mode is Mode.PUBLISHED:
             self.findings.add([evidence.passed_as_published(outcomes.results, outcomes.published)])
             return
-        self.findings.add(
-            [
-                evidence.passed(
-                    profile.world_size, results=outcomes.results, records=outcomes.records, timed=outcomes.timing
-                )
-            ]
-        )
+        self.findings.add([evidence.passed(profile.world_size, results=outcomes.results, records=outcomes.records)])
 
     def _see_ranks(self) -> None:
         self._outcomes.ranks = rank_states(self.ranks.group.observe_finished())

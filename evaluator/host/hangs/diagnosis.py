@@ -175,12 +175,14 @@ def _overdue(failure: WorkerGroupFailure, size: str | None) -> Finding:
     # A rank that works itself explains the others sooner than one whose threads may act while it waits.
     working = [seen for seen in late if seen.standing in (Standing.WORKING, Standing.SLEEPING)]
     working += [seen for seen in late if seen.standing is Standing.BESIDE_THREADS]
+    stood_still = any(incident.kind is IncidentKind.STALLED for incident in failure.incidents)
+    if stood_still:  # Two looks have shown that all wait. A busy machine answers the last one late or in part.
+        working = []
     all_on_device = all(seen.standing is Standing.ON_DEVICE for seen in failure.observations)
     is_slow = working or (all_on_device and not _are_apart(failure.observations))
     verdict = Verdict.TIMEOUT if is_slow else Verdict.DEADLOCK
     named = (working or late)[0]
     locations = _locations(failure.observations)
-    stood_still = any(incident.kind is IncidentKind.STALLED for incident in failure.incidents)
     what = (
         f"hung, and no rank was running after {failure.limit_s:.3g} s"
         if stood_still

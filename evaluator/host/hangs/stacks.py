@@ -64,6 +64,7 @@ def has_threads_that_may_act(dump: str) -> bool:
 _NATIVE = re.compile(r"^\s*frame #\d+: (?P<what>.{1,300}?) \(0x[0-9a-f]+ in (?P<library>[^()]{1,300})\)$")
 _NATIVE_THREAD = re.compile(r"^SIG\w+\(\d+\), PID: \d+, Thread (?P<thread>\d+):")
 _HANDLER = "c10::FatalSignalHandler"
+_HANDLE = re.compile(r"c10d::[\w:]*Work::wait\(")
 _NATIVE_FRAMES = 14
 _NATIVE_THREADS = 12
 
@@ -86,6 +87,14 @@ def native(text: str) -> str:
     shown = [(thread, frames[1 : 1 + _NATIVE_FRAMES]) for thread, frames in threads[:_NATIVE_THREADS]]
     parts = ["\n".join([f"thread {thread}:", *(f"  {frame}" for frame in frames)]) for thread, frames in shown]
     return "\n\n".join(parts)
+
+
+def waits_for_handle(stacks: str) -> bool:
+    """Whether the first thread in `stacks`, as `native` gives them, waits for an operation that it began before.
+
+    `work.wait()` runs no Python of torch, so the Python stack ends in the submission, as that of `time.sleep` does.
+    """
+    return _HANDLE.search(stacks.partition("\n\n")[0]) is not None
 
 
 def own_frame(frames: Iterable[Frame], *, source: str) -> Frame | None:

@@ -11,7 +11,7 @@ from typing import Self
 
 from evaluator.arena import protocol
 from evaluator.host.hangs import flight_recorder, stacks
-from evaluator.host.hangs.incidents import Observation
+from evaluator.host.hangs.incidents import Observation, Standing
 from evaluator.host.machine import nvml
 from evaluator.host.process import procfs
 from evaluator.host.ranks.rank_sandbox import RankSandbox
@@ -131,12 +131,7 @@ class Observer:
             _signal(worker, signal.SIGINT)
         self._wait_for_prints(silent)
         native = {worker.number: stacks.native(self._keepers[worker.number].aside) for worker in silent}
-        return tuple(
-            dataclasses.replace(seen, stack=f"{seen.stack or ''}\n\nNative stacks:\n{native[seen.rank]}".lstrip())
-            if native.get(seen.rank)
-            else seen
-            for seen in observations
-        )
+        return tuple(_with_native(seen, native[seen.rank]) if native.get(seen.rank) else seen for seen in observations)
 
     def _wait_for_prints(self, workers: Sequence[Worker]) -> None:
         """Return when all have printed and nothing more comes, or after a short limit."""
@@ -148,6 +143,15 @@ class Observer:
             if all(lengths) and lengths == before:
                 break
             before = lengths
+
+
+def _with_native(seen: Observation, stacks_of_rank: str) -> Observation:
+    """The observation with native stacks, which tell a rank that waits for an operation's handle from one asleep."""
+    seen = dataclasses.replace(seen, stack=f"{seen.stack or ''}\n\nNative stacks:\n{stacks_of_rank}".lstrip())
+    if seen.standing is not Standing.SLEEPING or not stacks.waits_for_handle(stacks_of_rank):
+        return seen
+    location = f"waits for an operation that it began,{seen.location.removeprefix('sleeps')}"
+    return dataclasses.replace(seen, standing=Standing.IN_COLLECTIVE, location=location)
 
 
 def _signal(worker: Worker, number: int) -> None:

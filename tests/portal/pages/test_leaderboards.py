@@ -264,6 +264,7 @@ def test_scaling_shows_the_leaders_of_one_machine_side_by_side(client, local):
     text = page(client, "/problems/allreduce/scaling/")
     assert text.index("H200") < text.index(">two<") < text.index(">eight<") < text.index(">other<")
     assert 'id="scaling-h200x2"' in text
+    assert text.index('id="scaling-machines"') < text.index('id="scaling-h200x2"')
 
 
 def test_what_is_open_distinguishes_unsolved_from_unbeaten(client, local):

@@ -187,6 +187,10 @@ def test_from_an_empty_run_to_a_public_one(alices, bobs, anonymous, node):
     second = alices.get(f"{feed}?after={first['next']}&wait=1").json()
     assert [event["kind"] for event in second["events"]] == ["attempt.ended", "attempt.ended", "run.completed"]
     assert (second["pending"], second["poll_after_s"], second["events"][0]["verdict"]) == (0, None, "PASSED")
+    assert second["events"][0]["score_low"] == 1.5
+    Attempt.objects.filter(pk=second["events"][0]["attempt_id"]).update(score=1.1, score_low=1.0, score_high=1.2)
+    before = alices.get(f"{feed}?after={first['next']}").json()["events"][0]
+    assert (before["score"], before["score_low"]) == (second["events"][0]["score"], None), "it was judged again since"
 
     address = f"/api/v1/runs/{run['id']}/"
     assert_problem(bobs.get(address), status=404)

@@ -1,0 +1,1 @@
+"""English as Django's `FORMAT_MODULE_PATH` looks for it."""
