@@ -35,17 +35,20 @@ def test_a_process_may_be_called_anything(named):
     assert procfs.cpu_ticks(named.pid, with_children=True) >= procfs.cpu_ticks(named.pid)
 
 
-def test_a_loop_runs_however_busy_the_machine_is():
-    looping = subprocess.Popen(
-        [sys.executable, "-c", "print('loops', flush=True)\nwhile True: pass"], stdout=subprocess.PIPE
-    )
+LOOP = "def loop():\n print('loops', flush=True)\n while True: pass\n"
+ASIDE = "import threading, time\nthreading.Thread(target=loop).start()\ntime.sleep(600)"
+
+
+@pytest.mark.parametrize(("program", "beside_first"), [("loop()", False), (ASIDE, True)])
+def test_a_loop_runs_however_busy_the_machine_is(program: str, *, beside_first: bool) -> None:
+    looping = subprocess.Popen([sys.executable, "-c", LOOP + program], stdout=subprocess.PIPE)
     try:
         assert looping.stdout.readline() == b"loops\n"
-        assert procfs.is_runnable(looping.pid)
+        assert procfs.is_runnable(looping.pid, beside_first=beside_first)
         os.kill(looping.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, looping.pid, os.WSTOPPED)
-        assert not procfs.is_runnable(looping.pid)
+        assert not procfs.is_runnable(looping.pid, beside_first=beside_first)
     finally:
         looping.kill()
         looping.communicate()
-    assert not procfs.is_runnable(looping.pid), "it is gone"
+    assert not procfs.is_runnable(looping.pid, beside_first=beside_first), "it is gone"

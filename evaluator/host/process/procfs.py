@@ -57,10 +57,11 @@ def cpu_ticks(pid: int, *, with_children: bool = False) -> int:
         return 0
 
 
-def is_runnable(pid: int) -> bool:
-    """Whether its first thread runs or waits for a processor: on a busy machine a loop may get hardly any time."""
+def is_runnable(pid: int, *, beside_first: bool = False) -> bool:
+    """Whether its first thread, or one beside it, runs or waits: on a busy machine a loop may get hardly any time."""
     try:
-        return _stat(pid)[0] == b"R"
+        threads = [each for each in (_PROC / f"{pid}/task").iterdir() if (each.name != str(pid)) is beside_first]
+        return any(_stat(f"{pid}/task/{each.name}")[0] == b"R" for each in threads)
     except OSError:
         return False
 
@@ -83,7 +84,7 @@ def _status(pid: int) -> str:
         return ""
 
 
-def _stat(pid: int) -> list[bytes]:
+def _stat(pid: int | str) -> list[bytes]:
     """The fields of a process's state after its name, which may be any bytes; raises OSError."""
     return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
 
