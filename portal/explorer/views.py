@@ -301,9 +301,7 @@ def _drawing(layer: taxonomy.Layer) -> SafeString:
     return render_to_string("taxonomy/_layer.html", {"lanes": taxonomy.lanes(layer), "edges": found})
 
 
-def _edges(
-    layer: taxonomy.Layer, profile: str, leading: Leading, solving: Mapping[str, ModelResult]
-) -> SafeString:
+def _edges(layer: taxonomy.Layer, profile: str, leading: Leading, solving: Mapping[str, ModelResult]) -> SafeString:
     """Every edge of the drawing with its problems, who leads each of them, and which models solve it."""
     leaders_of = tuple((slug, rows[0]) for slug, rows in leading.items())
     models_of = tuple(
@@ -399,6 +397,7 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "blocks": list(Block),
         "axes": [(axis.value, axis.label) for axis in rooflines.Axis],
         "points": chosen,
+        "rows": roofline_table.table_rows(chosen, profile=view.profile, has_public=public is not None),
         "columns": [each for each in roofline_table.COLUMNS if public is not None or each.name != "public"],
         "kept": [pair for pair in request.GET.items() if pair[0] not in ("block", "window")],
         "unplaced": sum(point.work.x(axis) <= 0 for point in chosen),

@@ -175,7 +175,10 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
     firsts = [Subquery(found.values("pk")[:1]) for found in (entries, entries.filter(is_ahead).order_by(*before))]
     others = _read(Standing.objects.filter(pk__in=firsts).order_by(*key.order), key) if number > 1 else []
     [row] = _rows(key, held, ahead=number - 1, low_above=None)
-    ahead = [*_rows(key, others[:1], ahead=0, low_above=None), *_rows(key, others[1:], ahead=number - 2, low_above=None)]
+    ahead = [
+        *_rows(key, others[:1], ahead=0, low_above=None),
+        *_rows(key, others[1:], ahead=number - 2, low_above=None),
+    ]
     earlier = accepted().filter(
         submission__author=submission.author_id,
         submission__problem=key.problem,
