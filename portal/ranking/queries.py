@@ -165,7 +165,8 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
         return None
     key = BoardKey(problem=submission.problem, profile=evaluation.profile, revision=evaluation.problem_revision)
     entries, before = _entries(key), reverse_of(key.order)
-    held = _read(entries.filter(author=submission.author_id), key, columns=key.order, limit=1)
+    # One of each backend at most.
+    held = _read(entries.filter(author=submission.author_id), key)[:1]
     if not held:
         return None
     is_ahead = beyond(before, _order(key).values(held[0]))
@@ -193,7 +194,7 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
         "entries": counts["every"],
         "above": ahead[-1] if ahead else None,
         "leader": ahead[0] if ahead else None,
-        "last": earlier.order_by("-submission__created_at").first(),
+        "last": earlier.select_related(None).order_by("-submission__created_at").first(),
     }
 
 
