@@ -174,7 +174,7 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
     number = counts["ahead"] + 1
     # The leader and the next one above, which are one entry where the place is the second.
     firsts = [Subquery(found.values("pk")[:1]) for found in (entries, entries.filter(is_ahead).order_by(*before))]
-    others = _read(Standing.objects.filter(pk__in=firsts).order_by(*key.order), key) if number > 1 else []
+    others = _read(Standing.objects.filter(pk__in=firsts).order_by(*key.order), key)
     [row] = _rows(key, held, ahead=number - 1, low_above=None)
     ahead = [
         *_rows(key, others[:1], ahead=0, low_above=None),
@@ -192,8 +192,8 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
         "own": row,
         "number": number,
         "entries": counts["every"],
-        "above": ahead[-1] if ahead else None,
-        "leader": ahead[0] if ahead else None,
+        "above": ahead[-1] if number > 1 else None,
+        "leader": ahead[0] if number > 1 else None,
         "last": earlier.select_related(None).order_by("-submission__created_at").first(),
     }
 
