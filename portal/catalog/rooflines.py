@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, cached_property
+from html import escape
 from typing import Any
 
-from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from evaluator.contract import SCORE_RULE, is_faster
@@ -15,7 +15,7 @@ from evaluator.hardware import profiles
 from evaluator.judging.floors import Floor, floor
 from portal.catalog import measurements, queries
 from portal.catalog.size_times import SizeTime
-from portal.catalog.templatetags.pkb import at, microseconds, percent
+from portal.catalog.templatetags.pkb import at, compact, microseconds, percent
 from portal.catalog.templatetags.pkb import flops as flops_text
 from portal.charts import rooflines as charts
 from portal.charts.chart import Axis as Axes
@@ -27,6 +27,8 @@ from problems import registry
 from problems.spec.schema import Cost, Problem, SizeName
 from problems.spec.taxonomy import BLOCK_GROUPS, BlockGroup
 
+UNKNOWN = SafeString('<span class="muted">none</span>')
+"""What a cell of a table says where there is no number."""
 RANKED_SIZES = (SizeName.BASE, SizeName.LARGE)
 
 
@@ -79,8 +81,21 @@ class Work:
 
     @cached_property
     def cells(self) -> SafeString:
-        """The cells of a table that say what the work is: made once, as nothing in them depends on entries."""
-        return SafeString(render_to_string("roofline/_work.html", {"work": self}).strip())
+        """The cells of a table that say what the work is: made once, as nothing in them depends on entries.
+
+        No template writes them, nor the others of a row: on a profile's first page that took longer than its charts.
+        """
+        problem = self.problem
+        page, title, block = at("explorer:problem", problem.slug), escape(problem.title), escape(problem.block.label)
+        moved = "".join(
+            f'<td class="num on-desk">{escape(compact(value)) if value else UNKNOWN}</td>' for value in self.intensities
+        )
+        least = f'{escape(microseconds(self.floor.us))}<span class="sub">{escape(self.floor.bound)}</span>'
+        return SafeString(
+            f'<td class="num muted on-desk">{problem.number:02d}</td>'
+            f'<th scope="row" class="main title"><a href="{page}">{title}</a></th><td class="on-desk">{block}</td>'
+            f'<td>{escape(self.size)}</td>{moved}<td class="num" data-label="floor">{least}</td>'
+        )
 
     def y(self, axis: Axis, us: float) -> float:
         """What a call of `us` microseconds achieves per second: bytes on the axis of bytes, operations elsewhere."""

@@ -9,10 +9,11 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from html import escape
 from itertools import pairwise, product
 from pathlib import Path
+from typing import NamedTuple
 
 from portal.charts.chart import Band, Bar, Bars, Chart, Layer, Line, Point, Points, Ruler, Scale, Whisker, ends, ticks
 
@@ -49,7 +50,22 @@ _PATTERNS = {
 
 
 Corner = tuple[float, float]
-Box = tuple[Corner, Corner, Corner, Corner]
+
+
+class Box(NamedTuple):
+    """A rectangle, upright or turned: its corners, and the upright bounds around them."""
+
+    corners: tuple[Corner, Corner, Corner, Corner]
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    def meets(self, other: "Box") -> bool:
+        """Whether the bounds of the two have a part in common: of rectangles that lie apart, most have not."""
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +80,16 @@ class Page:
     is_standalone: bool
     in_legend: tuple[Line, ...] = ()
     """The lines whose labels find no free place along them: the legend names them."""
+
+    @cached_property
+    def marks(self) -> list[Box]:
+        """Where points are that a label would cover."""
+        return [
+            _boxed(self.x.clamped(point.x), self.y.clamped(point.y), 2.6 * layer.size, 2.6 * layer.size)
+            for layer in self.chart.layers
+            if isinstance(layer, Points) and not layer.is_cloud
+            for point in layer.points
+        ]
 
     def tone(self, name: str) -> str:
         """The attribute that gives an element its tone: elements are drawn in `currentColor`."""
@@ -348,26 +374,15 @@ _DRAWERS: dict[type, Callable[..., Iterator[str]]] = {
 }
 
 
-def _marks(page: Page) -> list[Box]:
-    """Where points are that a label would cover."""
-    return [
-        _boxed(page.x.clamped(point.x), page.y.clamped(point.y), 2.6 * layer.size, 2.6 * layer.size)
-        for layer in page.chart.layers
-        if isinstance(layer, Points) and not layer.is_cloud
-        for point in layer.points
-    ]
-
-
 def _line_labels(page: Page, words: list[Box]) -> Iterator[tuple[Line, str]]:
     """Lines with their labels, each where it covers no mark and no other word; empty where there is no such place."""
-    marks = _marks(page)
     lines = [layer for layer in page.chart.layers if isinstance(layer, Line) and layer.label]
     ways = [(layer, corners) for layer in lines if (corners := _corners(page, layer))]
     for layer, corners in (way for way in ways if way[0] not in page.in_legend):
         angle = _strip(corners)[1]
         strips = [_strip(each) for other, each in ways if other is not layer]
         others = [box for box, turn in strips if abs(turn - angle) < _PARALLEL]
-        yield layer, _line_label(page, layer, corners, words, (*marks, *others))
+        yield layer, _line_label(page, layer, corners, words, (*page.marks, *others))
 
 
 def _strip(corners: Sequence[Corner]) -> tuple[Box, float]:
@@ -403,39 +418,45 @@ def _line_label(page: Page, layer: Line, corners: list[Corner], words: list[Box]
 
 def _point_labels(page: Page, words: list[Box]) -> Iterator[str]:
     """The names of points next to them; on a narrow picture, and where no place is free, they stay without."""
-    marks = _marks(page)
     layers = [layer for layer in page.chart.layers if isinstance(layer, Points) and page.width >= _NAMES_FROM_PX]
     for point in (point for layer in layers for point in layer.points if point.label):
         x, y = page.x.clamped(point.x), page.y.clamped(point.y)
         text_px = len(point.label) * _LABEL_PX
         for dx, dy, anchor in ((9, 4, "start"), (-9, 4, "end"), (0, -10, "middle"), (0, 19, "middle")):
             middle = x + dx + {"start": text_px / 2, "end": -text_px / 2, "middle": 0.0}[anchor]
-            if _claims(page, _boxed(middle, y + dy - 4, text_px, 12), words, marks):
+            if _claims(page, _boxed(middle, y + dy - 4, text_px, 12), words, page.marks):
                 yield _text(page, point.label, x + dx, y + dy, tone="text", anchor=anchor, more=' font-size="11"')
                 break
 
 
 def _boxed(x: float, y: float, width: float, height: float, *, angle: float = 0.0) -> Box:
-    """The corners of a rectangle around (x, y), turned by `angle` in radians."""
+    """The rectangle around (x, y), turned by `angle` in radians."""
     cos, sin = math.cos(angle), math.sin(angle)
-    halves = [(dx * width / 2, dy * height / 2) for dx, dy in ((-1, -1), (1, -1), (1, 1), (-1, 1))]
-    first, second, third, fourth = ((x + dx * cos - dy * sin, y + dx * sin + dy * cos) for dx, dy in halves)
-    return first, second, third, fourth
+    # From the middle to the end of a side, and to the next one.
+    ax, ay, bx, by = cos * width / 2, sin * width / 2, -sin * height / 2, cos * height / 2
+    corners = (
+        (x - ax - bx, y - ay - by),
+        (x + ax - bx, y + ay - by),
+        (x + ax + bx, y + ay + by),
+        (x - ax + bx, y - ay + by),
+    )
+    across, along = abs(ax) + abs(bx), abs(ay) + abs(by)
+    return Box(corners, left=x - across, right=x + across, top=y - along, bottom=y + along)
 
 
 def _claims(page: Page, box: Box, words: list[Box], avoided: Sequence[Box]) -> bool:
     """Whether `box` lies in the frame and is free of both; if so, it is one of the `words` from now on."""
-    is_inside = all(page.x.start < x < page.x.end and page.y.end - _ABOVE_PX < y < page.y.start for x, y in box)
-    if not is_inside or not all(_are_apart(box, other) for other in (*words, *avoided)):
+    is_inside = page.x.start < box.left and box.right < page.x.end
+    is_inside = is_inside and page.y.end - _ABOVE_PX < box.top and box.bottom < page.y.start
+    near = filter(box.meets, (*words, *avoided))
+    if not is_inside or not all(_are_apart(box.corners, other.corners) for other in near):
         return False
     words.append(box)
     return True
 
 
-def _are_apart(one: Box, other: Box) -> bool:
-    """Whether a side of either rectangle separates them; quick for those far from each other."""
-    if math.dist(one[0], other[0]) > math.dist(one[0], one[2]) + math.dist(other[0], other[2]):
-        return True
+def _are_apart(one: Sequence[Corner], other: Sequence[Corner]) -> bool:
+    """Whether a side of either rectangle separates them."""
     for shape in (one, other):
         for (ax, ay), (bx, by) in pairwise(shape[:3]):
             (low, high), (least, most) = (

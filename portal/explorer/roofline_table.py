@@ -5,12 +5,15 @@ import io
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Self
 
 from django.http import QueryDict
+from django.utils.safestring import SafeString
 
 from evaluator.judging.floors import Bound
-from portal.catalog.rooflines import RANKED_SIZES, Axis, Point, gpu_profiles
+from portal.catalog.rooflines import RANKED_SIZES, UNKNOWN, Axis, Point, gpu_profiles
+from portal.catalog.templatetags.pkb import at, microseconds, percent, speedup
 from portal.charts.rooflines import Window
 from portal.core.errors import NotFound, choice
 from problems.spec.taxonomy import Block
@@ -114,6 +117,38 @@ def narrowed(points: Iterable[Point], view: View) -> list[Point]:
     known = [point for point in chosen if value(point) is not None]
     unknown = [point for point in chosen if value(point) is None]
     return sorted(known, key=value, reverse=view.order == "descending") + unknown
+
+
+def table_rows(points: Iterable[Point], *, profile: str, has_public: bool) -> SafeString:
+    """The rows of the table as HTML; with a column for public references where the profile has any."""
+    rows = (f"<tr>{point.work.cells}{_times(point, profile, has_public=has_public)}</tr>" for point in points)
+    return SafeString("\n".join(rows))
+
+
+def _times(point: Point, profile: str, *, has_public: bool) -> str:
+    """What is known of the times of a row: a page has hundreds of these cells, so that each escapes its words alone."""
+    shares, entry = point.shares, point.entry
+    public = _cell("public", _time(point.public_us, shares["public"])) if has_public else ""
+    primed = '<span class="sub">warmed up on its inputs</span>' if point.is_primed else ""
+    reference = _cell("reference", _time(point.reference_us, shares["reference"]) + primed)
+    best, look = '<span class="muted">open</span>', " on-desk"
+    if entry is not None:
+        board = f"{at('ranking:board', point.work.problem.slug)}?profile={escape(profile)}"
+        whose = f', <a href="{board}">{escape(entry.author)}</a>'
+        best, look = _time(point.best_us, shares["best"], whose), ""
+    faster = speedup(point.at_size, profile) if point.at_size is not None else ""
+    return f'{public}{reference}{_cell("best", best, look)}<td class="num lead">{faster}</td>'
+
+
+def _cell(label: str, content: str, look: str = "") -> str:
+    return f'<td class="num{look}" data-label="{label}">{content}</td>'
+
+
+def _time(us: float | None, share: float | None, whose: str = "") -> str:
+    """A time with its share of the roofline below it, and whose it is."""
+    if not us:
+        return UNKNOWN
+    return f'{escape(microseconds(us))}<span class="sub">{escape(percent(share))}{whose}</span>'
 
 
 _CSV_COLUMNS: tuple[tuple[str, Callable[[Point], Any]], ...] = (

@@ -234,19 +234,16 @@ def browser(request: HttpRequest) -> HttpResponse:
     every = registry.problems()
     left = facets.find(every, chosen=chosen)
     leading = _leaders_of(profile, primitive=primitive)
-    shown = taxonomy.Shown(problems=left, leaders=leading, quantity=quantity, chosen=chosen)
-    options = [(facet, facets.options(every, facet, chosen=chosen)) for facet in taxonomy.FACETS_BESIDE]
     counts = board_counts()
+    by_models = solved_by_models()
+    few, lists = _facets_beside(tuple(chosen.items()))
     context = {
-        "table": _table(taxonomy.matrix(shown)),
+        "table": _table(tuple(chosen.items()), quantity, tuple(leading.items())),
         "count": len(left),
         "total": len(every),
-        "few": [
-            (facet, [(each["value"], f"{each['label']} ({each['count']})") for each in offered], chosen[facet.name])
-            for facet, offered in options
-            if facet.name in _FEW
-        ],
-        "facets": [(facet, offered) for facet, offered in options if facet.name not in _FEW],
+        "few": few,
+        "facets": lists,
+        "by_models": by_models,
         "kept": [(name, value) for name, value in request.GET.items() if value and name in _BY_CHIPS],
         "is_narrowed": any(chosen.values()) or bool(profile or primitive) or quantity is not taxonomy.Quantity.COUNT,
         "quantity": quantity,
@@ -259,16 +256,40 @@ def browser(request: HttpRequest) -> HttpResponse:
         "layer": layer,
         "layers": taxonomy.LAYER_LABELS.items(),
         "drawing": _drawing(layer),
-        "edges": _edges(layer, leading, solved_by_models(profile=profile or None)),
+        "edges": _edges(layer, profile, leading, solved_by_models(profile=profile) if profile else by_models),
         "others": taxonomy.other_blocks(every),
         "patterns": _patterns(),
     }
     return render(request, "taxonomy/browser.html", context)
 
 
+Leading = Mapping[str, tuple[ranking.BoardRow, ...]]
+"""The leaders of the boards that a page speaks of, by problem."""
+Choices = tuple[tuple[str, str], ...]
+
+
 @lru_cache(maxsize=64)
-def _table(matrix: taxonomy.Matrix) -> SafeString:
-    """The matrix as HTML, made once for equal ones: nothing in the table depends on anything else."""
+def _facets_beside(chosen: Choices) -> tuple[list[tuple[facets.Facet, Choices, str]], SafeString]:
+    """What narrows the matrix, rows of links and the lists, with counts, which depend on the problems alone."""
+    every, narrowed = registry.problems(), dict(chosen)
+    options = [(facet, facets.options(every, facet, chosen=narrowed)) for facet in taxonomy.FACETS_BESIDE]
+    few = [
+        (facet, tuple((each["value"], f"{each['label']} ({each['count']})") for each in offered), narrowed[facet.name])
+        for facet, offered in options
+        if facet.name in _FEW
+    ]
+    lists = {"facets": [pair for pair in options if pair[0].name not in _FEW]}
+    return few, render_to_string("problems/_facets.html", lists)
+
+
+@lru_cache(maxsize=64)
+def _table(
+    chosen: Choices, quantity: taxonomy.Quantity, leading: tuple[tuple[str, tuple[ranking.BoardRow, ...]], ...]
+) -> SafeString:
+    """The matrix as HTML, made once for equal leaders: nothing else changes it while the process lives."""
+    left = facets.find(registry.problems(), chosen=dict(chosen))
+    shown = taxonomy.Shown(problems=left, leaders=dict(leading), quantity=quantity, chosen=dict(chosen))
+    matrix = taxonomy.matrix(shown)
     return render_to_string("taxonomy/_matrix.html", dict(zip(("columns", "groups", "totals"), matrix, strict=True)))
 
 
@@ -280,22 +301,30 @@ def _drawing(layer: taxonomy.Layer) -> SafeString:
     return render_to_string("taxonomy/_layer.html", {"lanes": taxonomy.lanes(layer), "edges": found})
 
 
-def _edges(
-    layer: taxonomy.Layer, leading: Mapping[str, Sequence[ranking.BoardRow]], solving: Mapping[str, ModelResult]
-) -> list[tuple[str, taxonomy.Edge, list[tuple[Problem, ranking.BoardRow | None, ModelResult | None]]]]:
+def _edges(layer: taxonomy.Layer, profile: str, leading: Leading, solving: Mapping[str, ModelResult]) -> SafeString:
     """Every edge of the drawing with its problems, who leads each of them, and which models solve it."""
-    every = registry.problems()
-    return [
-        (
-            name,
-            edge,
-            [
-                (each, next(iter(leading.get(each.slug, ())), None), solving.get(each.slug))
-                for each in edge.problems(every)
-            ],
-        )
+    leaders_of = tuple((slug, rows[0]) for slug, rows in leading.items())
+    models_of = tuple(
+        (slug, tuple((model.slug, str(model)) for model in result.models)) for slug, result in solving.items()
+    )
+    return _edges_table(layer, profile, leaders_of, models_of)
+
+
+@lru_cache(maxsize=64)
+def _edges_table(
+    layer: taxonomy.Layer,
+    profile: str,
+    leaders_of: tuple[tuple[str, ranking.BoardRow], ...],
+    models_of: tuple[tuple[str, Choices], ...],
+) -> SafeString:
+    """The table of the edges as HTML, made once for equal leaders and models: it says nothing else that changes."""
+    every, led, solved = registry.problems(), dict(leaders_of), dict(models_of)
+    rows = [
+        (name, edge, [(each, led.get(each.slug), solved.get(each.slug, ())) for each in edge.problems(every)])
         for name, edge in taxonomy.edges(layer).items()
     ]
+    context = {"edges": rows, "profile": profiles.get(profile) if profile else None}
+    return render_to_string("taxonomy/_edges.html", context)
 
 
 @cache
@@ -311,17 +340,17 @@ def _patterns() -> SafeString:
     return render_to_string("taxonomy/_patterns.html", context)
 
 
-def _leaders_of(profile: str, *, primitive: str) -> dict[str, list[ranking.BoardRow]]:
+def _leaders_of(profile: str, *, primitive: str) -> Leading:
     """The leaders of the boards on `profile` that use `primitive`, any where either is empty, by problem.
 
     Where no primitive is asked for, the best board of a problem speaks for all of them.
     """
     if not primitive:
-        return {slug: [leader] for slug, leader in best_leaders(profile=profile or None).items()}
-    found: dict[str, list[ranking.BoardRow]] = {}
+        return {slug: (leader,) for slug, leader in best_leaders(profile=profile or None).items()}
+    found: dict[str, tuple[ranking.BoardRow, ...]] = {}
     for leader in leaders(profile=profile or None).values():
         if primitive in leader.primitives:
-            found.setdefault(leader.problem, []).append(leader)
+            found[leader.problem] = (*found.get(leader.problem, ()), leader)
     return found
 
 
@@ -368,6 +397,7 @@ def roofline(request: HttpRequest) -> HttpResponse:
         "blocks": list(Block),
         "axes": [(axis.value, axis.label) for axis in rooflines.Axis],
         "points": chosen,
+        "rows": roofline_table.table_rows(chosen, profile=view.profile, has_public=public is not None),
         "columns": [each for each in roofline_table.COLUMNS if public is not None or each.name != "public"],
         "kept": [pair for pair in request.GET.items() if pair[0] not in ("block", "window")],
         "unplaced": sum(point.work.x(axis) <= 0 for point in chosen),

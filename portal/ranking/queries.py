@@ -160,24 +160,26 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
     submission.
     """
     submission = evaluation.submission
-    counts = (evaluation.verdict, evaluation.mode, evaluation.score_rule) == ("PASSED", "ranked", SCORE_RULE)
-    if not counts or submission.is_attempt or evaluation.node_owner_id is not None:
+    is_entry = (evaluation.verdict, evaluation.mode, evaluation.score_rule) == ("PASSED", "ranked", SCORE_RULE)
+    if not is_entry or submission.is_attempt or evaluation.node_owner_id is not None:
         return None
     key = BoardKey(problem=submission.problem, profile=evaluation.profile, revision=evaluation.problem_revision)
     entries, before = _entries(key), reverse_of(key.order)
-    held = _read(entries.filter(author=submission.author_id), key, columns=key.order, limit=1)
+    # One of each backend at most.
+    held = _read(entries.filter(author=submission.author_id), key)[:1]
     if not held:
         return None
-    ahead = entries.filter(beyond(before, _order(key).values(held[0]))).order_by(*before)
-    number = ahead.count() + 1
-    row, above, leader = (
-        next(iter(_rows(key, found, ahead=at, low_above=None)), None)
-        for found, at in (
-            (held, number - 1),
-            (_read(ahead, key, columns=before, limit=1), number - 2),
-            (_read(entries, key, columns=key.order, limit=1), 0),
-        )
-    )
+    is_ahead = beyond(before, _order(key).values(held[0]))
+    counts = entries.order_by().aggregate(every=Count("pk"), ahead=Count("pk", filter=is_ahead))
+    number = counts["ahead"] + 1
+    # The leader and the next one above, which are one entry where the place is the second.
+    firsts = [Subquery(found.values("pk")[:1]) for found in (entries, entries.filter(is_ahead).order_by(*before))]
+    others = _read(Standing.objects.filter(pk__in=firsts).order_by(*key.order), key)
+    [row] = _rows(key, held, ahead=number - 1, low_above=None)
+    ahead = [
+        *_rows(key, others[:1], ahead=0, low_above=None),
+        *_rows(key, others[1:], ahead=number - 2, low_above=None),
+    ]
     earlier = accepted().filter(
         submission__author=submission.author_id,
         submission__problem=key.problem,
@@ -189,10 +191,10 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
     return {
         "own": row,
         "number": number,
-        "entries": entries.count(),
-        "above": above,
-        "leader": leader if number > 1 else None,
-        "last": earlier.order_by("-submission__created_at").first(),
+        "entries": counts["every"],
+        "above": ahead[-1] if number > 1 else None,
+        "leader": ahead[0] if number > 1 else None,
+        "last": earlier.select_related(None).order_by("-submission__created_at").first(),
     }
 
 
@@ -358,9 +360,9 @@ def _entries(key: BoardKey) -> QuerySet[Standing]:
 
 
 def _read(
-    entries: QuerySet[Standing], key: BoardKey, *, columns: tuple[str, ...], limit: int | None
+    entries: QuerySet[Standing], key: BoardKey, *, columns: tuple[str, ...] = (), limit: int | None = None
 ) -> list[Mapping[str, Any]]:
-    """The first `limit` entries with all that a line shows.
+    """The first `limit` entries, by `columns`, with all that a line shows; without a limit all as they come.
 
     Which rows they are is found first, by the index of the order alone: joining before would read the whole board.
     """

@@ -16,7 +16,7 @@ from evaluator.contract import Backend, Mode, SourceBundle
 from evaluator.hardware.profiles import Profile
 from portal.accounts.models import User
 from portal.core.errors import ActionForm, Refusal
-from portal.nodes.queries import guests_for
+from portal.nodes.queries import guests_for, online_profiles
 from portal.submissions import quotas, uploads
 from portal.submissions.actions.submit import MAX_NOTES
 from portal.submissions.models import Visibility
@@ -61,11 +61,11 @@ class EvaluateForm(forms.Form):
 
     def __init__(self, *args: Any, profiles: list[Profile], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        able = capabilities()
+        online = online_profiles()
         groups = {
-            "Online now": [profile for profile in profiles if able[profile.name].is_online],
+            "Online now": [profile for profile in profiles if profile.name in online],
             f"No node: waits up to {settings.UNSERVED_HOURS:.0f} hours": [
-                profile for profile in profiles if not able[profile.name].is_online
+                profile for profile in profiles if profile.name not in online
             ],
         }
         choices = [(title, profile_choices(group)) for title, group in groups.items() if group]

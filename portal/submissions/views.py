@@ -206,10 +206,10 @@ def detail(request: HttpRequest, submission_id: uuid.UUID) -> HttpResponse:
 
 
 def _flagging(request: HttpRequest, submission: Submission) -> dict[str, Any]:
-    # The last one, resolved or not.
-    own = submission.flags.filter(by=request.user.pk).first() if request.user.is_authenticated else None
-    is_open = own is not None and own.resolved_at is None
     is_others = request.user.is_authenticated and request.user.pk != submission.author_id
+    # The last one, resolved or not; authors do not flag what is theirs.
+    own = submission.flags.filter(by=request.user.pk).first() if is_others else None
+    is_open = own is not None and own.resolved_at is None
     return {"own_flag": own, "may_flag": is_others and not is_open}
 
 
