@@ -173,8 +173,9 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
     counts = entries.order_by().aggregate(every=Count("pk"), ahead=Count("pk", filter=is_ahead))
     number = counts["ahead"] + 1
     # The leader and the next one above, which are one entry where the place is the second.
-    firsts = [Subquery(found.values("pk")[:1]) for found in (entries, entries.filter(is_ahead).order_by(*before))]
-    others = _read(Standing.objects.filter(pk__in=firsts).order_by(*key.order), key)
+    nearest = entries.filter(is_ahead).order_by(*before)
+    leader, above = (Subquery(found.values("pk")[:1]) for found in (entries, nearest))
+    others = _read(Standing.objects.filter(Q(pk=leader) | Q(pk=above)).order_by(*key.order), key)
     [row] = _rows(key, held, ahead=number - 1, low_above=None)
     ahead = [
         *_rows(key, others[:1], ahead=0, low_above=None),
