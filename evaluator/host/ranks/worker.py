@@ -126,8 +126,8 @@ class Worker:
         is_busy = ticks_before is not None and self.ticks - ticks_before > _BUSY_TICKS
         if own is not None and waiting is not None:
             where = f"waits in {waiting} called at {stacks.words(own)}"
-            acts = is_busy or procfs.is_runnable(self.pid or 0, beside_first=True)
-            if acts and stacks.has_threads_that_may_act(self.stack):
+            may_act = stacks.has_threads_that_may_act(self.stack)
+            if may_act and (is_busy or procfs.is_runnable(self.pid or 0, beside_first=True)):
                 return Standing.BESIDE_THREADS, f"{where}, beside threads that may still act"
             return Standing.IN_COLLECTIVE, where
         if phase is Phase.SYNCHRONIZING:
