@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 
 from evaluator.contract import EvaluationReport, RankState, SizeTiming, SweepPoint, Timing, Verdict, is_informative
+from evaluator.hardware import profiles
 from evaluator.hardware.ceilings import Ceilings
 from evaluator.hardware.profiles import Profile
 from evaluator.host.sandbox.bubblewrap import Confinement
 from evaluator.host.sandbox.doctor import NEVER_ENFORCED, remedy
 from evaluator.judging.recompute import Recomputed
+from evaluator.judging.statistics import COVERAGE
 from evaluator.judging.verdicts import FACTS
 
 _MOST_WORKS = 8
@@ -40,28 +42,32 @@ def _report_lines(report: EvaluationReport) -> Iterator[str]:
                 + (f", {check.extreme_elements} beyond it as allowed" if check.extreme_elements else "")
             )
     yield from _evidence_lines(report)
-    yield from _timing_lines(report.timing)
-    yield from (f"{point.size:<24} {', '.join(_point_words(point))}" for point in report.points)
+    profile = profiles.get(report.profile)
+    if report.timing is not None:
+        yield from _timing_lines(report.timing, profile)
+    yield from (f"{point.size:<24} {', '.join(_point_words(point, profile))}" for point in report.points)
     for rank in report.ranks:
         yield from _rank_lines(rank, verbose=report.verdict.value != "PASSED")
     stages = ", ".join(f"{item.stage.value} {item.seconds:.2f} s" for item in report.stages)
     yield f"profile {report.profile}, sandbox {report.sandbox.value}; {stages}"
 
 
-def _timing_lines(timing: Timing | None) -> Iterator[str]:
+def _timing_lines(timing: Timing, profile: Profile) -> Iterator[str]:
     """The score, and for every size the times without those of empty calls."""
-    if timing is None:
-        return
-    if is_informative(timing.low, timing.high):
-        interval = f"{100 * timing.coverage:.0f} % interval {timing.low:.3f} to {timing.high:.3f}"
-        yield f"speedup {timing.score:.3f} ({interval})"
-    else:
-        yield "times too noisy to tell a speedup; the report holds every call"
-    for item in timing.sizes:
-        yield f"  {item.size}: {', '.join(_size_words(item))}"
+    yield _speedup(timing, profile)
+    yield from (f"  {item.size}: {', '.join(_size_words(item, profile))}" for item in timing.sizes)
 
 
-def _point_words(point: SweepPoint) -> Iterator[str]:
+def _speedup(timed: Timing | SizeTiming | SweepPoint, profile: Profile) -> str:
+    """A speedup with its interval, without the number where times are indicative."""
+    score = timed.speedup if isinstance(timed, SweepPoint) else timed.score
+    if not is_informative(timed.low, timed.high):
+        return "too noisy to tell a speedup"
+    words = f"speedup {score:.3f}" if profile.is_ranked_by_speed else "times are indicative here"
+    return f"{words} ({100 * COVERAGE:.0f} % interval {timed.low:.3f} to {timed.high:.3f})"
+
+
+def _point_words(point: SweepPoint, profile: Profile) -> Iterator[str]:
     if point.reference is None:
         yield f"{point.verdict.value}: {point.message}"
         return
@@ -70,10 +76,7 @@ def _point_words(point: SweepPoint) -> Iterator[str]:
     else:
         yield f"{point.reference.median_us:.1f} us"
     if point.speedup is not None:
-        is_telling = is_informative(point.low, point.high)
-        yield (
-            f"speedup {point.speedup:.3f} ({point.low:.3f} to {point.high:.3f})" if is_telling else "too noisy to tell"
-        )
+        yield _speedup(point, profile)
     if point.floor_us is not None:
         yield f"floor {point.floor_us:.1f} us"
     if point.bus_bytes is not None:
@@ -82,10 +85,9 @@ def _point_words(point: SweepPoint) -> Iterator[str]:
         yield f"{point.verdict.value}: {point.message}"
 
 
-def _size_words(item: SizeTiming) -> Iterator[str]:
+def _size_words(item: SizeTiming, profile: Profile) -> Iterator[str]:
     yield f"{item.candidate.median_us:.1f} us against {item.baseline.median_us:.1f} us"
-    is_telling = is_informative(item.low, item.high)
-    yield f"speedup {item.score:.3f} ({item.low:.3f} to {item.high:.3f})" if is_telling else "too noisy to tell"
+    yield _speedup(item, profile)
     if item.floor_us is not None:
         yield f"floor {item.floor_us:.1f} us"
     yield f"without the {item.candidate_empty_us:.1f} us of an empty call"
@@ -107,8 +109,7 @@ def _evidence_lines(report: EvaluationReport) -> Iterator[str]:
                 yield f"  FLAG: {size.links.flag}"
         elif size.links is not None:
             yield f"links at {size.size}: {size.links.note}"
-    if report.recorded_work is not None:
-        recorded = report.recorded_work
+    if (recorded := report.recorded_work) is not None:
         yield f"recorded call at {recorded.size}: {recorded.note or f'{len(recorded.works)} names'}"
         for work in recorded.works[:_MOST_WORKS]:
             yield f"  {work.us:10.1f} us  {work.count} x {work.kind.value} {work.name}"
@@ -117,8 +118,7 @@ def _evidence_lines(report: EvaluationReport) -> Iterator[str]:
 def recomputed_text(report: EvaluationReport, found: Recomputed) -> str:
     """The result of a report's own calls."""
     lines = []
-    if found.timing is not None:
-        timing = found.timing
+    if (timing := found.timing) is not None:
         lines.append(f"speedup {timing.score:.6f}, interval {timing.low:.6f} to {timing.high:.6f}")
         lines.append(f"ranked by {timing.low:.6f}; verdict on the times: {found.verdict}")
     elif found.agrees:
@@ -172,8 +172,8 @@ def _ceilings_lines(found: Ceilings) -> Iterator[str]:
         rates = [pair.bytes_s / 1e9 for pair in found.pairs]
         yield f"  peer copy, one way              {min(rates):10.3g} to {max(rates):.3g} GB/s over {len(rates)} pairs"
     for rate in found.collectives:
-        bus = f"{rate.bus_bytes_s / 1e9:.3g} GB/s bus"
-        yield f"  {rate.name:<12} {rate.message_bytes:>12,} bytes {rate.median_us:10.1f} us, {bus}"
+        moved = f"{rate.name:<12} {rate.message_bytes:>12,} bytes {rate.median_us:10.1f} us"
+        yield f"  {moved}, {rate.bus_bytes_s / 1e9:.3g} GB/s bus"
     yield f"  all-reduce of one element       {found.empty_collective_us:10.1f} us"
     if found.barrier_us is not None:
         yield f"  symmetric-memory barrier        {found.barrier_us:10.1f} us"

@@ -171,7 +171,7 @@ def test_calls_that_took_no_longer_than_empty_ones_give_no_finding_on_practice_b
     assert not is_informative(found.low, found.high)
     assert not is_informative(found.sizes[0].low, found.sizes[0].high)
     words = report_text(msgspec.structs.replace(report_of(series()), timing=found))
-    assert "times too noisy to tell a speedup" in words
+    assert words.count("too noisy to tell a speedup") == 2
     assert "tiny: 20.0 us against" in words
     assert f"{found.high:.3f}" not in words
     quiet = timing.conclude([series(candidate_us=500.0, reference_us=(1000.0,) * 12)], rules)[0]
@@ -218,3 +218,11 @@ def test_a_series_of_calm_blocks_may_stop_and_one_of_wild_blocks_goes_on():
     assert not timing.may_stop([series(reference_us=(200.0,) * 9)], RULES)
     assert not timing.may_stop([series(reference_us=(150.0, 270.0) * 10)], RULES)
     assert not timing.may_stop([series(reference_us=())], RULES)
+
+
+@pytest.mark.parametrize(("profile", "says_a_factor"), [("cpux2", False), ("h100x2", True)])
+def test_a_terminal_shows_a_factor_where_times_rank(profile, says_a_factor):
+    report = msgspec.structs.replace(report_of(series()), profile=profile)
+    words = report_text(report)
+    assert ("speedup " in words) is says_a_factor
+    assert ("times are indicative here (95 % interval" in words) is not says_a_factor
