@@ -11,6 +11,10 @@ with what it left out and where that runs.
 The matrix of problems is every program of every problem in every regime. Its keys are fixed, so a problem that did not
 change has the same outcomes. `test` runs the changed problems in full. Of each other problem it runs the reference, one
 mutant and one honest program, and of what is left a random tenth: PKB_TEST_SEED repeats a choice.
+
+Machines differ threefold, and continuous integration is cut off at a limit. Where PKB_TESTS_UNTIL names a time, in
+seconds since 1970, no test begins after it. The tier then ends with what did not begin, and files run in the seed's
+order, so that it is never the same ones.
 """
 
 import ast
@@ -20,6 +24,7 @@ import os
 import re
 import secrets
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
@@ -129,6 +134,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--tier") not in (None, "gate"):
         hypothesis.settings.register_profile("the same values", hypothesis.settings(), derandomize=True)
         hypothesis.settings.load_profile("the same values")
+    if _until() is not None:
+        config.option.loadscopereorder = False  # xdist would run the files with the most tests first
     config.pluginmanager.register(Tiers(config), "tiers")
 
 
@@ -155,6 +162,13 @@ class Tiers:
         self._left_out = Counter(tiers[item] for item in items if item not in chosen)
         self._ran = Counter(tiers[item] for item in chosen)
         _keep(config, items, chosen)
+        if _until() is not None:
+            items.sort(key=lambda item: _drawn(str(item.path)))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        if (until := _until()) is not None and time.time() > until:
+            pytest.skip("left out: PKB_TESTS_UNTIL has passed")
 
     def _takes(self, item: pytest.Item, tier: str) -> bool:
         """Whether quick or test also takes this case of the matrix."""
@@ -280,8 +294,18 @@ def _is_canary(item: pytest.Item) -> bool:
 
 
 def _is_drawn(item: pytest.Item) -> bool:
-    digest = hashlib.sha256(f"{os.environ['PKB_TEST_SEED']}/{item.nodeid}".encode()).digest()
-    return int.from_bytes(digest[:4]) % SHARE == 0
+    return _drawn(item.nodeid) % SHARE == 0
+
+
+def _drawn(name: str) -> int:
+    """A number that the seed gives a name."""
+    digest = hashlib.sha256(f"{os.environ['PKB_TEST_SEED']}/{name}".encode()).digest()
+    return int.from_bytes(digest[:4])
+
+
+def _until() -> float | None:
+    until = os.environ.get("PKB_TESTS_UNTIL")
+    return float(until) if until else None
 
 
 def _of_problem(items: Iterable[pytest.Item], number: int) -> set[pytest.Item]:
