@@ -101,24 +101,11 @@ def _parser() -> argparse.ArgumentParser:
     baseline.add_argument("problems", nargs="*", metavar="SLUG", help="default: every problem")
     baseline.add_argument("--profile", default=DEFAULT_PROFILE)
     baseline.add_argument("--output", type=Path, help="another file to write")
-    baseline.add_argument(
-        "--missing", action="store_true", help="only baselines that are missing, or of an older revision of the problem"
-    )
-    baseline.add_argument(
-        "--sweep",
-        action="store_true",
-        help="at the points of the problems' axes; writes problems/data/sweeps/PROFILE.json",
-    )
+    baseline.add_argument("--missing", action="store_true", help="only those missing or of an older revision")
+    baseline.add_argument("--sweep", action="store_true", help="points of axes; writes data/sweeps/PROFILE.json")
     baseline.set_defaults(command=measure_baselines)
-    again = commands.add_parser(
-        "recompute", help="score and verdict, computed from a report; exit 0 if they agree, else 1"
-    )
-    again.add_argument(
-        "report",
-        type=Path,
-        metavar="REPORT.json",
-        help="the output of `run --json`, or the API's answer about an evaluation",
-    )
+    again = commands.add_parser("recompute", help="compute score and verdict from a report; exit 0 if they agree")
+    again.add_argument("report", type=Path, metavar="REPORT.json", help="from `run --json`, or the API's evaluation")
     again.add_argument("--json", action="store_true")
     again.set_defaults(command=compute_again)
     examining = commands.add_parser(
@@ -144,14 +131,8 @@ def _add_run(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         help="tiny, base or large, or in mode sweep a point such as base:M=512; can be given several times",
     )
     run.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.CHECK.value)
-    run.add_argument(
-        "--regime", default="", metavar="NAME", help="only calls in this regime of the problem (mode check)"
-    )
-    run.add_argument(
-        "--one-world-size",
-        action="store_true",
-        help="do not repeat a passed check on another number of ranks (mode check on CPU ranks)",
-    )
+    run.add_argument("--regime", default="", metavar="NAME", help="only calls in this regime (mode check)")
+    run.add_argument("--one-world-size", action="store_true", help="no second check on more CPU ranks (mode check)")
     run.add_argument("--dtype", help="dtype of inputs marked `input`, one of the problem's (default: bfloat16)")
     run.add_argument("--sandbox", choices=[choice.value for choice in SandboxChoice], default=SandboxChoice.AUTO.value)
     run.add_argument("--allow-unsandboxed", action="store_true", help="run without a sandbox where none is possible")
@@ -174,9 +155,7 @@ def _add_batch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     batch.add_argument(
         "--waiting", type=int, default=8, metavar="N", help="at most so many wait compiled (default: %(default)s)"
     )
-    batch.add_argument(
-        "--renew", action="store_true", help="judge by the problems' revisions here, whatever the requests name"
-    )
+    batch.add_argument("--renew", action="store_true", help="use the problems' revisions here, not the requests'")
     batch.add_argument("--work-dir", type=Path, metavar="FOLDER", help="for the judge's files and the cache of builds")
     batch.add_argument("--allow-unsandboxed", action="store_true", help="run without a sandbox where none is possible")
     batch.set_defaults(command=judge_batch)

@@ -24,6 +24,7 @@ from django.core.signals import request_started
 from django.http.response import HttpResponseBase
 from django.urls import get_resolver, set_script_prefix
 
+from evaluator.contract import read_fields
 from portal.core.bodies import RETRY_AFTER_S, Bodies, BodyRefused, Receive, Scope
 from portal.core.database_outage import is_database_away
 from portal.core.errors import Refusal
@@ -195,6 +196,7 @@ def _warm_up() -> None:
     work of every problem on every profile takes 0.1 s of it.
     """
     get_resolver().url_patterns  # noqa: B018 - reading it imports the views
+    read_fields()
     for problem in registry.problems():
         registry.revision(problem.slug)
         markdown.render(registry.statement(problem.slug))

@@ -79,7 +79,6 @@ INTEGRATION = (
     "evaluator/test_noise.py",
     "evaluator/test_nvcc_steps.py",
     "evaluator/test_short_headers.py",
-    "problems/test_guide.py",
     "test_changelog.py",
 )
 """Files whose tests start servers, whole installations or compilers, or wait for long deadlines."""

@@ -26,6 +26,7 @@ from . import credentials, outcomes
 from .agent import trajectory
 from .chat import Answer, Usage, source_in
 from .client import Client
+from .decoding import read_fields
 from .diagnosis import diagnosis, diagnosis_of_report
 from .errors import PkbError, Refused, UsageError
 from .local_commands import python_of
@@ -435,6 +436,7 @@ async def in_thread(call: Callable[[], _Result]) -> _Result:
         except Exception as error:  # noqa: BLE001 - carried to whoever waits
             ended.set_exception(error)
 
+    read_fields()
     threading.Thread(target=work, daemon=True).start()
     return await asyncio.wrap_future(ended)
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
+from .decoding import read_fields
 from .errors import Refused, Unreachable, UsageError
 from .results import FieldError
 from .version import VERSION
@@ -47,6 +48,7 @@ class Transport:
         say: Callable[[str], None] = lambda _text: None,
     ) -> None:
         """`site` is the address of its front page; `patience_s` how long one call may wait and try again in all."""
+        read_fields()
         self.site = site_address(site)
         self._patience_s = patience_s
         self._say = say

@@ -14,6 +14,7 @@ from evaluator.contract.base import (
     VERSION,
     ContractError,
     Message,
+    read_fields,
 )
 from evaluator.contract.code import (
     Detection,

@@ -11,7 +11,7 @@ from typing import Self
 
 import msgspec
 
-from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, Verdict
+from evaluator.contract import EvaluationReport, EvaluationRequest, Mode, Verdict, read_fields
 from evaluator.errors import Cancelled, EvaluatorError, NodeFailure
 from evaluator.hardware import profiles
 from evaluator.host.evaluation import handover
@@ -36,6 +36,7 @@ class Judge:
 
     def __init__(self, settings: JudgeSettings) -> None:
         """Start a `Slot`, and raise what that raises."""
+        read_fields()
         self.settings = settings
         self.profile = profiles.get(settings.profile)
         self.slot = Slot(settings)

@@ -26,6 +26,7 @@ from evaluator.contract import (
     Stage,
     SweepPoint,
     Verdict,
+    read_fields,
 )
 from evaluator.errors import Cancelled
 from evaluator.hardware import profiles
@@ -82,6 +83,7 @@ class Node:
 
     def start(self) -> None:
         """Begin to send heartbeats and start the judges."""
+        read_fields()
         self._outbox.start()
         threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True).start()
         for slot in self._slots:

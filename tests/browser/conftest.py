@@ -201,7 +201,7 @@ def visit(chromium: Browser, site_url: str) -> Iterator[Visit]:
             storage_state=state,
             java_script_enabled=scripts,
         )
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         watch = Watch()
         watch.attach(context)
         visitors.append(Visitor(context, context.new_page(), watch))

@@ -60,6 +60,8 @@ def contents(project: Path) -> dict[str, str]:
     return {name: digest for name, digest in found.items() if not re.search(r"__pycache__|_cache/|^\.venv|^var/", name)}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_problem_88_is_one_folder_and_what_one_command_writes(project: Path):
     copy, problem_tests, _calibrate, write_docs, judge = commands()
     before = contents(project)

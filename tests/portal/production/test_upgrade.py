@@ -21,7 +21,7 @@ from tests.portal.factories import SOLUTION
 from tests.portal.production.test_main_job import PRODUCTION, WAIT_S, Site
 from tests.stack import ROOT, Stack, wait_until
 
-pytestmark = [pytest.mark.production, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.production, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 _SEND_HEARTBEAT = "        self._send_or_drop(NodeMessage.HEARTBEAT, status.to_json())\n"
 _SEND_WORK = "    _send(node, name, work.to_json(), expires_s=valid_for_s)\n"

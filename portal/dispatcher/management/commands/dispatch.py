@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
+from evaluator.contract import read_fields
 from portal.core import metrics
 from portal.core.database_outage import ThrottledLogger
 from portal.deliveries.sending import DeliveryWorker
@@ -36,6 +37,7 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
+        read_fields()
         # Apart from the queue: neither an address that does not answer nor an export may keep work from its slot.
         threading.Thread(target=DeliveryWorker().run, args=(stop,), daemon=True).start()
         exporting = threading.Thread(target=keep_exports_fresh, args=(stop,), daemon=True)
