@@ -114,7 +114,7 @@ QUICK = (
 )
 """Files whose tests start no process. Their tests with a database belong to `test`, which is seen by itself."""
 NEEDS_A_DATABASE = frozenset({"db", "transactional_db", "django_db_setup", "live_server"})
-NEEDS_SERVERS = frozenset({"stack", "live_server"})
+NEEDS_SERVERS = frozenset({"stack", "live_server", "site"})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -39,7 +39,7 @@ def judged(author, node, now, **report) -> Evaluation:
 
 
 @pytest.fixture
-def site(alice, bob, node, now):
+def good_day(alice, bob, node, now):
     """All that happens on a good day: work passed, wrong, retried, cancelled, waiting; a run on GPUs and its quota."""
     judged(alice, node, now, low=1.0)
     judged(alice, node, now, low=2.0)
@@ -64,13 +64,13 @@ def broken() -> set[str]:
     return {name for name, rows in audit(timezone.now()).items() if rows}
 
 
-@pytest.mark.usefixtures("site")
+@pytest.mark.usefixtures("good_day")
 def test_what_the_site_did_itself_holds():
     assert broken() == set()
     call_command("audit")
 
 
-@pytest.mark.usefixtures("site")
+@pytest.mark.usefixtures("good_day")
 def test_a_complete_run_holds(node):
     end(Attempt.objects.get(state=AttemptState.PENDING), node)
     assert broken() == set()
@@ -209,7 +209,7 @@ def never_charge() -> None:
         (never_charge, "quotas-are-exact"),
     ],
 )
-@pytest.mark.usefixtures("site")
+@pytest.mark.usefixtures("good_day")
 def test_damage_is_named(damage, name):
     damage()
     assert name in broken()
@@ -220,7 +220,7 @@ def test_every_invariant_is_provoked():
     assert {name for _, name in cases} == set(INVARIANTS)
 
 
-@pytest.mark.usefixtures("site")
+@pytest.mark.usefixtures("good_day")
 def test_the_command_fails_and_says_what_is_broken(capsys):
     forget_a_verdict()
     with pytest.raises(CommandError, match="ended-has-outcome"):
@@ -231,7 +231,7 @@ def test_the_command_fails_and_says_what_is_broken(capsys):
     assert json.loads(capsys.readouterr().out)["ended-has-outcome"] == [str(finished().pk)]
 
 
-@pytest.mark.usefixtures("site")
+@pytest.mark.usefixtures("good_day")
 def test_a_board_without_its_row_is_said_to_count_none(now):
     Board.objects.all().delete()
     broken = audit(now)["boards-are-counted"]
