@@ -143,7 +143,7 @@ class Stack:
 
     def start_dispatcher(self, name: str = "dispatcher", *, environment: dict[str, str] | None = None) -> None:
         """The process that hands out work."""
-        self._start(name, ["manage.py", "dispatch", "--interval", "0.1"], environment)
+        self._start(name, ["manage.py", "dispatch"], environment)
 
     def start_node(
         self,
