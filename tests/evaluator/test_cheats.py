@@ -65,6 +65,11 @@ def in_turn(names: list[str]) -> EvaluationRequest:
     return with_source(JUDGED[names[0]].request(), source)
 
 
+def request_of(name: str) -> EvaluationRequest:
+    """To judge a program, or the honest ones that "+" joins."""
+    return in_turn(name.split("+")) if "+" in name else JUDGED[name].request()
+
+
 def with_source(request: EvaluationRequest, source: SourceBundle) -> EvaluationRequest:
     """The same request for another source, ranked: there are more calls than programs."""
     return EvaluationRequest(
@@ -114,10 +119,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 @pytest.fixture(scope="module")
 def reports(bench: Bench, request: pytest.FixtureRequest) -> dict[str, "Future[EvaluationReport]"]:
     """What the judges say of every program that a chosen test asks for."""
-    requests = {name: JUDGED[name].request() for name in (*CHEATS, *OTHERS)}
-    requests |= {"+".join(names): in_turn(names) for names in GROUPS}
+    judged = {*CHEATS, *OTHERS, *("+".join(names) for names in GROUPS)}
     asked = [item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")]
-    return {name: bench.submit(requests[name]) for name in dict.fromkeys(asked) if name in requests}
+    return {name: bench.submit(request_of(name)) for name in dict.fromkeys(asked) if name in judged}
 
 
 def refused(report: EvaluationReport) -> str:
@@ -154,8 +158,10 @@ def assert_nothing_gained(report: EvaluationReport) -> None:
 
 
 @pytest.mark.parametrize("name", ["+".join(names) for names in GROUPS] + OTHERS)
-def test_honest_twins_pass(reports: dict[str, "Future[EvaluationReport]"], name: str) -> None:
+def test_honest_twins_pass(reports: dict[str, "Future[EvaluationReport]"], bench: Bench, name: str) -> None:
     report = reports[name].result()
+    if report.verdict is Verdict.TIMEOUT:  # five seconds are few on a machine that does much else
+        report = bench.submit(request_of(name)).result()
     assert report.verdict is Verdict.PASSED, refused(report)
 
 
