@@ -84,7 +84,7 @@ class JudgeSettings:
     min_phase_calls: int = 2
     max_phase_calls: int = 20
     series_s: float = 6.0
-    practice_series_s: float = 1.5
+    practice_series_s: float = 1.2
     practice_min_phase_calls: int = 3
     practice_max_phase_calls: int = 8
     full_checks: int = 8
