@@ -63,7 +63,7 @@ def _speedup(timed: Timing | SizeTiming | SweepPoint, profile: Profile) -> str:
     score = timed.speedup if isinstance(timed, SweepPoint) else timed.score
     if not is_informative(timed.low, timed.high):
         return "too noisy to tell a speedup"
-    words = f"speedup {score:.3f}" if profile.is_ranked_by_speed else "times are indicative here"
+    words = f"speedup {score:.3f}" if profile.is_ranked_by_speed else "speedup is indicative here"
     return f"{words} ({100 * COVERAGE:.0f} % interval {timed.low:.3f} to {timed.high:.3f})"
 
 
