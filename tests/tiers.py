@@ -13,8 +13,8 @@ change has the same outcomes. `test` runs the changed problems in full. Of each 
 mutant and one honest program, and of what is left a random tenth: PKB_TEST_SEED repeats a choice.
 
 Machines differ threefold, and continuous integration is cut off at a limit. Where PKB_TESTS_UNTIL names a time, in
-seconds since 1970, no test begins after it. The tier then ends with what did not begin, and files run in the seed's
-order, so that it is never the same ones.
+seconds since 1970, no test begins after it. The tier then counts what did not begin. Files run in the seed's order, so
+that it is not always the last ones.
 """
 
 import ast
@@ -162,7 +162,7 @@ class Tiers:
         self._ran = Counter(tiers[item] for item in chosen)
         _keep(config, items, chosen)
         if _until() is not None:
-            items.sort(key=lambda item: _drawn(str(item.path)))
+            items.sort(key=lambda item: _drawn(item.nodeid.partition("::")[0]))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:

@@ -5,6 +5,7 @@ ranges are far beyond what a judge finds, and near enough that no sum, product o
 float.
 """
 
+import threading
 from typing import Annotated, Self
 
 import msgspec
@@ -46,15 +47,19 @@ Sentence = Annotated[str, Meta(max_length=5000)]
 Log = Annotated[str, Meta(max_length=300_000)]
 
 
+_READING = threading.Lock()
+
+
 def read_fields() -> None:
     """Have msgspec read the fields of every imported record type; for programs that will decode in several threads.
 
     Else it reads them when it first decodes a type, and two threads that do so at once end the process (msgspec 0.22).
     """
-    types = msgspec.Struct.__subclasses__()
-    for each in types:
-        msgspec.json.Decoder(each)
-        types += each.__subclasses__()
+    with _READING:
+        types = msgspec.Struct.__subclasses__()
+        for each in types:
+            msgspec.json.Decoder(each)
+            types += each.__subclasses__()
 
 
 class ContractError(ValueError):
