@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# ruff: noqa: ANN001, ANN201
+# ruff: noqa: ANN001, ANN201, ANN202
 # Triton compiles these functions; their arguments are its values and their annotations its own.
 """Device functions for Triton kernels that talk to other ranks through the signal pads of symmetric memory.
 
@@ -62,52 +62,34 @@ def sync_threads():
     tl.inline_asm_elementwise("bar.sync 0; // $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1)
 
 
+def _exchange(order, old, new):
+    """PTX that exchanges the word at each address, as soon as it is `old`, for `new`."""
+    return tl.constexpr(f"""
+        {{
+            .reg .u32 seen;
+            .reg .pred again;
+            exchange:
+            atom.global.{order}.sys.cas.b32 seen, [$1], {old}, {new};
+            setp.ne.u32 again, seen, {old};
+            @again bra exchange;
+            mov.u32 $0, seen;
+        }}
+    """)
+
+
+_RAISE_RELAXED, _RAISE_RELEASE = _exchange("relaxed", 0, 1), _exchange("release", 0, 1)
+_LOWER_RELAXED, _LOWER_ACQUIRE = _exchange("relaxed", 1, 0), _exchange("acquire", 1, 0)
+
+
 @triton.jit
 def send_signal(addrs, sem: tl.constexpr):
     """Raise the words at `addrs` (uint64) from 0 to 1, waiting for each to be 0.
 
     `sem` is "relaxed", or "acq_rel" to make the caller's earlier writes visible to the receiver.
     """
-    if sem == "relaxed":
-        tl.inline_asm_elementwise(
-            """
-            {
-                .reg .u32 seen;
-                .reg .pred again;
-                raise:
-                atom.global.relaxed.sys.cas.b32 seen, [$1], 0, 1;
-                setp.ne.u32 again, seen, 0;
-                @again bra raise;
-                mov.u32 $0, seen;
-            }
-            """,
-            "=r,l",
-            [addrs],
-            dtype=tl.int32,
-            is_pure=False,
-            pack=1,
-        )
-    elif sem == "acq_rel":
-        tl.inline_asm_elementwise(
-            """
-            {
-                .reg .u32 seen;
-                .reg .pred again;
-                raise:
-                atom.global.release.sys.cas.b32 seen, [$1], 0, 1;
-                setp.ne.u32 again, seen, 0;
-                @again bra raise;
-                mov.u32 $0, seen;
-            }
-            """,
-            "=r,l",
-            [addrs],
-            dtype=tl.int32,
-            is_pure=False,
-            pack=1,
-        )
-    else:
-        tl.static_assert(False, 'sem is "relaxed" or "acq_rel"')
+    tl.static_assert((sem == "relaxed") | (sem == "acq_rel"), 'sem is "relaxed" or "acq_rel"')
+    text: tl.constexpr = _RAISE_RELAXED if sem == "relaxed" else _RAISE_RELEASE
+    tl.inline_asm_elementwise(text, "=r,l", [addrs], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
@@ -116,46 +98,9 @@ def wait_signal(addrs, sem: tl.constexpr):
 
     `sem` is "relaxed", or "acq_rel" to see what the sender wrote before its signal.
     """
-    if sem == "relaxed":
-        tl.inline_asm_elementwise(
-            """
-            {
-                .reg .u32 seen;
-                .reg .pred again;
-                lower:
-                atom.global.relaxed.sys.cas.b32 seen, [$1], 1, 0;
-                setp.ne.u32 again, seen, 1;
-                @again bra lower;
-                mov.u32 $0, seen;
-            }
-            """,
-            "=r,l",
-            [addrs],
-            dtype=tl.int32,
-            is_pure=False,
-            pack=1,
-        )
-    elif sem == "acq_rel":
-        tl.inline_asm_elementwise(
-            """
-            {
-                .reg .u32 seen;
-                .reg .pred again;
-                lower:
-                atom.global.acquire.sys.cas.b32 seen, [$1], 1, 0;
-                setp.ne.u32 again, seen, 1;
-                @again bra lower;
-                mov.u32 $0, seen;
-            }
-            """,
-            "=r,l",
-            [addrs],
-            dtype=tl.int32,
-            is_pure=False,
-            pack=1,
-        )
-    else:
-        tl.static_assert(False, 'sem is "relaxed" or "acq_rel"')
+    tl.static_assert((sem == "relaxed") | (sem == "acq_rel"), 'sem is "relaxed" or "acq_rel"')
+    text: tl.constexpr = _LOWER_RELAXED if sem == "relaxed" else _LOWER_ACQUIRE
+    tl.inline_asm_elementwise(text, "=r,l", [addrs], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
