@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,7 +26,7 @@ from evaluator.oracle.end_check import EndCheck, SamplePattern
 from evaluator.oracle.ends import Ends
 from evaluator.oracle.messages import CheckedOutput, Reader
 from evaluator.oracle.near_call import NearCall
-from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup
+from evaluator.oracle.trusted_rank import Handler, Reply, TrustedRank, TrustedRankSetup, in_turns
 from evaluator.oracle.verify import Examiner
 from problems import registry
 from problems.inputs.values import Arguments, Call
@@ -103,6 +105,9 @@ class OracleRank(TrustedRank):
             "warm": self._warm,
             "canary": self._canary,
         }
+        if 0 < self._setup.gpus < self._setup.world_size:
+            turns = partial(in_turns, file=Path(f"{self._setup.store}.turns"), free=self.free_memory)
+            handlers |= {name: turns(handlers[name]) for name in ("open", "compare")}
         return {name: torch.no_grad()(handler) for name, handler in handlers.items()}
 
     def own_bytes(self) -> int:
@@ -152,6 +157,7 @@ class OracleRank(TrustedRank):
                 call_memory.groups_of(make_inputs(template)),
                 max(output_room(problem, examiner, call) for call in _with_regimes(problem, template, size)),
             )
+            self.free_idle_memory()
         groups, output_bytes = self._rooms[known]
         self._opened = Opened(
             problem=problem,

@@ -1,12 +1,15 @@
 """The base of all trusted ranks: they join a process group and answer the host's commands until it has gone."""
 
 import errno
+import fcntl
 import os
 import socket
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -16,6 +19,24 @@ from evaluator.oracle import messages
 Reply = tuple[messages.Body, list[int]]
 Handler = Callable[[messages.Body, list[int]], Reply]
 """Executes a command with its descriptors, which the caller closes."""
+
+
+def in_turns(handler: Handler, *, file: Path, free: Callable[[], None]) -> Handler:
+    """`handler` for a device that several processes share: where it has too little memory for all, they take turns.
+
+    A process that got none releases its own by `free`, and begins again while no other one executes such a handler.
+    """
+
+    def answer(message: messages.Body, descriptors: list[int]) -> Reply:
+        with file.open("w") as turns:
+            fcntl.flock(turns, fcntl.LOCK_SH)
+            with suppress(torch.OutOfMemoryError):
+                return handler(message, descriptors)
+            free()
+            fcntl.flock(turns, fcntl.LOCK_EX)
+            return handler(message, descriptors)
+
+    return answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +94,8 @@ class TrustedRank:
         """Release what torch's allocator keeps unused, where it is much of the GPU: submissions need it meanwhile."""
         if self._device.type == "cuda":
             idle = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
-            if idle > _IDLE_SHARE * torch.cuda.get_device_properties(self._device).total_memory:
+            ranks = self._setup.world_size / self._setup.gpus
+            if idle > _IDLE_SHARE / ranks * torch.cuda.get_device_properties(self._device).total_memory:
                 torch.cuda.empty_cache()
 
     def serve(self) -> None:
@@ -120,6 +142,6 @@ def _is_lack_of_memory(error: Exception) -> bool:
 
 
 _IDLE_SHARE = 0.1
-"""Allocating takes milliseconds, so less than this share of a GPU is kept for the next call."""
+"""Allocating takes milliseconds, so all ranks of a GPU keep less than this share of it for the next call."""
 
 _WITHOUT_MEMORY = ("CUDA_ERROR_OUT_OF_MEMORY", "DefaultCPUAllocator: can't allocate memory")
