@@ -35,6 +35,7 @@ from evaluator.host.machine.gpus import gpus_for
 from evaluator.host.sandbox import cgroups
 from evaluator.sources import read_source
 from problems import registry
+from problems.spec.memory import held_bytes
 from tests.evaluator import cheat_corpus
 from tests.evaluator.breaking_programs import PROGRAMS as BREAKING
 from tests.evaluator.program_verdicts import BROKEN, PRIMITIVES, PROGRAMS, RIGHT
@@ -43,6 +44,7 @@ SHARED = tuple(name for name, profile in profiles.profiles().items() if profile.
 SUBMISSIONS = Path(__file__).parents[2] / "tests" / "evaluator" / "submissions"
 OURS = {Verdict.JUDGE_ERROR, Verdict.JUDGE_FAILURE}
 ANY = set(Verdict) - OURS
+PASSES, TOO_LARGE, LARGE_GB = {Verdict.PASSED}, {Verdict.UNSUPPORTED}, 16
 ROW = 30
 
 
@@ -106,11 +108,24 @@ def row(_profile):
     return [asked(f"{n:02}", "allreduce", text, Backend.PYTORCH, {Verdict.PASSED}) for n in range(ROW)]
 
 
-def references(_profile):
+def references(profile):
+    """Those whose tensors fill most of a usual GPU may be refused for that."""
+    every = registry.problems()
+    large = {each.slug for each in every if held_gb(each, profile) > LARGE_GB}
     return [
-        asked(each.slug, each.slug, registry.reference_source(each.slug), Backend.PYTORCH, {Verdict.PASSED})
-        for each in registry.problems()
+        asked(
+            each,
+            each,
+            registry.reference_source(each),
+            Backend.PYTORCH,
+            PASSES | (TOO_LARGE if each in large else set()),
+        )
+        for each in (problem.slug for problem in every)
     ]
+
+
+def held_gb(problem, profile):
+    return profile.world_size * held_bytes(problem, problem.dims("base", profile.world_size)) / 1e9
 
 
 def entries(_profile):

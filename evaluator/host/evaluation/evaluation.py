@@ -20,7 +20,8 @@ from evaluator.host.evaluation.held_ranks import HeldRanks
 from evaluator.host.hangs.diagnosis import rank_states
 from evaluator.host.hangs.incidents import RanksLost
 from evaluator.host.job import Job
-from evaluator.host.machine import backends
+from evaluator.host.machine import backends, nvml
+from evaluator.host.machine.gpus import without_room
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.evidence import Ended
 from evaluator.host.measure.group_run import BareCallTimes, GroupRun
@@ -108,7 +109,12 @@ class Evaluation:
         if not job.profile.is_on_gpus:
             return reading
         missing = backends.missing(job.request.source, backend=job.request.backend, node=backends.Node.this())
-        return msgspec.structs.replace(reading, findings=(*reading.findings, *missing))
+        small = [
+            Finding(verdict=Verdict.UNSUPPORTED, message=why, size=size)
+            for state, size in itertools.product(nvml.read(job.resources.gpus), job.sizes)
+            if job.profile.shares_gpu and (why := without_room(job.problem, job.profile, size, state))
+        ]
+        return msgspec.structs.replace(reading, findings=(*reading.findings, *missing, *small))
 
     def _compile(self) -> None:
         """Compile what the submission will ask for, before it occupies ranks."""

@@ -8,6 +8,8 @@ from pathlib import Path
 from evaluator.errors import EvaluatorError
 from evaluator.hardware.profiles import LEAST_CAPABILITY, Profile, architecture
 from evaluator.host.machine import driver_calls, nvml
+from problems.spec.memory import held_bytes
+from problems.spec.schema import Problem
 
 CHOICE = "PKB_NODE_GPUS"
 """The environment variable with the minor numbers of the GPUs that a node may use, for two nodes on one machine."""
@@ -134,6 +136,21 @@ def shortage(profile: Profile, state: nvml.GpuState) -> str:
         f"the {profile.world_size} ranks of profile {profile.name} need {needed / 1e9:.1f} GB of GPU memory before any "
         f"submission, and GPU {state.index} has {free / 1e9:.1f} GB free of {state.total_bytes / 1e9:.1f} GB: use a "
         "profile with fewer ranks, or end what else uses the GPU"
+    )
+
+
+def without_room(problem: Problem, profile: Profile, size: str, state: nvml.GpuState) -> str:
+    """Why inputs and outputs of all ranks do not fit into the GPU that they share; empty where they may.
+
+    The judge makes inputs and expected outputs beside the memory that ranks read and write, so they count twice.
+    """
+    held = 2 * held_bytes(problem, problem.dims(size, profile.world_size))
+    needed = profile.world_size * (ROLES * RANK_BYTES + held)
+    if needed <= state.total_bytes:
+        return ""
+    return (
+        f"the {profile.world_size} ranks of profile {profile.name} need {needed / 1e9:.1f} GB of GPU memory at size "
+        f"{size}, and GPU {state.index} has {state.total_bytes / 1e9:.1f} GB: choose a profile of several GPUs"
     )
 
 
