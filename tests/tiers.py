@@ -71,17 +71,21 @@ INTEGRATION = (
     "deploy/test_borrowed.py",
     "deploy/test_operating.py",
     "deploy/test_restarts.py",
+    "evaluator/test_batch.py",
     "evaluator/test_build_ahead.py",
     "evaluator/test_builder.py",
     "evaluator/test_deadlines.py",
+    "evaluator/test_faults.py",
     "evaluator/test_hanging_driver.py",
+    "evaluator/test_kept_ranks.py",
     "evaluator/test_lost_ranks.py",
     "evaluator/test_noise.py",
     "evaluator/test_nvcc_steps.py",
     "evaluator/test_short_headers.py",
+    "evaluator/test_waiting_groups.py",
     "test_changelog.py",
 )
-"""Files whose tests start servers, whole installations or compilers, or wait for long deadlines."""
+"""Files whose tests start servers, whole installations or compilers, or end the judge's processes and wait for it."""
 QUICK = (
     "client/test_noisy_times.py",
     "client/test_results.py",

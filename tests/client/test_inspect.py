@@ -123,6 +123,7 @@ def test_a_site_judges_a_program_once_and_the_score_links_to_its_page(site, alic
     assert log.samples[0].scores["verdict"].metadata["verdict"] == "IMPORT_ERROR"
 
 
+@pytest.mark.slow
 def test_samples_become_the_attempts_of_a_run_once_each(site, alice, folder, monkeypatch):
     monkeypatch.setenv("PKB_TOKEN", site.token)
     run = alice.runs.create(NewRun(model="in-inspect", mode="best_of_k", profile="cpux2", k=4))
@@ -145,6 +146,7 @@ def test_samples_become_the_attempts_of_a_run_once_each(site, alice, folder, mon
         judge_of(profile="cpux4", site=site.url, run=run.id)
 
 
+@pytest.mark.slow
 def test_what_a_solver_had_judged_are_steps_of_an_agentic_run(site, alice, folder, monkeypatch):
     monkeypatch.setenv("PKB_TOKEN", site.token)
     run = alice.runs.create(NewRun(model="steps-in-inspect", mode="agentic", profile="cpux2"))
@@ -185,6 +187,7 @@ def test_a_harness_that_lost_its_files_finds_its_samples_and_goes_on_with_unfini
     assert programs("e g end") == {0: "ccr", 1: "ccr", 2: "ccr", 3: "cccr"}
 
 
+@pytest.mark.slow
 def test_a_solver_shows_the_diagnosis_until_a_program_passes(folder, monkeypatch):
     task = parallel_kernel_bench(dataset="prompts.jsonl", judge=str(ROOT), mode="check")
     solver = revise(judge=str(ROOT), steps=5)
@@ -193,6 +196,7 @@ def test_a_solver_shows_the_diagnosis_until_a_program_passes(folder, monkeypatch
     assert (len(asked), log.samples[0].scores["verdict"].value["correct"]) == (2, 1.0)
 
 
+@pytest.mark.slow
 def test_a_solver_gives_the_model_a_tool_that_judges(folder, monkeypatch):
     task = parallel_kernel_bench(dataset="prompts.jsonl", judge=str(ROOT), mode="check")
     answers = [[("check", {"source": RIGHT})], fenced(RIGHT)]

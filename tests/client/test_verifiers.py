@@ -81,6 +81,7 @@ def test_a_program_that_cheats_is_told_apart_and_gets_nothing(call, tmp_path):
     assert found == {"STALE_OUTPUT": (1, 0), "WRONG_RESULT": (0, 0.3), "NO_PROGRAM": (0, 0)}
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_a_run_resumes_with_nothing_lost_or_twice(call, tmp_path):
     second, goes_on = threading.Event(), threading.Event()
 
@@ -106,6 +107,7 @@ def test_killed_in_the_middle_a_run_resumes_with_nothing_lost_or_twice(call, tmp
     assert len(list((tmp_path / "pkb-reports").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_the_programs_of_rollouts_become_the_steps_of_a_run_once_each(call, site, alice, tmp_path):
     run = alice.runs.create(NewRun(model="in-verifiers", mode="agentic", profile="cpux2", k=2))
     judge = ("--env.taskset.task.site", site.url, "--env.taskset.task.run", run.id)
@@ -128,6 +130,7 @@ def test_the_programs_of_rollouts_become_the_steps_of_a_run_once_each(call, site
         assert sorted(there) == [(sample, *step) for sample in (0, 1) for step in steps]
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_away_is_no_fault_of_the_model(call, tmp_path):
     with ModelServer(lambda _: fenced(RIGHT)) as server:
         with call(server, "--env.taskset.profile", "h200x8-nomc") as process:

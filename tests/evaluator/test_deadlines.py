@@ -60,6 +60,7 @@ def judge(tmp_path):
         yield started
 
 
+@pytest.mark.slow
 def test_an_oracle_rank_that_stands_still_does_not_hold_the_slot_for_the_five_minutes_of_an_answer(judge):
     report = evaluated_in_time(judge, lambda: os.kill(ranks_of(TRUSTED_LAUNCHER)[0], signal.SIGSTOP))
     assert report.verdict is Verdict.JUDGE_ERROR
@@ -86,6 +87,7 @@ def frozen():
         folder.rmdir()
 
 
+@pytest.mark.slow
 def test_a_process_that_the_kernel_does_not_end_costs_the_slot_and_not_the_node(judge, frozen):
     def strike() -> None:
         (frozen / "cgroup.procs").write_text(str(ranks_of(LAUNCHER)[-1]))

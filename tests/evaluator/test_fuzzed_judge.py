@@ -62,6 +62,7 @@ def as_the_site_gets_it(report: EvaluationReport, seed: str) -> EvaluationReport
     return Delivery.from_json(text).report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(fuzz_programs.JUDGED))
 def test_an_attack_of_each_kind_is_no_failure_of_ours(slot: Judge, kind: str) -> None:
     assert_no_failure_of_ours(slot, kind, f"{kind} first {SEED}")
@@ -89,6 +90,7 @@ def test_an_archive_that_unpacks_by_the_block_is_refused_before_it_does(tmp_path
         read_source(path)
 
 
+@pytest.mark.slow
 def test_builds_end_with_something_to_show(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert_builds_end(tmp_path, tmp_path_factory, count=3)
 

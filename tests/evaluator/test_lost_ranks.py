@@ -94,6 +94,7 @@ def test_a_rank_that_ends_before_it_can_read_the_submission_is_replaced(
     assert not slot.quarantine
 
 
+@pytest.mark.slow
 def test_the_same_goes_for_a_second_worker_group(tmp_path: Path) -> None:
     ended: list[int] = []
     with judge_in(tmp_path, second_group_share=0.25) as slot:
@@ -104,6 +105,7 @@ def test_the_same_goes_for_a_second_worker_group(tmp_path: Path) -> None:
         assert not slot.error_log
 
 
+@pytest.mark.slow
 def test_a_rank_that_ends_with_the_command_to_import_unread_is_replaced(slot: Judge) -> None:
     """Its peer has that command already, and waits for it."""
     stopped: list[int] = []
@@ -126,6 +128,7 @@ def test_a_rank_that_ends_with_the_command_to_import_unread_is_replaced(slot: Ju
     assert not slot.error_log
 
 
+@pytest.mark.slow
 def test_ranks_that_end_again_in_their_place_are_a_failure_of_the_node(slot: Judge) -> None:
     request, ended = request_for("correct"), list[int]()
 

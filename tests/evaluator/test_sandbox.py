@@ -94,6 +94,7 @@ def test_no_way_out_of_the_sandbox(small_judge: Judge, host: dict[str, object]) 
         assert len(outcomes) > 110
 
 
+@pytest.mark.slow
 def test_using_everything_up_ends_at_a_limit_and_harms_nobody(small_judge: Judge) -> None:
     report = small_judge.evaluate(request_for("exhausts"))
     log = report.ranks[0].log

@@ -75,6 +75,7 @@ def assert_passed_once(evaluation):
     assert evaluation.lease is None
 
 
+@pytest.mark.slow
 def test_a_right_and_a_wrong_program_get_their_verdicts(stack, author):
     stack.start_all()
     right = finish(evaluation_of(submit(author)), stack)
@@ -93,6 +94,7 @@ def test_a_right_and_a_wrong_program_get_their_verdicts(stack, author):
     assert ends == {"dispatcher": 0, "alpha": 0, "web": 0}
 
 
+@pytest.mark.slow
 def test_killing_the_web_processes_and_then_the_dispatcher_loses_nothing(stack, running):
     stack.kill_with_children("web")
     stack.start_web()
@@ -114,6 +116,7 @@ def test_killing_the_node_loses_nothing_and_leaves_no_rank_behind(stack, running
     assert report.report.earlier == (EarlierTry(attempt=1, reason="its node stopped responding"),)
 
 
+@pytest.mark.slow
 def test_ending_the_node_in_order_gives_the_work_to_the_next(stack, running):
     family = stack.descendants("alpha")
     assert stack.stop("alpha") == 0
@@ -123,6 +126,7 @@ def test_ending_the_node_in_order_gives_the_work_to_the_next(stack, running):
     assert running.attempt == 1, "a planned stop costs no try"
 
 
+@pytest.mark.slow
 def test_a_cancelled_evaluation_frees_the_slot_for_the_next(stack, running, author):
     following = evaluation_of(submit(author, mode="check"))
     actions.cancel_evaluation(running, by=author)

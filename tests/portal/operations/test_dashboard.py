@@ -58,6 +58,7 @@ def _scraped_twice(server):
     return bool(found["result"])
 
 
+@pytest.mark.slow
 def test_every_query_of_the_dashboard_finds_something(prometheus):
     empty = [query for query in QUERIES if not prometheus.ask("query", query=as_asked(query))["result"]]
     assert [query for query in empty if not any(name in query for name in QUIET)] == []

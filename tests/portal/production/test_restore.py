@@ -178,6 +178,7 @@ connection.cursor().execute("SELECT setval('submissions_source_id_seq', 1, false
 """
 
 
+@pytest.mark.slow
 def test_what_another_restore_left_undone_is_done_before_the_site_starts(postgres, tmp_path):
     database = Database(postgres, template="migrated")
     with Stack(tmp_path / "site", database_url=database.url) as stack:
