@@ -12,7 +12,7 @@ from evaluator.contract import Backend, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import machines, profiles
 from evaluator.hardware.machines import MachineFileError
 from evaluator.host import Judge
-from evaluator.host.machine.gpus import shortage, without_room
+from evaluator.host.machine.gpus import shortage, too_large
 from evaluator.host.machine.nvml import GpuState
 from evaluator.host.measure.gpu_memory import per_gpu
 from evaluator.host.ranks.trusted_ranks import HeldMemory
@@ -131,11 +131,11 @@ def test_too_many_ranks_for_the_memory_are_refused_with_both_figures() -> None:
 def test_a_size_whose_tensors_do_not_fit_is_refused_with_both_figures() -> None:
     state = GpuState(index=0, busy_percent=0, total_bytes=85_000_000_000, used_bytes=0, processes={})
     table, small = registry.get("gnn_sparse_feature_fetch_projection"), registry.get("allreduce")
-    text = without_room(table, profiles.get("gpu1r8"), "base", state)
+    text = too_large(table, profiles.get("gpu1r8"), "base", state)
     assert "need 149.0 GB of GPU memory at size base" in text
     assert "has 85.0 GB" in text
-    assert without_room(table, profiles.get("gpu1r8"), "tiny", state) == ""
-    assert without_room(small, profiles.get("gpu1r8"), "base", state) == ""
+    assert too_large(table, profiles.get("gpu1r8"), "tiny", state) == ""
+    assert too_large(small, profiles.get("gpu1r8"), "base", state) == ""
 
 
 def test_memory_is_counted_per_gpu_over_its_ranks() -> None:

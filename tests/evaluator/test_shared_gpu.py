@@ -92,6 +92,26 @@ def test_a_call_is_recorded_and_shown_with_its_kernels(judge: Judge) -> None:
     assert any("gather" in work.name for work in report.timeline.submission.names)
 
 
+@pytest.mark.parametrize(
+    ("problem", "verdicts"),
+    [
+        ("opensora_conv3d_allreduce", {Verdict.PASSED}),
+        ("gnn_sparse_feature_fetch_projection", {Verdict.PASSED, Verdict.UNSUPPORTED}),
+    ],
+)
+def test_eight_ranks_never_end_as_the_judges_own_lack_of_memory(
+    tmp_path: Path, problem: str, verdicts: set[Verdict]
+) -> None:
+    source = SourceFile(path="solution.py", text=registry.reference_source(problem))
+    wanted = msgspec.structs.replace(
+        request("correct", problem, Backend.PYTORCH, ranks=8), source=SourceBundle(files=(source,))
+    )
+    with Judge(JudgeSettings(profile="gpu1r8", work_dir=tmp_path)) as several:
+        report = several.evaluate(wanted)
+    assert report.verdict in verdicts, seen(report)
+    assert report.verdict is Verdict.PASSED or "GB of GPU memory" in report.message
+
+
 @pytest.mark.parametrize("ranks", [4, 8])
 def test_more_ranks_share_the_gpu_as_well(tmp_path: Path, ranks: int) -> None:
     with Judge(JudgeSettings(profile=f"gpu1r{ranks}", work_dir=tmp_path, warm=False)) as several:

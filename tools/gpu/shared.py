@@ -44,7 +44,7 @@ SHARED = tuple(name for name, profile in profiles.profiles().items() if profile.
 SUBMISSIONS = Path(__file__).parents[2] / "tests" / "evaluator" / "submissions"
 OURS = {Verdict.JUDGE_ERROR, Verdict.JUDGE_FAILURE}
 ANY = set(Verdict) - OURS
-PASSES, TOO_LARGE, LARGE_GB = {Verdict.PASSED}, {Verdict.UNSUPPORTED}, 16
+PASSES, MAY_BE_LARGE, LARGE_GB = {Verdict.PASSED}, {Verdict.PASSED, Verdict.UNSUPPORTED}, 16
 ROW = 30
 
 
@@ -113,14 +113,8 @@ def references(profile):
     every = registry.problems()
     large = {each.slug for each in every if held_gb(each, profile) > LARGE_GB}
     return [
-        asked(
-            each,
-            each,
-            registry.reference_source(each),
-            Backend.PYTORCH,
-            PASSES | (TOO_LARGE if each in large else set()),
-        )
-        for each in (problem.slug for problem in every)
+        asked(slug, slug, registry.reference_source(slug), Backend.PYTORCH, MAY_BE_LARGE if slug in large else PASSES)
+        for slug in (each.slug for each in every)
     ]
 
 

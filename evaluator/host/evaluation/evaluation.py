@@ -21,7 +21,7 @@ from evaluator.host.hangs.diagnosis import rank_states
 from evaluator.host.hangs.incidents import RanksLost
 from evaluator.host.job import Job
 from evaluator.host.machine import backends, nvml
-from evaluator.host.machine.gpus import without_room
+from evaluator.host.machine.gpus import too_large
 from evaluator.host.machine.slot_watch import SlotWatch
 from evaluator.host.measure.evidence import Ended
 from evaluator.host.measure.group_run import BareCallTimes, GroupRun
@@ -111,8 +111,9 @@ class Evaluation:
         missing = backends.missing(job.request.source, backend=job.request.backend, node=backends.Node.this())
         small = [
             Finding(verdict=Verdict.UNSUPPORTED, message=why, size=size)
-            for state, size in itertools.product(nvml.read(job.resources.gpus), job.sizes)
-            if job.profile.shares_gpu and (why := without_room(job.problem, job.profile, size, state))
+            for state in (nvml.read(job.resources.gpus) if job.profile.shares_gpu else ())
+            for size in job.sizes
+            if (why := too_large(job.problem, job.profile, size, state))
         ]
         return msgspec.structs.replace(reading, findings=(*reading.findings, *missing, *small))
 

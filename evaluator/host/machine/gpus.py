@@ -139,7 +139,7 @@ def shortage(profile: Profile, state: nvml.GpuState) -> str:
     )
 
 
-def without_room(problem: Problem, profile: Profile, size: str, state: nvml.GpuState) -> str:
+def too_large(problem: Problem, profile: Profile, size: str, state: nvml.GpuState) -> str:
     """Why inputs and outputs of all ranks do not fit into the GPU that they share; empty where they may.
 
     The judge makes inputs and expected outputs beside the memory that ranks read and write, so they count twice.
