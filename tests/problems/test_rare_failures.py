@@ -6,7 +6,9 @@ import time
 import pytest
 
 from problems import registry
+from problems.harness.implementation import load
 from problems.harness.ranks import Ranks
+from problems.harness.trials import Trial, call_of
 from problems.spec.memory import held_bytes
 from problems.spec.schema import Problem, SizeName
 from tests.problems.conftest import Pools
@@ -44,6 +46,17 @@ def _is_for_cpu_ranks(problem: Problem, size: SizeName) -> bool:
 )
 def test_honest_programs_stay_away_from_the_bounds(pools: Pools, problem: Problem, size: SizeName):
     assert _near_a_bound(pools.of(_world_size(problem)), problem.slug, size) == []
+
+
+@pytest.mark.parametrize("world_size", [2, 4, 8])
+def test_every_rank_of_hyena_has_results_where_filters_copy(world_size: int):
+    # Exact zeros alone would refuse what a transform rounds.
+    regime = "four_channels_per_filter+whole_filters+in_order+copied_values"
+    hyena = load("hyena_forward_cp")
+    for number in range(100):
+        trial = Trial(slug="hyena_forward_cp", key=bytes([number]) * 32, program="", regime=regime)
+        [z] = hyena.expected(call_of(trial, hyena, rank=0, world_size=world_size))
+        assert z.abs().max() > 1.0, number
 
 
 def _near_a_bound(ranks: Ranks, slug: str, size: SizeName) -> list[tuple[int, int, Margin]]:
