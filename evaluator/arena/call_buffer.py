@@ -61,7 +61,7 @@ class CallBuffer:
         """Store what the last call returned as it is now."""
         output = mmap.mmap(file, 0)
         os.close(file)
-        area = output if self._outputs is None else self._outputs.bytes
+        area = output if self._outputs is None else self._outputs.bytes[: len(output)]
         store_outputs(output, area, self.call.returned)
         output.close()
 
@@ -85,7 +85,8 @@ class CallBuffer:
             area: Area = output
             sealed = None
             if self._inputs is not None and self._outputs is not None:
-                source, data, area = self._inputs.bytes, tree["data"], self._outputs.bytes
+                source, data = self._inputs.bytes, tree["data"]
+                area = self._outputs.bytes[: len(output)]  # device memory comes in larger steps
                 sealed = source[data : data + tree["bytes"]]
             unpacker = Unpacker(
                 source,

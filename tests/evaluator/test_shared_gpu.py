@@ -67,6 +67,15 @@ def test_a_broken_kernel_gets_its_verdict_and_the_next_one_passes(
     assert after.verdict is Verdict.PASSED, seen(after)
 
 
+def test_an_output_larger_than_expected_is_told_by_its_dtype(judge: Judge) -> None:
+    text = (SUBMISSIONS / "correct.py").read_text(encoding="utf-8")
+    text += "\n\nright = solution\n\n\ndef solution(tensor):\n    return right(tensor).to(torch.complex128)\n"
+    source = SourceBundle(files=(SourceFile(path="solution.py", text="import torch\n" + text),))
+    report = judge.evaluate(msgspec.structs.replace(request("correct", "allreduce", Backend.PYTORCH), source=source))
+    assert report.verdict is Verdict.WRONG_SHAPE, seen(report)
+    assert "complex128" in report.message
+
+
 @pytest.mark.parametrize(("name", "words"), [("deadlock", "all_reduce"), ("crossed_collectives", "recv")])
 def test_a_hang_is_reported_with_its_collective(judge: Judge, name: str, words: str) -> None:
     report = judge.evaluate(request(name, "allreduce", Backend.PYTORCH))

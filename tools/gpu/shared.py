@@ -38,6 +38,7 @@ from problems import registry
 from problems.spec.memory import held_bytes
 from tests.evaluator import cheat_corpus
 from tests.evaluator.breaking_programs import PROGRAMS as BREAKING
+from tests.evaluator.breaking_programs import RETURNING
 from tests.evaluator.program_verdicts import BROKEN, PRIMITIVES, PROGRAMS, RIGHT
 
 SHARED = tuple(name for name, profile in profiles.profiles().items() if profile.shares_gpu)
@@ -174,7 +175,13 @@ def breaking(profile):
     if profile.world_size > 2:
         return []
     return [
-        asked(name.replace(" ", "_"), "allreduce", text, Backend.PYTORCH, ANY)
+        asked(
+            name.replace(" ", "_"),
+            "allreduce",
+            text,
+            Backend.PYTORCH,
+            ANY - {Verdict.TAMPERED} if name in RETURNING else ANY,
+        )
         for name, text in sorted(BREAKING.items())
     ]
 

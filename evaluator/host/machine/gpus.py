@@ -142,10 +142,11 @@ def shortage(profile: Profile, state: nvml.GpuState) -> str:
 def too_large(problem: Problem, profile: Profile, size: str, state: nvml.GpuState) -> str:
     """Why inputs and outputs of all ranks do not fit into the GPU that they share; empty where they may.
 
-    The judge makes inputs and expected outputs beside the memory that ranks read and write, so they count twice.
+    The judge makes inputs and expected outputs beside the memory that ranks read and write, so they count twice; one
+    rank in turn computes with as much again.
     """
     held = 2 * held_bytes(problem, problem.dims(size, profile.world_size))
-    needed = profile.world_size * (ROLES * RANK_BYTES + held)
+    needed = profile.world_size * (ROLES * RANK_BYTES + held) + held
     if needed <= state.total_bytes:
         return ""
     return (
