@@ -164,23 +164,19 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
     if not is_entry or submission.is_attempt or evaluation.node_owner_id is not None:
         return None
     key = BoardKey(problem=submission.problem, profile=evaluation.profile, revision=evaluation.problem_revision)
-    entries, before = _entries(key), reverse_of(key.order)
-    # One of each backend at most.
-    held = _read(entries.filter(author=submission.author_id), key)[:1]
-    if not held:
+    # Two columns of the whole board are read sooner than the statements are made that count and seek in it.
+    every = list(_entries(key).values_list("pk", "author_id"))
+    number = next((place for place, (_, author) in enumerate(every, 1) if author == submission.author_id), 0)
+    shown = {place: every[place - 1][0] for place in (1, number - 1, number) if 0 < place <= number}
+    read = {row["id"]: row for row in _read(Standing.objects.filter(pk__in=shown.values()), key)}
+    rows = {
+        place: row
+        for place, pk in shown.items()
+        if pk in read
+        for row in _rows(key, [read[pk]], ahead=place - 1, low_above=None)
+    }
+    if not number or len(rows) < len(shown):  # an entry may have gone between the two
         return None
-    is_ahead = beyond(before, _order(key).values(held[0]))
-    counts = entries.order_by().aggregate(every=Count("pk"), ahead=Count("pk", filter=is_ahead))
-    number = counts["ahead"] + 1
-    # The leader and the next one above, which are one entry where the place is the second.
-    nearest = entries.filter(is_ahead).order_by(*before)
-    leader, above = (Subquery(found.values("pk")[:1]) for found in (entries, nearest))
-    others = _read(Standing.objects.filter(Q(pk=leader) | Q(pk=above)).order_by(*key.order), key)
-    [row] = _rows(key, held, ahead=number - 1, low_above=None)
-    ahead = [
-        *_rows(key, others[:1], ahead=0, low_above=None),
-        *_rows(key, others[1:], ahead=number - 2, low_above=None),
-    ]
     earlier = accepted().filter(
         submission__author=submission.author_id,
         submission__problem=key.problem,
@@ -190,12 +186,14 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
         score_rule=SCORE_RULE,
     )
     return {
-        "own": row,
+        "own": rows[number],
         "number": number,
-        "entries": counts["every"],
-        "above": ahead[-1] if number > 1 else None,
-        "leader": ahead[0] if number > 1 else None,
-        "last": earlier.select_related(None).order_by("-submission__created_at").first(),
+        "entries": len(every),
+        "above": rows.get(number - 1),
+        "leader": rows.get(1) if number > 1 else None,
+        "last": earlier.order_by("-submission__created_at")
+        .values("submission_id", "score", "score_low", "score_high")
+        .first(),
     }
 
 
