@@ -16,7 +16,7 @@ from portal.catalog.rooflines import Entry
 from portal.catalog.size_times import BACK_TO_BACK, SizeTime, from_stored, mean_utilisation
 from portal.core.pagination import Ordering, Page, beyond, page_of, reverse_of
 from portal.ranking.models import Board, Record, Standing, board_order
-from portal.submissions.models import Evaluation, Visibility, recorded_mark
+from portal.submissions.models import Evaluation, Submission, Visibility, recorded_mark
 from portal.submissions.queries import accepted, quarantined
 from problems import registry
 
@@ -152,12 +152,16 @@ def places_of(person: User, *, most: int) -> list[BoardRow]:
     return sorted(rows, key=lambda row: row.place or 0)
 
 
+LOOKED_BACK = 100
+"""Among how many submissions the attempt before is looked for: somebody may have thousands to one problem."""
+
+
 def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
     """The place that `evaluation` gives its author; None where it counts on no board of this site's nodes.
 
     `number` is that of the author's best entry, `own`, in the order of the board, out of `entries`. `above` and
-    `leader` are other entries, None at the top. `last` is the author's last accepted evaluation of an earlier
-    submission.
+    `leader` are other entries, None at the top. `last` is the author's last accepted evaluation among the
+    LOOKED_BACK submissions before this one.
     """
     submission = evaluation.submission
     is_entry = (evaluation.verdict, evaluation.mode, evaluation.score_rule) == ("PASSED", "ranked", SCORE_RULE)
@@ -177,10 +181,14 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
     }
     if not number or len(rows) < len(shown):  # an entry may have gone between the two
         return None
+    before = Submission.objects.filter(
+        problem=key.problem,
+        author=submission.author_id,
+        is_attempt=False,
+        created_at__lt=submission.created_at,
+    ).order_by("-created_at", "-id")
     earlier = accepted().filter(
-        submission__author=submission.author_id,
-        submission__problem=key.problem,
-        submission__created_at__lt=submission.created_at,
+        submission__in=before.values("pk")[:LOOKED_BACK],
         profile=key.profile,
         problem_revision=key.revision,
         score_rule=SCORE_RULE,
