@@ -128,12 +128,13 @@ def test_too_many_ranks_for_the_memory_are_refused_with_both_figures() -> None:
     assert "20.0 GB free of 24.0 GB" in text
 
 
-def test_a_size_whose_tensors_do_not_fit_is_refused_with_both_figures() -> None:
-    state = GpuState(index=0, busy_percent=0, total_bytes=85_000_000_000, used_bytes=0, processes={})
+@pytest.mark.parametrize("gigabytes", [85.0, 150.8], ids=["H100", "H200"])
+def test_a_size_whose_tensors_do_not_fit_is_refused_with_both_figures(gigabytes: float) -> None:
+    state = GpuState(index=0, busy_percent=0, total_bytes=int(gigabytes * 1e9), used_bytes=0, processes={})
     table, small = registry.get("gnn_sparse_feature_fetch_projection"), registry.get("allreduce")
     text = too_large(table, profiles.get("gpu1r8"), "base", state)
-    assert "need 149.0 GB of GPU memory at size base" in text
-    assert "has 85.0 GB" in text
+    assert "need 163.3 GB of GPU memory at size base" in text
+    assert f"has {gigabytes} GB" in text
     assert too_large(table, profiles.get("gpu1r8"), "tiny", state) == ""
     assert too_large(small, profiles.get("gpu1r8"), "base", state) == ""
 
