@@ -25,6 +25,7 @@ def alice(db):
 
 
 @pytest.mark.production
+@pytest.mark.slow
 def test_a_borrowed_machine_ends_its_work_and_itself_before_its_time_is_up(stack, alice, tmp_path):
     stack.start_web()
     stack.start_dispatcher()

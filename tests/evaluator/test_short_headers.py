@@ -139,6 +139,7 @@ def built(name: str, source: str, root: Path):
 
 @needs_nvcc
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_a_module_of_tensors_is_built_with_the_short_headers_and_works(tmp_path):
     module, said = built("of_tensors", FACTORIES, tmp_path)
     assert str(short_headers.FOLDER) in said

@@ -95,6 +95,7 @@ def lost(postgres, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_restored_copy_goes_on_judging_and_judges_nothing_twice(lost, postgres, tmp_path):
     restored = Database(postgres)
     began = time.monotonic()
