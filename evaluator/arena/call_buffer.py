@@ -61,8 +61,7 @@ class CallBuffer:
         """Store what the last call returned as it is now."""
         output = mmap.mmap(file, 0)
         os.close(file)
-        area = output if self._outputs is None else self._outputs.bytes[: len(output)]
-        store_outputs(output, area, self.call.returned)
+        store_outputs(output, self._area_of(output), self.call.returned)
         output.close()
 
     def close(self) -> None:
@@ -82,11 +81,9 @@ class CallBuffer:
                 self._group_of(tuple(ranks))
             self._map(areas, tree["areas"])
             source: Area = buffer
-            area: Area = output
             sealed = None
             if self._inputs is not None and self._outputs is not None:
                 source, data = self._inputs.bytes, tree["data"]
-                area = self._outputs.bytes[: len(output)]  # device memory comes in larger steps
                 sealed = source[data : data + tree["bytes"]]
             unpacker = Unpacker(
                 source,
@@ -96,7 +93,11 @@ class CallBuffer:
                 previous=previous,
                 in_place=sealed is not None,
             )
-            return read_call(tree, unpacker, output=output, area=area, sealed=sealed)
+            return read_call(tree, unpacker, output=output, area=self._area_of(output), sealed=sealed)
+
+    def _area_of(self, output: mmap.mmap) -> Area:
+        """What takes the elements: of device memory, which comes in steps of 2 MiB, only the declared bytes."""
+        return output if self._outputs is None else self._outputs.bytes[: len(output)]
 
     def _map(self, descriptors: Sequence[int], sizes: Sequence[int]) -> None:
         """Map the shared device memory that comes with the first call of a size; later calls find it mapped."""
