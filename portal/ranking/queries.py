@@ -168,16 +168,16 @@ def place_of(evaluation: Evaluation) -> dict[str, Any] | None:
     if not is_entry or submission.is_attempt or evaluation.node_owner_id is not None:
         return None
     key = BoardKey(problem=submission.problem, profile=evaluation.profile, revision=evaluation.problem_revision)
-    # Two columns of the whole board are read sooner than the statements are made that count and seek in it.
+    # To read two columns of a whole board, of 2,110 entries at most so far, takes less time than it takes Django to
+    # build the statements that would count its entries and find the nearest ones.
     every = list(_entries(key).values_list("pk", "author_id"))
     number = next((place for place, (_, author) in enumerate(every, 1) if author == submission.author_id), 0)
     shown = {place: every[place - 1][0] for place in (1, number - 1, number) if 0 < place <= number}
     read = {row["id"]: row for row in _read(Standing.objects.filter(pk__in=shown.values()), key)}
     rows = {
-        place: row
+        place: board_row(read[pk], place=place if key.is_ranked_by_speed else None)
         for place, pk in shown.items()
         if pk in read
-        for row in _rows(key, [read[pk]], ahead=place - 1, low_above=None)
     }
     if not number or len(rows) < len(shown):  # an entry may have gone between the two
         return None

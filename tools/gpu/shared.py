@@ -174,14 +174,10 @@ def cheat(profile, evaluation_id, *, of):
 def breaking(profile):
     if profile.world_size > 2:
         return []
+    # Whoever returns something else tampers with nothing.
+    accepted = {name: ANY - {Verdict.TAMPERED} if name in RETURNING else ANY for name in BREAKING}
     return [
-        asked(
-            name.replace(" ", "_"),
-            "allreduce",
-            text,
-            Backend.PYTORCH,
-            ANY - {Verdict.TAMPERED} if name in RETURNING else ANY,
-        )
+        asked(name.replace(" ", "_"), "allreduce", text, Backend.PYTORCH, accepted[name])
         for name, text in sorted(BREAKING.items())
     ]
 
