@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -311,6 +312,12 @@ try:
 except ChildProcessError:
     print(sum(os.times()[:4]), flush=True)
 """
+
+
+def test_slots_that_start_at_once_find_the_same_control_groups() -> None:
+    with ThreadPoolExecutor(4) as slots:
+        found = list(slots.map(lambda _: cgroups.find(), range(60)))
+    assert {frozenset(each.folders.items()) for each in found} == {frozenset(cgroups.find().folders.items())}
 
 
 def test_processor_time_of_children_that_nobody_waited_for_counts(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ here: `Hierarchy.detail` says so, and the node's doctor shows it.
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -294,7 +295,7 @@ def _family(pid: int) -> set[int]:
 
 def _can_make_groups(folder: Path, controller: str = "", version: int = 0) -> bool:
     """Whether a group can be made in `folder`, and with `cpuset` be limited to processors."""
-    trial = folder / f"{_PREFIX}trial-{os.getpid()}"
+    trial = folder / f"{_PREFIX}trial-{os.getpid()}-{threading.get_ident()}"
     try:
         trial.mkdir()
         try:
