@@ -13,8 +13,10 @@ change has the same outcomes. `test` runs the changed problems in full. Of each 
 mutant and one honest program, and of what is left a random tenth: PKB_TEST_SEED repeats a choice.
 
 Machines differ threefold, and continuous integration is cut off at a limit. Where PKB_TESTS_UNTIL names a time, in
-seconds since 1970, no test begins after it. The tier then counts what did not begin. Files run in the seed's order, so
-that it is not always the last ones.
+seconds since 1970, no test begins after it. The tier then counts what did not begin.
+
+Files run in the seed's order, those that take minutes first: so no worker waits for the other at the end, and it is not
+always the same files that a limit leaves out.
 """
 
 import ast
@@ -32,6 +34,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from problems import registry
 
@@ -88,6 +92,12 @@ INTEGRATION = (
     "test_changelog.py",
 )
 """Files whose tests start servers, whole installations or compilers, or end the judge's processes and wait for it."""
+TOGETHER = ("tests/browser/", "tests/client/", "tests/portal/operations/")
+"""Folders whose tests share a site: one worker has all of a folder, and starts one."""
+LONG = ("tests/browser/", "tests/client/", "tests/portal/production/test_main_job.py", "tests/problems/*")
+"""What takes a worker minutes, by folder of TOGETHER or by file."""
+WITHOUT_SERVERS = ("docs", "problems")
+"""Folders without a test of `integration`, which need not be read for it: the matrix alone takes half a minute."""
 QUICK = (
     "client/test_noisy_times.py",
     "client/test_results.py",
@@ -139,7 +149,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--tier") not in (None, "gate"):
         hypothesis.settings.register_profile("the same values", hypothesis.settings(), derandomize=True)
         hypothesis.settings.load_profile("the same values")
-    if _until() is not None:
         config.option.loadscopereorder = False  # xdist would run the files with the most tests first
     config.pluginmanager.register(Tiers(config), "tiers")
 
@@ -167,8 +176,15 @@ class Tiers:
         self._left_out = Counter(tiers[item] for item in items if item not in chosen)
         self._ran = Counter(tiers[item] for item in chosen)
         _keep(config, items, chosen)
-        if _until() is not None:
-            items.sort(key=lambda item: _drawn(item.nodeid.partition("::")[0]))
+        items.sort(key=lambda item: _turn(_scope(item.nodeid)))
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        is_left = self._tier == "integration" and collection_path.parent == ROOT / "tests"
+        return True if is_left and collection_path.name in WITHOUT_SERVERS else None
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+        return _Scheduling(config, log) if self._tier is not None else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
@@ -215,6 +231,26 @@ class Tiers:
         terminalreporter.line(f"chosen: {ran or 'nothing'}; repeat with PKB_TEST_SEED={os.environ['PKB_TEST_SEED']}")
         for tier, count in _in_order(self._left_out):
             terminalreporter.line(f"left out: {count:,} that `{COMMANDS[tier]}` runs")
+        if self._tier == "integration":
+            folders = " and ".join(f"tests/{name}" for name in WITHOUT_SERVERS)
+            terminalreporter.line(f"not read: {folders}, which `make test` and `make gate` run")
+
+
+class _Scheduling(LoadFileScheduling):
+    """Files to workers, and folders of TOGETHER as a whole."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _scope(nodeid)
+
+
+def _scope(nodeid: str) -> str:
+    """What runs in one worker: a file, or a folder of TOGETHER."""
+    file = nodeid.partition("::")[0]
+    return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+
+def _turn(scope: str) -> tuple[bool, int]:
+    return not _is_in(scope, LONG), _drawn(scope)
 
 
 def tier_of(item: pytest.Item) -> str:

@@ -32,7 +32,7 @@ def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[t
 
     Two queries, whatever the number of boards and entries.
     """
-    return _leaders_of(_current_boards(profile=profile, problem=problem))
+    return _leaders_of(_current_boards(profile=profile, problem=problem), profile=profile)
 
 
 def best_leaders(*, profile: str | None = None) -> dict[str, BoardRow]:
@@ -56,10 +56,13 @@ def _best_boards(*, profile: str | None) -> dict[str, Any]:
     return {row.problem: row for row in boards.values_list("pk", "problem", "profile", "low", named=True)}
 
 
-def _leaders_of(boards: QuerySet[Board]) -> dict[tuple[str, str], BoardRow]:
-    leader = Case(
-        When(profile__in=_practice(), then=_first(is_ranked_by_speed=False)), default=_first(is_ranked_by_speed=True)
-    )
+def _leaders_of(boards: QuerySet[Board], *, profile: str | None = None) -> dict[tuple[str, str], BoardRow]:
+    leader: Case | Subquery
+    if profile is None:
+        practice = When(profile__in=_practice(), then=_first(is_ranked_by_speed=False))
+        leader = Case(practice, default=_first(is_ranked_by_speed=True))
+    else:
+        leader = _first(is_ranked_by_speed=profiles()[profile].is_ranked_by_speed)
     rows = boards.annotate(leader=leader).values_list("leader", "entries")
     entries = {standing: entries for standing, entries in rows if standing}
     found = Standing.objects.filter(pk__in=list(entries)).values(*COLUMNS)

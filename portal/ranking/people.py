@@ -7,7 +7,7 @@ from portal.core.pagination import Ordering, Page, page_of
 from portal.ranking import queries
 from portal.ranking.models import PEOPLE_ORDER, PersonStanding, Record, Standing
 
-PAGE_ROWS = 50
+PAGE_ROWS, ENTRY_ROWS = 50, 25
 
 
 _BY_PLACE = Ordering[PersonStanding](columns=PEOPLE_ORDER)
@@ -37,7 +37,7 @@ def totals_of(person: User) -> list[PersonStanding]:
     return [rows[name] for name in profiles.profiles() if name in rows]
 
 
-def entries_page(person: User, *, after: str = "", before: str = "", rows: int = PAGE_ROWS) -> Page[Standing]:
+def entries_page(person: User, *, after: str = "", before: str = "", rows: int = ENTRY_ROWS) -> Page[Standing]:
     """The page that the cursors ask for of the entries of `person` on boards of the current rule, newest first.
 
     Raises:

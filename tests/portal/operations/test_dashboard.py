@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from contextlib import contextmanager
 
 import pytest
 import yaml
@@ -28,15 +29,9 @@ def as_asked(query):
     return query.replace("$profile", ".*").replace("$__rate_interval", "1m")
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """A site of this module's own: its node is killed, and with it what the node has counted."""
-    with monitored_site(tmp_path_factory.mktemp("dashboard")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def prometheus(site):
+@contextmanager
+def watched(site):
+    """A Prometheus that reads the processes of `site`."""
     jobs = {"web": "web", "dispatcher": "dispatcher", "alpha": "node"}
     configuration = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -50,6 +45,12 @@ def prometheus(site):
     rules = re.sub(r"for: \d+m", "for: 1s", (MONITORING / "alerts.yml").read_text())
     with servers.prometheus(configuration=yaml.safe_dump(configuration), rules=rules) as server:
         wait_until(lambda: _scraped_twice(server), what="Prometheus has read every process twice")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def prometheus(site):
+    with watched(site) as server:
         yield server
 
 
@@ -125,12 +126,15 @@ def _firing(server):
     }
 
 
-def test_a_dead_node_with_work_waiting_fires_and_its_return_ends_it(site, prometheus):
-    assert _firing(prometheus) == set()
-    site.stack.kill("alpha")
-    submit(site.stack.url, site.token, "def solution(tensor):\n    return tensor\n")
-    expected = {("ProcessDown", ""), ("NobodyJudges", "cpux2")}
-    wait_until(lambda: expected <= _firing(prometheus), what="the alerts fire", seconds=60)
+@pytest.mark.slow
+def test_a_dead_node_with_work_waiting_fires_and_its_return_ends_it(tmp_path):
+    # A site of its own: the node is killed, and with it what it has counted.
+    with monitored_site(tmp_path) as site, watched(site) as server:
+        assert _firing(server) == set()
+        site.stack.kill("alpha")
+        submit(site.stack.url, site.token, "def solution(tensor):\n    return tensor\n")
+        expected = {("ProcessDown", ""), ("NobodyJudges", "cpux2")}
+        wait_until(lambda: expected <= _firing(server), what="the alerts fire", seconds=60)
 
-    site.stack.start_node("alpha", environment=site.node_environment)
-    wait_until(lambda: not _firing(prometheus), what="the alerts end", seconds=90)
+        site.stack.start_node("alpha", environment=site.node_environment)
+        wait_until(lambda: not _firing(server), what="the alerts end", seconds=90)
