@@ -1,7 +1,7 @@
 # Everything one does with this project, the same at home and in continuous integration. `make help` lists it.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run quick test integration coverage check setup setup-tests format types problem problem-docs verdict-docs docs node bench demo-data gate try-stack chaos
+.PHONY: help run quick test integration coverage check check-types check-all-else setup setup-tests format types problem problem-docs verdict-docs docs node bench demo-data gate try-stack chaos
 
 # The first Python of at least 3.11 makes the virtual environment; say PYTHON=... to choose another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -37,9 +37,15 @@ integration: setup-tests ## tests with servers, browser and whole installations
 	@$(VENV)/python -m pytest --tier integration $(PARALLEL) $(ARGS)
 
 check: setup-tests ## format, lint, types, import contracts, manual, templates, migrations, API schema, compose, manifests, alerts, Dockerfiles, scripts
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync check-types check-all-else
+
+# Half of the time of all checks, and one processor's: the others run beside it.
+check-types:
+	$(CHECK_ENV) $(VENV)/mypy
+
+check-all-else:
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
-	$(CHECK_ENV) $(VENV)/mypy
 	$(CHECK_ENV) $(VENV)/lint-imports --no-logo
 	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict  # its --quiet would hide the warnings from --strict
 	$(VENV)/djlint templates --lint --quiet

@@ -94,7 +94,15 @@ INTEGRATION = (
 """Files whose tests start servers, whole installations or compilers, or end the judge's processes and wait for it."""
 TOGETHER = ("tests/browser/", "tests/client/", "tests/portal/operations/")
 """Folders whose tests share a site: one worker has all of a folder, and starts one."""
-LONG = ("tests/browser/", "tests/client/", "tests/portal/production/test_main_job.py", "tests/problems/*")
+LONG = (
+    "tests/browser/",
+    "tests/client/",
+    "tests/evaluator/test_cheats.py",
+    "tests/evaluator/test_verdicts_on_ranks.py",
+    "tests/portal/access/test_matrix.py",
+    "tests/portal/production/test_main_job.py",
+    "tests/problems/*",
+)
 """What takes a worker minutes, by folder of TOGETHER or by file."""
 WITHOUT_SERVERS = ("docs", "problems")
 """Folders without a test of `integration`, which need not be read for it: the matrix alone takes half a minute."""
