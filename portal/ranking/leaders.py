@@ -1,9 +1,8 @@
 """Who leads where: the first entry of every board, for overviews, and side by side at every number of ranks."""
 
-from collections import Counter
 from typing import Any
 
-from django.db.models import Case, OuterRef, QuerySet, Subquery, When
+from django.db.models import Case, Count, OuterRef, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce
 
 from evaluator.contract import SCORE_RULE, is_faster
@@ -23,8 +22,8 @@ def _current_boards(*, profile: str | None = None, problem: str | None = None) -
 
 def board_counts() -> dict[str, int]:
     """How many boards have entries, by profile, in the order of the profiles; profiles without any left out."""
-    counted = Counter(_current_boards().values_list("profile", flat=True))
-    return {name: counted[name] for name in profiles() if counted[name]}
+    counted = dict(_current_boards().order_by().values_list("profile").annotate(boards=Count("pk")))
+    return {name: counted[name] for name in profiles() if name in counted}
 
 
 def leaders(*, profile: str | None = None, problem: str | None = None) -> dict[tuple[str, str], BoardRow]:
