@@ -80,6 +80,7 @@ INTEGRATION = (
     "evaluator/test_breaking.py",
     "evaluator/test_build_ahead.py",
     "evaluator/test_builder.py",
+    "evaluator/test_cli.py",
     "evaluator/test_deadlines.py",
     "evaluator/test_faults.py",
     "evaluator/test_hanging_driver.py",
@@ -91,7 +92,7 @@ INTEGRATION = (
     "evaluator/test_waiting_groups.py",
     "test_changelog.py",
 )
-"""Files whose tests start servers, whole installations or compilers, or end the judge's processes and wait for it."""
+"""Files whose tests start servers, installations, commands or compilers, or end the judge's processes and wait."""
 TOGETHER = ("tests/browser/", "tests/client/", "tests/portal/operations/")
 """Folders whose tests share a site: one worker has all of a folder, and starts one."""
 LONG = (
@@ -105,7 +106,7 @@ LONG = (
 )
 """What takes a worker minutes, by folder of TOGETHER or by file."""
 WITHOUT_SERVERS = ("docs", "problems")
-"""Folders without a test of `integration`, which need not be read for it: the matrix alone takes half a minute."""
+"""Folders without a test of `integration`, which need not be read for it: the matrix has thousands of cases."""
 QUICK = (
     "client/test_noisy_times.py",
     "client/test_results.py",
