@@ -39,7 +39,7 @@ integration: setup-tests ## tests with servers, browser and whole installations
 check: setup-tests ## format, lint, types, import contracts, manual, templates, migrations, API schema, compose, manifests, alerts, Dockerfiles, scripts
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync check-types check-all-else
 
-# Half of the time of all checks, and one processor's: the others run beside it.
+# The longest of the checks without a cache, on one processor: the others run beside it.
 check-types:
 	$(CHECK_ENV) $(VENV)/mypy
 
