@@ -107,3 +107,12 @@ def test_a_keyboard_alone_reaches_the_content_and_leaves_the_editor(visit: Visit
     page.keyboard.press("Escape")
     page.keyboard.press("Tab")
     expect(page.locator(".cm-content:focus")).to_have_count(0)
+
+
+def test_on_a_phone_the_roofline_ends_with_rows_that_open_by_a_touch(visit: Visit) -> None:
+    page = visit(width=390).page
+    page.goto("/roofline/")
+    rows = page.get_by_role("group", name="Rooflines")
+    expect(rows).to_be_hidden()
+    page.get_by_text("Every row with its times").click()
+    expect(rows).to_be_visible()
