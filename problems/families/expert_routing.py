@@ -86,7 +86,9 @@ def draw_counts(call: Call) -> Tensor:
     if (style := call.setting("routing", None)) is not None:
         return _uneven_counts(call, owner(call), is_wanted=style == "wanted")
     world_size, rows = call.world_size, call.dims["T"]
-    even = int(rows * EVEN) // world_size
+    room = call.dims["M"] * (call.dims["E"] // world_size)
+    # At least so many that one rank has room for all of the rest.
+    even = max(int(rows * EVEN) // world_size, -(-(rows - room) // (world_size - 1)))
     between = torch.full((world_size, world_size), even)
     rest = rows - even * world_size
     layers = 2 * world_size

@@ -41,10 +41,13 @@ def make_inputs(call: Call) -> Arguments:
 
 
 def ignore_index(call: Call) -> int:
-    """The label of tokens that do not count: no word in timed calls."""
-    if not call.setting("ignored_word", usual=False):
+    """The label of tokens that do not count: no word in timed calls; of other words than the first often the last."""
+    word = call.setting("ignored_word", None)
+    if word is None:
         return IGNORE
-    return int(call.integers("regime's ignored word", (), low=0, high=call.dims["V"], shared=True))
+    last = call.dims["V"] - 1
+    other = int(call.integers("regime's ignored word", (), low=1, high=2 * last, shared=True))
+    return 0 if word == "first" else min(last, other)
 
 
 def _place(call: Call) -> float:

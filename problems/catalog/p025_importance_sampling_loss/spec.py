@@ -1,5 +1,6 @@
 """Importance-sampling policy-gradient loss with LM head, described."""
 
+from problems.spec.ranges import Among
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -151,7 +152,7 @@ PROBLEM = Problem(
         Regime(
             name="ignored_word",
             words="`ignore_index` is a word of the vocabulary",
-            settings={"ignored_word": True},
+            settings={"ignored_word": Among(options=("first", "other"))},
         ),
         Regime(
             name="ratios_at_the_limit",

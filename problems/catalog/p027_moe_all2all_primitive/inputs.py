@@ -42,10 +42,13 @@ def row_counts(call: Call) -> list[list[int]]:
 
 
 def _extreme(call: Call, style: str, one: int) -> list[list[int]]:
-    """Everything to rank `one`; or nothing from it and unequal shares to the others."""
+    """Everything to rank `one`; or nothing from it and unequal shares of the others, of which it has one or none."""
     world_size, rows = call.world_size, call.dims["M"]
     part, rest = divmod(rows, world_size)
     if style == "to_one":
         return [[rows if rank == one else 0 for rank in range(world_size)] for _ in range(world_size)]
     parts = [part + (rest if rank == one else 0) for rank in range(world_size)]
-    return [[0] * world_size if style == "one_silent" and rank == one else parts for rank in range(world_size)]
+    if style == "one_idle":
+        parts[(one + 1) % world_size] += parts[one]
+        parts[one] = 0
+    return [[0] * world_size if rank == one else parts for rank in range(world_size)]

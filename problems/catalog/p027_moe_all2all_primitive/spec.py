@@ -1,5 +1,6 @@
 """Variable all-to-all of token rows, described."""
 
+from problems.spec.ranges import Among
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -101,8 +102,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="one_sends_nothing",
-            words="one rank has no row to send",
-            settings={"rows": "one_silent"},
+            words="one rank has no row to send, and may receive none either",
+            settings={"rows": Among(options=("one_silent", "one_idle"))},
             at_large=False,
         ),
         *COPIED_VALUES,

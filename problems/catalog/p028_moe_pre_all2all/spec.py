@@ -160,6 +160,11 @@ PROBLEM = Problem(
             settings={"routing": "shunned"},
             at_large=False,
         ),
+        Regime(
+            name="three_choices",
+            words="topk is 3: every token chose three experts",
+            dims={"topk": 3, "M": 60, "T": 180},
+        ),
         *COPIED_VALUES,
     ),
     invariants=(

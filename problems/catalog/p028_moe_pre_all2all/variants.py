@@ -138,6 +138,12 @@ def one_row_at_least(*arguments: Any) -> Dispatched:
     return rows if len(rows) else rows.new_zeros((1, rows.shape[1])), routing_map, mapping, shape
 
 
+def two_slots(hidden_states: Tensor, expert_mask: Tensor, num_experts: int, *rest: Any) -> Dispatched:
+    """The right rows with a map of first and second choices."""
+    rows, _, mapping, shape = solution(hidden_states, expert_mask, num_experts, *rest)
+    return rows, expert_mask[:, :2].sum(dim=1), mapping, shape
+
+
 HONEST = {"point_to_point": point_to_point, "gathered": gathered}
 MUTANTS = {
     "not_regrouped": not_regrouped,
@@ -145,4 +151,8 @@ MUTANTS = {
     "first_slot_mapped": first_slot_mapped,
     "wrong_shape": wrong_shape,
 }
-NARROW = {"one_rank_is_wanted": as_many_as_sent, "one_rank_gets_nothing": one_row_at_least}
+NARROW = {
+    "one_rank_is_wanted": as_many_as_sent,
+    "one_rank_gets_nothing": one_row_at_least,
+    "three_choices": two_slots,
+}

@@ -1,5 +1,6 @@
 """From a split over positions to a split over heads, described."""
 
+from problems.spec.ranges import Among
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -113,13 +114,13 @@ PROBLEM = Problem(
     regimes=(
         Regime(
             name="heads_first",
-            words="heads come before positions: head_dim is 1 and seq_dim is 2",
-            settings={"layout": (2, 1)},
+            words="heads come before positions, in a layout written as seq_dim/head_dim",
+            settings={"layout": Among(options=("2/1", "1/0", "2/0"))},
         ),
         Regime(
             name="positions_first",
-            words="positions come before the batch: seq_dim is 0 and head_dim is 2",
-            settings={"layout": (0, 2)},
+            words="positions come first, in a layout written as seq_dim/head_dim",
+            settings={"layout": Among(options=("0/1", "0/2"))},
         ),
         Regime(
             name="mostly_padding",

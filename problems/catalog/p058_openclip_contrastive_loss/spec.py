@@ -2,6 +2,7 @@
 
 from math import sqrt
 
+from problems.spec.ranges import Real
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -130,8 +131,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="sharp",
-            words="`logit_scale` is 100 and `logit_bias` is -10",
-            settings={"scale": 100.0, "bias": -10.0},
+            words="`logit_scale` is above 100 and `logit_bias` is -10",
+            settings={"scale": Real(low=120.0, high=500.0, by_size=True), "bias": -10.0},
             narrow="usual_numbers",
         ),
         Regime(

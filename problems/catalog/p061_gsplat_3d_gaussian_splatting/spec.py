@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import SPREAD_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -170,7 +171,9 @@ PROBLEM = Problem(
             settings={"near_plane": 1.5, "far_plane": 1e10},
             narrow="usual_numbers",
         ),
-        Regime(name="more_blur", words="eps2d is 1", settings={"eps2d": 1.0}, narrow="usual_numbers"),
+        Regime(
+            name="more_blur", words="eps2d is 1 or 0", settings={"eps2d": Whole(low=0, high=1)}, narrow="usual_numbers"
+        ),
         Regime(
             name="nothing_visible",
             words="no Gaussian is visible in any camera",

@@ -28,8 +28,9 @@ def make_inputs(call: Call) -> Arguments:
 
 
 def fanouts(call: Call) -> tuple[int, ...]:
-    """How many neighbours each hop takes of a node; a negative number stands for all."""
-    return tuple(call.setting("fanouts", FANOUTS))
+    """How many neighbours each hop takes of a node; a negative number stands for all, and a single one for all hops."""
+    numbers = call.setting("fanouts", FANOUTS)
+    return (numbers,) * len(FANOUTS) if isinstance(numbers, int) else tuple(numbers)
 
 
 def seeds(call: Call) -> Tensor:

@@ -1,5 +1,6 @@
 """Distributed multi-hop neighbour sampling, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -145,7 +146,7 @@ PROBLEM = Problem(
         Regime(
             name="whole_lists",
             words="fanouts are negative, which takes whole lists",
-            settings={"fanouts": (-1, -1)},
+            settings={"fanouts": Whole(low=-100, high=-1)},
             at_large=False,
         ),
         Regime(name="one_hop", words="there is one hop", settings={"fanouts": (7,)}, narrow="usual_numbers"),

@@ -1,5 +1,6 @@
 """Context-parallel causal depthwise convolution in zigzag order, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import of_product
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -107,8 +108,8 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        Regime(name="three_taps", words="filters have 3 taps", dims={"Kw": 3}),
-        Regime(name="long_filters", words="filters have 19 taps", dims={"Kw": 19}),
+        Regime(name="short_filters", words="filters have fewer taps", dims={"Kw": Whole(low=2, high=6)}),
+        Regime(name="long_filters", words="filters have more taps", dims={"Kw": Whole(low=8, high=19, often=(16, 19))}),
         *of_product("x", "weight", is_shared=True),
     ),
     invariants=(

@@ -106,4 +106,4 @@ MUTANTS = {
     "flipped_filter": flipped_filter,
     "halo_one_short": halo_one_short,
 }
-NARROW = {"three_taps": seven_taps, "long_filters": seven_taps}
+NARROW = {"short_filters": seven_taps, "long_filters": seven_taps}

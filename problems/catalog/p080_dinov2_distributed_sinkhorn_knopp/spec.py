@@ -134,5 +134,6 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "Exponentials of logits over the temperature stay far within the range of float32.",
         "There is a round at least, and `teacher_temp` lies between 0.04 and 0.07.",
+        "`n_masked_patches_tensor` is above 0 on one rank at least.",
     ),
 )

@@ -37,9 +37,10 @@ def every_rank_does_all(
     vocab_parallel_logits: Tensor, target: Tensor, _group: Any, top_k: int | None, top_p: float, chunk_size: int
 ) -> Tensor:
     """Gathers the logits of some positions of every row at a time; each rank filters every token of them."""
+    step = max(1, chunk_size)
     parts = [
         _picked(filtered(_gathered(logits).flatten(0, 1), top_k, top_p), targets)
-        for logits, targets in zip(vocab_parallel_logits.split(chunk_size, 1), target.split(chunk_size, 1), strict=True)
+        for logits, targets in zip(vocab_parallel_logits.split(step, 1), target.split(step, 1), strict=True)
     ]
     return torch.cat(parts, dim=1)
 
@@ -119,7 +120,7 @@ def _at_most(count: int) -> Callable[..., Tensor]:
 def four_chunks_at_most(logits: Tensor, target: Tensor, *rest: Any) -> Tensor:
     """Leaves what comes after the fourth chunk at zero."""
     out = solution(logits, target, *rest)
-    out.view(-1)[4 * rest[-1] * target.shape[0] :] = 0
+    out.view(-1)[4 * max(1, rest[-1]) * target.shape[0] :] = 0
     return out
 
 
