@@ -6,6 +6,7 @@ import time
 import pytest
 
 from problems import registry
+from problems.families import expert_routing
 from problems.harness.implementation import load
 from problems.harness.ranks import Ranks
 from problems.harness.trials import Trial, call_of
@@ -57,6 +58,17 @@ def test_the_first_rank_of_hyena_has_results_where_filters_copy(world_size: int)
         trial = Trial(slug="hyena_forward_cp", key=bytes([number]) * 32, program="", regime=regime)
         [z] = hyena.expected(call_of(trial, hyena, rank=0, world_size=world_size))
         assert z.abs().max() > 1.0, number
+
+
+@pytest.mark.parametrize("slug", ["moe_pre_all2all", "moe_post_all2all"])
+def test_three_choices_of_a_token_leave_room_at_the_experts_of_every_rank(slug: str):
+    # On 8 ranks secret targets may coincide: 180 rows for one rank, whose experts hold 60 tokens each.
+    problem = load(slug)
+    for number in range(100):
+        trial = Trial(slug=slug, key=bytes([number]) * 32, program="", regime="three_choices")
+        call = call_of(trial, problem, rank=0, world_size=8)
+        counts = expert_routing.draw_counts(call)
+        assert counts.max() <= call.dims["M"], number
 
 
 def _near_a_bound(ranks: Ranks, slug: str, size: SizeName) -> list[tuple[int, int, Margin]]:

@@ -114,12 +114,12 @@ PROBLEM = Problem(
     regimes=(
         Regime(
             name="heads_first",
-            words="heads come before positions, in a layout written as seq_dim/head_dim",
+            words="heads come before positions: layout 2/1 means seq_dim 2 and head_dim 1",
             settings={"layout": Among(options=("2/1", "1/0", "2/0"))},
         ),
         Regime(
             name="positions_first",
-            words="positions come first, in a layout written as seq_dim/head_dim",
+            words="positions come first: layout 0/2 means seq_dim 0 and head_dim 2",
             settings={"layout": Among(options=("0/1", "0/2"))},
         ),
         Regime(

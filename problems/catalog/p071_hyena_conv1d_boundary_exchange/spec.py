@@ -108,8 +108,10 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        Regime(name="short_filters", words="filters have fewer taps", dims={"Kw": Whole(low=2, high=6)}),
-        Regime(name="long_filters", words="filters have more taps", dims={"Kw": Whole(low=8, high=19, often=(16, 19))}),
+        Regime(name="short_filters", words="filters have 2 to 6 taps", dims={"Kw": Whole(low=2, high=6)}),
+        Regime(
+            name="long_filters", words="filters have 8 to 19 taps", dims={"Kw": Whole(low=8, high=19, often=(16, 19))}
+        ),
         *of_product("x", "weight", is_shared=True),
     ),
     invariants=(
