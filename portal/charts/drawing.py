@@ -188,12 +188,10 @@ def _stroke(page: Page, path: str, tone: str) -> str:
 def _frame(page: Page) -> Iterator[str]:
     x, y = page.x, page.y
     grid, words = "", []
-    for value, text in _spaced(x, ticks(x)):
-        at = x.at(value)
+    for value, text, middle in _spaced(page, ticks(x)):
         if x.axis.has_grid and x.axis.scale is not Scale.CATEGORY:
-            grid += f"M{at:.1f} {y.end:.1f}V{y.start:.1f}"
-        half = len(text) * _CHARACTER_PX * 0.62
-        words.append(_text(page, text, min(at, page.width - half), y.start + 17))
+            grid += f"M{x.at(value):.1f} {y.end:.1f}V{y.start:.1f}"
+        words.append(_text(page, text, middle, y.start + 17))
     for value, text in ticks(y, most=_MOST_ALONG_Y):
         at = y.at(value)
         if y.axis.has_grid and y.axis.scale is not Scale.CATEGORY:
@@ -212,14 +210,15 @@ def _frame(page: Page) -> Iterator[str]:
         yield _text(page, y.axis.title, 0, 0, more=turn)
 
 
-def _spaced(ruler: Ruler, found: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
-    """The ticks of a horizontal axis whose texts do not run into each other."""
+def _spaced(page: Page, found: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str, float]]:
+    """The ticks of the horizontal axis whose texts do not run into each other, with the middle of each text."""
     free = -math.inf
     for value, text in found:
-        half = len(text) * _CHARACTER_PX / 2 + 4
-        if ruler.at(value) - half >= free:
-            yield value, text
-            free = ruler.at(value) + half
+        width = len(text) * _CHARACTER_PX
+        middle = min(page.x.at(value), page.width - width * 0.62)
+        if middle - width / 2 - 4 >= free:
+            yield value, text, middle
+            free = middle + width / 2 + 4
 
 
 def _points(page: Page, layer: Points) -> Iterator[str]:

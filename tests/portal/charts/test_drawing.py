@@ -3,6 +3,8 @@
 import json
 import re
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,6 +14,7 @@ from portal.charts.chart import Axis, Band, Bar, Bars, Chart, Line, Point, Point
 from portal.charts.drawing import svg
 from portal.charts.figures import _MAKERS, _SYMBOLS, digest, figure, figure_file, figure_json
 from portal.charts.runs import agent_problems
+from portal.charts.times import record_line
 
 PLAIN = Axis(low=0.0, high=10.0)
 
@@ -175,6 +178,17 @@ def test_texts_of_ticks_reach_neither_the_title_nor_the_edge():
     assert min(float(each.get("x")) - 7 * len(each.text) for each in texts if each.get("text-anchor") == "end") > 17
     (last,) = (each for each in texts if each.text == "100 %")
     assert float(last.get("x")) + 7 * len("100 %") / 2 <= 600
+
+
+def test_dates_lie_apart_however_long_ago_the_first_record_is():
+    first = datetime(2026, 11, 24, 14, 58, tzinfo=UTC)
+    for hours in range(1, 24 * 40, 7):
+        chart = record_line([(first, "author", 1.2, 1.1, 1.3)], until=first + timedelta(hours=hours))
+        texts = [each for each in ET.fromstring(svg(chart, width=380)).iter() if each.tag.endswith("text")]
+        dates = [(float(each.get("x")), 3.5 * len(each.text)) for each in texts if re.match(r"\d\d \w{3} ", each.text)]
+        # Letters are about 7 px wide.
+        assert all(x + half <= y - other for (x, half), (y, other) in pairwise(dates)), (hours, dates)
+        assert dates
 
 
 def test_an_agents_steps_and_problems_are_whole_numbers():
