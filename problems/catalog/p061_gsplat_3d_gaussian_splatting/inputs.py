@@ -82,8 +82,19 @@ def candidates(call: Call, cameras: tuple[Tensor, Tensor]) -> tuple[dict[str, Te
         "opacities": call.uniform("opacities", (count,), low=0.1, high=0.9, dtype=torch.float32),
         "colors": call.uniform("colors", (count, call.dims["Dc"]), dtype=torch.float32),
     }
+    drawn["quats"] *= _factors(call, "lengths", lowest=-6.0, highest=6.0)
+    drawn["scales"] *= _factors(call, "sizes", lowest=-4.0, highest=0.0)
     drawn |= {name: copied(call, name, drawn[name]) for name in ("opacities", "colors")}
     return drawn, project(call, drawn["means"], drawn["quats"], drawn["scales"], *cameras)
+
+
+def _factors(call: Call, setting: str, *, lowest: float, highest: float) -> Tensor | float:
+    """A factor per candidate, between two powers of ten, where a regime has the setting; 1 elsewhere."""
+    if call.setting(setting, None) is None:
+        return 1.0
+    count = call.dims["n"] * 5 // 4 + 256
+    powers = call.uniform(f"regime's {setting}", (count, 1), low=lowest, high=highest, dtype=torch.float64)
+    return (10.0**powers).float()
 
 
 def first_safe(call: Call, seen: Projected) -> Tensor:
@@ -165,7 +176,9 @@ def _judged(seen: Projected, *, size: tuple[int, int]) -> Projected:
     image = torch.tensor(size, dtype=torch.float64, device=radii.device)
     above, below = seen.means2d + radii, seen.means2d - radii - image
     near_border = torch.minimum(above.abs(), below.abs()) < _BORDER_MARGIN
-    near_integer = (seen.radii - seen.radii.round()).abs() < _RADIUS_MARGIN[0] + _RADIUS_MARGIN[1] * seen.radii
+    # However little a spread is above 0, it is rounded up to 1.
+    nearest = seen.radii.round().clamp(min=1)
+    near_integer = (seen.radii - nearest).abs() < _RADIUS_MARGIN[0] + _RADIUS_MARGIN[1] * seen.radii
     return replace(
         seen,
         visible=seen.visible & ((above > 0) & (below < 0)).all(dim=-1),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Real, Whole
 from problems.spec.regimes import SPREAD_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -167,12 +167,30 @@ PROBLEM = Problem(
     regimes=(
         Regime(
             name="far_away",
-            words="near_plane is 1.5 and far_plane 1e10",
-            settings={"near_plane": 1.5, "far_plane": 1e10},
+            words="near_plane and far_plane are other ones",
+            settings={"near_plane": Real(low=0.5, high=2.0), "far_plane": Real(low=3.0, high=1e10, by_size=True)},
             narrow="usual_numbers",
         ),
         Regime(
-            name="more_blur", words="eps2d is 1 or 0", settings={"eps2d": Whole(low=0, high=1)}, narrow="usual_numbers"
+            name="other_blur",
+            words="eps2d is another one, or 0",
+            settings={"eps2d": Real(low=0.0, high=1.0)},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="small_gaussians",
+            words="Gaussians are up to ten thousand times smaller and eps2d is 0: some determinants are below 1e-10",
+            settings={"sizes": "small", "eps2d": 0.0},
+        ),
+        Regime(
+            name="other_lengths",
+            words="quaternions have lengths around 1e-6 to 1e6",
+            settings={"lengths": "any"},
+        ),
+        Regime(
+            name="other_colors",
+            words="colors have another number of channels",
+            dims={"Dc": Whole(low=1, high=8)},
         ),
         Regime(
             name="nothing_visible",
@@ -199,6 +217,7 @@ PROBLEM = Problem(
         "The world group takes part.",
         "`camera_model` is 'pinhole'.",
         "Every rank has as many Gaussians and cameras, and none of the pairs is close to a limit.",
-        "`near_plane` is 0.5 at least.",
+        "`near_plane` is 0.5 at least, and `eps2d` is not negative.",
+        "Scales are positive, and quaternions are 1e-8 to 1e8 long.",
     ),
 )

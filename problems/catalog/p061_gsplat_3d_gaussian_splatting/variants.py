@@ -159,6 +159,24 @@ def one_row_at_least(*arguments: Any) -> Rows:
     return rows if len(rows[0]) else tuple(row.new_zeros((1, *row.shape[1:])) for row in rows)
 
 
+def short_quaternions_for_none(means: Tensor, quats: Tensor, *rest: Any) -> Rows:
+    """Forgets the rotation of Gaussians whose quaternions are shorter than 1e-4."""
+    is_short = quats.norm(dim=1, keepdim=True) < 1e-4
+    return solution(means, torch.where(is_short, torch.eye(4)[:1], quats), *rest)
+
+
+def scales_of_1e_4_at_least(means: Tensor, quats: Tensor, scales: Tensor, *rest: Any) -> Rows:
+    """Makes Gaussians as large as that along every axis."""
+    return solution(means, quats, scales.clamp(min=1e-4), *rest)
+
+
+def three_colors(*arguments: Any) -> Rows:
+    """Returns the first three channels of colours, filled up with zeros."""
+    *rows, colors = solution(*arguments)
+    filled = torch.cat([colors, colors.new_zeros(len(colors), 3)], dim=1)
+    return (*rows, filled[:, :3].contiguous())
+
+
 HONEST = {"gaussians_gathered": gaussians_gathered, "float64": in_float64, "point_to_point": point_to_point}
 MUTANTS = {
     "own_gaussians_only": own_gaussians_only,
@@ -176,4 +194,10 @@ MUTANTS = {
     "in_bfloat16": in_bfloat16,
     "in_half": in_half,
 }
-NARROW = {"nothing_visible": one_row_at_least, "one_rank_sees": one_row_at_least}
+NARROW = {
+    "nothing_visible": one_row_at_least,
+    "one_rank_sees": one_row_at_least,
+    "small_gaussians": scales_of_1e_4_at_least,
+    "other_lengths": short_quaternions_for_none,
+    "other_colors": three_colors,
+}
