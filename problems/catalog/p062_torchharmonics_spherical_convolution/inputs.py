@@ -8,6 +8,9 @@ from problems.inputs.groups import contiguous, strided
 from problems.inputs.regime_values import LARGEST, in_regime, owner
 from problems.inputs.values import Arguments, Call
 
+LONG = 64
+"""Entries of a long row, which one regime has."""
+
 
 def make_inputs(call: Call) -> Arguments:
     """The rank's block of the field, its filter, weight and bias, and the groups of the process grid."""
@@ -40,10 +43,12 @@ def entries(call: Call) -> tuple[Tensor, Tensor]:
     """Columns, ascending in a row, and values of the rank's filter, both (Kk, nlat, ENTRIES).
 
     A row has one entry in each quarter of the longitudes, latitudes at random. In one regime it has up to twice as
-    many, and those that it does not have are zero here.
+    many, in another one far more, and those that it does not have are zero here.
     """
     if call.setting("rows", "even") == "uneven":
         return _uneven_entries(call)
+    if call.setting("rows", "even") == "long":
+        return _long_entries(call)
     shape = ("Kk", "nlat", ENTRIES)
     quarter = call.dims["nlon"] // ENTRIES
     longitudes = call.integers("longitudes", shape, low=0, high=quarter)
@@ -73,6 +78,20 @@ def _uneven_entries(call: Call) -> tuple[Tensor, Tensor]:
     values = torch.zeros(shape, device=call.device)
     values[is_there.gather(2, places)] = call.normal("psi", ("nnz",), std=0.5, dtype=torch.float32)
     return columns, values
+
+
+def _long_entries(call: Call) -> tuple[Tensor, Tensor]:
+    """As `entries`, for few rows with up to LONG entries at any places, about as many in all, and none in others."""
+    rows, places = call.dims["Kk"] * call.dims["nlat"], call.dims["columns"]
+    length = min(LONG, places)
+    columns = torch.arange(length, device=call.device).repeat(rows, 1)
+    values = torch.zeros(columns.shape, device=call.device)
+    chosen = call.permutation("regime's rows", rows)[: -(-call.dims["nnz"] // length)]
+    draws = call.uniform("regime's places", (len(chosen), places), dtype=torch.float32)
+    columns[chosen] = draws.argsort(dim=1)[:, :length].sort(dim=1).values
+    values[chosen] = call.normal("regime's psi", (len(chosen), length), std=0.5, dtype=torch.float32)
+    shape = (*call.shape(("Kk", "nlat")), length)
+    return columns.view(shape), values.view(shape) * _filter_size(call)
 
 
 def _filter(call: Call) -> Tensor:

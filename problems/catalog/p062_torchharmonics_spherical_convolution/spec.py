@@ -185,9 +185,21 @@ PROBLEM = Problem(
     regimes=(
         Regime(name="two_channel_groups", words="`groups` is 2", settings={"groups": 2}),
         Regime(
+            name="four_channel_groups",
+            words="`groups` is 4, and there are 8 output channels",
+            settings={"groups": 4},
+            dims={"Cout": 8},
+        ),
+        Regime(
             name="uneven_rows",
             words="rows of psi have from none to 8 entries, as many in all as in timed calls",
             settings={"rows": "uneven"},
+        ),
+        Regime(
+            name="long_rows",
+            words="few rows of psi have entries, 64 at any places, or as many as there are places",
+            settings={"rows": "long"},
+            at_large=False,
         ),
         Regime(
             name="empty_filter",
