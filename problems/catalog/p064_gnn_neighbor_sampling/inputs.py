@@ -28,9 +28,10 @@ def make_inputs(call: Call) -> Arguments:
 
 
 def fanouts(call: Call) -> tuple[int, ...]:
-    """How many neighbours each hop takes of a node; a negative number stands for all, and a single one for all hops."""
-    numbers = call.setting("fanouts", FANOUTS)
-    return (numbers,) * len(FANOUTS) if isinstance(numbers, int) else tuple(numbers)
+    """How many neighbours each hop takes of a node; a negative number stands for all."""
+    usual = {"first": FANOUTS[0], "second": FANOUTS[1], "third": FANOUTS[1]}
+    numbers = [int(call.setting(name, number)) for name, number in usual.items()]
+    return tuple(numbers[: call.setting("hops", len(FANOUTS))])
 
 
 def seeds(call: Call) -> Tensor:
@@ -38,16 +39,38 @@ def seeds(call: Call) -> Tensor:
     drawn = call.permutation("seeds", call.dims["Nn"])
     if call.setting("seeds", None) == "one_owner":
         drawn = drawn[(owners(call)[drawn] != owner(call)).int().argsort(stable=True)]
+    if call.setting("seeds", None) == "one_is_lonely" and call.rank == owner(call):
+        drawn = drawn[_degrees(call)[drawn].argsort(stable=True)]
     return drawn[: call.dims["S"]].clone()
 
 
 def owners(call: Call) -> Tensor:
-    """The owner of every node (Nn,), the same on all ranks: each has as many; in one regime one has most of them."""
+    """The owner of every node (Nn,), the same on all ranks: each has as many; in some regimes one has most or all."""
     place = call.permutation("owners", call.dims["Nn"], shared=True)
     owner_of = place % call.world_size
     if call.setting("owners", None) == "one_has_most":
         owner_of = owner_of.masked_fill(4 * place < 3 * call.dims["Nn"], owner(call))
+    if call.setting("owners", None) == "one_has_all":
+        owner_of = owner_of.fill_(owner(call))
     return owner_of
+
+
+def _edges(call: Call) -> int:
+    """How many neighbours the rank has in its lists: E; in regimes unequally many, or none where it owns no node."""
+    edges = call.dims["E"]
+    if call.setting("owners", None) == "one_has_all" and call.rank != owner(call):
+        return 0
+    if call.setting("lists", None) == "uneven":
+        # The rank after the one that may own all has none.
+        place = (call.rank - owner(call) - 1) % call.world_size
+        return edges * (place % 4) // 3
+    return edges
+
+
+def _degrees(call: Call) -> Tensor:
+    """How many neighbours each node has (Nn,), whoever owns it."""
+    owner_of = owners(call)
+    return torch.stack([pointers(call.at_rank(rank), owner_of).diff() for rank in range(call.world_size)]).sum(dim=0)
 
 
 def by_popularity(call: Call) -> Tensor:
@@ -57,7 +80,7 @@ def by_popularity(call: Call) -> Tensor:
 
 def pointers(call: Call, owner_of: Tensor) -> Tensor:
     """Where the rank's list of every node begins, and the end of all (Nn + 1,)."""
-    nodes, edges = call.dims["Nn"], call.dims["E"]
+    nodes, edges = call.dims["Nn"], _edges(call)
     share = call.scales("share", (nodes,)).masked_fill_(owner_of != call.rank, 0)
     share.masked_fill_(call.uniform("lonely", (nodes,), dtype=torch.float32) < 1 / 8, 0)
     # Whole numbers: GPUs add floating ones in an order that may change from one time to the next.
@@ -68,7 +91,7 @@ def pointers(call: Call, owner_of: Tensor) -> Tensor:
 
 
 def neighbours(call: Call, popular: Tensor) -> Tensor:
-    """The rank's lists (E,), one after the other; `popular` are all nodes by popularity."""
+    """The rank's lists, one after the other; `popular` are all nodes by popularity."""
     nodes = call.dims["Nn"]
-    rank = call.uniform("neighbours", (call.dims["E"],), dtype=torch.float32).square_().mul_(nodes).long()
+    rank = call.uniform("neighbours", (_edges(call),), dtype=torch.float32).square_().mul_(nodes).long()
     return popular[rank.clamp_(max=nodes - 1)]

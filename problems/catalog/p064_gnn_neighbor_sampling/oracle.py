@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from problems.catalog.p064_gnn_neighbor_sampling.inputs import (
     by_popularity,
@@ -19,7 +20,7 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     owner_of, popular = owners(call), by_popularity(call)
     ranks = [call.at_rank(rank) for rank in range(call.world_size)]
     first = torch.stack([pointers(rank, owner_of) for rank in ranks])
-    lists = torch.stack([neighbours(rank, popular) for rank in ranks])
+    lists = pad_sequence([neighbours(rank, popular) for rank in ranks], batch_first=True)
     nodes, start = seeds(call), 0
     # Where a node stands in `nodes`, -1 where it has not been met.
     place = torch.full_like(owner_of, -1)

@@ -82,7 +82,8 @@ PROBLEM = Problem(
             name="local_adj_col",
             shape=("E",),
             dtype="int64",
-            values=f"neighbours: {_NODE}, some far more often than others; different on every rank",
+            values=f"neighbours: {_NODE}, some far more often than others; different on every rank, E of them in timed "
+            "calls",
         ),
         Argument(
             name="node_to_rank",
@@ -146,20 +147,32 @@ PROBLEM = Problem(
         Regime(
             name="whole_lists",
             words="fanouts are negative, which takes whole lists",
-            settings={"fanouts": Whole(low=-100, high=-1)},
+            settings={"first": Whole(low=-100, high=-1), "second": Whole(low=-100, high=-1)},
             at_large=False,
         ),
-        Regime(name="one_hop", words="there is one hop", settings={"fanouts": (7,)}, narrow="usual_numbers"),
+        Regime(
+            name="whole_lists_first",
+            words="the first fanout is negative, which takes whole lists, and the second is not",
+            settings={"first": Whole(low=-100, high=-1), "second": Whole(low=0, high=12)},
+            at_large=False,
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="one_hop",
+            words="there is one hop",
+            settings={"hops": 1, "first": Whole(low=0, high=12)},
+            narrow="usual_numbers",
+        ),
         Regime(
             name="three_hops",
-            words="there are three hops, with a fanout of 1 in the second",
-            settings={"fanouts": (3, 1, 4)},
+            words="there are three hops",
+            settings={"hops": 3, **dict.fromkeys(("first", "second", "third"), Whole(low=0, high=5, often=(3,)))},
             narrow="usual_numbers",
         ),
         Regime(
             name="fanout_of_zero",
             words="the second fanout is 0, which takes no neighbour",
-            settings={"fanouts": (10, 0)},
+            settings={"first": 10, "second": 0},
         ),
         Regime(name="no_neighbours", words="no node has a neighbour", dims={"E": 0}),
         Regime(
@@ -168,9 +181,25 @@ PROBLEM = Problem(
             settings={"owners": "one_has_most"},
         ),
         Regime(
+            name="one_rank_owns_all",
+            words="one rank owns all nodes, and the lists of all others are empty",
+            settings={"owners": "one_has_all"},
+        ),
+        Regime(
+            name="uneven_lists",
+            words="one rank has no neighbours in its lists, and others have unequally many",
+            settings={"lists": "uneven"},
+        ),
+        Regime(
             name="seeds_of_one_owner",
             words="all seeds of all ranks belong to one rank, as far as it has so many nodes",
             settings={"seeds": "one_owner"},
+        ),
+        Regime(
+            name="one_rank_finds_nothing",
+            words="no seed of one rank has a neighbour, and the other ranks go on asking it",
+            settings={"seeds": "one_is_lonely"},
+            at_large=False,
         ),
     ),
     invariants=(

@@ -5,18 +5,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn.functional import pad
 
 from problems.catalog.p064_gnn_neighbor_sampling.reference import solution
+from problems.families.rank_parts import all_gathered
 
 Result = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _graphs(pointers: Tensor, neighbours: Tensor) -> list[tuple[list[int], list[int]]]:
     """All ranks' lists, on every rank."""
-    all_pointers = [torch.empty_like(pointers) for _ in range(dist.get_world_size())]
-    all_neighbours = [torch.empty_like(neighbours) for _ in all_pointers]
-    dist.all_gather(all_pointers, pointers)
-    dist.all_gather(all_neighbours, neighbours)
+    all_pointers = all_gathered(pointers)
+    most = max(int(each[-1]) for each in all_pointers)
+    all_neighbours = all_gathered(pad(neighbours, (0, most - len(neighbours))))
     return [(p.tolist(), n.tolist()) for p, n in zip(all_pointers, all_neighbours, strict=True)]
 
 
@@ -50,10 +51,11 @@ def broadcast(seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owner
     """Every rank in turn hands its lists to all."""
     graphs = []
     for rank in range(dist.get_world_size()):
-        lists = ptr.clone(), col.clone()
-        for part in lists:
-            dist.broadcast(part, rank)
-        graphs.append(tuple(part.tolist() for part in lists))
+        pointers = ptr.clone()
+        dist.broadcast(pointers, rank)
+        lists = col.clone() if rank == dist.get_rank() else col.new_empty(int(pointers[-1]))
+        dist.broadcast(lists, rank)
+        graphs.append((pointers.tolist(), lists.tolist()))
     return _walk(seeds, fanouts, graphs, owners.tolist())
 
 
@@ -128,6 +130,39 @@ def room_for_half_more(
     return solution(seeds, fanouts, torch.cat([ptr[:1], degrees.cumsum(0)]), col, owners)
 
 
+def all_ranks_equally_long(
+    seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any
+) -> Result:
+    """Takes no more neighbours of a rank than each has in all of its lists."""
+    length = torch.tensor([len(col)])
+    dist.all_reduce(length, op=dist.ReduceOp.MIN)
+    return solution(seeds, fanouts, ptr.clamp(max=int(length)), col, owners)
+
+
+def own_nodes_at_least(
+    seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any
+) -> Result:
+    """Returns the seeds alone on a rank that owns no node."""
+    node, row, destination, edge = solution(seeds, fanouts, ptr, col, owners)
+    if (owners == dist.get_rank()).any():
+        return node, row, destination, edge
+    return seeds.clone(), row[:0], destination[:0], edge[:0]
+
+
+def all_leave_with_the_first(
+    seeds: Tensor, fanouts: list[int], ptr: Tensor, col: Tensor, owners: Tensor, *_rest: Any
+) -> Result:
+    """Stops on all ranks once one has no new node."""
+    hops = 1
+    while hops < len(fanouts):
+        found = torch.tensor([len(solution(seeds, fanouts[:hops], ptr, col, owners)[0]) - len(seeds)])
+        dist.all_reduce(found, op=dist.ReduceOp.MIN)
+        if not found:
+            break
+        hops += 1
+    return solution(seeds, fanouts[:hops], ptr, col, owners)
+
+
 HONEST = {"gathered": gathered, "broadcast": broadcast}
 MUTANTS = {
     "last_neighbours": last_neighbours,
@@ -140,5 +175,8 @@ NARROW = {
     "fanout_of_zero": zero_takes_all,
     "no_neighbours": one_edge_at_least,
     "one_rank_owns_most": room_for_half_more,
+    "one_rank_owns_all": own_nodes_at_least,
+    "uneven_lists": all_ranks_equally_long,
+    "one_rank_finds_nothing": all_leave_with_the_first,
     "seeds_of_one_owner": idle_owners_leave,
 }
