@@ -7,15 +7,22 @@ from problems.inputs.copied_values import copied
 from problems.inputs.regime_values import owner
 from problems.inputs.values import Arguments, Call
 
+MANY = 1 << 40
+
 
 def make_inputs(call: Call) -> Arguments:
     """`idx` (nnz,), `value` (nnz, h), `num_nodes` and no group."""
     return {
         "idx": _ids(call),
         "value": copied(call, "value", call.normal("value", ("nnz", "h"))),
-        "num_nodes": call.dims["Nn"],
+        "num_nodes": _nodes_per_rank(call) * call.world_size,
         "group": None,
     }
+
+
+def _nodes_per_rank(call: Call) -> int:
+    """How many nodes each rank owns."""
+    return MANY if call.setting("nodes", None) == "many" else call.dims["Nn"] // call.world_size
 
 
 def _ids(call: Call) -> Tensor:
@@ -24,7 +31,7 @@ def _ids(call: Call) -> Tensor:
     Random cuts give every owner a share, another one for each rank; one owner in a secret place relative to the
     rank gets nothing. Within an owner the density falls with the power -2/3 of the distance from a popular node.
     """
-    per_owner = call.dims["Nn"] // call.world_size
+    per_owner = _nodes_per_rank(call)
     cuts = call.uniform("cuts", (max(call.world_size - 2, 0),), dtype=torch.float32).sort().values
     place = torch.searchsorted(cuts, call.uniform("owners", ("nnz",), dtype=torch.float32))
     if call.world_size > 2:

@@ -119,6 +119,12 @@ PROBLEM = Problem(
             at_large=False,
         ),
         Regime(name="nothing_travels", words="all pairs are on their owner already", settings={"ids": "own"}),
+        Regime(name="no_pairs", words="no rank has a pair", dims={"nnz": 0}),
+        Regime(
+            name="many_nodes",
+            words="there are 2^40 nodes for each rank, so that numbers need more than 32 bits",
+            settings={"nodes": "many"},
+        ),
         *of_tensor("value", *COPIED_VALUES),
     ),
     invariants=(

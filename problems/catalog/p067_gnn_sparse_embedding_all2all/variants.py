@@ -101,6 +101,12 @@ def nothing_where_nothing_travels(idx: Tensor, value: Tensor, num_nodes: int, gr
     return (ids, values) if travels else (ids[:0], values[:0])
 
 
+def ids_in_32_bits(idx: Tensor, value: Tensor, num_nodes: int, group: None) -> Pairs:
+    """Sends the lower half of every id."""
+    ids, values = solution(idx, value, num_nodes, group)
+    return ids.int().long(), values
+
+
 HONEST = {"gathered": gathered, "owner_by_owner": owner_by_owner}
 MUTANTS = {
     "owners_by_range": owners_by_range,
@@ -110,4 +116,9 @@ MUTANTS = {
     "own_pairs_only": own_pairs_only,
     "values_unpermuted": values_unpermuted,
 }
-NARROW = {"one_owner": one_pair_at_least, "nothing_travels": nothing_where_nothing_travels}
+NARROW = {
+    "one_owner": one_pair_at_least,
+    "nothing_travels": nothing_where_nothing_travels,
+    "no_pairs": one_pair_at_least,
+    "many_nodes": ids_in_32_bits,
+}
