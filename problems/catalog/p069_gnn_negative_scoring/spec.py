@@ -109,6 +109,7 @@ PROBLEM = Problem(
             # On two ranks one has all where the other is empty.
             least_world_size=3,
         ),
+        Regime(name="one_negative", words="every edge has one negative", dims={"nn": 1}),
         Regime(
             name="all_first", words="every edge has a larger score than its negatives", settings={"level": (-16, -12)}
         ),
@@ -119,6 +120,7 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
+        "Scores are finite.",
         "Scores of edges lie between -5 and 2.5.",
         "No negative comes close to its edge's score, and every edge has as many.",
         "There are P edges in all, however they are spread.",

@@ -92,6 +92,13 @@ def never_behind_all(local_pos_scores: Tensor, local_neg_scores: Tensor, group: 
     return gather_rows(_positions(local_pos_scores, local_neg_scores).clamp(max=local_neg_scores.shape[1]))
 
 
+def edges_by_edges(local_pos_scores: Tensor, local_neg_scores: Tensor, group: None) -> Tensor:
+    """Compares all edges with all negatives where each has one, as a squeezed table does."""
+    del group
+    negatives = local_neg_scores.squeeze(1)
+    return gather_rows(1 + (negatives > local_pos_scores[:, None]).sum(dim=1))
+
+
 HONEST = {"all_scores_sorted": all_scores_sorted, "counted_in_float32": counted_in_float32}
 MUTANTS = {
     "worst_is_one": worst_is_one,
@@ -103,6 +110,7 @@ MUTANTS = {
 NARROW = {
     "one_rank_is_empty": one_row_at_least,
     "one_rank_has_all": room_for_thrice_the_mean,
+    "one_negative": edges_by_edges,
     "all_first": nothing_where_all_are_first,
     "all_last": never_behind_all,
 }
