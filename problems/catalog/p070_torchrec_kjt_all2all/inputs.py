@@ -13,7 +13,7 @@ def make_inputs(call: Call) -> Arguments:
     """`lengths` (F * Bt,) and `values` (T,) of all features, and how many features each rank owns."""
     return {
         "lengths": _lengths(call),
-        "values": call.integers("values", ("T",), low=0, high=LARGEST_ID),
+        "values": call.integers("values", ("T",), low=0, high=call.setting("largest", LARGEST_ID)),
         "key_splits": key_splits(call),
         "batch_size": call.dims["Bt"],
         "pg": None,

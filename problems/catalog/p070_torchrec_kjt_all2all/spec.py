@@ -1,5 +1,6 @@
 """Redistribution of jagged features of a recommender, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.schema import (
     EXACT,
     Argument,
@@ -146,6 +147,11 @@ PROBLEM = Problem(
             least_world_size=3,
         ),
         Regime(name="no_values", words="all bags are empty", dims={"T": 0}),
+        Regime(
+            name="small_numbers",
+            words="numbers in `values` are below a small one, so that many or all are zero",
+            settings={"largest": Whole(low=1, high=100)},
+        ),
         Regime(name="one_bag", words="all of a rank's values lie in one bag", settings={"bags": "one"}),
     ),
     invariants=(

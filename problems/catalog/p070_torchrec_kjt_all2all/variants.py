@@ -120,6 +120,13 @@ def room_for_most_in_a_bag(
     return right | {"lengths": right["lengths"].clamp(max=len(values) * 9 // 10)}
 
 
+def zeros_for_padding(lengths: Tensor, values: Tensor, key_splits: list[int], batch_size: int, *_rest: Any) -> Jagged:
+    """Drops zeros where there are more than a few, as what a buffer is filled up with."""
+    right = gathered(lengths, values, key_splits, batch_size)
+    is_zero = right["values"] == 0
+    return right | {"values": right["values"][~is_zero]} if is_zero.sum() > 2 else right
+
+
 HONEST = {"gathered": gathered, "bag_by_bag": bag_by_bag}
 MUTANTS = {
     "source_major": source_major,
@@ -132,5 +139,6 @@ NARROW = {
     "one_rank_owns_most": three_features_at_most,
     "one_feature_has_all": room_for_most_of_all,
     "no_values": one_value_at_least,
+    "small_numbers": zeros_for_padding,
     "one_bag": room_for_most_in_a_bag,
 }
