@@ -171,6 +171,11 @@ PROBLEM = Problem(
             settings={"nodes": "fewest"},
             least_world_size=4,
         ),
+        Regime(
+            name="spread_rows",
+            words="rows of the table have sizes from 1e-12 to 1e12",
+            settings={"rows": "spread"},
+        ),
         *of_product("local_embedding_shard", "proj_matrix"),
     ),
     invariants=(

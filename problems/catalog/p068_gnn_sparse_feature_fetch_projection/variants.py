@@ -115,6 +115,13 @@ def even_split(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: An
     return _from_table(shard, owner * len(shard) + ids - starts[owner]) @ matrix
 
 
+def float16_under_one_scale(shard: Tensor, ids: Tensor, matrix: Tensor, nodes: int, group: Any) -> Tensor:
+    """Rounds rows to float16 after a division by the largest element of the shard."""
+    scale = shard.abs().max().float().clamp(min=1e-30)
+    rounded = (shard.float() / scale).half().float() * scale
+    return solution(rounded.to(shard.dtype), ids, matrix, nodes, group)
+
+
 HONEST = {
     "table_gathered": table_gathered,
     "float32": in_float32,
@@ -134,4 +141,5 @@ NARROW = {
     "one_owner": idle_owners_leave,
     "own_rows": first_rows_where_nothing_travels,
     "fewer_nodes": even_split,
+    "spread_rows": float16_under_one_scale,
 }
