@@ -257,6 +257,12 @@ PROBLEM = Problem(
             at_large=False,
         ),
         Regime(
+            name="most_overlaps_in_time",
+            words="three quarters of a tile overlap with the next one in time, where those are whole latents",
+            settings={"in_time": 6},
+            at_large=False,
+        ),
+        Regime(
             name="low_tiles",
             words="tiles are half as high as wide, and do not overlap in height and width",
             settings={"tiles": "low", "in_space": 0},

@@ -216,4 +216,8 @@ MUTANTS = {
     "cut_after_decoding": cut_after_decoding,
     "ratio_ignored": ratio_ignored,
 }
-NARROW = {"most_overlaps": fading_within_what_is_kept, "low_tiles": square_tiles}
+NARROW = {
+    "most_overlaps": fading_within_what_is_kept,
+    "most_overlaps_in_time": fading_within_what_is_kept,
+    "low_tiles": square_tiles,
+}
