@@ -13,13 +13,15 @@ def make_inputs(call: Call) -> Arguments:
 
     Rows differ in scale from far below sqrt(EPSILON) to far above, so that both the statistics and the epsilon are
     seen. Each rank scales every row by a factor of its own, so that its local statistics are not the global ones.
+    Where a regime has a smaller epsilon, rows are as much smaller as its root is.
     """
+    epsilon = call.setting("epsilon", EPSILON)
     row = call.uniform("row_scale", ("M", 1), low=-11, high=3, dtype=torch.float32, shared=True)
     own = call.uniform("own_scale", ("M", 1), low=-2, high=2, dtype=torch.float32)
     hidden = call.normal("local_hidden_states", ("M", "N"), dtype=torch.float32)
-    hidden = hidden.mul_((row + own).exp2_()).to(call.dtype)
+    hidden = hidden.mul_((row + own).exp2_()).mul_(min(1.0, (epsilon / EPSILON) ** 0.5)).to(call.dtype)
     return {
         "local_hidden_states": in_regime(call, "local_hidden_states", hidden),
         "local_weight": call.normal("local_weight", ("N",)).mul_(magnitude(call)),
-        "variance_epsilon": call.setting("epsilon", EPSILON),
+        "variance_epsilon": epsilon,
     }

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems.spec.ranges import Real
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -98,10 +99,16 @@ PROBLEM = Problem(
     ),
     regimes=(
         Regime(
-            name="large_epsilon", words="variance_epsilon is 0.1", settings={"epsilon": 0.1}, narrow="usual_numbers"
+            name="large_epsilon",
+            words="variance_epsilon is large",
+            settings={"epsilon": Real(low=1e-3, high=1.0, by_size=True)},
+            narrow="usual_numbers",
         ),
         Regime(
-            name="small_epsilon", words="variance_epsilon is 1e-8", settings={"epsilon": 1e-8}, narrow="usual_numbers"
+            name="small_epsilon",
+            words="variance_epsilon is small, and rows are around its root",
+            settings={"epsilon": Real(low=1e-12, high=1e-6, by_size=True)},
+            narrow="usual_numbers",
         ),
         *of_tensor("local_hidden_states and local_weight", replace(TINY_VALUES, narrow=""), HUGE_VALUES),
         *of_tensor(
