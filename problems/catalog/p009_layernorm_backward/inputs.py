@@ -13,14 +13,24 @@ def make_inputs(call: Call) -> Arguments:
     The columns' scales are shared, as the outlier channels of a model are: the sums keep them, and a vector of sums
     has elements that one 8-bit scale cannot hold.
     """
-    rows = call.normal("X_hat", ("M", "N"), dtype=torch.float32)
-    rows.sub_(rows.mean(dim=1, keepdim=True)).div_(rows.std(dim=1, correction=0, keepdim=True))
+    rows = _uneven(call, call.normal("X_hat", ("M", "N"), dtype=torch.float32))
+    # Rows of equal elements stay zero, as the epsilon of a layer norm leaves them.
+    rows.sub_(rows.mean(dim=1, keepdim=True)).div_(rows.std(dim=1, correction=0, keepdim=True).clamp_(min=1e-30))
     scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
     gradients = call.normal("dY", ("M", "N"), dtype=torch.float32)
     gradients.mul_(call.scales("columns", (1, "N"), spread=0.9, shared=True) * scale)
     if is_exact(call):
         return {"X_hat": rows.sign().to(call.dtype), "dY": _one_row(call, gradients.to(call.dtype))}
     return {"X_hat": rows.to(call.dtype), "dY": in_regime(call, "dY", gradients.to(call.dtype))}
+
+
+def _uneven(call: Call, rows: Tensor) -> Tensor:
+    """`rows` (M, N); where a regime has them uneven, a third are zero and the others have one large element each."""
+    if call.setting("rows", "") != "uneven":
+        return rows
+    place = call.integers("regime's largest elements", ("M", 1), low=0, high=call.dims["N"])
+    rows.scatter_(1, place, call.normal("regime's sizes", ("M", 1), std=1000.0, dtype=torch.float32))
+    return rows.masked_fill_(call.uniform("regime's zero rows", ("M", 1), dtype=torch.float32) < 1 / 3, 0.0)
 
 
 def _one_row(call: Call, gradients: Tensor) -> Tensor:

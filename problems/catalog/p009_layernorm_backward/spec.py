@@ -3,7 +3,20 @@
 from dataclasses import replace
 
 from problems.spec.regimes import SUMMED_VALUES, exact_sums, of_tensor
-from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance, fixed
+from problems.spec.schema import (
+    Argument,
+    Cost,
+    Dims,
+    Hop,
+    Output,
+    Placement,
+    Problem,
+    Regime,
+    Size,
+    SizeName,
+    Tolerance,
+    fixed,
+)
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
@@ -80,6 +93,12 @@ PROBLEM = Problem(
     ),
     regimes=(
         *of_tensor("dY", *SUMMED_VALUES),
+        Regime(
+            name="uneven_rows",
+            words="rows of X_hat are zero, as of equal elements, or have most of their variance in one element",
+            settings={"rows": "uneven"},
+            apart=("exact_sums",),
+        ),
         replace(
             exact_sums("d_gamma", "d_beta"),
             words="X_hat is 1 or -1, dY has one row per rank that is not zero, and all partial sums over ranks are "

@@ -24,7 +24,7 @@ def _requests(call: Call) -> Tensor:
     """
     rows = call.dims["M"]
     if (kind := call.setting("requests", None)) is not None:
-        return owner(call) * rows + _rows_of_one(call, kind)
+        return (call.rank if kind == "own_rows" else owner(call)) * rows + _rows_of_one(call, kind)
     cuts = call.uniform("cuts", (call.world_size - 1,), dtype=torch.float32).sort().values
     asked = torch.searchsorted(cuts, call.uniform("owners", ("M",), dtype=torch.float32))
     popular = call.integers("popular", (call.world_size,), low=0, high=rows, shared=True)

@@ -120,6 +120,11 @@ PROBLEM = Problem(
             settings={"requests": "one_row"},
             at_large=False,
         ),
+        Regime(
+            name="own_rows",
+            words="every rank asks for rows of its own alone, so that nothing travels",
+            settings={"requests": "own_rows"},
+        ),
         *COPIED_VALUES,
     ),
     invariants=(

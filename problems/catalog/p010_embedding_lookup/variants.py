@@ -78,6 +78,15 @@ def at_most_64_copies(indices: Tensor, local_shard: Tensor) -> Tensor:
     return _table(local_shard)[asked].where(copies[:, None] <= 64, 0)
 
 
+def counts_what_travels(indices: Tensor, local_shard: Tensor) -> Tensor:
+    """Sizes a buffer by the largest row number that any rank asks of another, which there has to be."""
+    own = indices // len(local_shard) == dist.get_rank()
+    largest = torch.where(own, -1, indices).max()
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    table = _table(local_shard)[: int(largest) + 1]
+    return table_gathered(indices, local_shard) if len(table) else torch.zeros_like(local_shard)
+
+
 HONEST = {"table_gathered": table_gathered, "every_list_everywhere": every_list_everywhere}
 MUTANTS = {
     "input_order": input_order,
@@ -86,4 +95,4 @@ MUTANTS = {
     "last_owner_left_out": last_owner_left_out,
     "local_rows_only": local_rows_only,
 }
-NARROW = {"one_owner": idle_owners_leave, "one_row": at_most_64_copies}
+NARROW = {"one_owner": idle_owners_leave, "one_row": at_most_64_copies, "own_rows": counts_what_travels}
