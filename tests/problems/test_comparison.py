@@ -7,6 +7,7 @@ import torch
 
 from problems.outputs import comparison, extremes
 from problems.outputs.comparison import compare_output, error_units
+from problems.outputs.copies import compare_copy
 from problems.spec.schema import EXACT, Output, Placement, Scope, Tolerance
 
 
@@ -73,6 +74,16 @@ def test_same_class_as_the_oracle_passes(same: float):
 def test_another_class_than_the_oracle_fails(actual: float, expected: float):
     found = compare_output(output(), torch.tensor([1.0, actual]), torch.tensor([1.0, expected]))
     assert (found.passed, found.wrong_elements, found.nonfinite) == (False, 1, 1)
+
+
+def test_copy_has_the_signs_of_zeros():
+    expected = torch.tensor([[0.0, -0.0, nan], [1.0, inf, -2.0]], dtype=torch.bfloat16)
+    assert compare_copy(exact(), expected.clone(), expected).passed
+    assert compare_copy(exact(), torch.empty(0, 3), torch.empty(0, 3)).passed
+    found = compare_copy(exact(), expected + 0.0, expected)
+    assert (found.passed, found.wrong_elements) == (False, 1)
+    assert "bit by bit" in found.remark
+    assert compare_copy(exact(), expected + 1.0, expected).remark == ""
 
 
 def test_exact_output_refuses_the_least_difference():

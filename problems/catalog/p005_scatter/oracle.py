@@ -3,10 +3,18 @@
 from torch import Tensor
 
 from problems.catalog.p005_scatter.inputs import make_inputs
+from problems.catalog.p005_scatter.spec import PROBLEM
 from problems.inputs.values import Call
+from problems.outputs.comparison import Comparison
+from problems.outputs.copies import compare_copy
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`out` (M, N): the rank's matrix of the source's stack."""
     src = make_inputs(call)["src"]
     return (make_inputs(call.at_rank(src))["tensor"][call.rank],)
+
+
+def compare(_call: Call, actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> tuple[Comparison, ...]:
+    """The copy by its bits."""
+    return (compare_copy(PROBLEM.outputs[0], actual[0], expected[0]),)

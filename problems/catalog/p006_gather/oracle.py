@@ -4,7 +4,10 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p006_gather.inputs import make_inputs
+from problems.catalog.p006_gather.spec import PROBLEM
 from problems.inputs.values import Call
+from problems.outputs.comparison import Comparison
+from problems.outputs.copies import compare_copy
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
@@ -13,3 +16,8 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     if call.rank != own["dst"]:
         return (own["tensor"],)
     return (torch.stack([make_inputs(call.at_rank(rank))["tensor"] for rank in range(call.world_size)]),)
+
+
+def compare(_call: Call, actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> tuple[Comparison, ...]:
+    """The copy by its bits."""
+    return (compare_copy(PROBLEM.outputs[0], actual[0], expected[0]),)

@@ -4,9 +4,17 @@ import torch
 from torch import Tensor
 
 from problems.catalog.p008_alltoall.inputs import make_inputs
+from problems.catalog.p008_alltoall.spec import PROBLEM
 from problems.inputs.values import Call
+from problems.outputs.comparison import Comparison
+from problems.outputs.copies import compare_copy
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
     """`out` (W, M, N): slice `call.rank` of every rank's stack, in rank order."""
     return (torch.stack([make_inputs(call.at_rank(rank))["tensor"][call.rank] for rank in range(call.world_size)]),)
+
+
+def compare(_call: Call, actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> tuple[Comparison, ...]:
+    """The copy by its bits."""
+    return (compare_copy(PROBLEM.outputs[0], actual[0], expected[0]),)
