@@ -65,7 +65,7 @@ class Routing:
 
 
 def draw(call: Call, counts: Tensor | None = None) -> Routing:
-    """The routing of `call` (dimensions M, E, topk, T = topk * M) for its rank.
+    """The routing of `call` (dimensions M, E, topk) for its rank.
 
     Whoever draws several ranks' passes `draw_counts(call)`, which is the same for all of them.
     """
@@ -79,16 +79,18 @@ def draw(call: Call, counts: Tensor | None = None) -> Routing:
 
 
 def draw_counts(call: Call) -> Tensor:
-    """Rows from each rank to each expert, W x E on the CPU: every rank sends T, and no expert gets more than M of them.
+    """Rows from each rank to each expert, W x E on the CPU: a rank sends topk * M, at most M of them to one expert.
 
-    In usual calls every rank receives T as well.
+    In usual calls every rank receives as many as it sends.
     """
     if (style := call.setting("routing", None)) is not None:
         return _uneven_counts(call, owner(call), is_wanted=style == "wanted")
-    world_size, rows = call.world_size, call.dims["T"]
+    world_size, rows = call.world_size, call.dims["topk"] * call.dims["M"]
     room = call.dims["M"] * (call.dims["E"] // world_size)
     # At least so many that one rank has room for all of the rest.
     even = max(int(rows * EVEN) // world_size, -(-(rows - room) // (world_size - 1)))
+    if even * world_size > rows:
+        return _split_over_experts(call, _few_rows(world_size, rows))
     between = torch.full((world_size, world_size), even)
     rest = rows - even * world_size
     layers = 2 * world_size
@@ -98,6 +100,13 @@ def draw_counts(call: Call) -> Tensor:
     # Layer by layer each rank sends a share to its target.
     between.scatter_add_(1, targets.t().cpu(), shares.expand(world_size, layers))
     return _split_over_experts(call, between)
+
+
+def _few_rows(world_size: int, rows: int) -> Tensor:
+    """Rows between ranks as even as can be: which of its neighbours a rank sends one more does not matter."""
+    even, rest = divmod(rows, world_size)
+    ranks = torch.arange(world_size)
+    return even + ((ranks.view(1, -1) - ranks.view(-1, 1)) % world_size < rest).long()
 
 
 def _split_over_experts(call: Call, between: Tensor) -> Tensor:
@@ -121,12 +130,12 @@ def _split_over_experts(call: Call, between: Tensor) -> Tensor:
 def _uneven_counts(call: Call, one: int, *, is_wanted: bool) -> Tensor:
     """Counts where everybody prefers the experts of rank `one`, or where these get nothing at all."""
     experts, local = call.dims["E"], call.dims["E_local"]
-    counts = torch.zeros(call.world_size, experts, dtype=torch.int64)
+    counts, rows = torch.zeros(call.world_size, experts, dtype=torch.int64), call.dims["topk"] * call.dims["M"]
     for rank in range(call.world_size):
         order = call.permutation(f"regime's experts of {rank}", experts, shared=True).cpu()
         is_of_one = order // local == one
         order = torch.cat((order[is_of_one], order[~is_of_one])) if is_wanted else order[~is_of_one]
-        counts[rank, order] = torch.tensor(_falling(call.dims["T"], len(order), most=call.dims["M"]))
+        counts[rank, order] = torch.tensor(_falling(rows, len(order), most=call.dims["M"]))
     return counts
 
 

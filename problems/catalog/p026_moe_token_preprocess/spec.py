@@ -102,15 +102,16 @@ PROBLEM = Problem(
     ),
     regimes=(
         Regime(name="other_choices", words="tokens have another number of slots", dims={"topk": Whole(low=1, high=7)}),
+        Regime(name="one_token", words="every rank has one token", dims={"M": 1}),
         Regime(
             name="all_to_one", words="all slots of all ranks name experts of one rank", settings={"slots": "on_one"}
         ),
         Regime(
             name="one_expert",
-            words="every token of all ranks has seven slots, which name one expert",
+            words="every token of all ranks has seven slots, which name one expert, more often than 16 bits can count",
             settings={"slots": "on_one_expert"},
             hides=True,
-            dims={"topk": 7, "M": 301},
+            dims={"topk": 7, "M": 9363},
         ),
         Regime(name="one_gets_nothing", words="no slot names an expert of one rank", settings={"slots": "elsewhere"}),
         Regime(name="contiguous_mask", words="expert_mask is contiguous", settings={"contiguous": True}),

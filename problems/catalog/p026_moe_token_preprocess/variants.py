@@ -103,6 +103,12 @@ def counts_in_float16(expert_mask: Tensor, num_experts: int, group: None) -> Cou
     return sent, received.sum(dim=1).long(), received, received.sum(dim=0)
 
 
+def squeezed(expert_mask: Tensor, num_experts: int, group: None) -> Counts:
+    """Drops dimensions of length one before it adds up tokens."""
+    counts = expert_mask.sum(dim=1).squeeze().sum(dim=-1)
+    return solution(counts.view(-1, 1, 1), num_experts, group)
+
+
 def one_row_at_least(expert_mask: Tensor, num_experts: int, group: None) -> Counts:
     """Sends a row to every rank, to keep the exchange from being empty."""
     sent, received, table, total = solution(expert_mask, num_experts, group)
@@ -127,6 +133,7 @@ MUTANTS = {
 }
 NARROW = {
     "other_choices": two_slots,
+    "one_token": squeezed,
     "all_to_one": shares_kept,
     "one_expert": counts_in_float16,
     "one_gets_nothing": one_row_at_least,

@@ -42,8 +42,20 @@ def row_counts(call: Call) -> list[list[int]]:
 
 
 def _extreme(call: Call, style: str, one: int) -> list[list[int]]:
-    """Everything to rank `one`; or nothing from it and unequal shares of the others, of which it has one or none."""
+    """Everything to rank `one`; or nothing from it and unequal shares of the others, of which it has one or none.
+
+    Or pieces of few rows, which rank `one` sends and does not receive; or what stays where it is; or nothing at all.
+    """
     world_size, rows = call.world_size, call.dims["M"]
+    if style == "few":
+        few = call.integers("regime's rows", (world_size,) * 2, low=-3, high=4, shared=True).clamp(min=0)
+        few[torch.arange(world_size) != one, one] = 0
+        few[one, (one + 1) % world_size] += 1
+        counts: list[list[int]] = few.tolist()
+        return counts
+    if style in ("stay", "none"):
+        kept = rows if style == "stay" else 0
+        return [[kept if rank == source else 0 for rank in range(world_size)] for source in range(world_size)]
     part, rest = divmod(rows, world_size)
     if style == "to_one":
         return [[rows if rank == one else 0 for rank in range(world_size)] for _ in range(world_size)]

@@ -1,6 +1,6 @@
 """Variable all-to-all of token rows, described."""
 
-from problems.spec.ranges import Among
+from problems.spec.ranges import Among, Whole
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -105,6 +105,23 @@ PROBLEM = Problem(
             words="one rank has no row to send, and may receive none either",
             settings={"rows": Among(options=("one_silent", "one_idle"))},
             at_large=False,
+        ),
+        Regime(
+            name="few_rows",
+            words="pieces have at most four rows and many have none, so that ranks have unequal numbers of rows",
+            settings={"rows": "few"},
+            at_large=False,
+        ),
+        Regime(
+            name="nothing_travels",
+            words="all rows stay on their ranks, or no rank has any",
+            settings={"rows": Among(options=("stay", "none"))},
+            at_large=False,
+        ),
+        Regime(
+            name="other_width",
+            words="rows have another number of elements, which may be odd",
+            dims={"N": Whole(low=1, high=49)},
         ),
         *COPIED_VALUES,
     ),

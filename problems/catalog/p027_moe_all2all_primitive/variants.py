@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from problems.families.rank_parts import exchange
+from problems.families.rank_parts import all_gathered, exchange
 
 Sizes = list[int] | Tensor | None
 
@@ -76,9 +76,28 @@ def sources_reversed(
     return torch.cat(out.split(output_split_sizes)[::-1])
 
 
+def in_words(local_tensor: Tensor, input_split_sizes: Sizes, output_split_sizes: Sizes, group: None) -> Tensor:
+    """Sends words of 8 bytes, whole numbers of which a row has to have."""
+    rows = point_to_point(local_tensor.view(torch.int64), input_split_sizes, output_split_sizes, group)
+    return rows.view(local_tensor.dtype)
+
+
+def in_rounds(local_tensor: Tensor, input_split_sizes: list[int], output_split_sizes: list[int], group: None) -> Tensor:
+    """Exchanges in rounds that are as long as the largest piece that travels."""
+    counts = torch.stack(all_gathered(torch.tensor(input_split_sizes)))
+    longest = int((counts - counts.diag().diag()).max())
+    rounds = [
+        point_to_point(local_tensor, input_split_sizes, output_split_sizes, group) for _ in range(0, longest, longest)
+    ]
+    return torch.cat(rounds)
+
+
 HONEST = {"point_to_point": point_to_point, "gathered": gathered}
 MUTANTS = {"equal_splits": equal_splits, "sources_reversed": sources_reversed}
 NARROW = {
     "all_to_one": as_many_as_sent,
     "one_sends_nothing": as_many_as_sent,
+    "few_rows": as_many_as_sent,
+    "nothing_travels": in_rounds,
+    "other_width": in_words,
 }

@@ -1,5 +1,6 @@
 """MoE dispatch (permute by expert, all-to-all, regroup by local expert), described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -161,15 +162,17 @@ PROBLEM = Problem(
             at_large=False,
         ),
         Regime(
-            name="three_choices",
-            words="topk is 3: every token chose three experts",
-            dims={"topk": 3, "M": 60, "T": 180},
+            name="other_choices",
+            words="every token chose one to four experts, and ranks have 1 to 61 tokens, one rank as many as another",
+            dims={"topk": Whole(low=1, high=4), "M": Whole(low=1, high=61)},
         ),
         *COPIED_VALUES,
     ),
     invariants=(
         "Tensors are contiguous, splits are lists.",
         "`group` is None, the world group.",
+        "`num_experts` is the number of experts of the size, and the world size divides it.",
+        "`N` is a multiple of 16.",
         "Every token chooses `topk` different experts, and all ranks have equally many tokens.",
     ),
 )

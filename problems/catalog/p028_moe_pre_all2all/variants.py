@@ -154,5 +154,5 @@ MUTANTS = {
 NARROW = {
     "one_rank_is_wanted": as_many_as_sent,
     "one_rank_gets_nothing": one_row_at_least,
-    "three_choices": two_slots,
+    "other_choices": two_slots,
 }

@@ -1,5 +1,6 @@
 """MoE combine (regroup by source, all-to-all, weighted unpermute), described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import SUMMED_VALUES, of_tensor
 from problems.spec.schema import (
     EXACT,
@@ -187,9 +188,9 @@ PROBLEM = Problem(
             settings={"free_weights": True},
         ),
         Regime(
-            name="three_choices",
-            words="topk is 3: every token chose three experts",
-            dims={"topk": 3, "M": 60, "T": 180},
+            name="other_choices",
+            words="every token chose one to four experts, and ranks have 13 to 61 tokens, one rank as many as another",
+            dims={"topk": Whole(low=1, high=4), "M": Whole(low=13, high=61)},
         ),
         Regime(
             name="one_expert_counts",
@@ -204,6 +205,8 @@ PROBLEM = Problem(
         "Tensors are contiguous, splits are lists.",
         "Values are finite.",
         "`group` is None, the world group.",
+        "`num_experts` is the number of experts of the size, and the world size divides it.",
+        "`N` is a multiple of 16.",
         "Every token chooses `topk` different experts, and all ranks have equally many tokens.",
     ),
 )

@@ -129,5 +129,5 @@ NARROW = {
     "one_rank_is_wanted": as_many_as_sent,
     "one_rank_gets_nothing": failing_without_rows,
     "free_weights": renormalised,
-    "three_choices": two_slots,
+    "other_choices": two_slots,
 }

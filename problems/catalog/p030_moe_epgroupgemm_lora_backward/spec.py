@@ -1,5 +1,6 @@
 """All-reduce of shared LoRA gradients in expert-parallel MoE, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import SUMMED_VALUES, exact_sums
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -121,6 +122,11 @@ PROBLEM = Problem(
             words="values of grad_fc1_1_lora_A are around ten million, those of grad_fc2_lora_B below 1e-4 in size",
             settings={"sizes": "apart"},
             dtypes=("bfloat16", "float32"),
+        ),
+        Regime(
+            name="other_extents",
+            words="the matrices have other extents, so that the ranks may not divide the number of elements",
+            dims={"r": Whole(low=5, high=11), "N": Whole(low=129, high=161)},
         ),
         exact_sums(*_SHAPES, *_WRITTEN),
     ),

@@ -91,6 +91,20 @@ def one_scale_for_all(
     return gradients
 
 
+def equal_slices(
+    grad_fc1_1_lora_A: Tensor, grad_fc1_2_lora_A: Tensor, grad_fc2_lora_B: Tensor, group: None
+) -> Gradients:
+    """Every rank adds one of W equal slices of what is packed, which has to be so many times as long as one."""
+    gradients = (grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B)
+    slices = torch.cat([gradient.flatten() for gradient in gradients]).view(dist.get_world_size(), -1)
+    received = torch.empty_like(slices)
+    dist.all_to_all_single(received, slices, group=group)
+    total = torch.cat(all_gathered(added_backwards(list(received)), group))
+    for gradient, part in zip(gradients, total.split([gradient.numel() for gradient in gradients]), strict=True):
+        gradient.copy_(part.view(gradient.shape))
+    return gradients
+
+
 HONEST = {"one_by_one": one_by_one, "float32": in_float32, "backwards": gathered_backwards}
 MUTANTS = {
     "not_in_place": not_in_place,
@@ -99,4 +113,4 @@ MUTANTS = {
     "first_two_swapped": first_two_swapped,
     "reduced_twice": reduced_twice,
 }
-NARROW = {"sizes_apart": one_scale_for_all}
+NARROW = {"sizes_apart": one_scale_for_all, "other_extents": equal_slices}
