@@ -8,11 +8,16 @@ def make_inputs(call: Call) -> Arguments:
     """`x` (M, N), the dimension to cut, the dimension to join, and no group."""
     scatter_dim, gather_dim = _dims(call)
     return {
-        "x": copied(call, "x", call.normal("x", ("M", "N"))),
+        "x": copied(call, "x", call.normal("x", (_extent(call, "M", "rows"), _extent(call, "N", "columns")))),
         "scatter_dim": scatter_dim,
         "gather_dim": gather_dim,
         "group": None,
     }
+
+
+def _extent(call: Call, symbol: str, name: str) -> int:
+    """The size's own, or in a regime another multiple of the number of ranks."""
+    return int(call.setting(f"multiple_of_{name}", 0)) * call.world_size or call.dims[symbol]
 
 
 def _dims(call: Call) -> tuple[int, int]:

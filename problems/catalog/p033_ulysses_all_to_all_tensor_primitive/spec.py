@@ -1,5 +1,6 @@
 """All-to-all that cuts one dimension and joins another, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -100,6 +101,11 @@ PROBLEM = Problem(
             name="one_dimension",
             words="scatter_dim and gather_dim are the same dimension, that which timed calls of this size join",
             settings={"one_dimension": True},
+        ),
+        Regime(
+            name="other_extents",
+            words="the extents of x are other multiples of the number of ranks, which may be odd",
+            settings={"multiple_of_rows": Whole(low=1, high=5), "multiple_of_columns": Whole(low=1, high=9)},
         ),
         *COPIED_VALUES,
     ),

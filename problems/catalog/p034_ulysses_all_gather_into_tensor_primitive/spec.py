@@ -1,5 +1,6 @@
 """All-gather along dimension 0, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -11,6 +12,7 @@ from problems.spec.schema import (
     Output,
     Placement,
     Problem,
+    Regime,
     Size,
     SizeName,
 )
@@ -77,7 +79,14 @@ PROBLEM = Problem(
             pattern=Communication.ALL_GATHER,
         ),
     ),
-    regimes=COPIED_VALUES,
+    regimes=(
+        Regime(
+            name="other_extents",
+            words="x has other extents, which may be odd",
+            dims={"M": Whole(low=1, high=51), "N": Whole(low=1, high=73)},
+        ),
+        *COPIED_VALUES,
+    ),
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",

@@ -13,7 +13,7 @@ def make_inputs(call: Call) -> Arguments:
     """`x`, the dimension to join along, and no group."""
     usual = call.dims["gather_dim"]
     dim = 1 - usual if call.setting("turned", usual=False) else usual
-    shape = [call.dims["M" if usual else "N"]] * 2
+    shape = [int(call.setting("width", call.dims["M" if usual else "N"]))] * 2
     shape[dim] = lengths(call)[call.rank]
     return {"x": copied(call, "x", call.normal("x", shape)), "gather_dim": dim, "group": None}
 

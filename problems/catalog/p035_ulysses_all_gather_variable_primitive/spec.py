@@ -1,5 +1,6 @@
 """All-gather of shares of different lengths, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -125,6 +126,11 @@ PROBLEM = Problem(
             name="other_dimension",
             words="gather_dim is the other one than in timed calls of this size",
             settings={"turned": True},
+        ),
+        Regime(
+            name="other_width",
+            words="across gather_dim x has another extent, which may be odd",
+            settings={"width": Whole(low=1, high=23)},
         ),
         *COPIED_VALUES,
     ),

@@ -116,6 +116,12 @@ def taller_than_wide(x: Tensor, gather_dim: int, group: None) -> Tensor:
     return joined if joined.shape[gather_dim] > joined.shape[1 - gather_dim] else torch.zeros_like(joined)
 
 
+def in_words(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """Sends words of 8 bytes, whole numbers of which a position has to have."""
+    words = x.movedim(gather_dim, 0).contiguous().view(torch.int64)
+    return broadcasts(words, 0, group).view(x.dtype).movedim(0, gather_dim).contiguous()
+
+
 HONEST = {"broadcasts": broadcasts, "point_to_point": point_to_point}
 MUTANTS = {
     "own_length_for_all": own_length_for_all,
@@ -128,4 +134,5 @@ NARROW = {
     "one_rank_is_empty": one_row_at_least,
     "short_shares": taller_than_wide,
     "other_dimension": along_columns,
+    "other_width": in_words,
 }

@@ -1,6 +1,6 @@
 """From a split over positions to a split over heads, described."""
 
-from problems.spec.ranges import Among
+from problems.spec.ranges import Among, Whole
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -132,12 +132,19 @@ PROBLEM = Problem(
             words="unpadded_dim_size is a multiple of the number of ranks below all positions, so that nothing is cut",
             settings={"positions": "multiple"},
         ),
+        Regime(
+            name="other_extents",
+            words="batch, positions and heads are other numbers of them; a rank may have one of each",
+            settings={"heads_of_a_rank": Whole(low=1, high=5)},
+            dims={"B": Whole(low=1, high=3), "T": Whole(low=1, high=9)},
+        ),
         *COPIED_VALUES,
     ),
     invariants=(
         "`x` is contiguous, of four dimensions, the last of them a head's channels.",
         "`seq_dim` and `head_dim` are never negative.",
         "`group` is None, the world group.",
+        "The number of heads is a multiple of the number of ranks, and the size of a head is a multiple of 8.",
         "`unpadded_dim_size` is at most the number of all positions.",
     ),
 )

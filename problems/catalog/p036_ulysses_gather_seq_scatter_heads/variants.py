@@ -89,6 +89,11 @@ def cut_to_any_number(x: Tensor, seq_dim: int, head_dim: int, group: None, unpad
     return out.narrow(seq_dim, 0, unpadded_dim_size) if unpadded_dim_size else out
 
 
+def squeezed(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_size: int) -> Tensor:
+    """Drops dimensions of length one, as that of the only head of a rank."""
+    return gathered(x, seq_dim, head_dim, group, unpadded_dim_size).squeeze()
+
+
 HONEST = {"gathered": gathered, "scattered": scattered, "head_by_head": head_by_head}
 MUTANTS = {
     "positions_interleaved": positions_interleaved,
@@ -100,4 +105,5 @@ NARROW = {
     "positions_first": along_second_and_third,
     "mostly_padding": last_share_cut,
     "multiple_of_ranks": cut_to_any_number,
+    "other_extents": squeezed,
 }

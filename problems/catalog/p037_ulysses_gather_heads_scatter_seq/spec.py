@@ -1,6 +1,6 @@
 """From a split over heads to a split over positions, described."""
 
-from problems.spec.ranges import Among
+from problems.spec.ranges import Among, Whole
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -115,12 +115,21 @@ PROBLEM = Problem(
             words="the sequence has one position, so that all ranks but the first return padding alone",
             dims={"T": 1, "T_local": 1},
         ),
+        Regime(
+            name="other_extents",
+            words="batch, positions and heads are other numbers of them; the ranks may divide the positions",
+            dims={
+                "B": Whole(low=1, high=3),
+                "T": Whole(low=1, high=32, often=(8, 16, 24)),
+                "num_heads": Whole(low=1, high=4),
+            },
+        ),
         *COPIED_VALUES,
     ),
     invariants=(
         "`x` is contiguous, of four dimensions, the last of them a head's channels.",
         "`seq_dim` and `head_dim` are never negative.",
-        "All ranks hold as many heads.",
+        "All ranks hold as many heads, and the size of a head is a multiple of 8.",
         "`group` is None, the world group.",
     ),
 )

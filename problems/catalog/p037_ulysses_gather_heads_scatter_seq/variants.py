@@ -72,6 +72,13 @@ def one_position_at_least(x: Tensor, seq_dim: int, head_dim: int, group: None) -
     return nn.functional.pad(own, (*[0, 0] * (x.dim() - 1 - seq_dim), 0, shard - own.shape[seq_dim]))
 
 
+def padded_always(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
+    """Fills the sequence up to the next multiple of W, even where its length is one."""
+    world_size = dist.get_world_size()
+    missing = world_size - x.shape[seq_dim] % world_size
+    return gathered(nn.functional.pad(x, (*[0, 0] * (x.dim() - 1 - seq_dim), 0, missing)), seq_dim, head_dim, group)
+
+
 HONEST = {"gathered": gathered, "gathered_to_each": gathered_to_each}
 MUTANTS = {
     "padded_in_front": padded_in_front,
@@ -82,4 +89,5 @@ NARROW = {
     "heads_first": along_second_and_third,
     "positions_first": along_second_and_third,
     "one_position": one_position_at_least,
+    "other_extents": padded_always,
 }

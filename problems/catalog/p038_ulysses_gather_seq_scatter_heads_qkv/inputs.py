@@ -7,7 +7,8 @@ from problems.inputs.values import Arguments, Call
 def make_inputs(call: Call) -> Arguments:
     """`qkv_tensor` (B, T, qkv), the dimension of positions, no group, the number of true positions, and True."""
     seq_dim = call.setting("seq_dim", 1)
-    qkv_tensor = call.normal("qkv_tensor", ("B", "T", "qkv")).movedim(1, seq_dim).contiguous()
+    features = 3 * int(call.setting("part", 0)) * call.world_size or call.dims["qkv"]
+    qkv_tensor = call.normal("qkv_tensor", ("B", "T", features)).movedim(1, seq_dim).contiguous()
     return {
         "qkv_tensor": copied(call, "qkv_tensor", qkv_tensor),
         "seq_dim": seq_dim,
@@ -21,7 +22,7 @@ def _unpadded(call: Call) -> int:
     """The true number of positions, 0 where it is not said; drawn where the size leaves it open."""
     if (positions := call.setting("positions", None)) is not None:
         return _in_regime(call, positions)
-    if "unpadded_dim_size" in call.dims:
+    if "unpadded_dim_size" in call.dims and call.setting("part", None) is None:
         return call.dims["unpadded_dim_size"]
     padded = call.world_size * call.dims["T"]
     padding = int(call.integers("padding", (1,), low=-1, high=call.world_size, shared=True))
@@ -33,6 +34,6 @@ def _in_regime(call: Call, positions: str) -> int:
     if positions == "all":
         return 0
     is_multiple = positions == "multiple"
-    high = call.dims["T"] if is_multiple else (call.dims["T"] - 1) // call.world_size + 1
+    high = max(2, call.dims["T"]) if is_multiple else (call.dims["T"] - 1) // call.world_size + 1
     steps = int(call.integers("regime's positions", (), low=int(is_multiple), high=high, shared=True))
     return call.world_size * steps + (not is_multiple)

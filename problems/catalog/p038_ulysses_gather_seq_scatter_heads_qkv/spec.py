@@ -1,5 +1,6 @@
 """From positions to heads for a fused query, key and value projection, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -132,12 +133,19 @@ PROBLEM = Problem(
             words="unpadded_dim_size is 0, so that nothing is cut",
             settings={"positions": "all", "nothing_to_cut": 0},
         ),
+        Regime(
+            name="other_extents",
+            words="batch, positions and features are other numbers of them; a rank may have one of each",
+            settings={"part": Whole(low=1, high=49)},
+            dims={"B": Whole(low=1, high=3), "T": Whole(low=1, high=9)},
+        ),
         *COPIED_VALUES,
     ),
     invariants=(
         "`qkv_tensor` is contiguous, of three dimensions, the last of them the features.",
         "`seq_dim` is 0 or 1, never negative.",
         "`group` is None, the world group.",
+        "The ranks divide the features of each block.",
         "`unpadded_dim_size` is at most the number of all positions.",
     ),
 )

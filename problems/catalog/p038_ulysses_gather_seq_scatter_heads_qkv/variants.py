@@ -106,6 +106,15 @@ def cut_to_zero(
     return out if unpadded_dim_size != 0 else out.narrow(seq_dim, 0, 0)
 
 
+def in_words(
+    qkv_tensor: Tensor, seq_dim: int, group: None, unpadded_dim_size: int | None, restore_shape: bool
+) -> Tensor:
+    """Sends words of 8 bytes, whole numbers of which a part has to have."""
+    parts = [part.contiguous().view(torch.int64) for part in qkv_tensor.chunk(3 * dist.get_world_size(), dim=2)]
+    words = gathered(torch.cat(parts, dim=2), seq_dim, group, unpadded_dim_size, restore_shape)
+    return words.view(qkv_tensor.dtype)
+
+
 HONEST = {"gathered": gathered, "one_by_one": one_by_one}
 MUTANTS = {"cut_as_one": cut_as_one, "interleaved": interleaved, "keys_for_values": keys_for_values}
 NARROW = {
@@ -113,4 +122,5 @@ NARROW = {
     "mostly_padding": last_share_cut,
     "multiple_of_ranks": cut_to_any_number,
     "zero_for_none": cut_to_zero,
+    "other_extents": in_words,
 }

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
+from problems.spec.ranges import Among, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -148,6 +149,18 @@ PROBLEM = Problem(
             narrow="usual_numbers",
         ),
         attention.MORE_HEADS,
+        Regime(
+            name="few_heads",
+            words="groups have as many heads as few_heads says, and num_heads is that times the number of ranks",
+            settings={"few_heads": Among(options=("1", "2"))},
+            narrow="usual_numbers",
+            apart=("more_heads",),
+        ),
+        Regime(
+            name="few_positions",
+            words="ranks hold few positions, one of each sequence at the least",
+            dims={"B": Whole(low=4, high=6), "S_local": Whole(low=1, high=5)},
+        ),
         Regime(
             name="large_scores",
             words="all scores are 256: their exponentials overflow float32 unless a maximum is subtracted",

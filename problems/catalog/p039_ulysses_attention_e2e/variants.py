@@ -123,6 +123,12 @@ def with_own_softmax(
     return (mixed.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
 
 
+def in_tiles(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool) -> Tensor:
+    """Computes tiles of eight positions, whole numbers of which a rank has to have."""
+    tiles = hidden_states.view(-1, 8, hidden_states.shape[2])
+    return local(tiles, w_qkv, w_o, group, num_heads, causal).view(hidden_states.shape)
+
+
 HONEST = {"local": local, "gathered": gathered, "rounded_everywhere": rounded_everywhere}
 MUTANTS = {
     "over_positions": over_positions,
@@ -132,6 +138,7 @@ MUTANTS = {
 }
 NARROW = {
     "copied_values": queries_of_unit_length,
+    "few_positions": in_tiles,
     "large_scores": with_own_softmax,
     "negative_scores": partial(with_own_softmax, least_maximum=0.0),
 }
