@@ -100,10 +100,14 @@ def _popularity(call: Call) -> Tensor:
 
 
 def _chosen_by_all(call: Call) -> Tensor:
-    """The experts (top_k) of all tokens: those of one rank as far as it has enough, and of the next."""
+    """The experts (top_k) of all tokens: those of one rank as far as it has enough, and of the next.
+
+    If no token may choose any of the one that a regime singles out, they are those of the next ranks.
+    """
     experts = call.dims["num_experts"]
     owners = min(experts, call.world_size)
-    first = owner(call) % owners * (experts // owners)
+    one = owner(call) + (call.setting("same_experts", usual="") == "elsewhere")
+    first = one % owners * (experts // owners)
     return (first + torch.arange(call.dims["top_k"], device=call.device)) % experts
 
 

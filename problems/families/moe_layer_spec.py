@@ -95,11 +95,6 @@ _REGIMES = (
         settings={"projection_biases": Among(options=("gate", "up", "down", "gate/up", "gate/down", "up/down"))},
     ),
     Regime(
-        name="more_experts",
-        words="there are twice as many experts as in timed calls of this size",
-        settings={"times_experts": 2},
-    ),
-    Regime(
         name="every_expert",
         words="every token chooses every expert",
         settings={"every_expert": True},
@@ -118,6 +113,14 @@ _REGIMES = (
         settings={"tokens": "none_on_one_rank"},
     ),
     Regime(
+        name="one_rank_is_idle",
+        words="one rank holds no tokens, and all tokens of the others choose the same experts of other ranks, out of "
+        "twice as many as usual",
+        settings={"tokens": "none_on_one_rank", "same_experts": "elsewhere", "times_experts": 2},
+        at_large=False,
+    ),
+    Regime(name="few_tokens", words="ranks hold few tokens, seven at the least", dims={"M": Whole(low=7, high=61)}),
+    Regime(
         name="large_gates",
         words="what gate_proj makes is 128 times as large as in timed calls: its exponentials overflow float32",
         settings={"gates": 128.0},
@@ -133,6 +136,7 @@ _REGIMES = (
         words="all tokens are zero",
         settings={"tokens": "zero"},
         hides=True,
+        apart=("no_gate_bias",),
         narrow="divides_by_the_largest",
     ),
     Regime(
@@ -161,16 +165,26 @@ INVARIANTS = (
     "Values are finite.",
     "`group` is None.",
     "The router is the same on all ranks, and no choice of experts is a close one.",
+    "All ranks hold as many tokens, but one may hold none.",
     "The networks of all ranks have the same shapes.",
 )
 
 
-def regimes(*, made_by: str = "down_proj") -> tuple[Regime, ...]:
-    """The regimes of every such layer; `made_by` are the arguments that the size of the output hangs on."""
+def regimes(*, made_by: str = "down_proj", times_experts: int | Whole = 2) -> tuple[Regime, ...]:
+    """The regimes of every such layer; `made_by` are the arguments that the size of the output hangs on.
+
+    `times_experts` is how many times as many experts as in timed calls there may be.
+    """
     copied = copied_values(
         "out", words="a token's first choice has all the weight and experts pick elements of their tokens"
     )
     return (
+        Regime(
+            name="more_experts",
+            words="there are twice as many experts as in timed calls of this size"
+            + ("" if times_experts == 2 else ", or more"),
+            settings={"times_experts": times_experts},
+        ),
         *_REGIMES,
         *of_tensor(made_by, TINY_VALUES, HUGE_VALUES),
         copied,

@@ -200,6 +200,8 @@ def narrow(names: Sequence[str], group_of: GroupOf, *, per_owner: Callable[[int]
     programs = {name: networks_moved(names, group_of, twist) for name, twist in twists.items()}
     return programs | {
         "one_rank_has_no_tokens": _one_token_at_least(networks_moved(names, group_of)),
+        "one_rank_is_idle": _one_token_at_least(networks_moved(names, group_of)),
+        "few_tokens": _in_tiles(networks_moved(names, group_of)),
         "huge_hidden": _with_networks_in_float16(networks_moved(names, group_of)),
     }
 
@@ -216,6 +218,15 @@ def _one_token_at_least(program: Program) -> Program:
         return program(tokens if len(tokens) else tokens.new_zeros((1, tokens.shape[1])), *rest)
 
     return padding
+
+
+def _in_tiles(program: Program) -> Program:
+    """`program` on tiles of 16 tokens, whole numbers of which a rank has to have."""
+
+    def tiled(tokens: Tensor, *rest: Any) -> Tensor:
+        return program(tokens.view(-1, 16, tokens.shape[1]).flatten(0, 1), *rest)
+
+    return tiled
 
 
 def _with_networks_in_float16(program: Program) -> Program:

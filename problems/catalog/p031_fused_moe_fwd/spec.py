@@ -1,6 +1,9 @@
 """Expert-parallel MoE layer, 8 experts, described."""
 
+from dataclasses import replace
+
 from problems.families import moe_layer_spec as moe
+from problems.spec.ranges import Whole
 from problems.spec.schema import Problem, Size, SizeName, Tolerance, fixed
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import divisors_of
@@ -58,6 +61,10 @@ PROBLEM = Problem(
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
-    regimes=(*moe.regimes(), moe.ONE_CHOICE, moe.MORE_CHOICES),
+    regimes=(
+        *moe.regimes(times_experts=Whole(low=2, high=3)),
+        moe.ONE_CHOICE,
+        replace(moe.MORE_CHOICES, words="top_k is 3 to 7", settings={"top_k": Whole(low=3, high=7)}),
+    ),
     invariants=(*moe.INVARIANTS, "`num_experts` is a multiple of the number of ranks."),
 )

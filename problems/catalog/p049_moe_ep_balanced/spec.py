@@ -64,6 +64,10 @@ PROBLEM = Problem(
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("On 2 ranks base and large send every token to both experts.",),
-    regimes=(*moe.regimes(), replace(moe.ONE_CHOICE, least_world_size=3)),
+    regimes=(
+        *moe.regimes(),
+        replace(moe.ONE_CHOICE, least_world_size=3),
+        replace(moe.MORE_CHOICES, name="three_choices", words="top_k is 3", settings={"top_k": 3}, least_world_size=4),
+    ),
     invariants=(*moe.INVARIANTS, "`num_experts` is a multiple of the number of ranks."),
 )

@@ -1,7 +1,7 @@
 """Expert-parallel MoE layers in groups of ranks, described."""
 
 from problems.families import moe_layer_spec as moe
-from problems.spec.schema import Cost, Dims, Problem, Size, SizeName, Tolerance
+from problems.spec.schema import Cost, Dims, Problem, Regime, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
 
@@ -81,6 +81,15 @@ PROBLEM = Problem(
         "On 2 ranks base has one expert and nothing to exchange; on 4 ranks it has two experts, chosen by all.",
         "Nothing crosses the border of a group: replicas of an expert in other groups have other weights.",
     ),
-    regimes=moe.regimes(),
+    regimes=(
+        *moe.regimes(),
+        Regime(
+            name="two_choices",
+            words="top_k is 2, out of twice as many experts as in timed calls of this size",
+            settings={"times_experts": 2, "top_k": 2},
+            narrow="usual_numbers",
+            apart=("every_expert",),
+        ),
+    ),
     invariants=(*moe.INVARIANTS, "`num_experts` divides the number of ranks, or is a multiple of it."),
 )
