@@ -26,7 +26,7 @@ def make_inputs(call: Call) -> Arguments:
         "loss": _scalar(call, _loss(call, counts)),
         "local_valid_tokens": torch.tensor(own, device=call.device),
         "global_valid_tokens": torch.tensor(total, device=call.device),
-        "grad_normalized_loss": _scalar(call, gradient),
+        "grad_normalized_loss": _scalar(call, gradient * call.setting("first_gradient", 1.0)),
         "grad_loss_sum": None if call.setting("single_gradient", usual=False) else _scalar(call, second),
     }
 
@@ -35,17 +35,19 @@ def token_counts(call: Call) -> list[int]:
     """Tokens per rank: steps from `LEAST` to 1 of a secret maximum in a secret order, and 0 on one rank."""
     ranks = call.world_size
     most = call.dims["M"] * call.dims["N"] * _draw(call, "most", low=-6, high=0, shared=True)
+    most = call.setting("most_tokens", most)
     jitter = call.uniform("jitter", (ranks,), low=0.95, high=1.0, dtype=torch.float64, shared=True).tolist()
     who = call.setting("who_has_tokens", None)
     if who == "one":
         return [round(most) if rank == owner(call) else 0 for rank in range(ranks)]
     if who == "all":
-        return [round(most * factor * (rank + 1) / ranks) for rank, factor in enumerate(jitter)]
+        return [max(1, round(most * factor * (rank + 1) / ranks)) for rank, factor in enumerate(jitter)]
     steps = torch.linspace(LEAST, 1.0, ranks - 1, dtype=torch.float64)
     shares = steps[call.permutation("order", ranks - 1, shared=True).cpu()].tolist()
     empty = int(call.integers("empty", (), low=0, high=ranks - 1, shared=True))
     shares.insert(ranks - 1 if who == "not_the_last" else empty, 0.0)
-    return [round(most * share * factor) for share, factor in zip(shares, jitter, strict=True)]
+    counts = (share and max(1, round(most * share * factor)) for share, factor in zip(shares, jitter, strict=True))
+    return [int(count) for count in counts]
 
 
 def _loss(call: Call, counts: list[int]) -> float:

@@ -1,5 +1,6 @@
 """Token-weighted global loss, forward and backward scalars, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.schema import (
     Argument,
     Cost,
@@ -111,6 +112,11 @@ PROBLEM = Problem(
             least_world_size=3,
         ),
         Regime(
+            name="few_tokens",
+            words="no rank has more than a few tokens",
+            settings={"most_tokens": Whole(low=1, high=4)},
+        ),
+        Regime(
             name="negative_losses",
             words="losses are negative, and that of the rank without tokens is minus infinity",
             settings={"losses": "negative"},
@@ -119,6 +125,11 @@ PROBLEM = Problem(
             name="opposite_gradients",
             words="grad_loss_sum has the other sign than grad_normalized_loss",
             settings={"second_gradient": -8.0},
+        ),
+        Regime(
+            name="gradient_of_the_sum_alone",
+            words="grad_normalized_loss is 0",
+            settings={"first_gradient": 0.0},
         ),
         Regime(name="single_gradient", words="grad_loss_sum is None", settings={"single_gradient": True}),
     ),

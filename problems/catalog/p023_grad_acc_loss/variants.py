@@ -117,6 +117,12 @@ def one_rank_cleaned(*arguments: Any) -> Scalars:
     return call.results(total)
 
 
+def one_token_more(*arguments: Any) -> Scalars:
+    """Adds one to the number of all tokens, lest it be zero."""
+    call = _Arguments(*arguments)
+    return solution(*call._replace(global_valid_tokens=call.global_valid_tokens + 1))
+
+
 def losses_are_positive(*arguments: Any) -> Scalars:
     """Takes the size of every loss for the loss."""
     call = _Arguments(*arguments)
@@ -129,6 +135,12 @@ def gradients_of_one_sign(*arguments: Any) -> Scalars:
     if call.grad_loss_sum is None:
         return solution(*call)
     return solution(*call._replace(grad_loss_sum=call.grad_loss_sum.abs() * call.grad_normalized_loss.sign()))
+
+
+def no_gradient_where_the_first_is_zero(*arguments: Any) -> Scalars:
+    """Takes the whole gradient for zero where the first is."""
+    first, second, gradient = solution(*arguments)
+    return first, second, torch.where(_Arguments(*arguments).grad_normalized_loss == 0, 0, gradient)
 
 
 def two_gradients_taken_for_granted(*arguments: Any) -> Scalars:
@@ -149,7 +161,9 @@ NARROW = {
     "last_rank_is_empty": last_rank_always_has_tokens,
     "nobody_is_empty": fewest_tokens_are_none,
     "one_rank_has_all": one_rank_cleaned,
+    "few_tokens": one_token_more,
     "negative_losses": losses_are_positive,
     "opposite_gradients": gradients_of_one_sign,
+    "gradient_of_the_sum_alone": no_gradient_where_the_first_is_zero,
     "single_gradient": two_gradients_taken_for_granted,
 }
