@@ -5,13 +5,16 @@ from math import log
 import torch
 from torch import Tensor
 
+from problems.inputs.regime_values import owner
 from problems.inputs.values import Arguments, Call
 
 IGNORE = -100
 DRIFT = 0.5
 """Standard deviation of the difference between new and old log-probabilities."""
-EQUAL_LOGIT = 128.0
-"""What all logits are in one regime: the exponential of float32 overflows beyond 88."""
+EQUAL_LOGITS = {"large": 128.0, "negative": -160.0}
+"""What all logits are in one regime: the exponential of float32 overflows beyond 88, and is zero below -104."""
+UNLIKELY = -8.0
+"""What is added to how far states lean to their labels, so that log-probabilities lie between about -17 and -2."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -25,15 +28,16 @@ def make_inputs(call: Call) -> Arguments:
     weight = call.normal("weight", ("V", "N"), std=hidden**-0.5)
     wide = torch.log(torch.tensor(float(vocabulary))).item() + 0.5
     lean = call.uniform("lean", ("M", 1), low=wide - 5, high=wide + 2, dtype=torch.float32)
+    lean += UNLIKELY if _is_unlikely(call) else 0.0
     own = call.normal("hidden_states", ("M", "N"), dtype=torch.float32)
     states = (own + lean * weight[labels].float()).to(call.dtype)
-    if _has_equal_logits(call):
+    if (logits := _equal_logits(call)) is not None:
         states.zero_()
-        states[:, 0], weight[:, 0] = EQUAL_LOGIT, 1.0
+        states[:, 0], weight[:, 0] = logits, 1.0
     return {
         "hidden_states": states,
         "weight": weight,
-        "labels": labels.where(~_ignored(call), ignore_index(call)),
+        "labels": labels.where(~_ignored(call, lean[:, 0]), ignore_index(call)),
         "old_logprobs": _old(call, states, weight[labels], wide),
         "advantages": _advantages(call),
         "ignore_index": ignore_index(call),
@@ -56,15 +60,19 @@ def _place(call: Call) -> float:
     return float(order[call.rank]) / (call.world_size - 1)
 
 
-def _ignored(call: Call) -> Tensor:
+def _ignored(call: Call, lean: Tensor) -> Tensor:
     """Which tokens do not count: from a twentieth of them to 55 in a hundred, by place, but never the first one.
 
-    In one regime all do.
+    In one regime all do, and where words are unlikely the first never does. In another regime a single token counts on
+    one rank: one that leans little to its label, since errors are measured against its own small numbers.
     """
     share = 0.05 + 0.5 * _place(call)
     ignored = call.uniform("ignored", ("M",), dtype=torch.float32) < share
-    ignored[0] = False
-    return torch.zeros_like(ignored) if call.setting("tokens", None) == "all" else ignored
+    ignored[0] = _is_unlikely(call)
+    if (tokens := call.setting("tokens", None)) == "one" and call.rank == owner(call):
+        ignored.fill_(True)
+        ignored[1 + int(lean[1:].argmin())] = False
+    return torch.zeros_like(ignored) if tokens == "all" else ignored
 
 
 def _old(call: Call, states: Tensor, chosen: Tensor, wide: float) -> Tensor:
@@ -75,7 +83,7 @@ def _old(call: Call, states: Tensor, chosen: Tensor, wide: float) -> Tensor:
     logit = (states.float() * chosen.float()).sum(dim=1)
     older_by: float = call.setting("older_by", 0.0)
     now = -torch.log1p(torch.exp(wide - logit)) + older_by
-    if _has_equal_logits(call):
+    if _equal_logits(call) is not None:
         now.fill_(-log(call.dims["V"]))
     return (now + call.normal("old_logprobs", ("M",), std=DRIFT, dtype=torch.float32)).clamp_(max=0.0).to(call.dtype)
 
@@ -93,5 +101,10 @@ def _advantages(call: Call) -> Tensor:
     return torch.zeros_like(advantages) if kind == "zero" else advantages
 
 
-def _has_equal_logits(call: Call) -> bool:
-    return bool(call.setting("logits", None) == "equal")
+def _is_unlikely(call: Call) -> bool:
+    return bool(call.setting("words", None) == "unlikely")
+
+
+def _equal_logits(call: Call) -> float | None:
+    """What all logits are; None where they differ."""
+    return EQUAL_LOGITS.get(call.setting("equal_logits", ""))

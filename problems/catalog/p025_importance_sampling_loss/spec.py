@@ -160,9 +160,20 @@ PROBLEM = Problem(
             settings={"older_by": -40.0},
         ),
         Regime(
+            name="unlikely_words",
+            words="words are unlikely now, the older policy was certain of them, and the first does not count",
+            settings={"words": "unlikely", "older_by": 40.0},
+        ),
+        Regime(
+            name="one_token_counts",
+            words="a single token counts on one rank",
+            settings={"tokens": "one"},
+            apart=("unlikely_words",),
+        ),
+        Regime(
             name="equal_logits",
-            words="all logits are 128, where the exponential of float32 overflows",
-            settings={"logits": "equal"},
+            words="all logits are equal: 128, where the exponential of float32 overflows, or -160, where it is zero",
+            settings={"equal_logits": Among(options=("large", "negative"))},
             hides=True,
         ),
         Regime(
@@ -180,6 +191,7 @@ PROBLEM = Problem(
     ),
     invariants=(
         "Tensors are contiguous.",
+        "Values are finite.",
         "The world group takes part.",
         "Some token counts on every rank.",
         "Log-probabilities of an older policy are not above 0, and log-ratios not below -20.",

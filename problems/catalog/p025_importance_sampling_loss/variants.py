@@ -132,6 +132,24 @@ def without_maximum(
     return _finish(logits - mass, labels, old_logprobs, advantages, valid=labels != ignore_index)
 
 
+def extremes_from_the_first(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Takes the first token for one that counts where it begins to look for extreme ratios: 1 where it does not."""
+    loss, _, logprobs, losses, metrics = solution(hidden_states, weight, labels, old_logprobs, advantages, ignore_index)
+    if labels[0] == ignore_index:
+        metrics[1:3] = torch.stack([metrics[1].clamp(max=1), metrics[2].clamp(min=1)])
+    return loss, None, logprobs, losses, metrics
+
+
+def lone_tokens_left_out(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Takes no loss where a single token of a rank counts."""
+    loss, _, logprobs, losses, metrics = solution(hidden_states, weight, labels, old_logprobs, advantages, ignore_index)
+    return loss, None, logprobs, losses * ((labels != ignore_index).sum() > 1), metrics
+
+
 def losses_below_zero(*arguments: Any) -> Results:
     """Takes the loss for negative, as it is wherever advantages are positive."""
     loss, _, logprobs, losses, metrics = solution(*arguments)
@@ -149,6 +167,8 @@ MUTANTS = {
 NARROW = {
     "ignored_word": negative_labels_ignored,
     "ratios_at_the_limit": ratios_not_limited,
+    "unlikely_words": extremes_from_the_first,
+    "one_token_counts": lone_tokens_left_out,
     "equal_logits": without_maximum,
     "negative_advantages": losses_below_zero,
 }
