@@ -16,13 +16,12 @@ _SHIFTS, _SCALE = {"large": 96.0, "negative": -160.0}, 4.0
 def make_inputs(call: Call) -> Arguments:
     """`gate_logits` (M, E) with preferences of the rank's own, the numbers that go with them, and perhaps a mask."""
     logits, _ = routed(call)
-    layers = _layers(call)
     counted = counted_tokens(call)
     return {
-        "gate_logits": logits if layers == 1 else logits.chunk(layers),
+        "gate_logits": logits if call.setting("layers", None) is None else logits.chunk(_layers(call)),
         "num_experts": call.dims["E"],
         "top_k": top_k(call),
-        "attention_mask": None if counted is None else counted.long().view(2, -1),
+        "attention_mask": None if counted is None else counted.long().view(_sequences(call), -1),
     }
 
 
@@ -38,6 +37,7 @@ def routed(call: Call) -> tuple[Tensor, Tensor]:
     strength = 2.0 ** float(call.uniform("strength", (), low=-0.5, high=1.5, dtype=torch.float64, shared=True))
     preference = call.normal("preference", (1, "E"), std=strength, dtype=torch.float32)
     logits = call.normal("gate_logits", ("M", "E"), dtype=torch.float32).add_(preference)
+    logits = logits[: _layers(call) * _tokens(call)]
     if (counted := counted_rows(call)) is not None:
         # Padding is all alike, and unlike the tokens: whoever counts it gets another loss.
         logits = torch.where(counted.unsqueeze(1), logits, -preference)
@@ -55,15 +55,31 @@ def counted_rows(call: Call) -> Tensor | None:
 
 
 def counted_tokens(call: Call) -> Tensor | None:
-    """Which of the rank's tokens the mask leaves in (bool): a secret share, one at least; None without a mask."""
+    """Which of the rank's tokens the mask leaves in (bool): a secret share, one at least; None without a mask.
+
+    On some ranks, but not on all, the mask leaves in every token.
+    """
     if (kind := call.setting("mask", None)) is None:
         return None
-    draws = call.uniform("regime's mask", (call.dims["M"] // _layers(call),), dtype=torch.float32)
+    draws = call.uniform("regime's mask", (_tokens(call),), dtype=torch.float32)
     share = call.uniform("regime's counted share", (), low=0.2, high=0.8, dtype=torch.float32)
+    if call.rank != owner(call) and int(call.integers("regime's padding", (), low=0, high=2)) == 0:
+        share = torch.ones_like(share)
     has_one = kind == "one_token" and call.rank == owner(call)
     counted = torch.zeros_like(draws, dtype=torch.bool) if has_one else draws < share
     counted[draws.argmin()] = True
     return counted
+
+
+def _sequences(call: Call) -> int:
+    """How many sequences the mask has: one or two, or as many as leave one or two positions to each."""
+    tokens = _tokens(call)
+    return (1, 2, tokens // 2, tokens)[int(call.integers("regime's sequences", (), low=0, high=4, shared=True))]
+
+
+def _tokens(call: Call) -> int:
+    """How many tokens a layer has: an even number; of a regime's layers the last tokens are left out."""
+    return 2 * (call.dims["M"] // (2 * _layers(call)))
 
 
 def _layers(call: Call) -> int:

@@ -127,7 +127,12 @@ PROBLEM = Problem(
             words="all logits lie around -160: their exponentials are zero unless the true maximum is subtracted",
             settings={"logits": "negative"},
         ),
-        Regime(name="layers", words="gate_logits is a tuple of four layers", settings={"layers": 4}),
+        Regime(name="single_layer", words="gate_logits is a tuple of a single layer", settings={"layers": 1}),
+        Regime(
+            name="layers",
+            words="gate_logits is a tuple of layers",
+            settings={"layers": Whole(low=2, high=9, often=(4,))},
+        ),
         Regime(
             name="masked_tokens",
             words="attention_mask leaves tokens out, which prefer other experts",
@@ -135,8 +140,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="masked_layers",
-            words="gate_logits is a tuple of two layers and attention_mask leaves tokens out of both",
-            settings={"mask": "some", "layers": 2},
+            words="gate_logits is a tuple of layers and attention_mask leaves tokens out of all of them",
+            settings={"mask": "some", "layers": Whole(low=2, high=9)},
         ),
         Regime(
             name="one_token_counts",

@@ -129,6 +129,7 @@ NARROW = {
     "every_expert": next_one_wraps_around,
     "large_logits": without_maximum,
     "negative_logits": maximum_from_zero,
+    "single_layer": one_tensor_only,
     "layers": one_tensor_only,
     "masked_tokens": mask_ignored,
     "masked_layers": mask_of_neighbours,
