@@ -31,6 +31,20 @@ REGIMES = (
         narrow="usual_numbers",
     ),
     Regime(
+        name="high_norm",
+        words="norm_type is 3 or more",
+        settings={"norm_type": Real(low=3.0, high=8.0, often=(4.0,))},
+        tolerances={"total_norm": _HIGHER_NORM},
+        apart=("tiny_values", "huge_values"),
+        narrow="usual_numbers",
+    ),
+    Regime(
+        name="least_gradients",
+        words="gradients are around 1e-17, so that whatever is added to their norm shows",
+        settings={"gradients": "least"},
+        apart=("tiny_values", "huge_values", "other_norm", "high_norm"),
+    ),
+    Regime(
         name="nothing_to_clip",
         words="all gradients are zero and so is max_norm, which the norm does not exceed",
         settings={"values": "zero", "more_room": 0.0},

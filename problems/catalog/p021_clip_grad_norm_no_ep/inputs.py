@@ -11,6 +11,8 @@ from problems.inputs.regime_values import in_regime, magnitude
 from problems.inputs.values import Arguments, Call
 
 TENSORS = 3
+LEAST = 2.0**-56
+"""Times the least scale and squared it is a number of float32, with room for elements far below their deviation."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -25,7 +27,7 @@ def make_inputs(call: Call) -> Arguments:
 
 def gradients(call: Call) -> Iterator[Tensor]:
     """The rank's gradients (M, N), each drawn when it is asked for."""
-    own = _scales(call)[call.rank].tolist()
+    own = _scales(call)[call.rank].mul(_size(call)).tolist()
     drawn = ((f"grad_tensors{number}", scale) for number, scale in enumerate(own))
     return (
         _without_row(call, in_regime(call, name, call.normal(name, ("M", "N"), std=scale))) for name, scale in drawn
@@ -37,6 +39,11 @@ def _without_row(call: Call, gradient: Tensor) -> Tensor:
     if call.setting("first_rows", None) == "zero":
         gradient[0] = 0.0
     return gradient
+
+
+def _size(call: Call) -> float:
+    """What all gradients are multiplied by."""
+    return LEAST if call.setting("gradients", None) == "least" else 1.0
 
 
 def norm_type(call: Call) -> float:
@@ -53,7 +60,7 @@ def _scales(call: Call) -> Tensor:
 def limit(call: Call) -> float:
     """A secret share, between a tenth and a half, of the norm that the scales let expect: every timed call clips."""
     p, elements = norm_type(call), call.dims["M"] * call.dims["N"]
-    likely = float(_scales(call).pow(p).sum().mul(elements * _moment(p)).pow(1 / p)) * magnitude(call)
+    likely = float(_scales(call).pow(p).sum().mul(elements * _moment(p)).pow(1 / p)) * magnitude(call) * _size(call)
     share = float(call.uniform("limit", (), low=0.1, high=0.5, dtype=torch.float64, shared=True))
     share = float(call.setting("share", share))
     return likely * share * float(call.setting("more_room", 1.0))

@@ -150,6 +150,6 @@ PROBLEM = Problem(
         "Sums of powers are zero or lie in the range of float32.",
         "`fsdp_group` is the world group.",
         "There are three gradients, none of them None.",
-        "`norm_type` is finite, and 1 or more.",
+        "`norm_type` lies between 1 and 8.",
     ),
 )

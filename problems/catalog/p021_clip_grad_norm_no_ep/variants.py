@@ -54,6 +54,13 @@ def smaller_factor(grad_tensors: list[Tensor], max_norm: float, norm_type: float
     return total_norm
 
 
+def epsilon_in_the_norm(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
+    """Adds a millionth of a millionth to the norm before it divides by it."""
+    total_norm = not_clipped(grad_tensors, max_norm, norm_type, fsdp_group)
+    _clip(grad_tensors, (max_norm / (total_norm + 1e-12)).clamp(max=1))
+    return total_norm
+
+
 def always_clips(grad_tensors: list[Tensor], max_norm: float, norm_type: float, fsdp_group: Group) -> Tensor:
     """Scales to the limit whether the norm exceeds it or not."""
     total = _powers(grad_tensors, norm_type)
@@ -133,5 +140,6 @@ NARROW = {
     "huge_values": saturates,
     "zero_rows": skips_by_first_row,
     "near_the_limit": always_clips,
+    "least_gradients": epsilon_in_the_norm,
     "nothing_to_clip": smaller_factor,
 }

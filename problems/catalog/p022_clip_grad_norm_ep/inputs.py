@@ -10,6 +10,9 @@ from problems.inputs.groups import contiguous, strided, world
 from problems.inputs.regime_values import in_regime, magnitude
 from problems.inputs.values import Arguments, Call
 
+LEAST = 2.0**-56
+"""Times the least scale and squared it is a number of float32, with room for elements far below their deviation."""
+
 
 def make_inputs(call: Call) -> Arguments:
     """One ordinary and one expert gradient (M, N) with scales of their own, the limit, and three groups.
@@ -34,9 +37,14 @@ def make_inputs(call: Call) -> Arguments:
 
 def gradients(call: Call) -> Iterator[Tensor]:
     """The rank's ordinary and its expert gradient (M, N), each drawn when it is asked for."""
-    scales = _scales(call)[call.rank].tolist()
+    scales = _scales(call)[call.rank].mul(_size(call)).tolist()
     drawn = zip(("non_ep", "ep"), scales, strict=True)
     return (in_regime(call, name, call.normal(name, ("M", "N"), std=scale)) for name, scale in drawn)
+
+
+def _size(call: Call) -> float:
+    """What all gradients are multiplied by."""
+    return LEAST if call.setting("gradients", None) == "least" else 1.0
 
 
 def norm_type(call: Call) -> float:
@@ -56,7 +64,7 @@ def limit(call: Call) -> float:
     """A secret share, between a tenth and a half, of the norm that the scales let expect: every timed call clips."""
     p, elements, scales = norm_type(call), call.dims["M"] * call.dims["N"], _scales(call)
     scales[:, 1] /= call.dims["ep_size"]
-    likely = float(scales.pow(p).sum().mul(elements * _moment(p)).pow(1 / p)) * magnitude(call)
+    likely = float(scales.pow(p).sum().mul(elements * _moment(p)).pow(1 / p)) * magnitude(call) * _size(call)
     share = float(call.uniform("limit", (), low=0.1, high=0.5, dtype=torch.float64, shared=True))
     share = float(call.setting("share", share))
     return likely * share * float(call.setting("more_room", 1.0))

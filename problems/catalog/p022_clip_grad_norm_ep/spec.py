@@ -195,7 +195,7 @@ PROBLEM = Problem(
         "Values and `max_norm` are finite, and `max_norm` is not negative.",
         "Sums of powers are zero or lie in the range of float32.",
         "Each list holds one gradient, which is not None.",
-        "`norm_type` is finite, and 1 or more.",
+        "`norm_type` lies between 1 and 8.",
         "`ep_size` is the one of timed calls or 1, and the groups follow from it.",
     ),
 )

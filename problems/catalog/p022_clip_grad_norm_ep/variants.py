@@ -48,6 +48,15 @@ def smaller_factor(
     return total_norm
 
 
+def epsilon_in_the_norm(
+    non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
+) -> Tensor:
+    """Adds a millionth of a millionth to the norm before it divides by it."""
+    total_norm = one_message(non_ep_grad_tensors, ep_grad_tensors, torch.inf, *settings)
+    _clip([*non_ep_grad_tensors, *ep_grad_tensors], (max_norm / (total_norm + 1e-12)).clamp(max=1))
+    return total_norm
+
+
 def no_group_for_the_world(
     non_ep_grad_tensors: list[Tensor], ep_grad_tensors: list[Tensor], max_norm: float, *settings: Any
 ) -> Tensor:
@@ -175,6 +184,7 @@ NARROW = {
     "below_the_limit": always_clips,
     "huge_values": saturates,
     "near_the_limit": always_clips,
+    "least_gradients": epsilon_in_the_norm,
     "nothing_to_clip": smaller_factor,
     "no_expert_groups": no_group_for_the_world,
 }
