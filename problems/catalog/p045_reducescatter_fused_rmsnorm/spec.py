@@ -1,5 +1,6 @@
 """Reduce-scatter (mean) followed by RMSNorm, described."""
 
+from problems.spec.ranges import Real
 from problems.spec.regimes import SUMMED_VALUES, exact_sums, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -110,8 +111,18 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        Regime(name="large_epsilon", words="eps is 0.1", settings={"epsilon": 0.1}, narrow="usual_numbers"),
-        Regime(name="small_epsilon", words="eps is 1e-8", settings={"epsilon": 1e-8}, narrow="usual_numbers"),
+        Regime(
+            name="large_epsilon",
+            words="eps is larger",
+            settings={"epsilon": Real(low=1e-4, high=1.0, often=(0.1,), by_size=True)},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="small_epsilon",
+            words="eps is smaller",
+            settings={"epsilon": Real(low=1e-12, high=1e-6, often=(1e-8,), by_size=True)},
+            narrow="usual_numbers",
+        ),
         Regime(
             name="huge_gamma",
             words="gamma is around ten million, beyond the range of float16",
@@ -133,6 +144,6 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous.",
         "Values are finite, and their squares lie in the range of float32.",
-        "`eps` is above 0.",
+        "`eps` lies between 1e-12 and 1.",
     ),
 )
