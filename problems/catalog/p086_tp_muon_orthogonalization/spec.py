@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Real
+from problems.spec.ranges import Among, Real
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -22,7 +22,7 @@ from problems.spec.schema import (
 )
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
-_STEPS = 5
+_STEPS, _MOST_STEPS = 5, 10
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -167,6 +167,12 @@ PROBLEM = Problem(
             apart=("tiny_values", "huge_values"),
         ),
         Regime(
+            name="near_the_floor",
+            words="the norm of x is about the least that x is divided by",
+            settings={"norm": Real(low=3e-8, high=3e-7, often=(1e-7,), by_size=True)},
+            apart=("tiny_values", "huge_values", "below_the_floor", "one_direction"),
+        ),
+        Regime(
             name="one_direction",
             words="one direction of the matrix is so many times as large as all others together",
             settings={"one_direction": Real(low=1.0, high=16.0, by_size=True)},
@@ -181,19 +187,25 @@ PROBLEM = Problem(
         Regime(
             name="polar_express",
             words="coefficient_type is 'polar_express' and steps is 8",
-            settings={"choice": ("polar_express", 8)},
+            settings={"choice": "polar_express_8"},
             narrow="usual_numbers",
         ),
         Regime(
             name="two_rounds",
             words="coefficient_type is 'quintic' and steps is 10, twice through its coefficients",
-            settings={"choice": ("quintic", 10)},
+            settings={"choice": "quintic_10"},
             narrow="usual_numbers",
         ),
         Regime(
-            name="one_step",
-            words="coefficient_type is 'simple' and steps is 1",
-            settings={"choice": ("simple", 1)},
+            name="two_rounds_of_aol",
+            words="coefficient_type is 'aol' and steps is 8, twice through its coefficients",
+            settings={"choice": "aol_8"},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="simple_steps",
+            words="coefficient_type is 'simple' and steps another number",
+            settings={"choice": Among(options=tuple(f"simple_{steps}" for steps in range(1, _MOST_STEPS + 1)))},
             narrow="usual_numbers",
         ),
     ),
@@ -202,6 +214,6 @@ PROBLEM = Problem(
         "Values are finite, and the sum of their squares is a float32 number.",
         "Singular values are spread as in normal values; one may be up to 16 times as large as all others together.",
         "`group` is the world group.",
-        "`steps` is above zero, and a multiple of the number of coefficients of its type.",
+        f"`steps` is a multiple of the number of coefficients of its type, from 1 to {_MOST_STEPS}.",
     ),
 )

@@ -26,12 +26,13 @@ def gathered(
     left_out: int = 0,
     local_norm: bool = False,
     least_norm: float = 1e-7,
+    added: float = 0.0,
 ) -> Tensor:
     """Gathers the matrix and iterates all of it in `width`; the last arguments make it wrong."""
     rows_cut = partition_dim == 0
     whole = _gather(x, partition_dim).float()
     norm = x.float().norm() * dist.get_world_size() ** 0.5 if local_norm else whole.norm()
-    matrix = (whole / norm.clamp(min=least_norm)).to(width)
+    matrix = (whole / (norm.clamp(min=least_norm) + added)).to(width)
     matrix = matrix.T if rows_cut else matrix
     table = TRIPLES[coefficient_type]
     for step in range(steps - left_out):
@@ -104,5 +105,6 @@ MUTANTS = {
 NARROW = {
     "tiny_values": partial(gathered, least_norm=1e-3),
     "below_the_floor": partial(gathered, least_norm=1e-9),
+    "near_the_floor": partial(gathered, least_norm=0.0, added=1e-7),
     "one_direction": small_directions_dropped,
 }
