@@ -23,7 +23,7 @@ def make_inputs(call: Call) -> Arguments:
         _copying_weights(call)
         if copies(call)
         else {
-            "W1_shard": _weight(call, "W1_shard", (rows, columns), std=d**-0.5),
+            "W1_shard": _gate(call, _weight(call, "W1_shard", (rows, columns), std=d**-0.5)),
             "W2_shard": _weight(call, "W2_shard", (rows, columns), std=d**-0.5),
             "W3_shard": _weight(call, "W3_shard", (columns, rows), std=call.dims["D_ff"] ** -0.5),
         }
@@ -44,12 +44,17 @@ def samples(call: Call) -> Tensor:
         powers[:, 0] = _OPEN
         return powers
     drawn = first.normal("x_local", ("B_fsdp", "D"))
+    if (closed_by := call.setting("closed_by", None)) is not None:
+        drawn[:, 0] = closed_by
     return drawn if call.setting("values", "") == "one_rank" else in_regime(call, "x_local", drawn)
 
 
 def parts(call: Call) -> int:
     """`n_tp`: in how many parts the hidden units are cut."""
-    return {"all": call.world_size, "none": 1}.get(call.setting("tensor_parallel", ""), call.dims["n_tp"])
+    usual = call.dims["n_tp"]
+    return {"all": call.world_size, "none": 1, "exchanged": call.world_size // usual}.get(
+        call.setting("tensor_parallel", ""), usual
+    )
 
 
 def _block(call: Call) -> tuple[int, int]:
@@ -77,6 +82,15 @@ def _copying_weights(call: Call) -> dict[str, Tensor]:
         "W2_shard": _one_per_column(row - place * rows, odd_values(call, "W2_shard", (columns,)), rows=rows),
         "W3_shard": _one_per_column(own_units - part * columns, torch.full_like(gate[:, 0], 1 / _OPEN), rows=columns),
     }
+
+
+def _gate(call: Call, weight: Tensor) -> Tensor:
+    """`weight`; where a regime closes all gates, one that turns the first element of a sample to the other sign."""
+    if call.setting("closed_by", None) is not None:
+        weight.zero_()
+        if call.rank < parts(call):
+            weight[0] = -1.0
+    return weight
 
 
 def _one_per_column(row_of: Tensor, values: Tensor, *, rows: int) -> Tensor:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import lcm
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -153,6 +154,20 @@ PROBLEM = Problem(
             settings={"weights": "huge"},
             narrow="in_float16",
         ),
+        Regime(
+            name="closed_gates",
+            words="whatever passes through SiLU is so far below zero",
+            settings={"closed_by": Whole(low=4, high=10)},
+            apart=(
+                "tiny_values",
+                "huge_values",
+                "zero_values",
+                "one_rank_has_values",
+                "tiny_weights",
+                "huge_weights",
+                "copied_values",
+            ),
+        ),
         copied_values(
             "y", words="samples are powers of two, gates are open and columns of weights hold one number each"
         ),
@@ -160,6 +175,13 @@ PROBLEM = Problem(
             name="one_tensor_parallel_group",
             words="n_tp is W: all ranks are one tensor-parallel group, and nothing is gathered",
             settings={"tensor_parallel": "all"},
+        ),
+        Regime(
+            name="sides_exchanged",
+            words="n_tp and n_fsdp are exchanged",
+            settings={"tensor_parallel": "exchanged"},
+            at_large=False,
+            least_world_size=6,
         ),
         Regime(
             name="one_fsdp_group",

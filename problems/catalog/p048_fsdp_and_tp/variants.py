@@ -30,6 +30,7 @@ def whole(
     most_parts: int | None = None,
     most_shards: int | None = None,
     hidden_in: torch.dtype | None = None,
+    least_gate: float | None = None,
 ) -> Tensor:
     """Gathers every weight in the world and computes the whole MLP, part by part; the last arguments make it wrong."""
     every = [[shard.to(width) for shard in all_gathered(weight)] for weight in (W1, W2, W3)]
@@ -39,6 +40,7 @@ def whole(
         gate, up = (up, gate) if swaps else (gate, up)
         first = x_wide @ gate
         hidden = (nn.functional.silu(first) if is_gated else first) * (x_wide @ up)
+        hidden = hidden if least_gate is None else hidden * (first >= least_gate)
         hidden = hidden.to(hidden_in or width).to(width)
         total += hidden @ _joined(every[2][part::n_tp], dim=1, most=most_shards)
     return total.to(x.dtype)
@@ -90,6 +92,8 @@ NARROW = {
     "tiny_values": partial(whole, hidden_in=torch.float16),
     "huge_values": partial(whole, hidden_in=torch.float16),
     "zero_values": divides_by_the_largest,
+    "closed_gates": partial(whole, least_gate=-6),
+    "sides_exchanged": partial(whole, most_parts=3),
     "one_tensor_parallel_group": all_but_one_part,
     "one_fsdp_group": partial(whole, most_shards=2),
 }
