@@ -17,6 +17,14 @@ def make_inputs(call: Call) -> Arguments:
             "W1": picking(call, "W1", ("F", "H")).t().contiguous(),
             "W2": picking(call, "W2", ("H", "F")).t().contiguous(),
         }
+    if (closed_by := call.setting("closed_by", None)) is not None:
+        # One column for each unit of the first layer, so that a gate is no more rounded than the input.
+        sixteenths = call.integers("x_local", ("M_rows", "H_local"), low=16 * closed_by, high=16 * (closed_by + 1))
+        return {
+            "x_local": in_regime(call, "x_local", -(sixteenths / 16).to(call.dtype)),
+            "W1": unless_zero(call, picking(call, "W1", ("F", "H")).t().contiguous()),
+            "W2": unless_zero(call, call.normal("W2", ("F", "H"), std=call.dims["F"] ** -0.5)),
+        }
     first, second = (SMALLEST, LARGEST) if call.setting("weights", None) == "apart" else (1.0, 1.0)
     return {
         "x_local": in_regime(call, "x_local", call.long_tailed("x_local", ("M_rows", "H_local"))),

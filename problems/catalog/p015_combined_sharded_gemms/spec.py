@@ -1,6 +1,7 @@
 """All-gather, two-layer SiLU MLP, reduce-scatter, described."""
 
 from problems.spec.axes import rows
+from problems.spec.ranges import Whole
 from problems.spec.regimes import SUMMED_VALUES, copied_values, of_tensor, zero_on_one_rank
 from problems.spec.schema import (
     Argument,
@@ -145,6 +146,12 @@ PROBLEM = Problem(
             words="W1 is below 1e-4 in size and W2 around ten million, beyond the range of float16",
             settings={"weights": "apart"},
             narrow="arguments_in_float16",
+        ),
+        Regime(
+            name="closed_gates",
+            words="all results of the first layer are so far below zero, or up to one further",
+            settings={"closed_by": Whole(low=4, high=10)},
+            apart=("tiny_values", "huge_values", "weights_apart", "copied_values"),
         ),
         copied_values("y_local", words="values lie between 64 and 128 and columns of both weights pick one each"),
     ),

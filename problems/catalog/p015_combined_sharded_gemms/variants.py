@@ -81,6 +81,11 @@ def activations_up_to_60(x_local: Tensor, W1: Tensor, W2: Tensor) -> Tensor:
     return _layers(_own_rows(x_local), W1, W2, lambda rows: functional.silu(rows).clamp(max=60.0))
 
 
+def nothing_below_minus_6(x_local: Tensor, W1: Tensor, W2: Tensor) -> Tensor:
+    """Takes SiLU for zero below -6."""
+    return _layers(_own_rows(x_local), W1, W2, lambda rows: functional.silu(rows) * (rows >= -6))
+
+
 HONEST = {"float32": in_float32, "own_rows_only": own_rows_only, "shard_by_shard": shard_by_shard}
 MUTANTS = {
     "relu": relu,
@@ -89,4 +94,4 @@ MUTANTS = {
     "summed_over_ranks": summed_over_ranks,
     "input_in_8_bits": input_in_8_bits,
 }
-NARROW = {"copied_values": activations_up_to_60}
+NARROW = {"closed_gates": nothing_below_minus_6, "copied_values": activations_up_to_60}
