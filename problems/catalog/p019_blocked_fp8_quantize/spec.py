@@ -152,13 +152,13 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_block_size",
-            words="block_size is 64",
-            dims={"N": 256, "NB": 4, "block_size": 64},
+            words="block_size is 20, less than a warp and no power of two",
+            dims={"N": 160, "NB": 8, "block_size": 20},
         ),
         Regime(
             name="whole_rows",
-            words="block_size is 192, no power of two, and a row is one block",
-            dims={"N": 192, "NB": 1, "block_size": 192},
+            words="block_size is 1500, no power of two, and a row is one block",
+            dims={"N": 1500, "NB": 1, "block_size": 1500},
         ),
     ),
     invariants=(

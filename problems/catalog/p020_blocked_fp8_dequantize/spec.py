@@ -120,8 +120,13 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_block_size",
-            words="block_size is 64",
-            dims={"M": 16, "N": 72, "NB": 18, "block_size": 64},
+            words="block_size is 36, no power of two",
+            dims={"M": 16, "N": 72, "NB": 32, "block_size": 36},
+        ),
+        Regime(
+            name="one_block",
+            words="block_size is 1152, and a chunk is one block",
+            dims={"M": 16, "N": 72, "NB": 1, "block_size": 1152},
         ),
     ),
     invariants=(

@@ -85,6 +85,11 @@ def blocks_of_128(local_y: Tensor, local_s: Tensor, block_size: int) -> Tensor:
     return solution(local_y, local_s[:, :blocks].contiguous(), 128)
 
 
+def blocks_up_to_1024(local_y: Tensor, local_s: Tensor, block_size: int) -> Tensor:
+    """Leaves blocks of more than 1024 as they are."""
+    return solution(local_y, local_s if block_size <= 1024 else torch.ones_like(local_s), block_size)
+
+
 HONEST = {"scaled_on_arrival": scaled_on_arrival, "list_of_chunks": list_of_chunks}
 MUTANTS = {
     "own_scales_on_arrival": own_scales_on_arrival,
@@ -98,4 +103,5 @@ NARROW = {
     "tiny_values": drops_what_is_tiny,
     "spread_scales": scales_of_one_for_zero,
     "other_block_size": blocks_of_128,
+    "one_block": blocks_up_to_1024,
 }
