@@ -143,6 +143,13 @@ def without_floor(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tensor, Ten
     return _mean(_through(flat_grads, scale), flat_grads.dtype), updated
 
 
+def floor_under_the_scale(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """The floor under the scale in place of the largest magnitude."""
+    updated = _shifted(flat_grads, amax_history)
+    scale = (updated.max().float() / 448).clamp(min=1e-12)
+    return _mean(_through(flat_grads, scale), flat_grads.dtype), updated
+
+
 HONEST = {"codes_on_the_wire": codes_on_the_wire, "backwards": backwards, "by_reciprocal": by_reciprocal}
 MUTANTS = {
     "not_rounded": not_rounded,
@@ -159,4 +166,5 @@ NARROW = {
     "first_step": by_ratio_to_the_history,
     "old_outlier": no_entry_beyond_16_times,
     "below_the_floor": without_floor,
+    "near_the_floor": floor_under_the_scale,
 }

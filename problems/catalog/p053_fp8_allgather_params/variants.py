@@ -124,6 +124,13 @@ def without_floor(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tenso
     return _finish(flat_param_shard, scale), updated
 
 
+def floor_under_the_scale(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """The floor under the scale in place of the largest magnitude."""
+    updated = _shifted(flat_param_shard, amax_history)
+    scale = (updated.max().float() / 448).clamp(min=1e-12)
+    return _finish(flat_param_shard, scale), updated
+
+
 HONEST = {"codes_on_the_wire": codes_on_the_wire, "by_reciprocal": by_reciprocal, "two_halves": two_halves}
 MUTANTS = {
     "not_rounded": not_rounded,
@@ -139,4 +146,5 @@ NARROW = {
     "first_step": by_ratio_to_the_history,
     "old_outlier": no_entry_beyond_16_times,
     "below_the_floor": without_floor,
+    "near_the_floor": floor_under_the_scale,
 }
