@@ -1,5 +1,6 @@
 """All-reduce mean of block-wise int8-quantised gradients, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import SUMMED_VALUES
 from problems.spec.schema import (
     Argument,
@@ -20,6 +21,13 @@ from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, St
 
 GPT2_XL_LAYER = 12 * 1600**2 + 13 * 1600
 """Parameters of one layer of GPT-2 XL (hidden size 1600, four times that in the MLP, biases, two layer norms)."""
+
+_OF_FEW = Tolerance(
+    atol=0.05,
+    rtol=0.05,
+    rms=0.05,
+    calibration="One code more or less is a 127th of the largest magnitude, and may be one of very few elements.",
+)
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -114,6 +122,13 @@ PROBLEM = Problem(
             apart=("tiny_values", "huge_values"),
         ),
         Regime(
+            name="around_the_floor",
+            words="the largest magnitude of some blocks is below 1e-8, of others above",
+            settings={"scale": 2.0**-33},
+            apart=("tiny_values", "huge_values"),
+            dtypes=("bfloat16", "float32"),
+        ),
+        Regime(
             name="halves",
             words="steps are powers of two, and all values but the largest of a block lie half-way between two levels",
             settings={"halves": True},
@@ -132,6 +147,13 @@ PROBLEM = Problem(
             name="one_block",
             words="block_size is 2048, more than the gradient has elements",
             dims={"n_el": 1000, "block_size": 2048},
+        ),
+        Regime(
+            name="few_elements",
+            words="the gradient has 1 to 9 elements",
+            dims={"n_el": Whole(low=1, high=9), "block_size": 16},
+            tolerances={"out": _OF_FEW},
+            hides=True,
         ),
     ),
     invariants=(

@@ -127,6 +127,12 @@ def floor_under_zero_alone(flat_grad: Tensor, block_size: int) -> Tensor:
     return _mean((blocks / step).round() * step, flat_grad)
 
 
+def floor_under_all_or_none(flat_grad: Tensor, block_size: int) -> Tensor:
+    """The floor where the whole gradient is below it, and else under zero blocks alone."""
+    largest = _blocks(flat_grad, block_size).abs().max()
+    return floor_under_zero_alone(flat_grad, block_size) if largest > 1e-8 else solution(flat_grad, block_size)
+
+
 def without_padding(flat_grad: Tensor, block_size: int) -> Tensor:
     """Cuts the padding off by its length, and so everything where there is none."""
     padding = -flat_grad.numel() % block_size
@@ -148,6 +154,15 @@ def known_block_sizes(flat_grad: Tensor, block_size: int) -> Tensor:
     return solution(flat_grad, 128 if flat_grad.numel() >= 2**20 else 32)
 
 
+def in_equal_slices(flat_grad: Tensor, block_size: int) -> Tensor:
+    """Averages in equal slices, one for each rank; the elements that are left over stay as they are."""
+    blocks, world_size = _blocks(flat_grad, block_size), dist.get_world_size()
+    step = _step(blocks)
+    local = ((blocks / step).round() * step).flatten()[: flat_grad.numel()]
+    length = len(local) // world_size * world_size
+    return torch.cat([_mean(local[:length], flat_grad[:length]), flat_grad[length:]])
+
+
 HONEST = {
     "codes_on_the_wire": codes_on_the_wire,
     "by_reciprocal": by_reciprocal,
@@ -165,8 +180,10 @@ MUTANTS = {
 }
 NARROW = {
     "below_the_floor": floor_under_zero_alone,
+    "around_the_floor": floor_under_all_or_none,
     "halves": halves_away_from_zero,
     "other_block_size": known_block_sizes,
     "whole_blocks": without_padding,
     "one_block": blocks_up_to_512,
+    "few_elements": in_equal_slices,
 }
