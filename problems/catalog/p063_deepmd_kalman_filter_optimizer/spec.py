@@ -224,7 +224,7 @@ PROBLEM = Problem(
         Regime(
             name="much_forgotten",
             words="kalman_lambda and kalman_nue are other numbers",
-            settings={"kalman_lambda": Real(low=0.1, high=1.0, often=(0.5,)), "kalman_nue": Real(low=0.0, high=1.0)},
+            settings={"kalman_lambda": Real(low=0.01, high=1.0, often=(0.5,)), "kalman_nue": Real(low=0.0, high=1.0)},
             narrow="usual_numbers",
         ),
     ),
@@ -232,6 +232,6 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "Values are finite.",
         "All ranks have equally many blocks of one size.",
-        "`kalman_lambda` is above zero.",
+        "`kalman_lambda` is above zero and at most 1, and `kalman_nue` lies between 0 and 1.",
     ),
 )

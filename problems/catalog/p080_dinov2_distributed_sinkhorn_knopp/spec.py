@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems.spec.ranges import Real, Whole
 from problems.spec.regimes import ONE_RANK_HAS_VALUES, ZERO_VALUES
 from problems.spec.schema import (
     Argument,
@@ -115,8 +116,8 @@ PROBLEM = Problem(
     regimes=(
         Regime(
             name="cold",
-            words="`teacher_temp` is 0.04",
-            settings={"temperature": 0.04},
+            words="`teacher_temp` is from 0.04 to below 0.07",
+            settings={"temperature": Real(low=0.04, high=0.069)},
             narrow="usual_numbers",
         ),
         Regime(
@@ -124,8 +125,23 @@ PROBLEM = Problem(
             words="`n_masked_patches_tensor` is 0 on one rank",
             settings={"count": "none_on_one"},
         ),
-        Regime(name="one_round", words="`n_iterations` is 1", settings={"rounds": 1}, narrow="usual_numbers"),
-        Regime(name="six_rounds", words="`n_iterations` is 6", settings={"rounds": 6}, narrow="usual_numbers"),
+        Regime(
+            name="few_rounds",
+            words="`n_iterations` is 1 or 2",
+            settings={"rounds": Whole(low=1, high=2)},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="many_rounds",
+            words="`n_iterations` is 4 or more",
+            settings={"rounds": Whole(low=4, high=10)},
+            narrow="usual_numbers",
+        ),
+        Regime(
+            name="odd_sizes",
+            words="b is 37 and K is 251, no multiples of a tile",
+            dims={"b": 37, "Kp": 251},
+        ),
         replace(ZERO_VALUES, narrow="nothing_where_zero"),
         replace(ONE_RANK_HAS_VALUES, words="all logits are zero on every rank but one"),
     ),
@@ -134,6 +150,6 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "Exponentials of logits over the temperature stay far within the range of float32.",
         "There is a round at least, and `teacher_temp` lies between 0.04 and 0.07.",
-        "`n_masked_patches_tensor` is above 0 on one rank at least.",
+        "`n_masked_patches_tensor` lies between 0 and b, and is above 0 on one rank at least.",
     ),
 )

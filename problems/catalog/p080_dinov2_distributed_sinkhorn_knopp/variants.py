@@ -77,6 +77,13 @@ def nothing_where_nothing_counts(logits: Tensor, temperature: float, count: Tens
     return solution(logits, temperature, count, *rest) * (count > 0)
 
 
+def whole_tiles(logits: Tensor, *rest: Any) -> Tensor:
+    """Zeros for the samples that fill no tile of 8."""
+    q = solution(logits, *rest)
+    q[len(q) // 8 * 8 :] = 0
+    return q
+
+
 HONEST = {"float64": in_float64, "by_scalings": by_scalings, "gathered": gathered}
 MUTANTS = {
     "softmax": softmax,
@@ -85,4 +92,4 @@ MUTANTS = {
     "sums_in_bfloat16": sums_in_bfloat16,
     "prototypes_last": prototypes_last,
 }
-NARROW = {"one_counts_nothing": nothing_where_nothing_counts}
+NARROW = {"one_counts_nothing": nothing_where_nothing_counts, "odd_sizes": whole_tiles}
