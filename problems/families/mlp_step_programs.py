@@ -74,6 +74,16 @@ def weights_up_to_1000(program: Callable[..., Any], first: int, last: int) -> Ca
     return clamped
 
 
+def tiles_of_16_samples(program: Callable[..., Any]) -> Callable[..., Any]:
+    """`program`, which takes samples and targets first, without those that fill no tile of 16."""
+
+    def tiled(X: Tensor, y: Tensor, *rest: Any) -> Any:
+        samples = len(X) if len(X) < 16 else len(X) // 16 * 16
+        return program(X[:samples], y[:samples], *rest)
+
+    return tiled
+
+
 def second_moment(v: Tensor, g: Tensor, beta2: float, *, by_ratio: bool = False) -> Tensor:
     """The new second moment; `by_ratio` takes the gradient's square as a multiple of the old one."""
     return v * (beta2 + (1 - beta2) * g * g / v) if by_ratio else v * beta2 + (1 - beta2) * g * g

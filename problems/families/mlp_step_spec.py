@@ -40,9 +40,17 @@ STEP = number("step", "1 to 7, secret: the number of this step", ArgumentKind.IN
 NO_MOMENTUM = Regime(
     name="no_momentum", words="beta1 is 0", settings={"beta1": 0.0}, narrow="nothing_where_a_number_is_zero"
 )
+# The second moment is the square of the gradient.
+NO_MEMORY = Regime(
+    name="no_memory",
+    words="beta1 and beta2 are 0",
+    settings={"beta1": 0.0, "beta2": 0.0},
+    narrow="nothing_where_a_number_is_zero",
+)
 
 NUMBERS_OF_ADAM = (
     NO_MOMENTUM,
+    NO_MEMORY,
     # Moments so unlike that a correction of any early step shows.
     Regime(
         name="late_step",
@@ -85,8 +93,14 @@ AT_THE_KINK = Regime(
     words="half of each rank's samples and all of b1 are zero, where the derivative of relu counts as 0",
     settings={"samples": "half_zero"},
 )
+ODD_SIZES = Regime(
+    name="odd_sizes",
+    words="each rank has 37 samples, no multiple of a tile",
+    dims={"chunk": 37},
+)
 REGIMES = (
     AT_THE_KINK,
+    ODD_SIZES,
     Regime(
         name="tiny_gradients",
         words="targets, the last layer and moments are below 1e-5 in size, and so are gradients",
@@ -116,7 +130,14 @@ REGIMES = (
     *NUMBERS_OF_ADAM,
 )
 """What a step of this network with Adam has besides `no_learning`; programs of `variants.py` are right but for some."""
-INVARIANTS = ("Tensors are contiguous.", "Values are finite.", "`eps` is above zero.", "`step` is 1 or more.")
+INVARIANTS = (
+    "Tensors are contiguous.",
+    "Values are finite.",
+    "Second moments are not negative.",
+    "`beta1` and `beta2` lie from 0 to below 1.",
+    "`eps` is above zero.",
+    "`step` is 1 or more.",
+)
 
 
 def no_learning(*outputs: str, narrow: str = "eleven_bit_wire") -> Regime:

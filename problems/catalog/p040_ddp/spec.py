@@ -24,6 +24,14 @@ WEIGHTS = replace(
 )
 
 
+# A gradient that cannot be cut into as many equal parts as there are ranks.
+ODD_SIZES = replace(
+    mlp.ODD_SIZES,
+    words="each rank has 37 samples, and the number of parameters is odd",
+    dims={"chunk": 37, "d_in": 26, "hidden": 41, "d_out": 13, "P": 1653},
+)
+
+
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     """Two products forward, three backward (no gradient of the input); the optimizer touches every state once."""
     state = dims["P"] * element_bytes
@@ -94,6 +102,9 @@ PROBLEM = Problem(
         ),
         Hop(source="every rank", target="every rank", payload="its gradient, summed", pattern=Communication.ALL_REDUCE),
     ),
-    regimes=(*mlp.REGIMES, mlp.no_learning(*mlp.SHAPES)),
+    regimes=(
+        *(ODD_SIZES if regime is mlp.ODD_SIZES else regime for regime in mlp.REGIMES),
+        mlp.no_learning(*mlp.SHAPES),
+    ),
     invariants=mlp.INVARIANTS,
 )

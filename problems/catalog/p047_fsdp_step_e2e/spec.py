@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
-from problems.spec.ranges import Real
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -52,11 +51,8 @@ FIRST_STEP = replace(
     },
 )
 
-# Where beta2 is 0 too, the second moment is the square of the gradient.
-NO_MOMENTUM = replace(
-    mlp.NO_MOMENTUM,
-    words="beta1 is 0, and beta2 may be too",
-    settings={**mlp.NO_MOMENTUM.settings, "beta2": Real(low=0.0, high=0.95, often=(0.0,))},
+NO_MEMORY = replace(
+    mlp.NO_MEMORY,
     tolerances={
         "flat_param_shard": replace(
             FIRST_STEP.tolerances["flat_param_shard"],
@@ -66,7 +62,7 @@ NO_MOMENTUM = replace(
         )
     },
 )
-_OWN = {regime.name: regime for regime in (FIRST_STEP, NO_MOMENTUM)}
+_OWN = {regime.name: regime for regime in (FIRST_STEP, NO_MEMORY)}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:

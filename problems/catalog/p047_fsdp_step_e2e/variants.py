@@ -21,6 +21,7 @@ from problems.families.mlp_step_programs import (
     settled_after_1000,
     seven_steps_at_most,
     through_float16,
+    tiles_of_16_samples,
     weights_up_to_1000,
 )
 
@@ -103,5 +104,6 @@ NARROW = {
     "many_steps": settled_after_1000(train),
     "huge_weights": weights_up_to_1000(train, 2, 3),
     "at_the_kink": partial(train, passes_at_zero=True),
+    "odd_sizes": tiles_of_16_samples(train),
     "default_decays": partial(train, least_correction=LEAST_CORRECTION),
 }
