@@ -11,13 +11,31 @@ which a block takes S0 to what remains of it; only this last step goes block by 
 """
 
 from dataclasses import dataclass
+from math import log
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from problems.inputs.values import Call
+
 BLOCK = 64
-"""Tokens of a block. Their decays may add up to exp(-700), which float64 holds."""
+"""Tokens of a block. Decays of channels may come to exp(-700) in it, which float64 holds; one for all to any."""
+
+_LEAST_FADE = -600.0
+
+_SHORT = 1e-3
+"""The greatest length of a query or key in the regime of short ones."""
+
+
+def in_length_regime(call: Call, name: str, rows: Tensor, *, least: float) -> Tensor:
+    """Queries or keys `rows` (B, Ls, Hh, Kd); in a regime of lengths of all sizes from `least` to a thousandth."""
+    if not call.setting("short", usual=False):
+        return rows
+    shape = ("B", "Ls", "Hh", 1)
+    logs = call.uniform(f"regime's lengths of {name}", shape, low=log(least), high=log(_SHORT), dtype=torch.float32)
+    wide = rows.float()
+    return (wide * (logs.exp() / wide.norm(dim=-1, keepdim=True))).to(rows.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +63,7 @@ class Blocks:
         keys, values, log_decay, strength = map(_in_blocks, (keys, values, log_decay, strength))
         log_fade = log_decay.cumsum(dim=2)
         faded = keys * log_fade.exp()
-        system = (strength * (faded @ (keys * (-log_fade).exp()).mT)).tril_(-1)
+        system = (strength * _products(keys, keys, log_fade)).tril_(-1)
         solved = torch.linalg.solve_triangular(system, strength[..., 0].diag_embed(), upper=False, unitriangular=True)
         return cls(
             log_fade=log_fade,
@@ -70,12 +88,19 @@ class Blocks:
     def answers(self, queries: Tensor, states: Tensor) -> Tensor:
         """What the tokens (B, T, H, Kd) are answered, (B, T, H, Vd), by the states before their blocks."""
         before = states[:-1]
-        asked = _in_blocks(queries) * self.log_fade.exp()
-        within = (asked @ (self.keys * (-self.log_fade).exp()).mT).tril_()
-        out = asked @ before + within @ (self.change - self.recall @ before)
+        asked = _in_blocks(queries)
+        within = _products(asked, self.keys, self.log_fade).tril_()
+        out = (asked * self.log_fade.exp()) @ before + within @ (self.change - self.recall @ before)
         batch, tokens, heads = self.layout
         by_token: Tensor = out.unflatten(1, (batch, heads)).permute(1, 0, 3, 2, 4).flatten(1, 2)
         return by_token[:, :tokens]
+
+
+def _products(later: Tensor, keys: Tensor, log_fade: Tensor) -> Tensor:
+    """Products of tokens with keys (N, B * H, BLOCK, Kd) that have faded since; of those below the diagonal only."""
+    if log_fade.shape[-1] == 1 and log_fade.amin() < _LEAST_FADE:
+        return (later @ keys.mT) * (log_fade - log_fade.mT).tril_().exp_()
+    return (later * log_fade.exp()) @ (keys * (-log_fade).exp()).mT
 
 
 def _in_blocks(tokens: Tensor) -> Tensor:

@@ -7,10 +7,13 @@ state crosses the borders between ranks.
 import torch
 from torch import Tensor
 
+from problems.families.delta_rule import in_length_regime
 from problems.inputs.groups import contiguous, strided, world
 from problems.inputs.regime_values import in_regime
 from problems.inputs.values import Arguments, Call
 
+SHORTEST = 2e-12
+"""Of the queries and keys that are not zero; with room for rounding above the floor of their norm."""
 GATE_MEAN = -6.0
 SATURATED = 128.0
 
@@ -29,7 +32,7 @@ def make_inputs(call: Call) -> Arguments:
 
 def queries(call: Call) -> Tensor:
     """The queries (B, Ls, Hh, Kd) of the rank's tokens; in one regime a quarter of them are zero."""
-    return _padded(call, call.normal("q", ("B", "Ls", "Hh", "Kd")), "zero_queries")
+    return _padded(call, _rows(call, "q"), "zero_queries")
 
 
 def remembered(call: Call) -> dict[str, Tensor]:
@@ -51,7 +54,12 @@ def _saturated(call: Call, raw: Tensor) -> Tensor:
 
 def _keys(call: Call) -> Tensor:
     """The keys (B, Ls, Hh, Kd) of the rank's tokens; in one regime a quarter of them are zero."""
-    return _padded(call, call.normal("k", ("B", "Ls", "Hh", "Kd")), "zero_keys")
+    return _padded(call, _rows(call, "k"), "zero_keys")
+
+
+def _rows(call: Call, name: str) -> Tensor:
+    """Queries or keys (B, Ls, Hh, Kd); in one regime all are short."""
+    return in_length_regime(call, name, call.normal(name, ("B", "Ls", "Hh", "Kd")), least=SHORTEST)
 
 
 def _padded(call: Call, rows: Tensor, regime: str) -> Tensor:

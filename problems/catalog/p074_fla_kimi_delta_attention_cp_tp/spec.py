@@ -1,5 +1,6 @@
 """Kimi Delta Attention with context and tensor parallelism, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -196,12 +197,24 @@ PROBLEM = Problem(
         Regime(
             name="zero_keys", words="a quarter of the keys are zero, as those of padding", settings={"zero_keys": True}
         ),
+        Regime(
+            name="short_keys",
+            words="queries and keys are of all lengths from 2e-12 to 0.001",
+            settings={"short": True},
+            dtypes=("bfloat16", "float32"),
+        ),
         Regime(name="zero_queries", words="a quarter of the queries are zero", settings={"zero_queries": True}),
         Regime(
             name="first_has_values",
             words="v is zero on every context rank but the first, so that all results come from the state",
             settings={"v_on": "first"},
             narrow="nothing_where_zero",
+        ),
+        Regime(
+            name="other_length",
+            words="a rank has another number of tokens",
+            dims={"Ls": Whole(low=5, high=79)},
+            apart=("first_has_values",),
         ),
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
     ),

@@ -36,11 +36,12 @@ def token_by_token(
     tp_group: Any,
     *,
     sigmoid: Callable[[Tensor], Tensor] = torch.sigmoid,
+    normalise: Callable[[Tensor], Tensor] = unit,
 ) -> Tensor:
-    """Gathers tensor by tensor and writes the recurrence out; `sigmoid` is for the strengths."""
+    """Gathers tensor by tensor and writes the recurrence out; `sigmoid` is for strengths, `normalise` for keys."""
     length, dtype = q.shape[1], q.dtype
     q, k, v, g, beta = (gather_until_own(x.contiguous(), cp_group).float() for x in (q, k, v, g, beta))
-    q, k, decay, beta = unit(q), unit(k), log_decay(g, a_log, dt_bias).exp(), sigmoid(beta)
+    q, k, decay, beta = unit(q), normalise(k), log_decay(g, a_log, dt_bias).exp(), sigmoid(beta)
     state = q.new_zeros(q.shape[0], q.shape[2], q.shape[3], v.shape[3])
     out = torch.empty_like(v)
     for token in range(q.shape[1]):
@@ -155,6 +156,13 @@ def strength_a_half(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *r
     return solution(q, k, v, g, torch.zeros_like(beta), *rest)
 
 
+def none_for_an_odd_one_out(*arguments: Any) -> Tensor:
+    """Takes tokens of a rank two by two: the last one of an odd number gets nothing."""
+    out = token_by_token(*arguments)
+    out[:, out.shape[1] // 2 * 2 :] = 0
+    return out
+
+
 def in_one_chunk(
     q: Tensor,
     k: Tensor,
@@ -184,6 +192,11 @@ def keys_divided_by_their_length(q: Tensor, k: Tensor, *rest: Any) -> Tensor:
     return solution(q, (k.float() / k.float().norm(dim=-1, keepdim=True)).to(k.dtype), *rest)
 
 
+def _by_root_of_more(rows: Tensor) -> Tensor:
+    """Rows of length one, with a little more than the sum of squares in place of a floor of the length."""
+    return rows * (rows.square().sum(dim=-1, keepdim=True) + 1e-6).rsqrt()
+
+
 def queries_divided_by_their_length(q: Tensor, *rest: Any) -> Tensor:
     """Divides every query by its length, even where that is zero."""
     return solution((q.float() / q.float().norm(dim=-1, keepdim=True)).to(q.dtype), *rest)
@@ -205,7 +218,9 @@ MUTANTS = {
     "strength_a_half": strength_a_half,
 }
 NARROW = {
+    "short_keys": partial(token_by_token, normalise=_by_root_of_more),
     "fast_forgetting": in_one_chunk,
+    "other_length": none_for_an_odd_one_out,
     "saturated": partial(token_by_token, sigmoid=_by_exponentials),
     "zero_keys": keys_divided_by_their_length,
     "zero_queries": queries_divided_by_their_length,

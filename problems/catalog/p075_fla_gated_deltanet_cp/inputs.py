@@ -7,10 +7,14 @@ crosses the borders between ranks.
 import torch
 from torch import Tensor
 
+from problems.families.delta_rule import in_length_regime
 from problems.inputs.regime_values import in_regime
 from problems.inputs.values import Arguments, Call
 
+SHORTEST = 2e-6
+"""Of the queries and keys that are not zero; with room for rounding above the floor of their norm."""
 GATE_MEAN = -5.0
+SATURATED = 128.0
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -28,7 +32,7 @@ def make_inputs(call: Call) -> Arguments:
 
 def queries(call: Call) -> Tensor:
     """The queries (B, Ls, Hh, Kd) of the rank's tokens; in one regime a quarter of them are zero."""
-    return _padded(call, call.normal("q", ("B", "Ls", "Hh", "Kd")), "zero_queries")
+    return _padded(call, _rows(call, "q"), "zero_queries")
 
 
 def remembered(call: Call) -> dict[str, Tensor]:
@@ -36,8 +40,8 @@ def remembered(call: Call) -> dict[str, Tensor]:
     return {
         "k": _keys(call),
         "v": _values(call),
-        "gate": call.normal("gate", ("B", "Ls", "Hh"), mean=call.setting("gate_mean", GATE_MEAN)),
-        "beta": call.normal("beta", ("B", "Ls", "Hh"), dtype=torch.float32).sigmoid().to(call.dtype),
+        "gate": _saturated(call, call.normal("gate", ("B", "Ls", "Hh"), mean=call.setting("gate_mean", GATE_MEAN))),
+        "beta": _saturated(call, call.normal("beta", ("B", "Ls", "Hh"), dtype=torch.float32)).sigmoid().to(call.dtype),
     }
 
 
@@ -47,9 +51,19 @@ def decay_parameters(call: Call) -> tuple[Tensor, Tensor]:
     return a_log, call.uniform("dt_bias", ("Hh",), low=-1.0, high=1.0, dtype=torch.bfloat16, shared=True)
 
 
+def _saturated(call: Call, raw: Tensor) -> Tensor:
+    """Gates, or what strengths are a sigmoid of; in one regime far from zero, to either side."""
+    return SATURATED * raw.sign() if call.setting("saturated", usual=False) else raw
+
+
 def _keys(call: Call) -> Tensor:
     """The keys (B, Ls, Hh, Kd) of the rank's tokens; in one regime a quarter of them are zero."""
-    return _padded(call, call.normal("k", ("B", "Ls", "Hh", "Kd")), "zero_keys")
+    return _padded(call, _rows(call, "k"), "zero_keys")
+
+
+def _rows(call: Call, name: str) -> Tensor:
+    """Queries or keys (B, Ls, Hh, Kd); in one regime all are short."""
+    return in_length_regime(call, name, call.normal(name, ("B", "Ls", "Hh", "Kd")), least=SHORTEST)
 
 
 def _padded(call: Call, rows: Tensor, regime: str) -> Tensor:

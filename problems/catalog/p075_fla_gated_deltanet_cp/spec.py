@@ -154,7 +154,19 @@ PROBLEM = Problem(
             apart=("first_has_values",),  # Of what a state recalls after two ranks nothing is left but its rounding.
         ),
         Regime(
+            name="saturated",
+            words="gates are 128 or -128, and strengths are 0 or 1",
+            settings={"saturated": True, "gate_mean": 0.0},
+            apart=("first_has_values",),
+        ),
+        Regime(
             name="zero_keys", words="a quarter of the keys are zero, as those of padding", settings={"zero_keys": True}
+        ),
+        Regime(
+            name="short_keys",
+            words="queries and keys are of all lengths from 2e-6 to 0.001",
+            settings={"short": True},
+            dtypes=("bfloat16", "float32"),
         ),
         Regime(name="zero_queries", words="a quarter of the queries are zero", settings={"zero_queries": True}),
         Regime(

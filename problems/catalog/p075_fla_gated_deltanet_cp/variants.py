@@ -1,5 +1,7 @@
 """Programs that must pass and programs that must fail."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,19 +18,28 @@ def _gathered(tensor: Tensor, dim: int) -> Tensor:
     return torch.cat(all_gathered(tensor), dim=dim)
 
 
-def _log_decay(gate: Tensor, a_log: Tensor, dt_bias: Tensor) -> Tensor:
-    return -a_log.float().exp() * softplus(gate.float() + dt_bias.float())
+def _log_decay(gate: Tensor, a_log: Tensor, dt_bias: Tensor, *, gated: Callable[[Tensor], Tensor] = softplus) -> Tensor:
+    return -a_log.float().exp() * gated(gate.float() + dt_bias.float())
 
 
 def token_by_token(
-    q: Tensor, k: Tensor, v: Tensor, gate: Tensor, beta: Tensor, a_log: Tensor, dt_bias: Tensor, group: Any
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gate: Tensor,
+    beta: Tensor,
+    a_log: Tensor,
+    dt_bias: Tensor,
+    group: Any,
+    *,
+    normalise: Callable[[Tensor], Tensor] = unit,
 ) -> Tensor:
-    """Tensors exchanged one by one, the recurrence written out."""
+    """Tensors exchanged one by one, the recurrence written out; `normalise` is for keys."""
     dtype = q.dtype
     q, k, v = (to_heads(x, group).float() for x in (q, k, v))
     gate, beta = (to_heads(x[..., None], group)[..., 0].float() for x in (gate, beta))
     decay = _log_decay(gate, a_log, dt_bias).exp()
-    q, k = unit(q), unit(k)
+    q, k = unit(q), normalise(k)
     state = q.new_zeros(q.shape[0], q.shape[2], q.shape[3], v.shape[3])
     out = torch.empty_like(v)
     for token in range(q.shape[1]):
@@ -40,14 +51,19 @@ def token_by_token(
     return to_tokens(out.to(dtype), group)
 
 
-def _whole(arguments: tuple[Any, ...], *, previous: int | None = None) -> Tensor:
-    """All heads of all tokens up to the rank's own (or of so many `previous` ranks), own tokens kept."""
+def _whole(
+    arguments: tuple[Any, ...], *, previous: int | None = None, gated: Callable[[Tensor], Tensor] = softplus
+) -> Tensor:
+    """All heads of all tokens up to the rank's own (or of so many `previous` ranks), own tokens kept.
+
+    `gated` is for gates with their bias.
+    """
     q, k, v, gate, beta = (_gathered(x, 1) for x in arguments[:5])
     a_log, dt_bias = (_gathered(x, 0) for x in arguments[5:7])
     length, rank = arguments[0].shape[1], dist.get_rank()
     first = 0 if previous is None else max(0, rank - previous)
     tokens = slice(first * length, (rank + 1) * length)
-    decay = _log_decay(gate, a_log, dt_bias)[:, tokens]
+    decay = _log_decay(gate, a_log, dt_bias, gated=gated)[:, tokens]
     out = recur(
         unit(q[:, tokens].float()),
         unit(k[:, tokens].float()),
@@ -121,9 +137,19 @@ def keys_divided_by_their_length(q: Tensor, k: Tensor, *rest: Any) -> Tensor:
     return solution(q, (k.float() / k.float().norm(dim=-1, keepdim=True)).to(k.dtype), *rest)
 
 
+def _by_root_of_more(rows: Tensor) -> Tensor:
+    """Rows of length one, with a little more than the sum of squares in place of a floor of the length."""
+    return rows * (rows.square().sum(dim=-1, keepdim=True) + 1e-6).rsqrt()
+
+
 def queries_divided_by_their_length(q: Tensor, *rest: Any) -> Tensor:
     """Divides every query by its length, even where that is zero."""
     return solution((q.float() / q.float().norm(dim=-1, keepdim=True)).to(q.dtype), *rest)
+
+
+def by_exponentials(*arguments: Any) -> Tensor:
+    """The logarithm of one and an exponential for softplus, which is infinite where a gate exceeds 88."""
+    return _whole(arguments, gated=lambda raw: raw.exp().log1p())
 
 
 def two_chunks_at_most(*arguments: Any) -> Tensor:
@@ -142,7 +168,9 @@ MUTANTS = {
     "same_decay_for_all": same_decay_for_all,
 }
 NARROW = {
+    "short_keys": partial(token_by_token, normalise=_by_root_of_more),
     "fast_forgetting": in_one_chunk,
+    "saturated": by_exponentials,
     "zero_keys": keys_divided_by_their_length,
     "zero_queries": queries_divided_by_their_length,
     "other_length": two_chunks_at_most,
