@@ -1,6 +1,6 @@
 """What the problems on causal attention split over ranks say alike. No torch."""
 
-from problems.spec.ranges import Real
+from problems.spec.ranges import Real, Whole
 from problems.spec.schema import Argument, ArgumentKind, Hop, Regime
 from problems.spec.taxonomy import Communication
 
@@ -73,6 +73,18 @@ MORE_HEADS = Regime(
     words="there are twice as many heads, of half the size, as in timed calls of this size",
     settings={"times_heads": 2},
     narrow="usual_numbers",
+)
+
+OTHER_LENGTH = Regime(
+    name="other_length",
+    words="a rank holds another number of positions",
+    dims={"S_local": Whole(low=1, high=33, often=(7, 9, 15, 17))},
+)
+
+OTHER_SHAPE = Regime(
+    name="other_shape",
+    words="a rank holds another number of positions, of another number of heads",
+    dims={"S_local": Whole(low=5, high=33, often=(7, 9, 15, 17)), "num_heads": Whole(low=1, high=5)},
 )
 
 SCORES = "Scores lie between -1000 and 1000."

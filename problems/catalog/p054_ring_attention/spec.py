@@ -134,6 +134,7 @@ PROBLEM = Problem(
         reason="The reference computes blocks on the diagonal in full, though a query sees half of their keys.",
     ),
     regimes=(
+        attention.OTHER_SHAPE,
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
         attention.STEEP_SCALE,

@@ -4,6 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.families.attention_programs import none_for_an_odd_one_out
 from problems.families.rank_parts import all_gathered
 
 
@@ -125,4 +126,9 @@ MUTANTS = {
     "averaged_blocks": averaged_blocks,
     "first_rank_skipped": first_rank_skipped,
 }
-NARROW = {"flat_scale": bounded_scale, "large_scores": without_maximum, "negative_scores": maximum_from_zero}
+NARROW = {
+    "other_shape": none_for_an_odd_one_out(gathered),
+    "flat_scale": bounded_scale,
+    "large_scores": without_maximum,
+    "negative_scores": maximum_from_zero,
+}

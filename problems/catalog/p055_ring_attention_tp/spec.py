@@ -159,6 +159,7 @@ PROBLEM = Problem(
         reason="The reference computes blocks on the diagonal in full, though a query sees half of their keys.",
     ),
     regimes=(
+        attention.OTHER_LENGTH,
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
         attention.NEGATIVE_SCORES,

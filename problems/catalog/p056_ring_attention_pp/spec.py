@@ -153,6 +153,7 @@ PROBLEM = Problem(
         "On 2 ranks each context group has one member: no ring, only the step between the stages.",
     ),
     regimes=(
+        attention.OTHER_LENGTH,
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
         replace(attention.NEGATIVE_SCORES, words=f"in the first stage, {attention.NEGATIVE_SCORES.words}"),

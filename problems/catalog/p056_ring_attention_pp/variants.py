@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p056_ring_attention_pp.reference import solution as _reference
-from problems.families.attention_programs import softmax_from_zero
+from problems.families.attention_programs import none_for_an_odd_one_out, softmax_from_zero
 from problems.families.rank_parts import all_gathered
 
 Group = dist.ProcessGroup
@@ -143,4 +143,8 @@ MUTANTS = {
     "not_causal": not_causal,
     "mean_of_values": mean_of_values,
 }
-NARROW = {"flat_scale": bounded_scale, "negative_scores": maximum_from_zero}
+NARROW = {
+    "other_length": none_for_an_odd_one_out(hidden_states_gathered),
+    "flat_scale": bounded_scale,
+    "negative_scores": maximum_from_zero,
+}

@@ -184,6 +184,8 @@ PROBLEM = Problem(
         "the least.",
     ),
     regimes=(
+        # A mean over a number of positions that is no power of two is rounded.
+        replace(attention.OTHER_SHAPE, apart=("copied_values",)),
         attention.FLAT_SCALE,
         replace(
             attention.LARGE_SCORES,

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.families.attention_programs import none_for_an_odd_one_out
 from problems.families.rank_parts import all_gathered
 
 Gradients = tuple[Tensor, ...]
@@ -101,6 +102,7 @@ MUTANTS = {
     "replicas_summed": partial(gathered, sums=True),
 }
 NARROW = {
+    "other_shape": none_for_an_odd_one_out(gathered),
     "flat_scale": bounded_scale,
     "large_scores": partial(gathered, is_factored=True),
     "negative_scores": partial(gathered, least_lse=-80.0),
