@@ -31,8 +31,9 @@ def _features(call: Call, name: str) -> Tensor:
     pair = call.normal("pairs", ("B", "D"), std=unit, dtype=torch.float32)
     noise = call.normal(name, ("B", "D"), std=0.5 * unit, dtype=torch.float32)
     common = call.normal("common", (1, "D"), std=unit, dtype=torch.float32, shared=True)
-    if call.setting("features", None) == "same":
-        return nn.functional.normalize(common, dim=-1).to(call.dtype).repeat(call.dims["B"], 1)
+    if (features := call.setting("features", None)) is not None:
+        sign = -1 if features == "opposite" and name == "text_features" else 1
+        return sign * nn.functional.normalize(common, dim=-1).to(call.dtype).repeat(call.dims["B"], 1)
     # Every rank's share is another, from 0.4 to 0.9: no rank's loss is near another's.
     place = call.permutation(f"{name} share", call.world_size, shared=True)[call.rank]
     share = 0.4 + 0.5 * place / (call.world_size - 1)

@@ -2,7 +2,7 @@
 
 from math import sqrt
 
-from problems.spec.ranges import Real
+from problems.spec.ranges import Real, Whole
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -143,6 +143,12 @@ PROBLEM = Problem(
         Regime(
             name="same_features", words="all features of all ranks are the same vector", settings={"features": "same"}
         ),
+        Regime(
+            name="opposite_features",
+            words="all texts are minus the vector that all images are, `logit_scale` is 100 and `logit_bias` is -10",
+            settings={"scale": 100.0, "bias": -10.0, "features": "opposite"},
+        ),
+        Regime(name="few_pairs", words="a rank has 9 to 15 pairs", dims={"B": Whole(low=9, high=15)}),
     ),
     invariants=(
         "Tensors are contiguous.",

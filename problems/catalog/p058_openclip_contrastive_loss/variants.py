@@ -91,6 +91,29 @@ def exponentials_as_they_are(
     return (total / len(images)).to(images.dtype)
 
 
+def matches_by_exponentials(
+    images: Tensor, texts: Tensor, logit_scale: float, logit_bias: float = 0.0, group: None = None
+) -> Tensor:
+    """The logarithm of the sigmoid of matches, which is no number where their logits are far below zero."""
+    every = torch.cat(all_gathered(texts)).float()
+    logits = images.float() @ every.T * logit_scale + logit_bias
+    first = dist.get_rank() * len(images)
+    matches = logits[:, first : first + len(images)].diagonal()
+    total = nn.functional.softplus(logits).sum() - nn.functional.softplus(matches).sum()
+    return ((total - matches.sigmoid().log().sum()) / len(images)).to(images.dtype)
+
+
+def pairs_two_by_two(
+    images: Tensor, texts: Tensor, logit_scale: float, logit_bias: float = 0.0, group: None = None
+) -> Tensor:
+    """Scores images two by two, and leaves out the last one of an odd number."""
+    even = len(images) // 2 * 2
+    logits = images[:even].float() @ torch.cat(all_gathered(texts)).float().T * logit_scale + logit_bias
+    first = dist.get_rank() * len(images)
+    total = nn.functional.softplus(logits).sum() - logits[:, first : first + even].diagonal().sum()
+    return (total / len(images)).to(images.dtype)
+
+
 HONEST = {"gathered": gathered, "rounded_each_step": rounded_each_step}
 MUTANTS = {
     "own_texts_only": own_texts_only,
@@ -101,4 +124,9 @@ MUTANTS = {
     "averaged_over_ranks": averaged_over_ranks,
     "softmax_loss": softmax_loss,
 }
-NARROW = {"large_logits": exponentials_as_they_are, "same_features": nothing_where_texts_are_equal}
+NARROW = {
+    "opposite_features": matches_by_exponentials,
+    "few_pairs": pairs_two_by_two,
+    "large_logits": exponentials_as_they_are,
+    "same_features": nothing_where_texts_are_equal,
+}

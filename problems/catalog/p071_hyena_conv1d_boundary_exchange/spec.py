@@ -112,6 +112,11 @@ PROBLEM = Problem(
         Regime(
             name="long_filters", words="filters have 8 to 19 taps", dims={"Kw": Whole(low=8, high=19, often=(16, 19))}
         ),
+        Regime(
+            name="odd_chunks",
+            words="chunks have 19 positions, of few channels",
+            dims={"L": 38, "C": Whole(low=1, high=9)},
+        ),
         *of_product("x", "weight", is_shared=True),
     ),
     invariants=(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import log2
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import (
     HUGE_VALUES,
     ONE_RANK_HAS_VALUES,
@@ -173,10 +174,11 @@ PROBLEM = Problem(
         Regime(name="four_channels_per_filter", words="a filter is for four channels", settings={"group_dim": 4}),
         Regime(
             name="short_filters",
-            words="filters have 7 taps",
-            dims={"Lf": 7},
-            apart=("one_rank_has_values", "whole_filters"),
+            words="filters have 1 to 15 taps",
+            dims={"Lf": Whole(low=1, high=15)},
+            apart=("one_rank_has_values", "whole_filters", "odd_chunks"),
         ),
+        Regime(name="odd_chunks", words="chunks have 23 positions", dims={"Ls": 46, "Lf": 80}),
         Regime(
             name="whole_filters",
             words="filters are as long as the sequence",

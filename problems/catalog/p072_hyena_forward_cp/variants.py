@@ -136,6 +136,14 @@ def two_channels_per_filter(
     return _gathered(_by_transform)(x1, x2, v, filters, bias, len(bias), 1, group, zigzag)
 
 
+def positions_two_by_two(*arguments: Any) -> Tensor:
+    """Writes results two by two, and none for the last position of an odd chunk."""
+    z = _gathered(_by_transform)(*arguments)
+    chunk = z.shape[1] // 2
+    z.unflatten(1, (2, chunk))[:, :, chunk // 2 * 2 :] = 0
+    return z
+
+
 HONEST = {"by_transform": _gathered(_by_transform), "direct": _gathered(_direct)}
 MUTANTS = {
     "circular": _gathered(_circular),
@@ -147,6 +155,7 @@ MUTANTS = {
     "zigzag_ignored": zigzag_ignored,
 }
 NARROW = {
+    "odd_chunks": positions_two_by_two,
     "four_channels_per_filter": two_channels_per_filter,
     "short_filters": _gathered(_in_blocks_of_16),
     "whole_filters": _gathered(_within_two_shards),

@@ -32,10 +32,10 @@ def make_inputs(call: Call) -> Arguments:
 
 def ranges_and_clip(call: Call) -> tuple[int, int]:
     """The number of ranges, and how many tokens of each are real: the size's own, or as the regime has them."""
-    parts = call.setting("ranges", call.dims["ranges"])
+    parts = int(call.setting("ranges", call.dims["ranges"]))
     tokens = call.world_size * call.dims["T"] // parts
     if (part := call.setting("clip_part", None)) is not None:
-        return parts, int(part * tokens)
+        return parts, max(1, int(part * tokens))
     padding = call.world_size * call.dims["spb"] - call.dims["clip"]
     return parts, tokens - padding if call.setting("clip_told", usual=True) else tokens
 
@@ -65,10 +65,13 @@ def _blocks(call: Call, count: int, clip: int) -> Tensor:
 
 
 def _regular_blocks(call: Call, own: Tensor, clip: int, seen: str) -> Tensor:
-    """Blocks of all ranges, of those up to the own one, or of a single key each, wherever it lies."""
+    """Blocks of all ranges, of those up to the own one, of keys anywhere, or of a single key each, wherever it lies."""
     if seen == "all":
         return torch.stack([torch.zeros_like(own), torch.full_like(own, len(own) * clip)], dim=1)
     if seen == "up_to_own":
         return torch.stack([torch.zeros_like(own), own + clip], dim=1)
+    if seen == "any":
+        ends = call.integers("regime's blocks", (len(own), 2), low=0, high=len(own) * clip, shared=True)
+        return ends.sort(dim=1).values + torch.arange(2, device=call.device)
     key = call.integers("regime's keys", (len(own),), low=0, high=len(own) * clip, shared=True)
     return torch.stack([key, key + 1], dim=1)

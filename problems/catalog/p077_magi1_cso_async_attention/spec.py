@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
+from problems.spec.ranges import Among, Real
 from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -166,6 +167,13 @@ PROBLEM = Problem(
             at_large=False,
         ),
         Regime(
+            name="other_ranges",
+            words="a rank holds 12 tokens in so many ranges, each of which sees keys of any place and number",
+            dims={"T": 12},
+            settings={"ranges": Among(options=("1", "2", "3", "4", "6", "12")), "seen": "any"},
+        ),
+        Regime(name="eight_key_heads", words="there are eight heads of keys", dims={"Hkv": 8}),
+        Regime(
             name="up_to_own_range",
             words="every range sees all keys up to the end of its own",
             settings={"seen": "up_to_own"},
@@ -177,8 +185,8 @@ PROBLEM = Problem(
         Regime(name="single_keys", words="every range sees a single key", settings={"seen": "one_key"}),
         Regime(
             name="much_padding",
-            words="clip_token_nums is 0.4 of a range's tokens, so that ranks at the end have nothing but padding",
-            settings={"clip_part": 0.4},
+            words="clip_token_nums is such a part of a range's tokens that ranks at the end have nothing but padding",
+            settings={"clip_part": Real(low=0.1, high=0.45)},
         ),
         Regime(
             name="no_padding",

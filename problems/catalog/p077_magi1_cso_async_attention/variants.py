@@ -86,6 +86,22 @@ def first_and_last_apart(
     return torch.cat([first, *between, last])
 
 
+def four_ranges_at_most(
+    query: Tensor, key_value: Tensor, k_ranges: Tensor, ranges: int, clip: int | None, group: Any
+) -> Tensor:
+    """Gives nothing to ranges after the first four."""
+    out = keys_gathered(query, key_value, k_ranges, ranges, clip, group)
+    out[4 * len(query) // ranges :] = 0
+    return out
+
+
+def first_key_head_of_a_rank(query: Tensor, key_value: Tensor, *rest: Any) -> Tensor:
+    """Has a rank attend to a single head of keys, that of the first of its query heads."""
+    heads, own = query.shape[1], query.shape[1] // dist.get_world_size()
+    first = torch.arange(heads, device=query.device) // own * own
+    return keys_gathered(query, key_value[:, first * key_value.shape[1] // heads].contiguous(), *rest)
+
+
 def from_own_on(query: Tensor, key_value: Tensor, k_ranges: Tensor, *rest: Any) -> Tensor:
     """Takes no block to begin before the previous range."""
     starts = torch.arange(len(k_ranges), device=k_ranges.device) - 1
@@ -173,6 +189,8 @@ MUTANTS = {
     "in_float8": in_float8,
 }
 NARROW = {
+    "other_ranges": four_ranges_at_most,
+    "eight_key_heads": first_key_head_of_a_rank,
     "one_range": first_and_last_apart,
     "up_to_own_range": from_own_on,
     "all_keys": none_beyond_the_next,
