@@ -6,6 +6,8 @@ probabilities keep away from the top-p threshold, and whose last removed and fir
 logits differ: which tokens survive is then beyond doubt in bfloat16 as in float64. Ties elsewhere remain. The columns
 lie `stride` apart: all in one rank's shard for some tokens, all over for others.
 
+In a regime rows are nearly flat instead: hundreds of neighbouring columns share the mass, and top-p removes the rest.
+
 Dimensions: nt tokens, V columns of which Vl on a rank.
 """
 
@@ -27,6 +29,12 @@ MARGIN = 0.01
 BACKGROUND_MASS = 0.3
 """Expected sum of exponentials of the background; that of the leaders is some hundreds."""
 LEADER_MEAN, LEADER_STD = 2.0, 1.5
+LOWEST = -1e32
+"""A finite logit of words that are masked; bfloat16 and float32 hold it."""
+NUCLEUS_SHARE, REMOVED_SHARE = 0.6, 0.3
+"""Of 1 - top_p: what a logit of a wide nucleus has of the mass at the least, about, and what all others have."""
+NUCLEUS_SPREAD = 0.5
+"""How far the logits of a wide nucleus, and those of the rest, lie apart at most."""
 
 
 _CANDIDATES = LEADERS + 1
@@ -39,10 +47,28 @@ _BLOCK_ELEMENTS = 1 << 25
 
 
 @dataclass(frozen=True, kw_only=True)
+class Nucleus:
+    """The columns that top-p leaves of nearly flat rows: `count` (nt, 1) neighbours from `start` (nt, 1) on.
+
+    The last column of the `vocabulary` is a neighbour of the first.
+    """
+
+    start: Tensor
+    count: Tensor
+    vocabulary: int
+
+    def has(self, first: int, width: int) -> Tensor:
+        """Which of `width` columns from `first` on they are, (nt, width) bool."""
+        columns = torch.arange(first, first + width, device=self.start.device)
+        return (columns - self.start) % self.vocabulary < self.count
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tokens:
     """What all ranks share in a call: columns and logits of the leaders (nt, LEADERS), targets (nt,), the filters.
 
-    Where rows are `flat`, all logits of a token are that of its first leader, and none is filtered.
+    Where rows are `flat`, all logits of a token are that of its first leader, and none is filtered. Where there is a
+    `nucleus`, no column leads.
     """
 
     columns: Tensor
@@ -51,6 +77,7 @@ class Tokens:
     top_k: int | None
     top_p: float
     is_flat: bool
+    nucleus: Nucleus | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +102,7 @@ class Survivors:
 def tokens(call: Call) -> Tokens:
     """The leaders, targets and filters of `call`."""
     top_k, top_p = _filters(call)
+    nucleus = _nucleus(call, top_p) if call.setting("nucleus", usual=False) else None
     columns = _leading_columns(call)
     leaders = _leading_logits(call, top_k=top_k, top_p=top_p)
     if call.setting("equal_leaders", usual=False):
@@ -84,21 +112,31 @@ def tokens(call: Call) -> Tokens:
     return Tokens(
         columns=columns,
         leaders=leaders,
-        target=_targets(call, columns, leaders),
+        target=_targets(call, columns, leaders) if nucleus is None else _targets_around(call, nucleus),
         top_k=top_k,
         top_p=top_p,
         is_flat=call.setting("flat", usual=False),
+        nucleus=nucleus,
     )
+
+
+def chunk_size(call: Call) -> int:
+    """That of the size; in a regime the number of ranks, the least with which W divides a chunk, or beyond all rows."""
+    style, world_size, batch = call.setting("chunk", None), call.world_size, call.dims["B"]
+    least = 0 if batch % world_size == 0 else world_size // gcd(world_size, batch)
+    styles = {None: call.dims.get("cs", 1), "small": world_size, "least": least, "whole": 2 * call.dims["S"]}
+    return styles[style]
 
 
 def shard(call: Call, drawn: Tokens) -> Tensor:
     """The logits of the rank's columns (nt, Vl) in the run's dtype."""
     if drawn.is_flat:
         return drawn.leaders[:, :1].expand(-1, call.dims["Vl"]).contiguous()
+    if drawn.nucleus is not None:
+        return _nearly_flat(call, drawn.nucleus, drawn.top_p)
     # A sum of n exponentials of normal values with mean m and variance 1 is about n * exp(m + 1/2).
     logits = call.normal("background", ("nt", "Vl"), mean=log(BACKGROUND_MASS / call.dims["V"]) - 0.5)
-    if call.setting("masked", usual=False):
-        logits[:, 1::2] = -torch.inf
+    _mask(call, logits)
     _write_own_columns(logits, drawn.columns - call.rank * call.dims["Vl"], drawn.leaders)
     return logits
 
@@ -117,6 +155,8 @@ def survivors(shards: Iterable[Tensor], drawn: Tokens) -> Survivors:
     Raises:
         RuntimeError: more survives than is looked at, so the draws are not what they should be.
     """
+    if drawn.nucleus is not None:
+        return _survivors_of(drawn.nucleus, shards, drawn)
     is_whole = drawn.top_k is None or drawn.is_flat
     largest, first = [], 0
     mass = torch.zeros(len(drawn.target), dtype=torch.float64, device=drawn.target.device)
@@ -125,11 +165,8 @@ def survivors(shards: Iterable[Tensor], drawn: Tokens) -> Survivors:
         largest.append(_largest(logits, _CANDIDATES))
         if is_whole:
             mass += _mass(logits)
-        column = drawn.target - first
+        target = _picked(logits, drawn.target - first, target)
         first += logits.shape[1]
-        is_here = (column >= 0) & (column < logits.shape[1])
-        picked = logits.gather(1, column.clamp(0, logits.shape[1] - 1)[:, None])[:, 0]
-        target = torch.where(is_here, picked.double(), target)
     if is_whole and (drawn.top_p >= 1 or drawn.is_flat):
         return Survivors(least=torch.full_like(mass, -torch.inf), log_mass=mass.log(), target=target)
     descending = torch.cat(largest, dim=1).topk(_CANDIDATES, dim=1).values.double()
@@ -144,6 +181,31 @@ def survivors(shards: Iterable[Tensor], drawn: Tokens) -> Survivors:
     if is_kept[:, -1].any():
         raise RuntimeError(f"more than {LEADERS} logits of a token survive the filters")
     return Survivors(least=descending.where(is_kept, torch.inf).amin(dim=1), log_mass=mass.log(), target=target)
+
+
+def _survivors_of(nucleus: Nucleus, shards: Iterable[Tensor], drawn: Tokens) -> Survivors:
+    """What survives where it is known beforehand: all of the nucleus, and nothing else."""
+    first = 0
+    mass = torch.zeros(len(drawn.target), dtype=torch.float64, device=drawn.target.device)
+    rest, target, least = torch.zeros_like(mass), torch.zeros_like(mass), torch.full_like(mass, torch.inf)
+    for logits in shards:
+        is_kept = nucleus.has(first, logits.shape[1])
+        mass += _mass(logits.masked_fill(~is_kept, -torch.inf))
+        rest += _mass(logits.masked_fill(is_kept, -torch.inf))
+        least = torch.minimum(least, logits.masked_fill(~is_kept, torch.inf).amin(dim=1).double())
+        target = _picked(logits, drawn.target - first, target)
+        first += logits.shape[1]
+    threshold = (1 - drawn.top_p) * (mass + rest)
+    if not bool(((rest < threshold / 2) & (threshold < rest + least.exp())).all()):
+        raise RuntimeError("top-p leaves more or less than the nucleus of a token")
+    return Survivors(least=least, log_mass=mass.log(), target=target)
+
+
+def _picked(logits: Tensor, column: Tensor, elsewhere: Tensor) -> Tensor:
+    """The entry `column` (n,) of every row (n, .) in float64; `elsewhere` (n,) where there is none."""
+    is_here = (column >= 0) & (column < logits.shape[1])
+    picked = logits.gather(1, column.clamp(0, logits.shape[1] - 1)[:, None])[:, 0]
+    return torch.where(is_here, picked.double(), elsewhere)
 
 
 def row_blocks(rows: Tensor) -> Iterator[slice]:
@@ -182,6 +244,35 @@ def _filters(call: Call) -> tuple[int | None, float]:
     top_k = None if branch in (0, 1) else TOP_K
     top_p = 1.0 if branch in (1, 2) else TOP_P
     return top_k, top_p
+
+
+def _nucleus(call: Call, top_p: float) -> Nucleus:
+    """Per token, half as many columns or more as `top_p` surely leaves of the vocabulary, from a secret one on."""
+    vocabulary = call.dims["V"]
+    most = min(vocabulary, int(NUCLEUS_SHARE / (1 - top_p)))
+    return Nucleus(
+        start=call.integers("nucleus start", ("nt", 1), low=0, high=vocabulary, shared=True),
+        count=call.integers("nucleus count", ("nt", 1), low=most // 2 + 1, high=most + 1, shared=True),
+        vocabulary=vocabulary,
+    )
+
+
+def _nearly_flat(call: Call, nucleus: Nucleus, top_p: float) -> Tensor:
+    """The logits of the rank's columns (nt, Vl): top-p removes all but the nucleus, by a wide margin."""
+    width = call.dims["Vl"]
+    spread = call.uniform("nearly flat", ("nt", "Vl"), high=NUCLEUS_SPREAD, dtype=torch.float32)
+    # The exponential of a uniform number up to a half is 1.3 on average; removed logits are below their highest.
+    removed = REMOVED_SHARE * (1 - top_p) * 1.3 * nucleus.count / (nucleus.vocabulary - nucleus.count).clamp(min=1)
+    is_kept = nucleus.has(call.rank * width, width)
+    low = (spread - NUCLEUS_SPREAD + LEADER_MEAN + removed.log()).to(call.dtype)
+    _mask(call, low)
+    return torch.where(is_kept, (spread + LEADER_MEAN).to(call.dtype), low)
+
+
+def _mask(call: Call, logits: Tensor) -> None:
+    """Where the regime masks words, take every second of `logits` (nt, Vl) from the draws."""
+    if (how := call.setting("masked", None)) is not None:
+        logits[:, 1::2] = LOWEST if how == "by_a_number" else -torch.inf
 
 
 def _leading_columns(call: Call) -> Tensor:
@@ -233,3 +324,12 @@ def _targets(call: Call, columns: Tensor, leaders: Tensor) -> Tensor:
     anywhere = call.integers("target", ("nt",), low=0, high=call.dims["V"], shared=True)
     is_anywhere = call.integers("target kind", ("nt",), low=0, high=8, shared=True) == 0
     return torch.where(is_anywhere, anywhere, by_probability.gather(1, place[:, None]).squeeze(1))
+
+
+def _targets_around(call: Call, nucleus: Nucleus) -> Tensor:
+    """(nt,) targets: half of them in the nucleus, half of them any column."""
+    draw = call.uniform("target place", ("nt", 1), dtype=torch.float32, shared=True)
+    inside = (nucleus.start + (draw * nucleus.count).long().clamp(max=nucleus.count - 1)) % nucleus.vocabulary
+    anywhere = call.integers("target", ("nt",), low=0, high=nucleus.vocabulary, shared=True)
+    is_anywhere = call.integers("target kind", ("nt",), low=0, high=2, shared=True) == 0
+    return torch.where(is_anywhere, anywhere, inside.squeeze(1))

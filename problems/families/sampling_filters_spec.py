@@ -31,7 +31,22 @@ REGIMES = (
         narrow="usual_numbers",
         apart=("equal_leaders",),  # Nothing is removed then, so what a target of minus infinity gives is no one's word.
     ),
-    Regime(name="other_p", words="top_p is another number", settings={"top_p": Real(low=0.02, high=0.9, often=(0.5,))}),
+    Regime(
+        name="no_filters",
+        words="top_k is None and top_p is 1: nothing is removed",
+        settings={"top_k": None, "top_p": 1.0},
+        narrow="usual_numbers",
+        apart=("equal_leaders", "masked_words", "low_words"),  # A target of minus infinity again.
+    ),
+    Regime(
+        name="wide_nucleus",
+        words="top_k is None and rows are nearly flat, so that top-p leaves many words: all of a shard and more",
+        settings={"top_k": None, "top_p": Real(low=0.995, high=0.9995, often=(0.999,)), "nucleus": True},
+        at_large=False,  # The reference adds 128,256 probabilities up in bfloat16 there.
+    ),
+    Regime(
+        name="other_p", words="top_p is another number", settings={"top_p": Real(low=0.02, high=0.98, often=(0.5,))}
+    ),
     Regime(
         name="largest_alone",
         words="top_k is 1 and top_p is 1: only the largest logit of a token survives",
@@ -44,6 +59,11 @@ REGIMES = (
         words="every second logit of a rank is minus infinity, but for the largest of a token",
         settings={"masked": True},
         narrow="no_number_from_infinity",
+    ),
+    Regime(
+        name="low_words",
+        words="every second logit of a rank is -1e32, but for the largest of a token",
+        settings={"masked": "by_a_number"},
     ),
     Regime(
         name="equal_leaders",
@@ -62,17 +82,39 @@ REGIMES = (
         settings={"top_p": 1.0, "flat": True, "higher_by": 128.0},
         hides=True,
     ),
+    Regime(
+        name="low_logits",
+        words="as flat_rows, and logits are around -130, where the exponential of float32 is zero",
+        settings={"top_p": 1.0, "flat": True, "higher_by": -132.0},
+        hides=True,
+    ),
 )
-SMALL_CHUNKS = Regime(
-    name="small_chunks",
-    words="chunk_size is the number of ranks, so that there are many chunks",
-    settings={"chunk": "small"},
-    at_large=False,
+CHUNKS = (
+    Regime(
+        name="small_chunks",
+        words="chunk_size is the number of ranks, so that there are many chunks",
+        settings={"chunk": "small"},
+        at_large=False,
+    ),
+    Regime(
+        name="least_chunks",
+        words="chunk_size is the least that is legal, 0 where W divides B",
+        settings={"chunk": "least"},
+        at_large=False,
+    ),
+    Regime(
+        name="whole_chunk",
+        words="chunk_size is beyond S, so that the only chunk is shorter",
+        settings={"chunk": "whole"},
+        at_large=False,
+    ),
 )
 INVARIANTS = (
     "Tensors are contiguous.",
     "`tp_group` is None, the world group.",
     "`top_k` is None or from 1 to 10, `top_p` is above 0 and at most 1.",
+    "The largest logit of a token is between -200 and 200; others may be far lower, down to minus infinity.",
+    "The number of ranks divides the tokens.",
 )
 CHUNK_OF_LOGITS = Hop(
     source="every rank",
@@ -81,7 +123,8 @@ CHUNK_OF_LOGITS = Hop(
     pattern=Communication.ALL_TO_ALL,
 )
 MARGIN_NOTE = (
-    "Cumulative probabilities keep a distance of 0.01 from the top-p threshold, so that rounding decides nothing."
+    "Cumulative probabilities keep a distance of 0.01 from the top-p threshold, or of a tenth of 1 - top_p where that "
+    "is less, so that rounding decides nothing."
 )
 CHUNK_NOTES = (
     "The result does not depend on the chunk size; it bounds what the baseline holds at a time.",

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from problems.catalog.p082_vocab_parallel_log_prob_topk.reference import filtered, solution, whole_rows
 from problems.families.rank_parts import all_gathered
+from problems.families.sampling_filters_programs import Filtered, bisected, nucleus_of_fifty
 
 Group = dist.ProcessGroup | None
 
@@ -125,6 +126,16 @@ def _at_most(count: int) -> Callable[..., Tensor]:
     return narrow
 
 
+def _by(change: Callable[..., Filtered]) -> Callable[..., Tensor]:
+    """The reference with logits and filters that `change` has been at."""
+
+    def narrow(logits: Tensor, *rest: Any) -> Tensor:
+        changed, *filters = change(logits, *rest[2:4])
+        return solution(changed, *rest[:2], *filters, *rest[4:])
+
+    return narrow
+
+
 HONEST = {
     "float32": filtered_in_float32,
     "every_rank_does_all": every_rank_does_all,
@@ -139,4 +150,7 @@ NARROW = {
     "equal_leaders": _at_most(15),
     "flat_rows": candidates_only,
     "large_logits": without_maximum,
+    "wide_nucleus": _by(nucleus_of_fifty),
+    "low_words": _by(bisected),
+    "low_logits": without_maximum,
 }

@@ -1,8 +1,6 @@
 """Arguments of one rank for one call."""
 
-from math import gcd
-
-from problems.families.sampling_filters import shard, tokens
+from problems.families.sampling_filters import chunk_size, shard, tokens
 from problems.inputs.values import Arguments, Call
 
 
@@ -15,13 +13,5 @@ def make_inputs(call: Call) -> Arguments:
         "tp_group": None,
         "top_k": drawn.top_k,
         "top_p": drawn.top_p,
-        "chunk_size": _chunk_size(call),
+        "chunk_size": chunk_size(call),
     }
-
-
-def _chunk_size(call: Call) -> int:
-    """That of the size; or the number of ranks; or the least with which W divides the tokens of a chunk."""
-    style, world_size, batch = call.setting("chunk", None), call.world_size, call.dims["B"]
-    if style == "least":
-        return 0 if batch % world_size == 0 else world_size // gcd(world_size, batch)
-    return world_size if style == "small" else call.dims["cs"]

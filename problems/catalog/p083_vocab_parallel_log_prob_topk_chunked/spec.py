@@ -1,17 +1,8 @@
 """Chunked token log-probabilities under top-k/top-p from vocabulary-parallel logits, described."""
 
-from dataclasses import replace
-
 from problems.families import sampling_filters_spec as filters
-from problems.spec.ranges import Among
 from problems.spec.schema import Hop, Output, Placement, Problem, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
-
-_SMALL_CHUNKS = replace(
-    filters.SMALL_CHUNKS,
-    words="chunk_size is the number of ranks or the least that is legal, 0 where W divides B: there are many chunks",
-    settings={"chunk": Among(options=("small", "least"))},
-)
 
 PROBLEM = Problem(
     number=83,
@@ -67,6 +58,6 @@ PROBLEM = Problem(
         *filters.CHUNK_NOTES,
         "Minus infinity is the right answer for a target that the filters remove.",
     ),
-    regimes=(*filters.REGIMES, _SMALL_CHUNKS),
+    regimes=(*filters.REGIMES, *filters.CHUNKS),
     invariants=filters.INVARIANTS,
 )

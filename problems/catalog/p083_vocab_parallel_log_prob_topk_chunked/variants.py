@@ -9,6 +9,7 @@ from torch import Tensor
 
 from problems.catalog.p083_vocab_parallel_log_prob_topk_chunked.reference import filtered, solution
 from problems.families.rank_parts import all_gathered
+from problems.families.sampling_filters_programs import Filtered, bisected, nucleus_of_fifty
 
 
 def _gathered(shard: Tensor) -> Tensor:
@@ -124,6 +125,22 @@ def four_chunks_at_most(logits: Tensor, target: Tensor, *rest: Any) -> Tensor:
     return out
 
 
+def _by(change: Callable[..., Filtered]) -> Callable[..., Tensor]:
+    """The reference with logits and filters that `change` has been at."""
+
+    def narrow(logits: Tensor, *rest: Any) -> Tensor:
+        changed, *filters = change(logits, *rest[2:4])
+        return solution(changed, *rest[:2], *filters, *rest[4:])
+
+    return narrow
+
+
+def whole_chunks_alone(logits: Tensor, target: Tensor, *rest: Any) -> Tensor:
+    """Zeros where all tokens are no whole chunk."""
+    out = solution(logits, target, *rest)
+    return out if rest[-1] <= target.shape[1] else torch.zeros_like(out)
+
+
 HONEST = {
     "float32": filtered_in_float32,
     "one_chunk": one_chunk,
@@ -141,5 +158,10 @@ NARROW = {
     "equal_leaders": _at_most(15),
     "flat_rows": _at_most(20),
     "large_logits": without_maximum,
+    "wide_nucleus": _by(nucleus_of_fifty),
+    "low_words": _by(bisected),
+    "low_logits": without_maximum,
     "small_chunks": four_chunks_at_most,
+    "least_chunks": four_chunks_at_most,
+    "whole_chunk": whole_chunks_alone,
 }

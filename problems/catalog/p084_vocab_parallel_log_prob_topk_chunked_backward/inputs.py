@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from problems.families.sampling_filters import shard, tokens
+from problems.families.sampling_filters import chunk_size, shard, tokens
 from problems.inputs.values import Arguments, Call
 
 
@@ -17,7 +17,7 @@ def make_inputs(call: Call) -> Arguments:
         "tp_group": None,
         "top_k": drawn.top_k,
         "top_p": drawn.top_p,
-        "chunk_size": call.world_size if call.setting("chunk", None) == "small" else call.dims["cs"],
+        "chunk_size": chunk_size(call),
     }
 
 

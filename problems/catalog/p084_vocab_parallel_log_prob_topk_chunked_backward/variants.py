@@ -13,6 +13,7 @@ from problems.catalog.p084_vocab_parallel_log_prob_topk_chunked_backward.referen
     solution,
 )
 from problems.families.rank_parts import all_gathered
+from problems.families.sampling_filters_programs import Filtered, bisected, nucleus_of_fifty
 
 
 def in_float32(vocab_parallel_logits: Tensor, *rest: Any) -> Tensor:
@@ -126,8 +127,24 @@ def _at_most(count: int) -> Callable[..., Tensor]:
 def four_chunks_at_most(logits: Tensor, target: Tensor, *rest: Any) -> Tensor:
     """Leaves what comes after the fourth chunk at zero."""
     out = solution(logits, target, *rest)
-    out.flatten(0, 1)[4 * rest[-1] * target.shape[0] :] = 0
+    out.flatten(0, 1)[4 * max(1, rest[-1]) * target.shape[0] :] = 0
     return out
+
+
+def _by(change: Callable[..., Filtered]) -> Callable[..., Tensor]:
+    """The reference with logits and filters that `change` has been at."""
+
+    def narrow(logits: Tensor, *rest: Any) -> Tensor:
+        changed, *filters = change(logits, *rest[3:5])
+        return solution(changed, *rest[:3], *filters, *rest[5:])
+
+    return narrow
+
+
+def whole_chunks_alone(logits: Tensor, target: Tensor, *rest: Any) -> Tensor:
+    """Zeros where all tokens are no whole chunk."""
+    out = solution(logits, target, *rest)
+    return out if rest[-1] <= target.shape[1] else torch.zeros_like(out)
 
 
 HONEST = {
@@ -148,5 +165,10 @@ NARROW = {
     "equal_leaders": _at_most(15),
     "flat_rows": _at_most(20),
     "large_logits": without_maximum,
+    "wide_nucleus": _by(nucleus_of_fifty),
+    "low_words": _by(bisected),
+    "low_logits": without_maximum,
     "small_chunks": four_chunks_at_most,
+    "least_chunks": four_chunks_at_most,
+    "whole_chunk": whole_chunks_alone,
 }
