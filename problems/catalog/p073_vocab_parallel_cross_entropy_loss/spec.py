@@ -124,12 +124,17 @@ PROBLEM = Problem(
             words="the logits of the first half of every rank's words are minus infinity",
             settings={"targets": "second_halves"},
         ),
+        Regime(
+            name="odd_tokens",
+            words="there is one sequence of 37 tokens, which divide among no number of ranks",
+            dims={"B": 1, "S": 37},
+        ),
         HUGE_VALUES,
         ZERO_VALUES,
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Logits are finite or minus infinity.",
+        "Logits are minus infinity, or at most 1e12 in size.",
         "`group` is None, the world group.",
         "Targets are words of the vocabulary whose logits are finite.",
         "The vocabulary is a multiple of the world size.",
