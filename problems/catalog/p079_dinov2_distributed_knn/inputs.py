@@ -50,6 +50,8 @@ def _features(call: Call, name: str, count: str, centres: Tensor) -> Tensor:
         is_near = name == "test" or (near == "one_rank" and call.rank == owner(call))
         side = (1 if is_near else -1) * (1 if near == "one_rank" else FAR)
         return _unit(rows + side * _unit(call.normal("regime's side", (1, "D"), dtype=torch.float32, shared=True)))
+    if name == "train" and (different := call.setting("different_rows", None)) is not None:
+        return rows[torch.arange(len(rows), device=call.device) % different]
     return rows
 
 

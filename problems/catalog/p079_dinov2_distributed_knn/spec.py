@@ -1,5 +1,6 @@
 """Distributed k-nearest-neighbour search, described."""
 
+from problems.spec.ranges import Whole
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -147,9 +148,21 @@ PROBLEM = Problem(
         ),
         Regime(
             name="many_neighbours",
-            words="`max_k` is 301",
+            words="`max_k` is large",
             settings={"rows_in_classes_of": 50},
-            dims={"k": 301},
+            dims={"k": Whole(low=257, high=511, often=(301,))},
+        ),
+        Regime(
+            name="whole_shard",
+            words="a rank has 384 rows, and `max_k` is as many",
+            settings={"rows_in_classes_of": 50},
+            dims={"k": 384, "nl": 384},
+        ),
+        Regime(name="one_query", words="a rank has a single query", dims={"nq": 1}),
+        Regime(
+            name="repeated_rows",
+            words="a rank has three different rows, each of them many times",
+            settings={"different_rows": 3},
         ),
         Regime(
             name="near_rows_on_one_rank",
@@ -165,7 +178,7 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
-        "Rows and queries have unit length, and every rank has as many of each.",
+        "Rows and queries have unit length, and every rank has as many of each; rows may repeat.",
         "A rank has `max_k` rows at least.",
         "Labels of all ranks together are the numbers from 0 to W nl - 1, each once.",
     ),

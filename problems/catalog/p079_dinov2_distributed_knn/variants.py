@@ -92,6 +92,26 @@ def none_below_seven_tenths(*arguments: Any) -> Pair:
     return sims.clamp(min=-0.7), labels
 
 
+def finds_one_more(queries: Tensor, rows: Tensor, labels: Tensor, max_k: int, *_rest: Any) -> Pair:
+    """Finds the largest similarity that is not wanted first, and raises where a rank has no such row."""
+    every = (torch.cat(all_gathered(queries)) @ rows).topk(max_k + 1, dim=1)
+    sims, place = (part[:, :-1] for part in every)
+    return merge(_exchanged(sims), _exchanged(labels[0][place]), max_k)
+
+
+def one_query_left_out(queries: Tensor, *rest: Any) -> Pair:
+    """Answers queries in pairs."""
+    sims, labels = solution(queries, *rest)
+    sims[len(queries) // 2 * 2 :] = 0
+    return sims, labels
+
+
+def row_once(queries: Tensor, rows: Tensor, labels: Tensor, *rest: Any) -> Pair:
+    """Takes a row that is there again for the same one: it is zero from the second time on."""
+    is_repeated = ((rows.T.float() @ rows.float()).triu(1) > 0.98).any(dim=0)
+    return solution(queries, rows * ~is_repeated, labels, *rest)
+
+
 HONEST = {"float32": in_float32, "all_at_once": all_at_once, "rows_travel": rows_travel}
 MUTANTS = {
     "each_offers_its_part": each_offers_its_part,
@@ -103,6 +123,9 @@ MUTANTS = {
 NARROW = {
     "nearest_alone": two_at_least,
     "many_neighbours": at_most_256,
+    "whole_shard": finds_one_more,
+    "one_query": one_query_left_out,
+    "repeated_rows": row_once,
     "near_rows_on_one_rank": each_offers_four_fifths,
     "nothing_is_near": none_below_seven_tenths,
 }
