@@ -38,6 +38,10 @@ def object_counts(call: Call) -> list[int]:
     for place in range(abs(missing := dims["O"] - int(counts.sum()))):
         counts[(world_size // 2 + place) % world_size] += 1 if missing > 0 else -1
     dealt: list[int] = counts[call.permutation("counts", world_size, shared=True).cpu()].tolist()
+    if call.setting("counts", None) == "one_is_idle":
+        idle = owner(call)
+        dealt[idle - 1] += dealt[idle]
+        dealt[idle] = 0
     return dealt
 
 
@@ -75,10 +79,9 @@ def draw_masks(call: Call, counts: list[int], everyone: tuple[Tensor, Tensor]) -
     centre, radius = everyone
     first = sum(counts[: call.rank])
     own = slice(first, first + counts[call.rank])
-    side = call.dims["Hm"]
-    pixels = torch.arange(side, device=call.device, dtype=torch.float32)
-    far = (pixels.view(1, side, 1) - centre[own, 0].view(-1, 1, 1)).square()
-    far = far + (pixels.view(1, 1, side) - centre[own, 1].view(-1, 1, 1)).square()
+    rows, columns = (torch.arange(call.dims[side], device=call.device, dtype=torch.float32) for side in ("Hm", "Wm"))
+    far = (rows.view(1, -1, 1) - centre[own, 0].view(-1, 1, 1)).square()
+    far = far + (columns.view(1, 1, -1) - centre[own, 1].view(-1, 1, 1)).square()
     inside = far.sqrt() <= radius[own].view(-1, 1, 1)
     noise = call.normal("noise", (counts[call.rank], "Hm", "Wm"), dtype=torch.float32)
     if _has_exact_copies(call):
@@ -103,7 +106,7 @@ def discs(call: Call) -> tuple[Tensor, Tensor]:
     An object is a copy of one before it with probability `COPIES`, shifted by up to 0.45 of its radius in each
     direction: overlaps then lie on both sides of the threshold.
     """
-    side = call.dims["Hm"]
+    side = min(call.dims["Hm"], call.dims["Wm"])
     draws = call.uniform("discs", ("O", 6), dtype=torch.float32, shared=True).tolist()
     found = [((0.2 + 0.6 * x) * side, (0.2 + 0.6 * y) * side, (0.08 + 0.12 * size) * side) for x, y, size, *_ in draws]
     for place, (*_, chance, right, down) in enumerate(draws[1:], start=1):

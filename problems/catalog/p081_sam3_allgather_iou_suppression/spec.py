@@ -156,7 +156,7 @@ PROBLEM = Problem(
         Regime(
             name="other_threshold",
             words="iou_threshold is another number",
-            settings={"threshold": Real(low=0.1, high=0.95, often=(0.3, 0.5))},
+            settings={"threshold": Real(low=0.01, high=0.99, often=(0.3, 0.5))},
             narrow="usual_numbers",
         ),
         Regime(
@@ -178,6 +178,17 @@ PROBLEM = Problem(
             settings={"first_frame": Whole(low=300, high=2_000_000_000, often=(1 << 24, 3 << 24))},
         ),
         Regime(
+            name="later_frames",
+            words="last_occluded holds numbers that 32 bits with a sign do not",
+            settings={"first_frame": Whole(low=1 << 31, high=(1 << 32) - 16)},
+        ),
+        Regime(
+            name="odd_masks",
+            words="masks are higher than wide, and the number of their pixels is odd",
+            dims={"Hm": 53, "Wm": 37},
+        ),
+        Regime(name="idle_rank", words="one rank has no object", settings={"counts": "one_is_idle"}),
+        Regime(
             name="one_rank_has_most",
             words="every rank but one has a single object",
             settings={"counts": "one_has_most"},
@@ -186,7 +197,8 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
-        "Every rank has an object.",
+        "Mask logits and scores are finite.",
+        "There is an object; a rank may have none.",
         "`iou_threshold` is above 0 and at most 1.",
     ),
     axes=(

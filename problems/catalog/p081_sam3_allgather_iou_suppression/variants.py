@@ -122,6 +122,25 @@ def room_for_half_more(masks: Tensor, scores: Tensor, counts: list[int], last: T
     return solution(kept, scores, counts, last, *rest)
 
 
+def frames_in_int32(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Keeps the frames of occlusions in 32 bits."""
+    return solution(masks, scores, counts, last.int(), *rest)
+
+
+def last_pixel_forgotten(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Writes pixels in pairs."""
+    every_mask, every_score, suppressed = solution(masks, scores, counts, last, *rest)
+    pixels = every_mask.flatten(1)
+    pixels[:, pixels.shape[1] // 2 * 2 :] = 0
+    return every_mask, every_score, suppressed
+
+
+def filled_up_with_the_first(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Fills shares up with a rank's first object, so that ranks without one would have nothing to send."""
+    every_mask, every_score, suppressed = solution(masks, scores, counts, last, *rest)
+    return every_mask * min(1, *counts), every_score, suppressed
+
+
 HONEST = {"broadcasts": broadcasts, "bits_first": bits_first}
 MUTANTS = {
     "nothing_suppressed": nothing_suppressed,
@@ -135,5 +154,8 @@ NARROW = {
     "zero_logits": zeros_count,
     "empty_masks": smoothed_overlap,
     "late_frames": frames_in_float32,
+    "later_frames": frames_in_int32,
+    "odd_masks": last_pixel_forgotten,
+    "idle_rank": filled_up_with_the_first,
     "one_rank_has_most": room_for_half_more,
 }
