@@ -40,10 +40,17 @@ def lengths(call: Call) -> list[int]:
     """
     shares = call.setting("shares", None)
     total = call.dims["n"] * call.world_size if "n" in call.dims else call.dims["total"]
+    few: int | None = call.setting("values_per_rank", None)
+    if few is not None:
+        total = few * call.world_size + int(call.integers("few more", (), low=0, high=call.world_size, shared=True))
     if shares == "one_has_all":
         return [total if rank == owner(call) else 0 for rank in range(call.world_size)]
     if shares == "equal":
         return [total // call.world_size + (rank < total % call.world_size) for rank in range(call.world_size)]
+    if few is not None:
+        least = 1 if shares == "nobody_is_empty" else 0
+        ranks = call.integers("few", (total - least * call.world_size,), low=0, high=call.world_size, shared=True)
+        return (ranks.bincount(minlength=call.world_size) + least).tolist()
     if "n" in call.dims and shares is None:
         return [call.dims["n"]] * call.world_size
     weights = call.uniform("lengths", (call.world_size,), low=1.0, high=3.0, dtype=torch.float64, shared=True)

@@ -2,6 +2,7 @@
 
 from math import log2
 
+from problems.spec.ranges import Whole
 from problems.spec.regimes import SPREAD_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -125,6 +126,11 @@ PROBLEM = Problem(
             at_large=False,
             # On two ranks one has all wherever lengths are uneven.
             least_world_size=3,
+        ),
+        Regime(
+            name="few_values",
+            words="a rank returns few values, and holds any number of them, or none",
+            settings={"values_per_rank": Whole(low=1, high=4)},
         ),
         SPREAD_VALUES,
         Regime(
