@@ -227,6 +227,7 @@ def _described(tensor: torch.Tensor, start: int) -> dict[str, Any]:
         "dtype": str(tensor.dtype).removeprefix("torch."),
         "shape": list(tensor.shape),
         "device": tensor.device.type,
+        "is_contiguous": tensor.is_contiguous(),
         "start": start,
     }
 

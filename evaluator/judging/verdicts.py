@@ -50,7 +50,7 @@ FACTS: dict[Verdict, Facts] = {
     ),
     Verdict.WRONG_SHAPE: Facts(
         title="Wrong shape",
-        explanation="The returned structure, shape, dtype or device is not the expected one.",
+        explanation="The returned structure, shape, dtype, device or layout is not the expected one.",
         advice="Compare expected and received per rank. A sharded output holds only the part of its rank.",
     ),
     Verdict.NOT_FINITE: Facts(

@@ -71,13 +71,14 @@ def _is_plain(value: Any) -> bool:
 
 
 def form_of(value: Any) -> dict[str, Any]:
-    """What an output is, as ranks describe it to the judge: a tensor's dtype, shape and device, or another type."""
+    """What an output is, as ranks describe it to the judge: a tensor's dtype, shape, device and layout, or its type."""
     if not _is_plain(value):
         return {"other": type(value).__name__}
     return {
         "dtype": str(value.dtype).removeprefix("torch."),
         "shape": list(value.shape),
         "device": value.device.type,
+        "is_contiguous": value.is_contiguous(),
     }
 
 
@@ -97,7 +98,11 @@ def wrong_form(call: Call, output: Output, form: Mapping[str, Any], right: Tenso
     dtype = str(dtype_of(output, call)).removeprefix("torch.")
     wanted = f"{dtype}{list(right.shape)} on {'cpu' if output.on_host else call.device.type}"
     received = f"{form['dtype']}{form['shape']} on {form['device']}"
-    return None if received == wanted else f"output {output.name!r} is {received}, expected {wanted}"
+    if received != wanted:
+        return f"output {output.name!r} is {received}, expected {wanted}"
+    if output.layout == "contiguous" and not form["is_contiguous"]:
+        return f"output {output.name!r} is not contiguous, as the statement asks: return its .contiguous()"
+    return None
 
 
 def dtype_of(output: Output, call: Call) -> torch.dtype:

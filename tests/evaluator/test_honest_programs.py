@@ -108,3 +108,15 @@ def patient(tmp_path: Path) -> Iterator[Judge]:
 def test_ranks_that_a_timer_will_wake_are_no_deadlock(patient: Judge) -> None:
     report = patient.evaluate(request_for_text(TIMER))
     assert report.verdict is Verdict.PASSED, report.message
+
+
+@pytest.mark.parametrize("ending", ["out", "out.T.contiguous().T"])
+def test_a_result_is_contiguous_where_the_statement_asks_for_it(judge: Judge, ending: str) -> None:
+    slug = "ulysses_all_gather_into_tensor_primitive"
+    text = registry.reference_source(slug).replace("return out", f"return {ending}")
+    report = judge.evaluate(request_for_text(text, problem=slug))
+    if ending == "out":
+        assert report.verdict is Verdict.PASSED, report.message
+    else:
+        assert report.verdict is Verdict.WRONG_SHAPE
+        assert "not contiguous, as the statement asks" in report.message

@@ -37,6 +37,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shape: tuple[int, ...] = ()
     device: str = ""
     start: int = -1
+    is_contiguous: bool = True
     other: str | None = None
 
 
@@ -89,9 +90,7 @@ def read_header(descriptor: int) -> list[dict[str, Any]]:
     Raises:
         HeaderError: it is malformed, or describes elements outside the file.
     """
-    size = os.fstat(descriptor).st_size
-    head = os.pread(descriptor, OUTPUT_HEADER_BYTES, 0)
-    return parse_header(head, file_bytes=size)
+    return parse_header(os.pread(descriptor, OUTPUT_HEADER_BYTES, 0), file_bytes=os.fstat(descriptor).st_size)
 
 
 def parse_header(head: bytes, *, file_bytes: int) -> list[dict[str, Any]]:
@@ -127,7 +126,7 @@ def _checked(entry: _Entry, file_bytes: int) -> dict[str, Any]:
             raise HeaderError("a tensor lies outside the output file")
     # The author sees a name that is not the expected one.
     names = {"dtype": clean(entry.dtype)[:40], "device": clean(entry.device)[:20]}
-    return {**names, "shape": list(entry.shape), "start": max(start, -1)}
+    return {**names, "shape": list(entry.shape), "is_contiguous": entry.is_contiguous, "start": max(start, -1)}
 
 
 def digest(descriptor: int) -> str:

@@ -51,7 +51,9 @@ PROBLEM = Problem(
         Argument(name="x", shape=("M", "N"), values="standard normal, different on every rank"),
         WORLD_GROUP,
     ),
-    outputs=(Output(name="out", shape=("W*M", "N"), placement=Placement.REPLICATED, tolerance=EXACT),),
+    outputs=(
+        Output(name="out", shape=("W*M", "N"), placement=Placement.REPLICATED, tolerance=EXACT, layout="contiguous"),
+    ),
     sizes={
         SizeName.TINY: Size(
             dims=lambda world_size: {"M": 50, "N": 72, "W*M": 50 * world_size}, system="a check on CPU ranks"

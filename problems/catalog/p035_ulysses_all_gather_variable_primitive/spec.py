@@ -78,7 +78,15 @@ PROBLEM = Problem(
         ),
         WORLD_GROUP,
     ),
-    outputs=(Output(name="out", shape=("out_rows", "out_columns"), placement=Placement.REPLICATED, tolerance=EXACT),),
+    outputs=(
+        Output(
+            name="out",
+            shape=("out_rows", "out_columns"),
+            placement=Placement.REPLICATED,
+            tolerance=EXACT,
+            layout="contiguous",
+        ),
+    ),
     sizes={
         SizeName.TINY: Size(
             dims=_tiny,

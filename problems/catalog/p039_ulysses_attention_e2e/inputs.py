@@ -75,9 +75,9 @@ def _choices(call: Call) -> Arguments:
 
 
 def number_of_heads(call: Call) -> int:
-    """As many as the size has; in regimes twice as many, or one or two for every rank."""
-    if (few := call.setting("few_heads", None)) is not None:
-        return int(few) * call.world_size
+    """As many as the size has; in regimes twice as many, or one for every rank."""
+    if call.setting("few_heads", None) is not None:
+        return call.world_size
     return call.dims["num_heads"] * int(call.setting("times_heads", 1))
 
 
