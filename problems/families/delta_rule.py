@@ -35,7 +35,8 @@ def in_length_regime(call: Call, name: str, rows: Tensor, *, least: float) -> Te
     shape = ("B", "Ls", "Hh", 1)
     logs = call.uniform(f"regime's lengths of {name}", shape, low=log(least), high=log(_SHORT), dtype=torch.float32)
     wide = rows.float()
-    return (wide * (logs.exp() / wide.norm(dim=-1, keepdim=True))).to(rows.dtype)
+    scaled: Tensor = wide * (logs.exp() / wide.norm(dim=-1, keepdim=True))
+    return scaled.to(rows.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,7 +107,7 @@ def _chosen_by_all(call: Call) -> Tensor:
     experts = call.dims["num_experts"]
     owners = min(experts, call.world_size)
     one = owner(call) + (call.setting("same_experts", usual="") == "elsewhere")
-    first = one % owners * (experts // owners)
+    first: int = one % owners * (experts // owners)
     return (first + torch.arange(call.dims["top_k"], device=call.device)) % experts
 
 
