@@ -75,9 +75,9 @@ def _choices(call: Call) -> Arguments:
 
 
 def number_of_heads(call: Call) -> int:
-    """As many as the size has; in regimes twice as many, or one for every rank."""
-    if call.setting("few_heads", None) is not None:
-        return call.world_size
+    """As many as the size has; in regimes twice as many, or few."""
+    if (fewer := call.setting("few_heads", None)) is not None:
+        return max(call.world_size, call.dims["num_heads"] // int(fewer))
     return call.dims["num_heads"] * int(call.setting("times_heads", 1))
 
 

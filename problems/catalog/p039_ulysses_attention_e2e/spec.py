@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Among, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -151,8 +151,8 @@ PROBLEM = Problem(
         attention.MORE_HEADS,
         Regime(
             name="few_heads",
-            words="a rank has one head, so that num_heads is the number of ranks",
-            settings={"few_heads": 1},
+            words="there are so many times fewer heads, but one a rank at the least",
+            settings={"few_heads": Among(options=("2", "4"))},
             narrow="usual_numbers",
             apart=("more_heads",),
         ),

@@ -174,8 +174,8 @@ PROBLEM = Problem(
         Regime(name="four_channels_per_filter", words="a filter is for four channels", settings={"group_dim": 4}),
         Regime(
             name="short_filters",
-            words="filters have 1 to 15 taps",
-            dims={"Lf": Whole(low=1, high=15)},
+            words="filters have 1 to 15 taps, in a third of the calls one",
+            dims={"Lf": Whole(low=1, high=15, often=(1, 1, 1))},
             apart=("one_rank_has_values", "whole_filters", "odd_chunks"),
         ),
         Regime(name="odd_chunks", words="chunks have 23 positions", dims={"Ls": 46, "Lf": 80}),
