@@ -5,8 +5,7 @@ from torch import Tensor
 from problems.catalog.p003_broadcast.inputs import make_inputs
 from problems.catalog.p003_broadcast.spec import PROBLEM
 from problems.inputs.values import Call
-from problems.outputs.comparison import Comparison
-from problems.outputs.copies import compare_copy
+from problems.outputs.copies import comparing_bits
 
 
 def expected(call: Call) -> tuple[Tensor, ...]:
@@ -15,6 +14,4 @@ def expected(call: Call) -> tuple[Tensor, ...]:
     return (make_inputs(call.at_rank(src))["tensor"],)
 
 
-def compare(_call: Call, actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> tuple[Comparison, ...]:
-    """The copy by its bits."""
-    return (compare_copy(PROBLEM.outputs[0], actual[0], expected[0]),)
+compare = comparing_bits(PROBLEM)
