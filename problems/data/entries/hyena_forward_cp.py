@@ -88,6 +88,8 @@ __device__ __forceinline__ uint4 product(const uint4& a, const uint4& b) {
     return result;
 }
 
+__device__ __forceinline__ Half product(Half a, Half b) { return __hmul(a, b); }
+
 // --- complex numbers and transforms ---------------------------------------------------------------------------------
 
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
@@ -186,23 +188,30 @@ __device__ __forceinline__ void transform(float2 (&v)[8], float2* shared, int t)
 
 // --- the five kernels -----------------------------------------------------------------------------------------------
 
+// `spread` and `gate` move a Vector at a time: a uint4, or a single Half where chunks are no multiple of 8 positions.
+// There eight of them may lie in two chunks, and chunks begin at addresses to which no uint4 is aligned.
+template <class Vector>
+constexpr int kHalves = sizeof(Vector) / sizeof(Half);
+
+template <class Vector>
 __global__ void __launch_bounds__(kSpreadThreads) spread(
-    const uint4* x2, const uint4* v, const __grid_constant__ Peers peers, int64_t offset, Shape shape) {
-    const int vectors = shape.positions() / 8, half = shape.half / 8, length = shape.length() / 8;
+    const Half* x2, const Half* v, const __grid_constant__ Peers peers, int64_t offset, Shape shape) {
+    constexpr int kWidth = kHalves<Vector>;
+    const int vectors = shape.positions() / kWidth, half = shape.half / kWidth, length = shape.length() / kWidth;
     // Every rank starts with its own channels, so that not all send to the same rank at a time.
     const int channel = (blockIdx.y + shape.rank * shape.own_channels) % shape.channels;
     const int owner = channel / shape.own_channels;
     const int64_t source = (static_cast<int64_t>(blockIdx.z) * shape.channels + channel) * vectors;
     const int64_t row = static_cast<int64_t>(blockIdx.z) * shape.own_channels + channel % shape.own_channels;
-    uint4* target = reinterpret_cast<uint4*>(peers.base[owner] + offset) + row * length;
+    Vector* target = reinterpret_cast<Vector*>(peers.base[owner] + offset) + row * length;
     const int first = blockIdx.x * kUnroll * kSpreadThreads + threadIdx.x;
-    uint4 left[kUnroll], right[kUnroll];
+    Vector left[kUnroll], right[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
         const int i = first + u * kSpreadThreads;
         if (i < vectors) {
-            left[u] = __ldcs(x2 + source + i);
-            right[u] = __ldcs(v + source + i);
+            left[u] = __ldcs(reinterpret_cast<const Vector*>(x2) + source + i);
+            right[u] = __ldcs(reinterpret_cast<const Vector*>(v) + source + i);
         }
     }
 #pragma unroll
@@ -334,11 +343,13 @@ __global__ void __launch_bounds__(kColumnThreads, 2) finish(
     }
 }
 
-// A tile of 64 channels and 64 positions, read along positions and written along channels.
+// A tile of 64 channels and 64 positions, read along positions and written along channels. A thread takes 8 positions
+// of two channels: every eighth vector of their rows.
+template <class Vector>
 __global__ void __launch_bounds__(kGateThreads) gate(
     const Half* x1, __nv_bfloat162* z, const __grid_constant__ Peers peers, int64_t offset, uint32_t epoch,
     Shape shape) {
-    constexpr int kWords = kTile / 2;
+    constexpr int kWords = kTile / 2, kWidth = kHalves<Vector>, kVectors = 8 / kWidth, kStep = 8 * kWidth;
     __shared__ __nv_bfloat162 tile[kTile][kWords + 1];
     if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0) arrive(peers, shape.rank, shape.world, epoch);
     // Tiles of all owners by turns, beginning with the rank's own.
@@ -347,29 +358,35 @@ __global__ void __launch_bounds__(kGateThreads) gate(
                           ? turn
                           : (turn % shape.world + shape.rank) % shape.world * (tiles / shape.world) + turn / shape.world;
     const int positions = shape.positions(), length = shape.length();
-    const int position = blockIdx.x * kTile + threadIdx.x % 8 * 8;
+    const int start = blockIdx.x * kTile + threadIdx.x % 8 * kWidth;
     const int channel = place * kTile + threadIdx.x / 8 * 2;
-    const bool is_there = position < positions && channel < shape.channels;
-    uint4 gates[2], values[2];
-    const Half* source = x1 + (static_cast<int64_t>(blockIdx.z) * shape.channels + channel) * positions + position;
-    if (is_there) {
-        gates[0] = __ldcs(reinterpret_cast<const uint4*>(source));
-        gates[1] = __ldcs(reinterpret_cast<const uint4*>(source + positions));
+    Vector gates[2][kVectors], values[2];
+    const Half* source = x1 + (static_cast<int64_t>(blockIdx.z) * shape.channels + channel) * positions + start;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+        if (start + i * kStep < positions && channel < shape.channels) {
+            gates[0][i] = __ldcs(reinterpret_cast<const Vector*>(source + i * kStep));
+            gates[1][i] = __ldcs(reinterpret_cast<const Vector*>(source + i * kStep + positions));
+        }
     }
     await(peers, shape.rank, shape.world, epoch);
-    if (is_there) {
-        const int late = position >= shape.half;
-        const int64_t row = static_cast<int64_t>(blockIdx.z) * shape.own_channels + channel % shape.own_channels;
-        const Half* y = reinterpret_cast<const Half*>(peers.base[channel / shape.own_channels] + offset) +
-                        row * length + shape.chunk(late) * shape.half + position - late * shape.half;
-        values[0] = *reinterpret_cast<const uint4*>(y);
-        values[1] = *reinterpret_cast<const uint4*>(y + length);
-        const uint4 a = product(gates[0], values[0]), b = product(gates[1], values[1]);
-        const auto* first = reinterpret_cast<const Half*>(&a);
-        const auto* second = reinterpret_cast<const Half*>(&b);
 #pragma unroll
-        for (int k = 0; k < 8; ++k)
-            tile[threadIdx.x % 8 * 8 + k][threadIdx.x / 8] = __halves2bfloat162(first[k], second[k]);
+    for (int i = 0; i < kVectors; ++i) {
+        const int position = start + i * kStep;
+        if (position < positions && channel < shape.channels) {
+            const int late = position >= shape.half;
+            const int64_t row = static_cast<int64_t>(blockIdx.z) * shape.own_channels + channel % shape.own_channels;
+            const Half* y = reinterpret_cast<const Half*>(peers.base[channel / shape.own_channels] + offset) +
+                            row * length + shape.chunk(late) * shape.half + position - late * shape.half;
+            values[0] = *reinterpret_cast<const Vector*>(y);
+            values[1] = *reinterpret_cast<const Vector*>(y + length);
+            const Vector a = product(gates[0][i], values[0]), b = product(gates[1][i], values[1]);
+            const auto* first = reinterpret_cast<const Half*>(&a);
+            const auto* second = reinterpret_cast<const Half*>(&b);
+#pragma unroll
+            for (int k = 0; k < kWidth; ++k)
+                tile[(threadIdx.x % 8 + i * 8) * kWidth + k][threadIdx.x / 8] = __halves2bfloat162(first[k], second[k]);
+        }
     }
     __syncthreads();
     const int word = threadIdx.x % kWords;
@@ -422,9 +439,12 @@ void hyena(int64_t x1, int64_t x2, int64_t v, int64_t filters, int64_t bias, int
                       sizes.at(4)};
     const auto stream = reinterpret_cast<cudaStream_t>(stream_address);
     const auto epoch = static_cast<uint32_t>(2 * call);
-    const unsigned strips = (positions / 8 + kUnroll * kSpreadThreads - 1) / (kUnroll * kSpreadThreads);
-    spread<<<dim3(strips, channels, batch), kSpreadThreads, 0, stream>>>(
-        reinterpret_cast<const uint4*>(x2), reinterpret_cast<const uint4*>(v), peers, u_offset, shape);
+    const bool wide = shape.half % 8 == 0;
+    const unsigned vectors = wide ? positions / 8 : positions;
+    const unsigned strips = (vectors + kUnroll * kSpreadThreads - 1) / (kUnroll * kSpreadThreads);
+    const auto send = wide ? spread<uint4> : spread<Half>;
+    send<<<dim3(strips, channels, batch), kSpreadThreads, 0, stream>>>(
+        reinterpret_cast<const Half*>(x2), reinterpret_cast<const Half*>(v), peers, u_offset, shape);
     switch (point_count) {
         case 1 << 12: convolve<64, 64>(layer, shape, peers, epoch, stream); break;
         case 1 << 13: convolve<128, 64>(layer, shape, peers, epoch, stream); break;
@@ -435,7 +455,8 @@ void hyena(int64_t x1, int64_t x2, int64_t v, int64_t filters, int64_t bias, int
         case 1 << 18: convolve<512, 512>(layer, shape, peers, epoch, stream); break;
         default: throw std::runtime_error("no transform of " + std::to_string(point_count) + " points");
     }
-    gate<<<dim3((positions + kTile - 1) / kTile, (channels + kTile - 1) / kTile, batch), kGateThreads, 0, stream>>>(
+    const auto receive = wide ? gate<uint4> : gate<Half>;
+    receive<<<dim3((positions + kTile - 1) / kTile, (channels + kTile - 1) / kTile, batch), kGateThreads, 0, stream>>>(
         reinterpret_cast<const Half*>(x1), reinterpret_cast<__nv_bfloat162*>(z), peers, y_offset, epoch + 1, shape);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) throw std::runtime_error(std::string("launch: ") + cudaGetErrorString(error));
@@ -489,10 +510,10 @@ def solution(
     group = group or dist.group.WORLD
     batch, channels, positions = x1_seq.shape
     world = dist.get_world_size(group)
-    if x1_seq.dtype != torch.bfloat16 or positions % 16 or channels % (2 * world):
+    if x1_seq.dtype != torch.bfloat16 or positions % 2 or channels % (2 * world):
         raise ValueError(
             f"streams are {x1_seq.dtype}, {channels} channels, {positions} positions: written for bfloat16, "
-            f"multiples of {2 * world} channels and of 16 positions"
+            f"multiples of {2 * world} channels and of 2 positions"
         )
     taps = h[:, : positions * world]  # later ones meet no position
     x1, x2, v, filters, bias = (tensor.contiguous() for tensor in (x1_seq, x2_seq, v_seq, taps, conv_bias))

@@ -266,8 +266,15 @@ def solution(low_res_masks_local, obj_scores_local, num_obj_per_gpu, last_occlud
              group=None):
     own, scores_own = low_res_masks_local.contiguous(), obj_scores_local.contiguous()
     height, width = own.shape[1:]
-    if own.dtype != torch.bfloat16 or height * width % 8:
-        raise ValueError(f"masks are {own.dtype}, {height} x {width}; written for bfloat16, 8 pixels at a time")
+    if own.dtype != torch.bfloat16:
+        raise ValueError(f"masks are {own.dtype}; written for bfloat16")
+    if missing := -height * width % 8:
+        # The kernel takes 8 pixels at a time. Zeros are outside of every object, so that they are counted nowhere.
+        filled = torch.nn.functional.pad(own.flatten(1), (0, missing)).unsqueeze(1)
+        masks, scores, suppressed = solution(
+            filled, scores_own, num_obj_per_gpu, last_occluded, iou_threshold, reverse, group
+        )
+        return masks[:, 0, :-missing].contiguous().view(-1, height, width), scores, suppressed
     # A power of two, so that changing counts seldom need new symmetric memory.
     capacity = 1 << (max(*num_obj_per_gpu, 1) - 1).bit_length()
     state = exchange(capacity, height * width, group or dist.group.WORLD)
