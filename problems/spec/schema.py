@@ -431,6 +431,10 @@ def _wider(left: Tolerance, right: Tolerance) -> Tolerance:
     return replace(left, atol=max(left.atol, right.atol), rtol=max(left.rtol, right.rtol), rms=rms)
 
 
+JOINED_ALLOWANCE = 2
+"""How many times as far an element may err in a call that is in several regimes. Limits are calibrated in one regime at
+a time. Joined calls show wrong conditions and indices, whose errors are larger; bits are counted by the rms."""
+
 _JOINED = re.compile(r"\+(?=[a-z])")
 """Between the names of joined regimes; the plus sign of an exponent is followed by a digit."""
 
@@ -547,11 +551,14 @@ class Problem:
         )
 
     def outputs_in(self, regime: Regime | None) -> tuple[Output, ...]:
-        """The outputs, with the tolerances of `regime` where it has any."""
-        if regime is None or not regime.tolerances:
+        """The outputs with the tolerances of `regime`; elements may err `JOINED_ALLOWANCE` times as far in several."""
+        if regime is None or not (regime.tolerances or regime.parts):
             return self.outputs
+        times = JOINED_ALLOWANCE if regime.parts else 1
+        found = [regime.tolerances.get(output.name, output.tolerance) for output in self.outputs]
         return tuple(
-            replace(output, tolerance=regime.tolerances.get(output.name, output.tolerance)) for output in self.outputs
+            replace(output, tolerance=replace(one, atol=times * one.atol, rtol=times * one.rtol))
+            for output, one in zip(self.outputs, found, strict=True)
         )
 
     @property

@@ -3,11 +3,12 @@
 import shutil
 import subprocess
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from evaluator.contract import Backend, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
+from evaluator.contract import Backend, CallKind, EvaluationRequest, Mode, SourceBundle, SourceFile, Verdict
 from evaluator.hardware import profiles
 from evaluator.host import Judge, JudgeSettings
 from evaluator.host.machine import gpus
@@ -87,6 +88,10 @@ class TestOnGpus:
         report = judge.evaluate(request(name, problem, backend, Mode.BENCHMARK))
         assert report.verdict is Verdict.PASSED, (report.message, report.findings, report.ranks)
         assert report.timing.low <= report.timing.score <= report.timing.high
+        for size in report.record.sizes:
+            before = {later.number: call for call, later in pairwise(size.calls)}
+            settled = [before[number] for block in size.blocks for number in block]
+            assert all(call.kind is CallKind.PLAIN and not call.is_checked for call in settled)
         if backend is Backend.CUDA:
             assert report.build.succeeded
             assert report.build.artefacts

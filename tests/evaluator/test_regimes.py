@@ -12,7 +12,7 @@ from evaluator.host import Judge, JudgeSettings
 from evaluator.host.measure import covering
 from evaluator.host.measure.schedule import check_calls, timed_calls
 from problems import registry
-from problems.spec.schema import SizeName, UnknownRegime
+from problems.spec.schema import JOINED_ALLOWANCE, SizeName, UnknownRegime
 from tests.evaluator.judging_help import job_for, request_for, request_for_text
 
 RIGHT_BUT_FOR_TINY = """
@@ -71,6 +71,14 @@ def test_most_pairs_of_regimes_meet_and_calls_in_them_can_be_asked_for_by_name(s
     for call in calls:
         regime = covering.joined(call).drawn(Random(2))
         assert problem.regime(regime.name) == regime
+
+
+def test_elements_may_err_further_in_several_regimes_and_sums_of_errors_may_not():
+    problem = registry.get("load_balancing_loss_fn")
+    (alone,) = problem.outputs_in(problem.regime("masked_tokens"))
+    (joined,) = problem.outputs_in(problem.regime("masked_tokens+layers"))
+    assert joined.tolerance.atol == JOINED_ALLOWANCE * alone.tolerance.atol > 0
+    assert joined.tolerance.rms == alone.tolerance.rms
 
 
 @pytest.mark.parametrize(
@@ -132,5 +140,7 @@ def test_regimes_lie_among_the_timed_calls_and_never_before_a_blocks_first(job):
         planned = [(index, next(calls).regimes) for index in range(20 * BLOCK_CALLS)]
         assert sorted(regime.name for _, drawn in planned for regime in drawn) == sorted(REGIMES)
         indices.update(index for index, drawn in planned if drawn)
+        places = [index // BLOCK_CALLS for index, drawn in planned if drawn]
+        assert len(set(places)) == len(places), "one place in a block"
     assert not any(index % BLOCK_CALLS == 0 for index in indices)
     assert len(indices) > 30, "few indices that repeat are no secret"

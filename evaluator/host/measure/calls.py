@@ -46,13 +46,7 @@ class Caller:
     """
 
     def __init__(
-        self,
-        run: GroupRun,
-        *,
-        opened: OpenedSize,
-        at_size: SizeEvidence,
-        launch_ahead: LaunchAhead,
-        reference_s: float,
+        self, run: GroupRun, *, opened: OpenedSize, at_size: SizeEvidence, launch_ahead: LaunchAhead, reference_s: float
     ) -> None:
         self._run, self.job = run, run.job
         self._oracle, self._ranks = run.trusted.oracle, run.group

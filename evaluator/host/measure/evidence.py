@@ -6,15 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from evaluator.arena.protocol import Report
-from evaluator.contract import (
-    CallKind,
-    CallRecord,
-    Finding,
-    OutputCheck,
-    RankState,
-    SizeMemory,
-    SizeResult,
-)
+from evaluator.contract import CallKind, CallRecord, Finding, OutputCheck, RankState, SizeMemory, SizeResult
 from evaluator.host.clock.call_clock import CallTime
 from evaluator.host.job import Job
 from evaluator.host.measure import gpu_memory

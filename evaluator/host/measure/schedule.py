@@ -85,10 +85,12 @@ def timed_calls(*, block_calls: int, checks: int, job: Job, regimes: Sequence[Re
 
 
 def _regime_indices(block_calls: int, regimes: Sequence[Regime]) -> dict[int, list[Regime]]:
+    # Those of a block come one after the other: what disturbs its timed calls comes once.
+    places = [_within(block, block_calls) for block in range(_PLANNED_BLOCKS)]
     indices: dict[int, list[Regime]] = {}
     for regime in regimes:
         block = secrets.randbelow(_SOON_BLOCKS if secrets.randbelow(4) else _PLANNED_BLOCKS)
-        indices.setdefault(_within(block, block_calls), []).append(regime)
+        indices.setdefault(places[block], []).append(regime)
     return indices
 
 

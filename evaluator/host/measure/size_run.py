@@ -25,8 +25,9 @@ _STEADY_CALLS, _STEADY_S = 30, 0.3
 """Calls of the reference before its first phase where speed is ranked: with fewer libraries are still slower. No new
 call begins after so many seconds."""
 
-_WARM_CALLS, _WARM_S = 20, 0.25
-"""Calls of a submission before its first phase, and how long they may take, until libraries run at a steady speed."""
+_WARM, _LONG_WARM = (20, 0.25), (80, 1.0)
+"""Calls of a submission before its first phase, and how many seconds they may take, until libraries run at a steady
+speed. Programs that wait for the device mostly wait for sizes, and the reference, whose ranks live on, has met more."""
 
 PUBLISHED_DRAWS = 5
 _PUBLISHED_S, _PRACTICE_PUBLISHED_S = 4.0, 0.4
@@ -67,11 +68,7 @@ class SizeRun:
             waits_for_queue=known is not None and known.launch_ahead.waits_for_queue, is_fixed=known is not None
         )
         self.caller = Caller(
-            run,
-            opened=self.opened,
-            at_size=self.at_size,
-            launch_ahead=self.launch_ahead,
-            reference_s=self.speed.call_s,
+            run, opened=self.opened, at_size=self.at_size, launch_ahead=self.launch_ahead, reference_s=self.speed.call_s
         )
         # The first group has made the calls in regimes.
         self._regimes = tuple(run.regimes.get(size, ())) if known is None else ()
@@ -108,9 +105,13 @@ class SizeRun:
 
         Where calls had new layouts, it is known only here whether the program queues all its work.
         """
-        begun, done = time.monotonic(), 0
+        begun, done, head = time.monotonic(), 0, self.launch_ahead
         with self._job.stage(Stage.VERIFYING, f"{self.size}: reaching a steady speed"):
-            while not self.launch_ahead.is_fixed or (done < _WARM_CALLS and time.monotonic() - begun < _WARM_S):
+            while True:
+                is_long = self._job.profile.is_ranked_by_speed and not head.waits_for_queue
+                calls, seconds = _LONG_WARM if is_long else _WARM
+                if head.is_fixed and (done >= calls or time.monotonic() - begun >= seconds):
+                    return
                 self.caller.call(verify=False)
                 done += 1
 
@@ -159,8 +160,7 @@ class SizeRun:
         with job.stage(Stage.VERIFYING, f"{self.size}: bytes on the links"):
             cost = cost_of(job.problem, self.opened.dims, world_size=job.profile.world_size, dtype=job.dtype)
             self.series.links = self._run.watch.count_links(
-                least_bytes=cost.wire_bytes,
-                call=lambda around: self.caller.call(verify=False, around=around),
+                least_bytes=cost.wire_bytes, call=lambda around: self.caller.call(verify=False, around=around)
             )
 
     def record_work(self) -> None:
@@ -183,10 +183,7 @@ class SizeRun:
             ):
                 self.caller.call(verify=True, kind=CallKind.RECORDED, recordings=files)
                 window = seen()
-            return (
-                recorded_call.read_rows(files, size=self.size),
-                recorded_call.read_timeline(files, window=window),
-            )
+            return (recorded_call.read_rows(files, size=self.size), recorded_call.read_timeline(files, window=window))
         except WorkerGroupFailure as failure:
             if any(incident.kind is IncidentKind.VIOLATION for incident in failure.incidents):
                 raise

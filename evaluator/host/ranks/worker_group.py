@@ -189,26 +189,14 @@ class WorkerGroup:
         command, doing = Command(kind=CommandKind.STORE, call=call), f"call {call} (storing its outputs again)"
         self._ask(doing, command, files=[(file,) for file in files], seconds=seconds)
 
-    def _ask(
-        self,
-        doing: str,
-        command: Command,
-        *,
-        files: Sequence[Sequence[int]] = (),
-        seconds: float,
-    ) -> None:
+    def _ask(self, doing: str, command: Command, *, files: Sequence[Sequence[int]] = (), seconds: float) -> None:
         ranks = len(self._workers)
         seconds = self.deadlines.step(seconds)
         self._answers.ask([command] * ranks, files or [()] * ranks)
         self._collect(doing, seconds=seconds)
 
     def _timed(
-        self,
-        commands: Sequence[Command],
-        files: Sequence[Sequence[int]],
-        opening: Opening,
-        *,
-        seconds: float,
+        self, commands: Sequence[Command], files: Sequence[Sequence[int]], opening: Opening, *, seconds: float
     ) -> tuple[list[Report], CallTime]:
         """Time a call on the host's clock: by the gatekeeper on GPUs, by commands and answers on CPU ranks."""
         call, clock, seconds = commands[0].call, self._resources.clock, self.deadlines.step(seconds)
