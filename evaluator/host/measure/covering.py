@@ -52,7 +52,7 @@ def _most_new(
                 sum(open_pairs[name] for name in pair) * random.uniform(0.5, 1.0),
                 pair,
             )
-            for pair in map(sorted, missing)
+            for pair in sorted(map(sorted, missing))  # the same for a seed in every process
         )
         return [by_name[name] for name in best[-1]]
     if any(regime.hides for regime in call):
