@@ -251,8 +251,9 @@ class Baseline(Message, frozen=True, kw_only=True):
 
     `low_us` and `high_us` enclose what many measurements come to, with 95 % probability; until 26 November 2026 they
     enclosed what more calls in the same one come to. `utilisation` is floor over median; both it and the floor are None
-    where the profile has no datasheet peaks. Where `is_primed`, the reference met all inputs once before it was timed
-    on them, as it did until 23 November 2026.
+    where the profile has no datasheet peaks. `met_us` is the median of calls that all have the same inputs, so that
+    libraries know every shape; None until 29 November 2026. Where `is_primed`, the reference met all inputs once before
+    it was timed on them, as it did until 23 November 2026.
     """
 
     revision: str
@@ -268,6 +269,7 @@ class Baseline(Message, frozen=True, kw_only=True):
     floor_us: float | None = None
     bound: str | None = None
     utilisation: float | None = None
+    met_us: float | None = None
     is_primed: bool = False
 
 

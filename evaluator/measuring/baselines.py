@@ -29,7 +29,7 @@ from problems.spec.schema import Problem
 _STEADY_CALLS, _STEADY_S = 20, 0.2
 _SERIES_S = 0.4
 _LEAST_CALLS, _MOST_CALLS = 20, 200
-_EMPTY_CALLS = 20
+_EMPTY_CALLS, _MET_CALLS = 20, 3
 
 _OPENING_US, _OPENING_SHARE = 3.0, 0.011
 """Standard deviation of a reference's time between one opening of a size and the next, in microseconds and as a share.
@@ -78,6 +78,9 @@ def _measured(trusted: TrustedRanks, profile: Profile, problem: Problem, size: s
     wanted = math.ceil(_SERIES_S / opening.call_s)
     empty_us = median(clock.empty().longest_ns for _ in range(_EMPTY_CALLS)) / 1000
     taken = [clock.time().time for _ in range(max(_LEAST_CALLS, min(_MOST_CALLS, wanted)))]
+    met = ReferenceClock(trusted, opened, itertools.repeat(0))
+    met.reopen(opening, calls=_MET_CALLS)
+    met_ns = int(median(met.time().time.longest_ns for _ in range(_LEAST_CALLS)))
     rules = profile.timing_rules()
     calls = [[net_us(done, empty_us=empty_us, rules=rules) for done in call.done_ns] for call in taken]
     times_us = [max(call) for call in calls]
@@ -97,6 +100,7 @@ def _measured(trusted: TrustedRanks, profile: Profile, problem: Problem, size: s
         floor_us=None if floor is None else floor.us,
         bound=None if floor is None else floor.bound.value,
         utilisation=None if floor is None else floor.us / summary.median_us,
+        met_us=net_us(met_ns, empty_us=empty_us, rules=rules),
     )
 
 

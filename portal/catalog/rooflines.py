@@ -120,6 +120,7 @@ class Point:
 
     `reference_us` is our reference's: taken side by side with the best entry, else the profile's baseline. Where it
     `is_primed`, that baseline ran once on each call's inputs before it was timed on them.
+    `met_us` is that baseline's time on the same inputs again and again, where libraries know every shape.
     `public_us` is the public reference's on its own inputs and is never mixed with ours.
     """
 
@@ -127,6 +128,7 @@ class Point:
     reference_us: float | None = None
     reference_source: str = ""
     is_primed: bool = False
+    met_us: float | None = None
     public_us: float | None = None
     best_us: float | None = None
     entry: Entry | None = None
@@ -204,6 +206,7 @@ def point(work: Work, *, profile: str, entry: Entry | None) -> Point:
         reference_us=reference_us,
         reference_source=source,
         is_primed=is_primed,
+        met_us=None if baseline is None else baseline.met_us,
         public_us=measurements.public_reference_us(slug, profile=profile, size=work.size),
         best_us=timing.time_us if timing else None,
         entry=entry if timing else None,

@@ -151,6 +151,7 @@ def test_baseline_is_measured_and_merged(tmp_path: Path) -> None:
     baselines = json.loads(path.read_text())["baselines"]
     assert set(baselines) == {"allreduce", "gemm_allreduce"}
     assert baselines["allreduce"]["tiny"]["median_us"] > 0
+    assert baselines["allreduce"]["tiny"]["met_us"] > 0
     again = evaluator("baseline", "allreduce", "reduce", "--missing", "--output", str(path))
     assert (again.returncode, "allreduce" in again.stdout, "reduce  " in again.stdout) == (0, False, True)
 

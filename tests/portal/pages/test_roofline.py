@@ -4,6 +4,7 @@ import csv
 import io
 import re
 
+import msgspec
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -14,6 +15,7 @@ from evaluator.hardware.profiles import profiles
 from evaluator.judging.floors import floor
 from portal.catalog import measurements, rooflines
 from portal.charts.chart import Points
+from portal.explorer import roofline_table
 from problems import registry
 from problems.spec.schema import SizeName
 from tests.portal.pages import scenes
@@ -106,6 +108,17 @@ def test_a_reference_that_met_its_inputs_before_is_marked(client):
     assert marked == primed != set()
     page = client.get("/roofline/", {"profile": name, "size": "base"}).content.decode()
     assert page.count('<span class="sub">warmed up on its inputs</span>') == len(primed)
+
+
+def test_a_reference_that_is_faster_on_inputs_it_has_met_says_so(monkeypatch):
+    (point, *_) = rooflines.points("h200x2-nomc", {})
+    known = measurements.baseline(point.work.problem.slug, profile="h200x2-nomc", size=point.work.size)
+    for met_us, says in ((known.median_us / 2, True), (known.median_us * 0.9, False), (None, False)):
+        found = msgspec.structs.replace(known, met_us=met_us)
+        monkeypatch.setattr(measurements, "baseline", lambda *_, found=found, **__: found)
+        shown = rooflines.point(point.work, profile="h200x2-nomc", entry=None)
+        row = roofline_table.table_rows([shown], profile="h200x2-nomc", has_public=False)
+        assert ("on inputs it has met" in row) is says
 
 
 def test_the_page_says_how_many_references_reach_less_than_half_of_their_roofline(client):
