@@ -26,12 +26,13 @@ def draw(call: Call, name: str, symbols: tuple[str, ...]) -> Tensor:
     """
     scale = call.uniform("scale", (1,), low=-0.5, high=0.5, dtype=torch.float32).exp2_()
     values = call.normal(name, symbols, dtype=torch.float32).mul_(call.scales("tails", symbols, spread=0.6))
-    drawn = values.mul_(scale).to(call.dtype)
+    # A regime's scale is no power of two, so it comes before ties are looked for.
+    drawn = values.mul_(scale).to(call.dtype) * call.setting("scale", 1.0)
     magnitudes = drawn.abs()
     without_ties = torch.where(magnitudes == magnitudes.max(), _without_ties(drawn), drawn)
     if call.setting("history", "") == "outlier":
         without_ties = _not_like_an_outlier(without_ties)
-    return in_regime(call, name, without_ties * call.setting("scale", 1.0))
+    return in_regime(call, name, without_ties)
 
 
 def _without_ties(values: Tensor) -> Tensor:
