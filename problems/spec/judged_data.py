@@ -26,7 +26,7 @@ _LEFT_OUT: Mapping[type, frozenset[str]] = {
     Tolerance: frozenset({"calibration"}),
     Size: frozenset({"system", "dims"}),
     Cost: frozenset({"note"}),
-    Regime: frozenset({"words", "narrow"}),
+    Regime: frozenset({"words", "narrow", "derive"}),
 }
 """By class, the fields that decide nothing, and the functions whose results stand in their place."""
 
@@ -43,7 +43,10 @@ def judged_data(problem: Problem) -> str:
 
 def _at(problem: Problem, size: SizeName, world_size: int) -> object:
     dims = problem.dims(size, world_size)
-    return _plain([dims, *(problem.cost(dims, world_size, element_bytes) for element_bytes in ELEMENT_BYTES)])
+    derived = [
+        problem.dims(size, world_size, regime.largest()) for regime in problem.regimes if regime.derive is not None
+    ]
+    return _plain([dims, *(problem.cost(dims, world_size, element_bytes) for element_bytes in ELEMENT_BYTES), *derived])
 
 
 def _plain(value: object) -> object:

@@ -37,6 +37,41 @@ class Whole:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Extent:
+    """Extents of tensors: multiples of `of` from `low` to `high`, both included.
+
+    A quarter of all draws are an edge or beside one, a quarter lie beside a power of two, and the others are uniform in
+    the logarithm: kernels break where a number is odd, prime, beside a tile's or beyond a block's.
+    """
+
+    low: int = 1
+    high: int
+    of: int = 1
+
+    def draw(self, random: Random) -> int:
+        """A number in the range."""
+        least, most = -(-self.low // self.of), self.high // self.of
+        kind = random.random()
+        if kind < _EDGES / 2:
+            number = random.choice((least, least + 1, most - 1, most))
+        elif kind < _EDGES:
+            number = 2 ** random.randint(least.bit_length(), most.bit_length()) + random.choice((-1, 1))
+        else:
+            number = round(exp(random.uniform(log(least), log(most))))
+        return self.of * min(max(number, least), most)
+
+    def read(self, text: str) -> int:
+        """The number that `text` writes; raises ValueError where it is none in the range."""
+        number = int(text)
+        if not self.low <= number <= self.high or number % self.of:
+            raise ValueError(f"{text} is not {self}")
+        return number
+
+    def __str__(self) -> str:
+        return f"from {self.low} to {self.high}" + (f", multiples of {self.of}" if self.of > 1 else "")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Real:
     """Numbers from `low` to `high`: uniform, or uniform in the logarithm with `by_size`. Half are an edge or `often`.
 
@@ -95,4 +130,4 @@ class Among:
         return f"among {', '.join(self.options)}"
 
 
-Range = Whole | Real | Among
+Range = Whole | Extent | Real | Among

@@ -3,9 +3,11 @@
 `problems.inputs.regime_values` draws them; a problem's own regimes stand in its spec.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from problems.spec.schema import EXACT, Regime, Tolerance
+from problems.spec.ranges import Range
+from problems.spec.schema import EXACT, Dims, Regime, Tolerance
 
 ALL_DTYPES = ("bfloat16", "float16", "float32")
 """For problems that only move or add values, which mean as much in any of them."""
@@ -53,6 +55,29 @@ SPREAD_VALUES = Regime(
     narrow="six_bit_exponents",
 )
 """Drawn by `problems.inputs.copied_values` alone."""
+
+
+def other_extents(
+    *, derive: Callable[[Dims, int], Dims] | None = None, narrow: str = "tail_left_out", **extents: Range
+) -> Regime:
+    """Tensors of other extents than those of timed calls: small, odd, beside powers of two."""
+    return Regime(
+        name="other_extents", words="tensors have other extents than usual", dims=extents, derive=derive, narrow=narrow
+    )
+
+
+def long_extent(
+    name: str,
+    *,
+    derive: Callable[[Dims, int], Dims] | None = None,
+    narrow: str = "tail_left_out",
+    **extents: Range | int,
+) -> Regime:
+    """One extent is long, beyond what a block of threads holds, and the others are short."""
+    return Regime(
+        name=name, words="one extent is long, and the others are short", dims=extents, derive=derive, narrow=narrow
+    )
+
 
 COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES, SPREAD_VALUES, ONE_RANK_HAS_VALUES)
 """For tensors whose elements are only moved; `problems.inputs.copied_values` draws them."""

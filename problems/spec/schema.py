@@ -336,6 +336,7 @@ class Regime:
         hides: whether results no longer tell what other settings do: then it meets one other regime at a time.
         apart: regimes that it cannot be joined with, because no call is in both, or none whose result is certain.
         parts: the regimes that were joined to this one; () for one of the problem's own.
+        derive: gives all dimensions where some follow from those that the regime sets, on a number of ranks.
     """
 
     name: str
@@ -350,6 +351,7 @@ class Regime:
     hides: bool = False
     apart: tuple[str, ...] = ()
     parts: tuple["Regime", ...] = ()
+    derive: Callable[[Dims, int], Dims] | None = None
 
     @property
     def factors(self) -> Mapping[str, Any]:
@@ -422,6 +424,7 @@ class Regime:
             dtypes=tuple(sorted(both)),
             narrow="",
             parts=(*(self.parts or (self,)), other),
+            derive=None,
         )
 
 
@@ -612,4 +615,9 @@ class Problem:
         else:
             point = self.point(size)
             dims = point.axis.dims(point.axis, self.sizes[point.size].dims(world_size), point.value, world_size)
-        return dims if regime is None else {**dims, **regime.set_dims()}
+        if regime is None:
+            return dims
+        dims = {**dims, **regime.set_dims()}
+        for part in regime.parts or (regime,):
+            dims = part.derive(dims, world_size) if part.derive is not None else dims
+        return dims
