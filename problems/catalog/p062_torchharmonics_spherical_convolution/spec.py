@@ -219,6 +219,9 @@ PROBLEM = Problem(
         "Values are finite.",
         "`azimuth_group` and `polar_group` are those of the process grid, never None.",
         "`bias` is a tensor.",
-        "`nlon_out` is `nlon_in`.",
+        "`nlon_out` is `nlon_in`, and all ranks have tensors of the same shapes, but for the entries of `psi`.",
+        "There are twice as many longitudes as latitudes, and both are cut into equal blocks.",
+        "Input channels are a multiple of 4 and output channels of 2; `groups` is 1, 2 or 4 and divides both.",
+        "There are 3 basis functions, and a row of `psi` has 64 entries at most, or none.",
     ),
 )

@@ -203,8 +203,10 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "Values are finite.",
         "`group` is None, the world group.",
-        "Filters are no longer than the sequence.",
-        "The number of filters is a multiple of the world size.",
+        "Filters have at least one tap and are never longer than the whole sequence of all ranks.",
+        "The number of filters is a multiple of the world size, and a filter is for 1, 2 or 4 channels.",
+        "A rank has an even number of positions, at least 24, and all ranks have as many.",
+        "There are one or two sequences.",
     ),
     axes=(
         Axis(

@@ -224,6 +224,8 @@ PROBLEM = Problem(
         "Values are finite.",
         "Where channels forget within a token or two, every rank has values.",
         "`cp_group` and `tp_group` are those of the process grid.",
-        "Every rank has as many tokens and heads.",
+        "Every rank has as many tokens and heads, and at least 5 tokens; their number may be odd.",
+        "Keys have 32 or 128 channels and values 48 or 128; there are one or two sequences and at least two heads.",
+        "`a_log` lies between -0.25 and 0.25 and `dt_bias` between -1 and 1.",
     ),
 )
