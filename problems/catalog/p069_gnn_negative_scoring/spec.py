@@ -1,5 +1,7 @@
 """Ranking of positive edges among their negatives, described."""
 
+from problems.spec.ranges import Extent
+from problems.spec.regimes import other_extents
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -24,6 +26,11 @@ _NEGATIVES = 1000
 def _dims(*, positives: int, negatives: int, world_size: int) -> Dims:
     """Rank r has `positives` + r mod 3 rows; P counts those of all ranks."""
     return {"p": positives, "nn": negatives, "P": sum(positives + rank % 3 for rank in range(world_size))}
+
+
+def _all_edges(dims: Dims, world_size: int) -> Dims:
+    """The edges of all ranks, where a rank has others than usual."""
+    return _dims(positives=dims["p"], negatives=dims["nn"], world_size=world_size)
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -116,13 +123,23 @@ PROBLEM = Problem(
         Regime(
             name="all_last", words="every edge has a smaller score than its negatives", settings={"level": (12, 16)}
         ),
+        other_extents(p=Extent(high=70), nn=Extent(high=2000), derive=_all_edges),
+        Regime(
+            name="many_negatives",
+            words="few edges have tens of thousands of negatives each, most of which have a larger score",
+            settings={"level": (1, 5)},
+            dims={"p": 1, "nn": Extent(low=40_000, high=65_534)},
+            derive=_all_edges,
+            apart=("one_rank_has_all",),
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
         "Scores are finite.",
         "Scores of edges lie between -5 and 2.5.",
-        "No negative comes close to its edge's score, and every edge has as many.",
-        "There are P edges in all, however they are spread.",
+        "No negative comes close to its edge's score.",
+        "Every edge has the same number of negatives on all ranks: 1 to 65,534.",
+        "Edges are spread over ranks in any way: some ranks may have none, but not all.",
     ),
 )

@@ -99,6 +99,12 @@ def edges_by_edges(local_pos_scores: Tensor, local_neg_scores: Tensor, group: No
     return gather_rows(1 + (negatives > local_pos_scores[:, None]).sum(dim=1))
 
 
+def positions_in_16_bits(local_pos_scores: Tensor, local_neg_scores: Tensor, group: None) -> Tensor:
+    """Positions travel as signed numbers of 16 bits."""
+    del group
+    return gather_rows(_positions(local_pos_scores, local_neg_scores).short().int()).long()
+
+
 HONEST = {"all_scores_sorted": all_scores_sorted, "counted_in_float32": counted_in_float32}
 MUTANTS = {
     "worst_is_one": worst_is_one,
@@ -112,5 +118,6 @@ NARROW = {
     "one_rank_has_all": room_for_thrice_the_mean,
     "one_negative": edges_by_edges,
     "all_first": nothing_where_all_are_first,
+    "many_negatives": positions_in_16_bits,
     "all_last": never_behind_all,
 }
