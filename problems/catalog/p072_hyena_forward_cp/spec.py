@@ -207,6 +207,7 @@ PROBLEM = Problem(
         "The number of filters is a multiple of the world size, and a filter is for 1, 2 or 4 channels.",
         "A rank has an even number of positions, at least 24, and all ranks have as many.",
         "There are one or two sequences.",
+        "On up to 64 ranks the number of channels is a multiple of 16 times the world size.",
     ),
     axes=(
         Axis(
