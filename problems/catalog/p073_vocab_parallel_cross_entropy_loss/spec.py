@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from problems.spec.regimes import HUGE_VALUES, ZERO_VALUES
+from problems.spec.ranges import Extent
+from problems.spec.regimes import HUGE_VALUES, ZERO_VALUES, long_extent, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -40,6 +41,11 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 
 def _sharded(*, B: int, S: int, V: int) -> Callable[[int], Dims]:
     return lambda world_size: {"B": B, "S": S, "V": V, "Vl": V // world_size}
+
+
+def _all_words(dims: Dims, world_size: int) -> Dims:
+    """The vocabulary of all ranks, where a rank has another part of it than usual."""
+    return {**dims, "V": dims["Vl"] * world_size}
 
 
 PROBLEM = Problem(
@@ -131,12 +137,21 @@ PROBLEM = Problem(
         ),
         HUGE_VALUES,
         ZERO_VALUES,
+        other_extents(B=Extent(high=3), S=Extent(low=100, high=300), Vl=Extent(low=2, high=230), derive=_all_words),
+        long_extent(
+            "long_vocabulary",
+            B=Extent(high=2),
+            S=Extent(low=37, high=50),
+            Vl=Extent(low=1025, high=2100),
+            derive=_all_words,
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",
         "Logits are minus infinity, or at most 1e12 in size.",
         "`group` is None, the world group.",
         "Targets are words of the vocabulary whose logits are finite.",
-        "The vocabulary is a multiple of the world size.",
+        "The vocabulary is a multiple of the world size, and each rank has at least two words, perhaps an odd number.",
+        "There is any number of sequences and tokens, at least one of each.",
     ),
 )
