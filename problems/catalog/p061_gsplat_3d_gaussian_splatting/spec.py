@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Real, Whole
-from problems.spec.regimes import SPREAD_VALUES
+from problems.spec.ranges import Extent, Real, Whole
+from problems.spec.regimes import SPREAD_VALUES, other_extents
 from problems.spec.schema import (
     EXACT,
     Argument,
@@ -192,6 +192,13 @@ PROBLEM = Problem(
             words="colors have another number of channels",
             dims={"Dc": Whole(low=1, high=8)},
         ),
+        # Not fewer Gaussians: means near an image's corner are held to the size of those of all.
+        other_extents(
+            n=Extent(low=100, high=400),
+            Cl=Extent(low=1, high=3),
+            wd=Extent(low=32, high=150),
+            ht=Extent(low=32, high=150),
+        ),
         Regime(
             name="nothing_visible",
             words="no Gaussian is visible in any camera",
@@ -216,8 +223,13 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "The world group takes part.",
         "`camera_model` is 'pinhole'.",
-        "Every rank has as many Gaussians and cameras, and none of the pairs is close to a limit.",
-        "`near_plane` is 0.5 at least, and `eps2d` is not negative.",
-        "Scales are positive, and quaternions are 1e-8 to 1e8 long.",
+        "Every rank has the same number of Gaussians and the same number of cameras, both at least 1.",
+        "Colors have 1 to 8 channels, the same number on all ranks.",
+        "Images are at least 32 pixels wide and high, all of one size.",
+        "None of the pairs is close to a limit: to a plane, to the image's border, or to another radius.",
+        "`near_plane` is 0.5 at least and below `far_plane`, which is at most 1e10; `eps2d` is 0 to 1.",
+        "Values are finite, scales are positive, and quaternions are 1e-8 to 1e8 long.",
+        "`viewmats` are a rotation and a shift, with (0, 0, 0, 1) as the last row.",
+        "`Ks` have positive focal lengths, no skew, and (0, 0, 1) as the last row.",
     ),
 )
