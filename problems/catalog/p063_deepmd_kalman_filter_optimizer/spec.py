@@ -2,8 +2,15 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Real
-from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.spec.ranges import Extent, Real
+from problems.spec.regimes import (
+    HUGE_VALUES,
+    ONE_RANK_HAS_VALUES,
+    TINY_VALUES,
+    ZERO_VALUES,
+    of_tensor,
+    other_extents,
+)
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -53,6 +60,11 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 
 def _blocks(*, nb: int, nk: int, world_size: int) -> Dims:
     return {"nb": nb, "nk": nk, "all": nb * world_size}
+
+
+def _all_blocks(dims: Dims, world_size: int) -> Dims:
+    """The blocks of all ranks, where a rank has others than usual."""
+    return {**dims, **_blocks(nb=dims["nb"], nk=dims["nk"], world_size=world_size)}
 
 
 def _written(name: str, argument: str, shape: tuple[str | int, ...], sharding: str) -> Output:
@@ -227,11 +239,13 @@ PROBLEM = Problem(
             settings={"kalman_lambda": Real(low=0.01, high=1.0, often=(0.5,)), "kalman_nue": Real(low=0.0, high=1.0)},
             narrow="usual_numbers",
         ),
+        other_extents(nb=Extent(high=5), nk=Extent(low=5, high=180), derive=_all_blocks),
     ),
     invariants=(
         "Tensors are contiguous.",
         "Values are finite.",
-        "All ranks have equally many blocks of one size.",
-        "`kalman_lambda` is above zero and at most 1, and `kalman_nue` lies between 0 and 1.",
+        "All ranks have equally many blocks of one size: at least one block, of at least one weight.",
+        "Covariances are symmetric and positive definite.",
+        "`kalman_lambda` is 0.01 to 1 and `kalman_nue` is 0 to 1, the same on all ranks.",
     ),
 )
