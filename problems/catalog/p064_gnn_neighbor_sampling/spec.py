@@ -1,6 +1,7 @@
 """Distributed multi-hop neighbour sampling, described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
+from problems.spec.regimes import other_extents
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -27,6 +28,11 @@ def _dims(*, nodes: int, edges_per_node: int, seeds: int, world_size: int) -> Di
     """Nodes rounded up to a multiple of the world size; E entries in every rank's lists."""
     rounded = -(-nodes // world_size) * world_size
     return {"Nn": rounded, "pointers": rounded + 1, "E": rounded * edges_per_node, "S": seeds}
+
+
+def _of_few_nodes(dims: Dims, _world_size: int) -> Dims:
+    """What follows from another number of nodes: where lists end, and how many neighbours are in them, if any."""
+    return {**dims, "pointers": dims["Nn"] + 1, "E": 6 * dims["Nn"] if dims["E"] else 0}
 
 
 _REFERENCE_PAIRS = 40
@@ -201,13 +207,16 @@ PROBLEM = Problem(
             settings={"seeds": "one_is_lonely"},
             at_large=False,
         ),
+        other_extents(Nn=Extent(low=60, high=500), S=Extent(high=60), derive=_of_few_nodes),
     ),
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
         "`replace` is False.",
-        "There are one to three hops.",
-        "Seeds are distinct, and each rank has as many.",
-        "A rank holds lists of its own nodes alone.",
+        "There are one to three hops, and fanouts are -100 to 12, the same on all ranks.",
+        "Seeds are distinct, and each rank has as many: one at least.",
+        "A rank holds lists of its own nodes alone; lists may be empty, and may name a node twice.",
+        "A rank has no more seeds than there are nodes, of which there are fewer than 2^31.",
+        "A rank may own no nodes and have an empty `local_adj_col`; nodes need not divide evenly among ranks.",
     ),
 )
