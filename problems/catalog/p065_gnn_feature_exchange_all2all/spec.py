@@ -1,7 +1,8 @@
 """Cooperative feature exchange of graph learning, described."""
 
 from problems.families.seed_exchange_spec import EXCHANGES
-from problems.spec.regimes import COPIED_VALUES
+from problems.spec.ranges import Extent
+from problems.spec.regimes import COPIED_VALUES, long_extent, other_extents
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -126,10 +127,14 @@ PROBLEM = Problem(
             settings={"rows_of_one_seed": _NODES},
         ),
         *COPIED_VALUES,
+        other_extents(F=Extent(high=500), T=Extent(high=700), h=Extent(high=260)),
+        long_extent("long_rows", F=Extent(high=20), T=Extent(high=20), h=Extent(low=1025, high=9000)),
+        long_extent("many_rows", F=Extent(high=9000), T=Extent(low=2049, high=20_000), h=Extent(high=9)),
     ),
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
         "Every rank sends T rows and receives T.",
+        "T, the F features and the h elements of a row are at least 1 and may be odd; all are equal on all ranks.",
     ),
 )
