@@ -13,6 +13,8 @@ def make_inputs(call: Call) -> Arguments:
     Gradients have a long tail, as real ones do, so that one scale per row in a narrow format shows.
     """
     gradients = call.long_tailed("grad_output", ("T", "h"), dtype=torch.float32)
+    if (common := call.setting("common", None)) is not None:
+        gradients += common
     return {
         "grad_output": in_regime(call, "grad_output", gradients),
         "seed_inverse_ids": seed_exchange.seed_inverse_ids(call),

@@ -1,7 +1,8 @@
 """Backward of the cooperative feature exchange of graph learning, described."""
 
 from problems.families.seed_exchange_spec import EXCHANGES
-from problems.spec.regimes import SUMMED_VALUES
+from problems.spec.ranges import Extent
+from problems.spec.regimes import SUMMED_VALUES, long_extent, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -156,11 +157,25 @@ PROBLEM = Problem(
         ),
         Regime(name="seven_seeds", words="seed_size is 7", dims={"F": 7}),
         *SUMMED_VALUES,
+        other_extents(F=Extent(low=20, high=500), T=Extent(low=50, high=700), h=Extent(low=15, high=200)),
+        long_extent("long_rows", F=Extent(high=20), T=Extent(low=4, high=20), h=Extent(low=1025, high=9000)),
+        Regime(
+            name="common_part",
+            words="all gradients have 2 added, so that a sum over thousands of rows is far larger than that of a seed",
+            settings={"common": 2.0},
+            dims={
+                "F": Extent(low=8192, high=12_000),
+                "T": Extent(low=16_384, high=32_768),
+                "h": Extent(low=2, high=5),
+            },
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",
         "Values are finite.",
         "`group` is None, the world group.",
         "Every rank sends T rows and receives T.",
+        "T, F and the h elements of a row are at least 1 and may be odd; all are equal on all ranks.",
+        "Where gradients have a large common part, a seed has some hundred rows at most.",
     ),
 )

@@ -46,8 +46,9 @@ def _backwards(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
 
 
 def _one_hot_product(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
-    """As the product with a matrix of zeros and ones."""
-    return torch.nn.functional.one_hot(ids, seed_size).float().T @ rows
+    """As the product with a sparse matrix of zeros and ones."""
+    places = torch.stack([ids, torch.arange(len(ids))])
+    return torch.sparse_coo_tensor(places, torch.ones(len(ids)), (seed_size, len(ids)), check_invariants=False) @ rows
 
 
 def _last_copy_wins(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
@@ -111,6 +112,14 @@ def _saturated(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
     return _sums(rows.clamp(-(2**16), 2**16), ids, seed_size)
 
 
+def _differences_of_one_prefix_sum(rows: Tensor, ids: Tensor, seed_size: int) -> Tensor:
+    """Sorts rows by seed, adds all of them up in one go, and subtracts the sum before a seed's rows from that after."""
+    ids, order = ids.sort()
+    until = torch.nn.functional.pad(rows[order].cumsum(0), (0, 0, 1, 0))
+    seeds = torch.arange(seed_size)
+    return until[torch.searchsorted(ids, seeds, right=True)] - until[torch.searchsorted(ids, seeds)]
+
+
 HONEST = {
     "in_float64": _summed_by(_in_float64),
     "backwards": _summed_by(_backwards),
@@ -135,6 +144,7 @@ NARROW = {
     "nothing_travels": not_summed_where_nothing_travels,
     "all_to_the_next_rank": own_row_at_least,
     "seven_seeds": half_as_many_seeds,
+    "common_part": _summed_by(_differences_of_one_prefix_sum),
     "one_seed": _summed_by(_at_most_64_copies),
     "tiny_values": _summed_by(_without_tiny),
     "huge_values": _summed_by(_saturated),
