@@ -1,6 +1,7 @@
 """Push of sparse embedding rows to their owners, described."""
 
-from problems.spec.regimes import COPIED_VALUES, of_tensor
+from problems.spec.ranges import Extent
+from problems.spec.regimes import COPIED_VALUES, long_extent, of_tensor, other_extents
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -29,6 +30,11 @@ _NODES_PER_BATCH = 1024 * (1 + 15 + 15 * 10 + 15 * 10 * 5)
 def _dims(*, nodes: int, pairs: int, width: int, world_size: int) -> Dims:
     """Sizes with the number of nodes rounded up to a multiple of the world size."""
     return {"Nn": -(-nodes // world_size) * world_size, "nnz": pairs, "h": width}
+
+
+def _as_many_nodes_on_every_rank(dims: Dims, world_size: int) -> Dims:
+    """Another number of nodes, rounded up to a multiple of the world size."""
+    return {**dims, "Nn": -(-dims["Nn"] // world_size) * world_size}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -126,11 +132,17 @@ PROBLEM = Problem(
             settings={"nodes": "many"},
         ),
         *of_tensor("value", *COPIED_VALUES),
+        other_extents(
+            Nn=Extent(high=900), nnz=Extent(high=700), h=Extent(high=260), derive=_as_many_nodes_on_every_rank
+        ),
+        long_extent("long_rows", nnz=Extent(high=20), h=Extent(low=1025, high=9000)),
+        long_extent("many_pairs", nnz=Extent(low=2049, high=20_000), h=Extent(high=9)),
     ),
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
-        "Every rank has as many pairs.",
-        "`num_nodes` is a multiple of the world size.",
+        "All ranks have the same number of pairs, which may be 0.",
+        "`num_nodes` is a multiple of the world size, and at most 2^40 times the world size.",
+        "Rows have at least one element, and any number of them, the same on all ranks.",
     ),
 )
