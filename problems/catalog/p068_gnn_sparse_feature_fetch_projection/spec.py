@@ -1,6 +1,7 @@
 """Rows of a sharded table, fetched and projected, described."""
 
-from problems.spec.regimes import of_product
+from problems.spec.ranges import Extent
+from problems.spec.regimes import of_product, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -50,6 +51,11 @@ def large(world_size: int) -> Dims:
     """A batch on ogbn-papers100M."""
     nodes = -(-_PAPERS // world_size) * world_size
     return _dims(nodes=nodes, queries=_NODES_PER_BATCH, width=128, period=1 << 20, world_size=world_size)
+
+
+def _of_short_shards(dims: Dims, world_size: int) -> Dims:
+    """Another length of the shards, of which the last ends with a row that is no node."""
+    return {**dims, "Nn": dims["sh"] * world_size - 1, "period": 16}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -177,13 +183,16 @@ PROBLEM = Problem(
             settings={"rows": "spread"},
         ),
         *of_product("local_embedding_shard", "proj_matrix"),
+        # Shards no shorter than there are ranks: the last one has a row that is a node even with W - 1 that are none.
+        other_extents(sh=Extent(low=16, high=400), Q=Extent(high=1000), derive=_of_short_shards),
     ),
     invariants=(
         "Tensors are contiguous.",
         "Values are finite.",
         "`group` is None, the world group.",
-        "Every rank asks for as many rows.",
+        "Every rank asks for as many rows, at least one, and their number may be odd.",
         "There are fewer than 2^31 nodes.",
-        "Shards have equal length: the last rank's may end with rows that are no nodes.",
+        "Shards have equal length: the last rank's may end with rows that are no nodes, but has one that is.",
+        "Rows have 32, 128 or 256 elements, and `proj_matrix` is as wide as it is high.",
     ),
 )
