@@ -60,6 +60,8 @@ def _feature(call: Call) -> int:
 def _dealt(call: Call, share: Tensor) -> Tensor:
     """T values dealt to the bags (F * Bt,) by their shares (F, Bt)."""
     # Whole numbers: GPUs add floating ones in an order that may change from one time to the next.
+    if call.regime is not None and not share.any():  # few bags, which all stay empty: the last one takes all
+        share[-1, -1] = 1
     ends = (share.flatten().double() * 2**20).long().cumsum(0).double()
     places = call.uniform("places", ("T",), dtype=torch.float32).double() * ends[-1]
     return torch.bincount(torch.searchsorted(ends, places, right=True), minlength=len(ends))

@@ -1,6 +1,7 @@
 """Redistribution of jagged features of a recommender, described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
+from problems.spec.regimes import long_extent, other_extents
 from problems.spec.schema import (
     EXACT,
     Argument,
@@ -28,6 +29,11 @@ def _dims(*, batch: int, world_size: int) -> Dims:
     features = sum(1 + rank % 3 for rank in range(world_size))
     bags = features * batch
     return {"F": features, "Bt": batch, "bags": bags, "T": _VALUES_PER_BAG * bags, "W": world_size}
+
+
+def _all_bags(dims: Dims, _world_size: int) -> Dims:
+    """The bags of all features, where there is another number of samples."""
+    return {**dims, "bags": dims["F"] * dims["Bt"]}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -153,12 +159,15 @@ PROBLEM = Problem(
             settings={"largest": Whole(low=1, high=100)},
         ),
         Regime(name="one_bag", words="all of a rank's values lie in one bag", settings={"bags": "one"}),
+        other_extents(Bt=Extent(high=300), T=Extent(high=3000), derive=_all_bags),
+        long_extent("long_bags", Bt=Extent(high=9), T=Extent(low=4097, high=70_000), derive=_all_bags),
     ),
     invariants=(
         "Tensors are contiguous.",
         "`pg` is None, the world group.",
         "Numbers in `values` are below a million, and none is negative.",
         "`weights` and `stride_per_key` are None, `stagger` is 1.",
-        "Every rank has as many samples and values, and owns a feature at least.",
+        "Every rank has as many samples, at least one, and as many values, perhaps none.",
+        "Every rank owns a feature at least, and any number of them; `key_splits` is the same on all ranks.",
     ),
 )
