@@ -1,7 +1,7 @@
 """Context-parallel causal depthwise convolution in zigzag order, described."""
 
-from problems.spec.ranges import Whole
-from problems.spec.regimes import of_product
+from problems.spec.ranges import Extent, Whole
+from problems.spec.regimes import long_extent, of_product
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -114,9 +114,14 @@ PROBLEM = Problem(
         ),
         Regime(
             name="odd_chunks",
-            words="chunks have 19 positions, of few channels",
-            dims={"L": 38, "C": Whole(low=1, high=9)},
+            words="chunks have other numbers of positions and channels, most of them odd",
+            dims={
+                "B": Extent(high=3),
+                "C": Extent(high=70),
+                "L": Extent(low=38, high=700, of=2),
+            },
         ),
+        long_extent("long_chunks", B=Extent(high=3), C=Extent(high=5), L=Extent(low=4098, high=12_000, of=2)),
         *of_product("x", "weight", is_shared=True),
     ),
     invariants=(
@@ -124,5 +129,7 @@ PROBLEM = Problem(
         "Values are finite.",
         "`group` is None, the world group.",
         "Filters have 2 to 19 taps, and at most one more than a chunk has positions.",
+        "Chunks have at least 18 positions; batch and channels are at least 1, and all three may be odd.",
+        "All ranks have tensors of the same shapes, and so an even number of positions each.",
     ),
 )
