@@ -145,6 +145,14 @@ PROBLEM = Problem(
             least_world_size=3,
         ),
         Regime(
+            name="many_features",
+            words="one rank owns up to dozens of features, and every other rank one",
+            settings={"splits": "one_has_most"},
+            dims={"F": Extent(low=12, high=60)},
+            derive=_all_bags,
+            at_large=False,
+        ),
+        Regime(
             name="one_feature_has_all",
             words="all values of all ranks belong to one feature",
             settings={"bags": "one_feature"},

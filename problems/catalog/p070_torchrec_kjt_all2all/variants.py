@@ -137,6 +137,7 @@ MUTANTS = {
 }
 NARROW = {
     "one_rank_owns_most": three_features_at_most,
+    "many_features": three_features_at_most,
     "one_feature_has_all": room_for_most_of_all,
     "no_values": one_value_at_least,
     "small_numbers": zeros_for_padding,
