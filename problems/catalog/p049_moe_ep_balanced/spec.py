@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from problems.families import moe_ep_spec as moe_ep
 from problems.families import moe_layer_spec as moe
 from problems.spec.schema import Dims, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -66,8 +67,9 @@ PROBLEM = Problem(
     notes=("On 2 ranks base and large send every token to both experts.",),
     regimes=(
         *moe.regimes(),
+        moe_ep.MANY_TOKENS,
         replace(moe.ONE_CHOICE, least_world_size=3),
         replace(moe.MORE_CHOICES, name="three_choices", words="top_k is 3", settings={"top_k": 3}, least_world_size=4),
     ),
-    invariants=(*moe.INVARIANTS, "`num_experts` is a multiple of the number of ranks."),
+    invariants=(*moe_ep.INVARIANTS, "`num_experts` is once or twice the number of ranks."),
 )

@@ -1,5 +1,6 @@
 """Expert-parallel MoE layer, two experts per rank, described."""
 
+from problems.families import moe_ep_spec as moe_ep
 from problems.families import moe_layer_spec as moe
 from problems.spec.schema import Dims, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -60,6 +61,6 @@ PROBLEM = Problem(
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
-    regimes=(*moe.regimes(), moe.ONE_CHOICE, moe.MORE_CHOICES),
-    invariants=(*moe.INVARIANTS, "`num_experts` is a multiple of the number of ranks."),
+    regimes=(*moe.regimes(), moe_ep.MANY_TOKENS, moe.ONE_CHOICE, moe.MORE_CHOICES),
+    invariants=(*moe_ep.INVARIANTS, "`num_experts` is twice or four times the number of ranks."),
 )

@@ -1,5 +1,6 @@
 """Expert-parallel MoE layers in groups of ranks, described."""
 
+from problems.families import moe_ep_spec as moe_ep
 from problems.families import moe_layer_spec as moe
 from problems.spec.schema import Cost, Dims, Problem, Regime, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
@@ -83,6 +84,13 @@ PROBLEM = Problem(
     ),
     regimes=(
         *moe.regimes(),
+        moe_ep.MANY_TOKENS,
+        Regime(
+            name="one_expert",
+            words="there is one expert, so that every rank is a group of its own; or two where they are doubled",
+            dims={"num_experts": 1, "top_k": 1},
+            apart=("every_expert",),
+        ),
         Regime(
             name="two_choices",
             words="top_k is 2, out of twice as many experts as in timed calls of this size",
@@ -91,5 +99,8 @@ PROBLEM = Problem(
             apart=("every_expert",),
         ),
     ),
-    invariants=(*moe.INVARIANTS, "`num_experts` divides the number of ranks, or is a multiple of it."),
+    invariants=(
+        *moe_ep.INVARIANTS,
+        "`num_experts` divides the number of ranks, or is once or twice that number. It may be 1.",
+    ),
 )

@@ -23,3 +23,4 @@ NARROW = moe_layer_variants.narrow(PROBLEM.parameter_names, _group_of, per_owner
 NARROW["more_experts"] = moe_layer_variants.narrow(PROBLEM.parameter_names, _pairs, per_owner=lambda _owners: 1)[
     "more_experts"
 ]
+NARROW["one_expert"] = NARROW["more_experts"]
