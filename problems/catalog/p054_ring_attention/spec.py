@@ -156,5 +156,7 @@ PROBLEM = Problem(
         "Values are finite.",
         attention.SCORES,
         "`group` is None, the world group.",
+        "A rank holds at least one position, of at least one head. Neither number need be even.",
+        "The head size is 32, 64 or 128. There are as many key heads as query heads.",
     ),
 )
