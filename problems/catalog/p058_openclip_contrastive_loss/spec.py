@@ -2,7 +2,8 @@
 
 from math import sqrt
 
-from problems.spec.ranges import Real, Whole
+from problems.spec.ranges import Extent, Real, Whole
+from problems.spec.regimes import other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -149,10 +150,13 @@ PROBLEM = Problem(
             settings={"scale": 100.0, "bias": -10.0, "features": "opposite"},
         ),
         Regime(name="few_pairs", words="a rank has 9 to 15 pairs", dims={"B": Whole(low=9, high=15)}),
+        other_extents(B=Extent(low=16, high=100), D=Extent(low=64, high=320, of=64), narrow=""),
     ),
     invariants=(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
         "Features have unit length, and every rank has as many.",
+        "A rank may hold any number of pairs from one on, prime numbers too. Their length D is a multiple of 64.",
+        "`logit_scale` lies between 1 and 500, and `logit_bias` between -20 and 10.",
     ),
 )
