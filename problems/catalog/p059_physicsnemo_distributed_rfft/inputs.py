@@ -2,6 +2,7 @@
 
 import torch
 
+from problems.families.fields import sized_by_field
 from problems.inputs.regime_values import in_regime
 from problems.inputs.values import Arguments, Call
 
@@ -9,7 +10,7 @@ from problems.inputs.values import Arguments, Call
 def make_inputs(call: Call) -> Arguments:
     """`x` (B, H, Ll) float32, the global sizes, the axes, the norm, and no group."""
     return {
-        "x": in_regime(call, "x", call.long_tailed("x", ("B", "H", "Ll"), dtype=torch.float32)),
+        "x": in_regime(call, "x", sized_by_field(call, call.long_tailed("x", ("B", "H", "Ll"), dtype=torch.float32))),
         "s": (call.dims["H"], call.dims["L"]),
         "dim": call.setting("dim", (1, 2)),
         "norm": call.setting("norm", "ortho"),

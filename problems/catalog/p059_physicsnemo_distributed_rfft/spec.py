@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from math import log2
 
-from problems.spec.regimes import FLOAT32_VALUES
+from problems.families.fields_spec import ANY_SIZES, sizes_by_field
+from problems.spec.ranges import Extent
+from problems.spec.regimes import FLOAT32_VALUES, long_extent, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -15,6 +17,7 @@ from problems.spec.schema import (
     Placement,
     Problem,
     Regime,
+    Scope,
     Size,
     SizeName,
     Tolerance,
@@ -45,21 +48,32 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 
 
 def _slabs(*, B: int, H: int, L: int) -> Callable[[int], Dims]:
-    """H and L rounded up to multiples of the world size."""
+    return lambda world_size: _cut({"B": B, "H": H, "L": L}, world_size)
 
-    def dims(world_size: int) -> Dims:
-        rows, columns = (-(-length // world_size) * world_size for length in (H, L))
-        return {
-            "B": B,
-            "H": rows,
-            "L": columns,
-            "Ll": columns // world_size,
-            "Hl": rows // world_size,
-            "Lh": columns // 2 + 1,
-        }
 
-    return dims
+def _cut(dims: Dims, world_size: int) -> Dims:
+    """All dimensions, H and L rounded up to multiples of the world size."""
+    rows, columns = (-(-dims[name] // world_size) * world_size for name in ("H", "L"))
+    return {
+        "B": dims["B"],
+        "H": rows,
+        "L": columns,
+        "Ll": columns // world_size,
+        "Hl": rows // world_size,
+        "Lh": columns // 2 + 1,
+    }
 
+
+_BY_ELEMENT = Tolerance(
+    atol=0.1,
+    rtol=0.0,
+    rms=1e-3,
+    scope=Scope.ROW,
+    calibration="A number of the spectrum counts by its own size here, so that small fields count. Honest errors are "
+    "about 2e-7 of a field's size, and one in a million numbers is a thousandth of that. A field that is "
+    "lost errs by 1.",
+)
+"""For a batch of fields of different sizes; the last axis of a complex output is a number's two parts."""
 
 PROBLEM = Problem(
     number=59,
@@ -134,12 +148,23 @@ PROBLEM = Problem(
         Regime(name="norm_forward", words="`norm` is 'forward'", settings={"norm": "forward"}, narrow="usual_numbers"),
         Regime(name="axes_from_the_end", words="`dim` is (-2, -1)", settings={"dim": (-2, -1)}),
         *FLOAT32_VALUES,
+        sizes_by_field(_BY_ELEMENT),
+        other_extents(B=Extent(high=24), H=Extent(low=8, high=96, of=8), L=Extent(low=16, high=160, of=8), derive=_cut),
+        long_extent(
+            "long_rows",
+            B=Extent(high=2),
+            H=Extent(low=8, high=24, of=8),
+            L=Extent(low=2000, high=4096, of=8),
+            derive=_cut,
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",
         "Values are finite.",
         "`group` is None, the world group.",
         "Both axes of `dim` count from the front, or both from the end.",
-        "`s` is the size of the fields, both multiples of the world size.",
+        "`s` is the size of the fields. H and L are any multiples of the world size, whatever their prime factors.",
+        ANY_SIZES,
+        "Tensors have the same shapes on all ranks.",
     ),
 )

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.families.fields import one_step_for_all
 from problems.families.rank_parts import all_gathered
 
 
@@ -58,6 +59,11 @@ def normalised_over_named_axes(x: Tensor, s: tuple[int, ...], dim: tuple[int, ..
     return _own_rows(torch.fft.rfft2(_gather(x), norm="backward")) * points**power
 
 
+def in_fixed_point(x: Tensor, *rest: Any) -> Tensor:
+    """Whole numbers of one step for the rank's whole tensor on the wire, in which small fields are lost."""
+    return gathered(one_step_for_all(x), *rest)
+
+
 HONEST = {"gathered": gathered, "columns_first": columns_first}
 MUTANTS = {
     "conjugated": conjugated,
@@ -65,4 +71,4 @@ MUTANTS = {
     "not_normalised": not_normalised,
     "bfloat16_payload": bfloat16_payload,
 }
-NARROW = {"axes_from_the_end": normalised_over_named_axes}
+NARROW = {"axes_from_the_end": normalised_over_named_axes, "sizes_by_field": in_fixed_point}

@@ -1,9 +1,11 @@
 """Distributed inverse 2-D real FFT, described."""
 
 from collections.abc import Callable
-from math import log2
+from math import lcm, log2
 
-from problems.spec.regimes import FLOAT32_VALUES
+from problems.families.fields_spec import ANY_SIZES, sizes_by_field
+from problems.spec.ranges import Extent
+from problems.spec.regimes import FLOAT32_VALUES, long_extent, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -15,6 +17,7 @@ from problems.spec.schema import (
     Placement,
     Problem,
     Regime,
+    Scope,
     Size,
     SizeName,
     Tolerance,
@@ -45,10 +48,34 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 
 
 def _slabs(*, B: int, C: int, H: int, L: int) -> Callable[[int], Dims]:
-    def dims(world_size: int) -> Dims:
-        return {"B": B, "C": C, "H": H, "L": L, "K": L // 2 + 1, "Hl": H // world_size, "Ll": L // world_size}
+    return lambda world_size: _cut({"B": B, "C": C, "H": H, "L": L}, world_size)
 
-    return dims
+
+def _cut(dims: Dims, world_size: int) -> Dims:
+    """All dimensions, H and L rounded up to even multiples of the world size."""
+    unit = lcm(2, world_size)
+    rows, columns = (-(-dims[name] // unit) * unit for name in ("H", "L"))
+    return {
+        "B": dims["B"],
+        "C": dims["C"],
+        "H": rows,
+        "L": columns,
+        "K": columns // 2 + 1,
+        "Hl": rows // world_size,
+        "Ll": columns // world_size,
+    }
+
+
+_BY_ROW = Tolerance(
+    atol=0.1,
+    rtol=0.0,
+    rms=1e-3,
+    scope=Scope.ROW,
+    calibration="A row of a field counts by its own size here, so that small fields count. Honest errors are about "
+    "2e-7 of a field's size, and rows are hardly smaller than a hundredth of their field. A field that is lost errs "
+    "by 1.",
+)
+"""For a batch of fields of different sizes."""
 
 
 PROBLEM = Problem(
@@ -143,12 +170,30 @@ PROBLEM = Problem(
             settings={"fields": "even"},
             narrow="nothing_where_zero",
         ),
+        sizes_by_field(_BY_ROW),
+        other_extents(
+            B=Extent(high=5),
+            C=Extent(high=5),
+            H=Extent(low=8, high=96, of=8),
+            L=Extent(low=16, high=160, of=8),
+            derive=_cut,
+        ),
+        long_extent(
+            "long_rows",
+            B=1,
+            C=Extent(high=2),
+            H=Extent(low=8, high=24, of=8),
+            L=Extent(low=2000, high=4096, of=8),
+            derive=_cut,
+        ),
     ),
     invariants=(
         "Tensors are contiguous.",
         "Values are finite.",
         "`group` is None, the world group.",
-        "`s` is the size of the fields, never None; both sizes are even and multiples of the world size.",
+        "`s` is the size of the fields, never None. H and L are even, and multiples of the world size.",
+        ANY_SIZES,
+        "Tensors have the same shapes on all ranks.",
         "Half spectra are those of real fields.",
     ),
 )

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from problems.families.fields import one_step_for_all
 from problems.families.rank_parts import all_gathered
 
 Size = tuple[int, int] | None
@@ -87,6 +88,11 @@ def normalised_over_named_axes(x: Tensor, s: Size, dim: tuple[int, ...], norm: s
     return _own_columns(torch.fft.irfft2(_gather(x), s=_size(x, s), norm="forward")) * points**power
 
 
+def in_fixed_point(x: Tensor, *rest: Any) -> Tensor:
+    """Whole numbers of one step for the rank's whole tensor on the wire, in which small fields are lost."""
+    return gathered(one_step_for_all(x), *rest)
+
+
 HONEST = {"gathered": gathered, "mirrored": mirrored, "real_rows_first": real_rows_first}
 MUTANTS = {
     "without_mirror": without_mirror,
@@ -98,4 +104,5 @@ MUTANTS = {
 }
 NARROW = {
     "axes_from_the_front": normalised_over_named_axes,
+    "sizes_by_field": in_fixed_point,
 }

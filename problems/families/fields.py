@@ -1,0 +1,28 @@
+"""Batches of fields for transforms, as regimes have them."""
+
+import torch
+from torch import Tensor
+
+from problems.inputs.values import Call
+
+_EXPONENT = 20
+"""Fields are at most as many powers of two larger or smaller than in usual calls."""
+
+
+def sized_by_field(call: Call, fields: Tensor) -> Tensor:
+    """`fields` (..., H, L); in a regime each is another power of two times what it was, the same on all ranks."""
+    if call.setting("sizes", None) != "by_field":
+        return fields
+    batch = fields.shape[:-2]
+    count = batch.numel()
+    places = call.permutation("regime's sizes of fields", count, shared=True)
+    exponents = (_EXPONENT * (2 * places / max(1, count - 1) - 1)).round()
+    return fields * exponents.exp2().view(*batch, 1, 1).to(fields.dtype)
+
+
+def one_step_for_all(tensor: Tensor) -> Tensor:
+    """`tensor` in steps of a billionth of its largest number, as a wrong program may send it."""
+    parts = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    step = parts.abs().max().double().clamp(min=1e-300) / 2**30
+    rounded = ((parts.double() / step).round() * step).to(parts.dtype)
+    return torch.view_as_complex(rounded) if tensor.is_complex() else rounded
