@@ -195,6 +195,7 @@ PROBLEM = Problem(
         "Tensors are contiguous, and have the same shapes on all ranks.",
         "Values are finite.",
         "`n_tp` x `n_fsdp` is the world size, and either of them may be 1.",
-        "All extents are those of the sizes. On 2, 4 or 8 ranks each extent of a tensor is a multiple of 16.",
+        "D and D_ff are those of the sizes, whatever `n_tp` is.",
+        "On 2, 4 or 8 ranks each extent of a tensor is a multiple of 16.",
     ),
 )
