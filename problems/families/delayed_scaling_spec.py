@@ -2,15 +2,39 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Real
-from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
-from problems.spec.schema import Regime
+from problems.spec.ranges import Extent, Real
+from problems.spec.regimes import (
+    HUGE_VALUES,
+    ONE_RANK_HAS_VALUES,
+    TINY_VALUES,
+    ZERO_VALUES,
+    long_extent,
+    of_tensor,
+    other_extents,
+)
+from problems.spec.schema import Dims, Regime
 
 INVARIANTS = (
-    "Tensors are contiguous.",
-    "Values are finite.",
-    "The history has 16 entries, none of them negative.",
+    "Tensors are contiguous, and have the same shapes on all ranks.",
+    "Values are finite, and so are all magnitudes in the history.",
+    "The history has 16 entries, none of them negative. All may be zero, and one may be far above all magnitudes.",
+    "P is any whole number from 1 on: it need not be even, nor a multiple of 16.",
 )
+
+
+def _whole(dims: Dims, world_size: int) -> Dims:
+    """All dimensions, where P is the length of a shard."""
+    return {**dims, "WP": world_size * dims["P"]}
+
+
+def other_shards() -> tuple[Regime, ...]:
+    """Shards of other lengths than the sizes have; both have narrow programs of the problem's own."""
+    other = other_extents(P=Extent(low=200, high=3990), derive=_whole, narrow="")
+    return (
+        # Under the scale of an outlier a few last elements that were not rounded show, too.
+        replace(other, words=f"{other.words}, and an entry of the history is large", settings={"history": "outlier"}),
+        long_extent("long_shards", P=Extent(low=9000, high=24_000), derive=_whole, narrow=""),
+    )
 
 
 def regimes(tensor: str) -> tuple[Regime, ...]:

@@ -150,6 +150,20 @@ def floor_under_the_scale(flat_grads: Tensor, amax_history: Tensor) -> tuple[Ten
     return _mean(_through(flat_grads, scale), flat_grads.dtype), updated
 
 
+def in_blocks_of_2000(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns whole blocks of 2000 elements; what is left of a slice is zero."""
+    mean, updated = solution(flat_grads, amax_history)
+    mean[mean.numel() // 2000 * 2000 :] = 0
+    return mean, updated
+
+
+def beyond_8192_unseen(flat_grads: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Sees no more than 8192 elements of a slice, and returns zeros for the others."""
+    mean, updated = solution(flat_grads, amax_history)
+    mean[8192:] = 0
+    return mean, updated
+
+
 HONEST = {"codes_on_the_wire": codes_on_the_wire, "backwards": backwards, "by_reciprocal": by_reciprocal}
 MUTANTS = {
     "not_rounded": not_rounded,
@@ -167,4 +181,6 @@ NARROW = {
     "old_outlier": no_entry_beyond_16_times,
     "below_the_floor": without_floor,
     "near_the_floor": floor_under_the_scale,
+    "other_extents": in_blocks_of_2000,
+    "long_shards": beyond_8192_unseen,
 }

@@ -131,6 +131,20 @@ def floor_under_the_scale(flat_param_shard: Tensor, amax_history: Tensor) -> tup
     return _finish(flat_param_shard, scale), updated
 
 
+def sixteen_codes_at_a_time(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Sixteen codes at a time; what is left of a shard is zero."""
+    full, updated = codes_on_the_wire(flat_param_shard, amax_history)
+    full.view(dist.get_world_size(), -1)[:, flat_param_shard.numel() // 16 * 16 :] = 0
+    return full, updated
+
+
+def beyond_8192_unseen(flat_param_shard: Tensor, amax_history: Tensor) -> tuple[Tensor, Tensor]:
+    """Sees no more than 8192 elements of a shard, and returns zeros for the others."""
+    full, updated = codes_on_the_wire(flat_param_shard, amax_history)
+    full.view(dist.get_world_size(), -1)[:, 8192:] = 0
+    return full, updated
+
+
 HONEST = {"codes_on_the_wire": codes_on_the_wire, "by_reciprocal": by_reciprocal, "two_halves": two_halves}
 MUTANTS = {
     "not_rounded": not_rounded,
@@ -147,4 +161,6 @@ NARROW = {
     "old_outlier": no_entry_beyond_16_times,
     "below_the_floor": without_floor,
     "near_the_floor": floor_under_the_scale,
+    "other_extents": sixteen_codes_at_a_time,
+    "long_shards": beyond_8192_unseen,
 }
