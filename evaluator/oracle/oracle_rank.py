@@ -76,7 +76,7 @@ def cache_bytes(device: torch.device) -> int:
 
 def in_regime(call: Call, regime: Regime) -> Call:
     """The same call in `regime`."""
-    return replace(call, regime=regime, dims={**call.dims, **regime.set_dims()})
+    return replace(call, regime=regime, dims=regime.dims_in(call.dims, call.world_size))
 
 
 class OracleRank(TrustedRank):
@@ -355,7 +355,7 @@ def _with_regimes(problem: Problem, call: Call, size: str) -> list[Call]:
     longer = [
         regime.largest()
         for regime in problem.regimes_at(size, call.world_size)
-        if not regime.at_large or regime.dims.keys() & symbols
+        if not regime.at_large or regime.derive is not None or regime.dims.keys() & symbols
     ]
     longer += [one.joined(other) for one, other in itertools.combinations(longer, 2) if one.fits(other)]
     return [call, *(in_regime(call, regime) for regime in longer)]

@@ -375,6 +375,13 @@ class Regime:
             raise ValueError(f"regime {self.name} has to be drawn before {ranges} are known")
         return {name: level for name, level in self.dims.items() if isinstance(level, int)}
 
+    def dims_in(self, dims: Dims, world_size: int) -> Dims:
+        """The dimensions of its calls, where those of other calls are `dims`; raises ValueError as `set_dims`."""
+        dims = {**dims, **self.set_dims()}
+        for part in self.parts or (self,):
+            dims = part.derive(dims, world_size) if part.derive is not None else dims
+        return dims
+
     def fits(self, other: "Regime") -> bool:
         """Whether one call can be in both: no factor has two levels, and neither says all that the other says."""
         mine, theirs = self.factors, other.factors
@@ -615,9 +622,4 @@ class Problem:
         else:
             point = self.point(size)
             dims = point.axis.dims(point.axis, self.sizes[point.size].dims(world_size), point.value, world_size)
-        if regime is None:
-            return dims
-        dims = {**dims, **regime.set_dims()}
-        for part in regime.parts or (regime,):
-            dims = part.derive(dims, world_size) if part.derive is not None else dims
-        return dims
+        return dims if regime is None else regime.dims_in(dims, world_size)
