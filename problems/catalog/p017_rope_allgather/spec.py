@@ -1,6 +1,7 @@
 """Rotary embedding + sequence all-gather of Q and K, described."""
 
-from problems.spec.regimes import SPECIAL_VALUES, SUMMED_VALUES, of_tensor
+from problems.spec.ranges import Extent
+from problems.spec.regimes import SPECIAL_VALUES, SUMMED_VALUES, of_tensor, other_extents
 from problems.spec.schema import (
     EXACT,
     Argument,
@@ -25,6 +26,10 @@ def dims(world_size: int, *, batch: int, tokens: int, heads: int, head_dim: int)
     """The dimensions for sequences of `tokens` that are split evenly over the ranks."""
     local = max(1, tokens // world_size)
     return {"B": batch, "S_local": local, "WS": world_size * local, "heads": heads, "d": head_dim}
+
+
+def _whole(dims: Dims, world_size: int) -> Dims:
+    return {**dims, "WS": world_size * dims["S_local"]}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -115,6 +120,19 @@ PROBLEM = Problem(
             tolerances={"q_embed": EXACT, "k_embed": EXACT},
             narrow="eleven_bit_wire",
         ),
+        # Few elements that nearly cancel would exceed the rms, so that there are some hundred.
+        other_extents(
+            derive=_whole,
+            B=Extent(low=1, high=3),
+            S_local=Extent(low=1, high=9),
+            heads=Extent(low=4, high=7),
+            d=Extent(low=48, high=112, of=16),
+        ),
     ),
-    invariants=("Tensors are contiguous.",),
+    invariants=(
+        "Tensors are contiguous, and those of all ranks have equal shapes.",
+        "`B`, `S_local` and `heads` are at least 1, and need be multiples of nothing.",
+        "`d` is a multiple of 16, at most 128.",
+        "Values may be NaN, infinite or subnormal; one NaN is as good as another.",
+    ),
 )

@@ -2,8 +2,16 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Real
-from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.spec.ranges import Extent, Real
+from problems.spec.regimes import (
+    HUGE_VALUES,
+    ONE_RANK_HAS_VALUES,
+    TINY_VALUES,
+    ZERO_VALUES,
+    long_extent,
+    of_tensor,
+    other_extents,
+)
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -117,10 +125,13 @@ PROBLEM = Problem(
             # Zeros are right on the other ranks.
             replace(ONE_RANK_HAS_VALUES, narrow="divides_by_the_largest"),
         ),
+        other_extents(M=Extent(low=1, high=97), N=Extent(low=32, high=1100)),
+        long_extent("long_rows", M=Extent(low=1, high=9), N=Extent(low=8704, high=16_384), narrow=""),
     ),
     invariants=(
-        "Tensors are contiguous.",
-        "Values are finite.",
-        "`variance_epsilon` is above 0.",
+        "Tensors are contiguous, and those of all ranks have equal shapes.",
+        "`M` is at least 1, and `N` lies between 32 and 16,384. Both may be odd.",
+        "Values are finite, and at most 1e10 in size.",
+        "`variance_epsilon` lies between 1e-12 and 1, and is the same on all ranks.",
     ),
 )

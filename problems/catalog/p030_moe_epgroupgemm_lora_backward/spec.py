@@ -1,6 +1,6 @@
 """All-reduce of shared LoRA gradients in expert-parallel MoE, described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent
 from problems.spec.regimes import SUMMED_VALUES, exact_sums
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -126,12 +126,13 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="the matrices have other extents, so that the ranks may not divide the number of elements",
-            dims={"r": Whole(low=5, high=11), "N": Whole(low=129, high=161)},
+            dims={"r": Extent(low=3, high=33), "N": Extent(low=129, high=1100)},
         ),
         exact_sums(*_SHAPES, *_WRITTEN),
     ),
     invariants=(
         "The three tensors are contiguous.",
+        "The low rank is at least 3 and `N` at least 129. Both may be odd, and equal on all ranks.",
         "Values are finite.",
         "`group` is None, the world group.",
     ),
