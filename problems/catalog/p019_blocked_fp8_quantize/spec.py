@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES
+from problems.spec.ranges import Extent
+from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -30,6 +31,10 @@ _NO_OTHER_CODE = Tolerance(
 
 def _dims(world_size: int, *, rows: int, width: int, block: int = BLOCK) -> Dims:
     return {"M": rows, "WM": rows * world_size, "N": width, "NB": width // block, "block_size": block}
+
+
+def _of_blocks(dims: Dims, world_size: int) -> Dims:
+    return {**dims, "WM": dims["M"] * world_size, "N": dims["NB"] * dims["block_size"]}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -160,10 +165,18 @@ PROBLEM = Problem(
             words="block_size is 1500, no power of two, and a row is one block",
             dims={"N": 1500, "NB": 1, "block_size": 1500},
         ),
+        # So many elements that the few whose last bit may differ do not decide the rms.
+        other_extents(
+            derive=_of_blocks,
+            M=Extent(low=9, high=41),
+            NB=Extent(low=1, high=9),
+            block_size=Extent(low=48, high=300),
+        ),
     ),
     invariants=(
-        "Tensors are contiguous.",
+        "Tensors are contiguous, and those of all ranks have equal shapes.",
         "Values are finite, and the largest magnitude of a block is zero or between 1e-32 and 1e32.",
-        "`block_size` divides N.",
+        "`block_size` divides `N` and lies between 20 and 1500. It need be no power of two.",
+        "`M` is at least 1, and a row has at least one block.",
     ),
 )

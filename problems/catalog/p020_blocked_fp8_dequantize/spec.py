@@ -2,7 +2,16 @@
 
 from dataclasses import replace
 
-from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, SPECIAL_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.spec.ranges import Extent
+from problems.spec.regimes import (
+    HUGE_VALUES,
+    ONE_RANK_HAS_VALUES,
+    SPECIAL_VALUES,
+    TINY_VALUES,
+    ZERO_VALUES,
+    of_tensor,
+    other_extents,
+)
 from problems.spec.schema import (
     EXACT,
     Argument,
@@ -26,6 +35,17 @@ def _dims(world_size: int, *, rows: int, width: int) -> Dims:
 
 def _large(world_size: int) -> Dims:
     return _dims(world_size, rows=32_768 // world_size, width=7168)
+
+
+_MOST_BLOCKS = 24
+
+
+def _in_blocks(dims: Dims, world_size: int) -> Dims:
+    """A chunk in as many equal blocks as can be, at most `_MOST_BLOCKS`; they run across rows where they may."""
+    del world_size
+    elements = dims["M"] * dims["N"]
+    blocks = max(count for count in range(1, _MOST_BLOCKS + 1) if elements % count == 0)
+    return {**dims, "NB": blocks, "block_size": elements // blocks}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -128,10 +148,13 @@ PROBLEM = Problem(
             words="block_size is 1152, and a chunk is one block",
             dims={"M": 16, "N": 72, "NB": 1, "block_size": 1152},
         ),
+        other_extents(derive=_in_blocks, M=Extent(low=1, high=13), N=Extent(low=1, high=150)),
     ),
     invariants=(
-        "Tensors are contiguous.",
-        "Scales are finite.",
-        "`block_size` divides M x N.",
+        "Tensors are contiguous, and those of all ranks have equal shapes.",
+        "Scales are finite; they may be zero or negative.",
+        "Values may be NaN, infinite or subnormal; one NaN is as good as another.",
+        "`M` and `N` are at least 1, and may be odd.",
+        "`block_size` divides M x N; it may be 1 or odd, and it is at most 2000.",
     ),
 )

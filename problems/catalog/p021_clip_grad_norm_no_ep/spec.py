@@ -1,7 +1,8 @@
 """Gradient-norm clipping over sharded gradients, described."""
 
 from problems.families import clipping_spec
-from problems.spec.regimes import SUMMED_VALUES
+from problems.spec.ranges import Extent
+from problems.spec.regimes import SUMMED_VALUES, other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -143,11 +144,15 @@ PROBLEM = Problem(
         ),
         *clipping_spec.REGIMES,
         *SUMMED_VALUES,
+        # Two roundings of a single element may exceed the rms, those of some hundred do not.
+        other_extents(M=Extent(low=1, high=67), N=Extent(low=257, high=600)),
     ),
     invariants=(
-        "Tensors are contiguous.",
+        "Tensors are contiguous. The gradients of all ranks have one shape, M x N.",
+        "`M` and `N` are at least 1 and may be odd, and a gradient has at least 256 elements.",
         "Values and `max_norm` are finite, and `max_norm` is not negative.",
-        "Sums of powers are zero or lie in the range of float32.",
+        "For every gradient the sum of |g|^p over its elements is zero or between 1e-36 and 1e36.",
+        "So a sum of powers in float32 neither overflows nor vanishes; the power of a single element may.",
         "`fsdp_group` is the world group.",
         "There are three gradients, none of them None.",
         "`norm_type` lies between 1 and 8.",

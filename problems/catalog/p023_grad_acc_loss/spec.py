@@ -135,7 +135,12 @@ PROBLEM = Problem(
     ),
     fewer_bits="A rank sends one number, and the sums may be off by a hundredth, as honest ones in bfloat16 are.",
     invariants=(
-        "There is at least one token in all.",
-        "A rank with tokens has a finite loss.",
+        "All tensors are scalars without dimensions.",
+        "`grad_loss_sum` is None on all ranks or on none, and no other argument is None.",
+        "There is at least one token in all, and a rank has at most 2^22.",
+        "A rank with tokens has a finite loss, between 0.1 and 50 in size. Losses of all ranks have one sign.",
+        "Only a rank without tokens has a loss that is NaN or infinite.",
+        "`global_valid_tokens` is the sum of `local_valid_tokens` over the ranks.",
+        "Incoming gradients are finite. Where their signs differ, the second part of `grad_loss` is the larger one.",
     ),
 )
