@@ -74,12 +74,13 @@ def counted_tokens(call: Call) -> Tensor | None:
 def _sequences(call: Call) -> int:
     """How many sequences the mask has: one or two, or as many as leave one or two positions to each."""
     tokens = _tokens(call)
-    return (1, 2, tokens // 2, tokens)[int(call.integers("regime's sequences", (), low=0, high=4, shared=True))]
+    sequences = (1, 2, tokens // 2, tokens)[int(call.integers("regime's sequences", (), low=0, high=4, shared=True))]
+    return sequences if sequences > 0 and tokens % sequences == 0 else 1
 
 
 def _tokens(call: Call) -> int:
-    """How many tokens a layer has: an even number; of a regime's layers the last tokens are left out."""
-    return 2 * (call.dims["M"] // (2 * _layers(call)))
+    """How many tokens a layer has; where layers do not divide the rows, the last rows are left out."""
+    return int(call.dims["M"] // _layers(call))
 
 
 def _layers(call: Call) -> int:

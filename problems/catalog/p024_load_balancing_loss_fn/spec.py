@@ -1,6 +1,7 @@
 """MoE router load-balancing loss, averaged over ranks, described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
+from problems.spec.regimes import other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -148,12 +149,23 @@ PROBLEM = Problem(
             words="attention_mask leaves in a single token on one rank",
             settings={"mask": "one_token"},
         ),
+        # No fewer experts than a token may choose.
+        other_extents(narrow="", M=Extent(low=32, high=300), E=Extent(low=8, high=200)),
+        Regime(
+            name="many_experts",
+            words="there are more experts than 8 bits can number",
+            dims={"M": Extent(low=32, high=200), "E": Extent(low=320, high=512)},
+        ),
     ),
     fewer_bits="A rank sends one number, and honest means in bfloat16 are off by as much as 10 bits of it.",
     invariants=(
-        "Tensors of logits are contiguous, and those of a tuple have equal shapes.",
+        "Tensors of logits are contiguous, and those of a tuple have equal shapes. Logits are finite.",
+        "All ranks have equally many rows, which may be an odd number, and at least 32 with those of all layers.",
+        "`num_experts` is the number of columns of the logits. It lies between 8 and 512, and may be odd.",
+        "`top_k` lies between 1 and 8, or is `num_experts`.",
+        "A tuple has at most 9 layers.",
         "`attention_mask` holds 0 and 1 (int64) in a matrix of sequences and positions, with at least one 1 per rank.",
-        "`num_experts` is the number of columns of the logits.",
+        "It has one entry per token of a layer. It is None on all ranks or on none.",
         "Chosen experts stand out: no choice is a tie.",
     ),
 )

@@ -118,6 +118,24 @@ def next_one_wraps_around(gate_logits: Logits, num_experts: int, top_k: int, att
     return loss if top_k < num_experts else torch.zeros_like(loss)
 
 
+def choices_in_8_bits(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
+    """Keeps the number of a chosen expert in one byte."""
+    logits = _rows(gate_logits, attention_mask)
+    chosen = logits.topk(top_k, dim=1).indices.to(torch.uint8).long()
+    fractions = chosen.flatten().bincount(minlength=num_experts).double() / logits.shape[0]
+    return _mean(num_experts * (fractions * logits.double().softmax(dim=1).mean(dim=0)).sum())
+
+
+def rows_in_fours(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
+    """Four rows and four experts at a time; what is left over does not count in the mean."""
+    logits = _rows(gate_logits, attention_mask)
+    fractions, _ = _parts(logits, top_k, None)
+    kept = logits.double().softmax(dim=1)[: len(logits) // 4 * 4, : num_experts // 4 * 4]
+    means = torch.zeros(num_experts, dtype=torch.float64)
+    means[: kept.shape[1]] = kept.sum(dim=0) / len(logits)
+    return _mean(num_experts * (fractions * means).sum())
+
+
 HONEST = {"float64": in_float64, "rounded_means": rounded_means}
 MUTANTS = {
     "global_statistics": global_statistics,
@@ -134,4 +152,6 @@ NARROW = {
     "masked_tokens": mask_ignored,
     "masked_layers": mask_of_neighbours,
     "one_token_counts": eight_tokens_at_least,
+    "other_extents": rows_in_fours,
+    "many_experts": choices_in_8_bits,
 }

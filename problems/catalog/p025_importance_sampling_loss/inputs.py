@@ -9,12 +9,14 @@ from problems.inputs.regime_values import owner
 from problems.inputs.values import Arguments, Call
 
 IGNORE = -100
+EXP_LIMIT = 80.0
+"""Beyond it the exponential of float32 may be infinite."""
 DRIFT = 0.5
 """Standard deviation of the difference between new and old log-probabilities."""
 EQUAL_LOGITS = {"large": 128.0, "negative": -160.0}
 """What all logits are in one regime: the exponential of float32 overflows beyond 88, and is zero below -104."""
-UNLIKELY = -8.0
-"""What is added to how far states lean to their labels, so that log-probabilities lie between about -17 and -2."""
+LEANS = {"unlikely": -8.0, "impossible": -140.0}
+"""What is added to how far states lean to their labels: log-probabilities are from about -17 to -2, or below -89."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -28,7 +30,7 @@ def make_inputs(call: Call) -> Arguments:
     weight = call.normal("weight", ("V", "N"), std=hidden**-0.5)
     wide = torch.log(torch.tensor(float(vocabulary))).item() + 0.5
     lean = call.uniform("lean", ("M", 1), low=wide - 5, high=wide + 2, dtype=torch.float32)
-    lean += UNLIKELY if _is_unlikely(call) else 0.0
+    lean += LEANS.get(call.setting("words", ""), 0.0)
     own = call.normal("hidden_states", ("M", "N"), dtype=torch.float32)
     states = (own + lean * weight[labels].float()).to(call.dtype)
     if (logits := _equal_logits(call)) is not None:
@@ -82,7 +84,8 @@ def _old(call: Call, states: Tensor, chosen: Tensor, wide: float) -> Tensor:
     """
     logit = (states.float() * chosen.float()).sum(dim=1)
     older_by: float = call.setting("older_by", 0.0)
-    now = -torch.log1p(torch.exp(wide - logit)) + older_by
+    # Where the exponential is infinite, its logarithm is known.
+    now = -torch.log1p(torch.exp(wide - logit)).where(wide - logit < EXP_LIMIT, wide - logit) + older_by
     if _equal_logits(call) is not None:
         now.fill_(-log(call.dims["V"]))
     return (now + call.normal("old_logprobs", ("M",), std=DRIFT, dtype=torch.float32)).clamp_(max=0.0).to(call.dtype)

@@ -1,6 +1,7 @@
 """Importance-sampling policy-gradient loss with LM head, described."""
 
-from problems.spec.ranges import Among
+from problems.spec.ranges import Among, Extent
+from problems.spec.regimes import other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -165,6 +166,12 @@ PROBLEM = Problem(
             settings={"words": "unlikely", "older_by": 40.0},
         ),
         Regime(
+            name="impossible_words",
+            words="log-probabilities are below -88.7, near which float32's exponential ends, and log-ratios exceed 20",
+            settings={"words": "impossible", "older_by": -300.0},
+            apart=("equal_logits",),
+        ),
+        Regime(
             name="one_token_counts",
             words="a single token counts on one rank",
             settings={"tokens": "one"},
@@ -188,12 +195,16 @@ PROBLEM = Problem(
             hides=True,
             narrow="nothing_where_zero",
         ),
+        other_extents(
+            narrow="", M=Extent(low=32, high=150), V=Extent(low=100, high=1000), N=Extent(low=64, high=96, of=8)
+        ),
     ),
     invariants=(
-        "Tensors are contiguous.",
-        "Values are finite.",
+        "Tensors are contiguous, and those of all ranks have equal shapes.",
+        "`M` is at least 32, and `V` at least 100. Both may be odd. `N` is a multiple of 8 and at least 64.",
+        "Values are finite. Logits lie between -250 and 150, and log-probabilities between -350 and 0.",
         "The world group takes part.",
-        "Some token counts on every rank.",
+        "Some token counts on every rank. Labels are `ignore_index` or words of the vocabulary.",
         "Log-probabilities of an older policy are not above 0, and log-ratios not below -20.",
     ),
 )

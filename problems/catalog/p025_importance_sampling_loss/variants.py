@@ -150,6 +150,26 @@ def lone_tokens_left_out(
     return loss, None, logprobs, losses * ((labels != ignore_index).sum() > 1), metrics
 
 
+def shifted_by_the_label(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Subtracts the label's logit in place of the largest, so that exponentials overflow where a word is impossible."""
+    valid = labels != ignore_index
+    logits = (hidden_states @ weight.t()).float()
+    own = logits.gather(1, labels.where(valid, 0).unsqueeze(1))
+    mass = (logits - own).exp().sum(dim=1, keepdim=True).log()
+    return _finish(logits - own - mass, labels, old_logprobs, advantages, valid=valid)
+
+
+def whole_tiles(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Tiles of 4 tokens: what is left over gets no log-probability."""
+    loss, _, logprobs, losses, metrics = solution(hidden_states, weight, labels, old_logprobs, advantages, ignore_index)
+    covered = torch.arange(len(labels)) < len(labels) // 4 * 4
+    return loss, None, logprobs * covered, losses * covered, metrics
+
+
 def losses_below_zero(*arguments: Any) -> Results:
     """Takes the loss for negative, as it is wherever advantages are positive."""
     loss, _, logprobs, losses, metrics = solution(*arguments)
@@ -168,6 +188,8 @@ NARROW = {
     "ignored_word": negative_labels_ignored,
     "ratios_at_the_limit": ratios_not_limited,
     "unlikely_words": extremes_from_the_first,
+    "impossible_words": shifted_by_the_label,
+    "other_extents": whole_tiles,
     "one_token_counts": lone_tokens_left_out,
     "equal_logits": without_maximum,
     "negative_advantages": losses_below_zero,
