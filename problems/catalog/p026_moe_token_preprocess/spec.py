@@ -1,6 +1,7 @@
 """MoE dispatch bookkeeping (token counts per rank and expert), described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
+from problems.spec.regimes import other_extents
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -22,6 +23,10 @@ from problems.spec.world_sizes import divisors_of
 
 def _dims(world_size: int, *, experts: int, topk: int, tokens: int) -> Dims:
     return {"E": experts, "topk": topk, "M": tokens, "W": world_size, "E_local": experts // world_size}
+
+
+def _owned(dims: Dims, world_size: int) -> Dims:
+    return {**dims, "E_local": dims["E"] // world_size}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -114,13 +119,15 @@ PROBLEM = Problem(
             dims={"topk": 7, "M": 9363},
         ),
         Regime(name="one_gets_nothing", words="no slot names an expert of one rank", settings={"slots": "elsewhere"}),
+        other_extents(derive=_owned, E=Extent(low=8, high=512, of=8), M=Extent(low=1, high=47)),
         Regime(name="contiguous_mask", words="expert_mask is contiguous", settings={"contiguous": True}),
     ),
     invariants=(
         "`expert_mask` is contiguous or has the strides of timed calls.",
-        "Every slot names exactly one expert.",
-        "All ranks have equally many tokens, and none has no tokens.",
-        "`num_experts` is the number of experts of the size, and the world size divides it.",
+        "Every slot names exactly one expert, and a token has one to eight slots.",
+        "All ranks have equally many tokens, and none has no tokens. Their number may be odd.",
+        "`num_experts` is the first extent of the mask: a multiple of 8, and at most 512.",
+        "No count reaches 2^24, so that float32 holds all of them; counts may exceed 16 bits.",
         "`group` is None, the world group.",
     ),
 )

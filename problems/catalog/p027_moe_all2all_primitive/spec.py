@@ -1,7 +1,7 @@
 """Variable all-to-all of token rows, described."""
 
-from problems.spec.ranges import Among, Whole
-from problems.spec.regimes import COPIED_VALUES
+from problems.spec.ranges import Among, Extent
+from problems.spec.regimes import COPIED_VALUES, long_extent, other_extents
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -118,15 +118,14 @@ PROBLEM = Problem(
             settings={"rows": Among(options=("stay", "none"))},
             at_large=False,
         ),
-        Regime(
-            name="other_width",
-            words="rows have another number of elements, which may be odd",
-            dims={"N": Whole(low=1, high=49)},
-        ),
+        other_extents(narrow="", M=Extent(low=1, high=130), N=Extent(low=1, high=130)),
+        long_extent("long_rows", M=Extent(low=1, high=3), N=Extent(low=4097, high=16_384)),
         *COPIED_VALUES,
     ),
     invariants=(
-        "`local_tensor` is a contiguous matrix.",
+        "`local_tensor` is a contiguous matrix. Ranks may have unequal numbers of rows, or none.",
+        "`N` is at least 1 and the same on all ranks. Rows have at most 16,384 elements, and their number may be odd.",
+        "Values may be NaN, infinite or subnormal. One NaN is as good as another.",
         "`group` is None, the world group.",
         "Both sizes are lists of ints, and agree: the source of the problem takes no tensors and no None.",
     ),

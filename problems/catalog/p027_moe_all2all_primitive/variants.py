@@ -99,5 +99,5 @@ NARROW = {
     "one_sends_nothing": as_many_as_sent,
     "few_rows": as_many_as_sent,
     "nothing_travels": in_rounds,
-    "other_width": in_words,
+    "other_extents": in_words,
 }

@@ -1,6 +1,6 @@
 """MoE dispatch (permute by expert, all-to-all, regroup by local expert), described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -29,6 +29,10 @@ def _size(*, tokens: int, width: int, experts: int, topk: int, system: str) -> S
         return own | {"T": topk * tokens, "W": world_size, "E_local": local}
 
     return Size(dims=dims, system=system)
+
+
+def _routed(dims: Dims, world_size: int) -> Dims:
+    return {**dims, "T": dims["topk"] * dims["M"], "E_local": dims["E"] // world_size}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -163,16 +167,25 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_choices",
-            words="every token chose one to four experts, and ranks have 1 to 61 tokens, one rank as many as another",
-            dims={"topk": Whole(low=1, high=4), "M": Whole(low=1, high=61)},
+            words="every token chose one to four experts, and tokens, experts and columns are other numbers than usual",
+            dims={
+                "topk": Whole(low=1, high=4),
+                "M": Whole(low=1, high=61),
+                "N": Extent(low=16, high=256, of=16),
+                "E": Extent(low=8, high=256, of=8),
+            },
+            derive=_routed,
         ),
         *COPIED_VALUES,
     ),
     invariants=(
         "Tensors are contiguous, splits are lists.",
         "`group` is None, the world group.",
-        "`num_experts` is the number of experts of the size, and the world size divides it.",
-        "`N` is a multiple of 16.",
-        "Every token chooses `topk` different experts, and all ranks have equally many tokens.",
+        "`num_experts` is the first extent of the mask: a multiple of 8, and at most 256.",
+        "`N` is a multiple of 16, and at least 16.",
+        "Every token chooses `topk` different experts, and all ranks have equally many tokens, at least one each.",
+        "`topk` lies between 1 and 8. `M` may be odd.",
+        "A rank may receive no row, or more than it sends.",
+        "Values may be NaN, infinite or subnormal. One NaN is as good as another.",
     ),
 )

@@ -1,6 +1,6 @@
 """MoE combine (regroup by source, all-to-all, weighted unpermute), described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import SUMMED_VALUES, of_tensor
 from problems.spec.schema import (
     EXACT,
@@ -30,6 +30,10 @@ def _size(*, tokens: int, width: int, experts: int, topk: int, system: str) -> S
         return own | {"T": topk * tokens, "W": world_size, "E_local": local}
 
     return Size(dims=dims, system=system)
+
+
+def _routed(dims: Dims, world_size: int) -> Dims:
+    return {**dims, "T": dims["topk"] * dims["M"], "E_local": dims["E"] // world_size}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -189,8 +193,14 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_choices",
-            words="every token chose one to four experts, and ranks have 13 to 61 tokens, one rank as many as another",
-            dims={"topk": Whole(low=1, high=4), "M": Whole(low=13, high=61)},
+            words="every token chose one to four experts, and tokens, experts and columns are other numbers than usual",
+            dims={
+                "topk": Whole(low=1, high=4),
+                "M": Whole(low=13, high=61),
+                "N": Extent(low=48, high=256, of=16),
+                "E": Extent(low=8, high=256, of=8),
+            },
+            derive=_routed,
         ),
         Regime(
             name="one_expert_counts",
@@ -205,8 +215,11 @@ PROBLEM = Problem(
         "Tensors are contiguous, splits are lists.",
         "Values are finite.",
         "`group` is None, the world group.",
-        "`num_experts` is the number of experts of the size, and the world size divides it.",
-        "`N` is a multiple of 16.",
-        "Every token chooses `topk` different experts, and all ranks have equally many tokens.",
+        "`num_experts` is the first extent of `routing_map`: a multiple of 8, and at most 256.",
+        "`N` is a multiple of 16, and at least 48.",
+        "Every token chooses `topk` different experts, and all ranks have equally many tokens, at least 13 each.",
+        "`topk` lies between 1 and 8. `M` may be odd.",
+        "A rank's experts may have received no row, or more rows than the rank sent.",
+        "Weights may be negative, and need not add up to 1.",
     ),
 )
