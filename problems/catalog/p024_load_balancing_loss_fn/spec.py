@@ -160,7 +160,7 @@ PROBLEM = Problem(
     fewer_bits="A rank sends one number, and honest means in bfloat16 are off by as much as 10 bits of it.",
     invariants=(
         "Tensors of logits are contiguous, and those of a tuple have equal shapes. Logits are finite.",
-        "All ranks have equally many rows, which may be an odd number, and at least 32 with those of all layers.",
+        "All ranks have equally many rows, which may be an odd number: at least 32 of one tensor, or 3 of a layer.",
         "`num_experts` is the number of columns of the logits. It lies between 8 and 512, and may be odd.",
         "`top_k` lies between 1 and 8, or is `num_experts`.",
         "A tuple has at most 9 layers.",

@@ -202,7 +202,7 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous, and those of all ranks have equal shapes.",
         "`M` is at least 32, and `V` at least 100. Both may be odd. `N` is a multiple of 8 and at least 64.",
-        "Values are finite. Logits lie between -250 and 150, and log-probabilities between -350 and 0.",
+        "Values are finite. Logits lie between -300 and 150, and log-probabilities between -600 and 0.",
         "The world group takes part.",
         "Some token counts on every rank. Labels are `ignore_index` or words of the vocabulary.",
         "Log-probabilities of an older policy are not above 0, and log-ratios not below -20.",
