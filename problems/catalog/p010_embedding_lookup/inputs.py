@@ -23,6 +23,9 @@ def _requests(call: Call) -> Tensor:
     with the power -2/3 of a row's distance from a popular row at a secret place, the same for all ranks.
     """
     rows = call.dims["M"]
+    if call.setting("requests", None) == "edges":
+        asked = call.integers("regime's owners", ("M",), low=0, high=call.world_size)
+        return asked * rows + (rows - 1) * call.integers("regime's edges", ("M",), low=0, high=2)
     if (kind := call.setting("requests", None)) is not None:
         return (call.rank if kind == "own_rows" else owner(call)) * rows + _rows_of_one(call, kind)
     cuts = call.uniform("cuts", (call.world_size - 1,), dtype=torch.float32).sort().values

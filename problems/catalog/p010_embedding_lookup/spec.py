@@ -1,6 +1,7 @@
 """Row-sharded embedding lookup, described."""
 
-from problems.spec.regimes import COPIED_VALUES
+from problems.spec.ranges import Among, Extent
+from problems.spec.regimes import COPIED_VALUES, long_extent, other_extents
 from problems.spec.schema import (
     EXACT,
     Argument,
@@ -125,11 +126,24 @@ PROBLEM = Problem(
             words="every rank asks for rows of its own alone, so that nothing travels",
             settings={"requests": "own_rows"},
         ),
+        Regime(
+            name="shard_edges",
+            words="all requests name the first or the last row of a shard, and M is a number whose reciprocal in "
+            "float32 is too small",
+            settings={"requests": "edges"},
+            dims={"M": Among(options=("41", "47", "55", "83", "109", "123"))},
+        ),
+        other_extents(M=Extent(high=300), N=Extent(high=400)),
+        long_extent("long_rows", M=Extent(high=9), N=Extent(low=8193, high=20_000)),
         *COPIED_VALUES,
     ),
     invariants=(
         "Tensors are contiguous.",
-        "Every rank asks for as many rows as its shard has.",
+        "All ranks have equally many rows, M, and every rank asks for as many as it has.",
+        "Row numbers are at least 0 and below W M.",
+        "M and N are any whole numbers from 1 on, odd and prime ones too, and the same on all ranks.",
+        "The table has at most 40 million rows, and no tensor has 2^30 elements or more.",
+        "Rows are in bfloat16. A NaN has to stay a NaN, its bits are free, and zeros of both signs count as equal.",
         "The world group takes part.",
     ),
 )

@@ -87,6 +87,12 @@ def counts_what_travels(indices: Tensor, local_shard: Tensor) -> Tensor:
     return table_gathered(indices, local_shard) if len(table) else torch.zeros_like(local_shard)
 
 
+def owner_by_reciprocal(indices: Tensor, local_shard: Tensor) -> Tensor:
+    """Finds owners by a product with 1/M in float32, which is too small where that is rounded down."""
+    owner = (indices.float() * torch.tensor(1.0 / len(local_shard))).long()
+    return _table(local_shard)[indices[owner.argsort(stable=True)]]
+
+
 HONEST = {"table_gathered": table_gathered, "every_list_everywhere": every_list_everywhere}
 MUTANTS = {
     "input_order": input_order,
@@ -95,4 +101,9 @@ MUTANTS = {
     "last_owner_left_out": last_owner_left_out,
     "local_rows_only": local_rows_only,
 }
-NARROW = {"one_owner": idle_owners_leave, "one_row": at_most_64_copies, "own_rows": counts_what_travels}
+NARROW = {
+    "one_owner": idle_owners_leave,
+    "one_row": at_most_64_copies,
+    "own_rows": counts_what_travels,
+    "shard_edges": owner_by_reciprocal,
+}
