@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from problems.spec.regimes import SUMMED_VALUES, exact_sums, of_tensor
+from problems.spec.ranges import Extent
+from problems.spec.regimes import SUMMED_VALUES, exact_sums, long_extent, of_tensor, other_extents
 from problems.spec.schema import (
     Argument,
     Cost,
@@ -104,6 +105,15 @@ PROBLEM = Problem(
             words="X_hat is 1 or -1, dY has one row per rank that is not zero, and all partial sums over ranks are "
             "bfloat16 numbers, so that the sums have no rounding error",
         ),
+        # With fewer columns, one that cancels would decide the error's root mean square.
+        other_extents(M=Extent(high=100), N=Extent(low=256, high=2000)),
+        long_extent("long_rows", M=Extent(high=4), N=Extent(low=12_289, high=50_000)),
     ),
-    invariants=("Tensors are contiguous.", "Values are finite."),
+    invariants=(
+        "Tensors are contiguous and in bfloat16.",
+        "Values are finite.",
+        "Rows of `X_hat` are zero or have a mean square of about 1.",
+        "M and N are any whole numbers, odd and prime ones too, and the same on all ranks.",
+        "M is at least 1 and N at least 256, and no tensor has 2^30 elements or more.",
+    ),
 )
