@@ -98,6 +98,11 @@ PROBLEM = Problem(
             "C", words="every column of B picks one column of A, whose values are of all sizes", magnitudes="spread"
         ),
     ),
-    invariants=("Tensors are contiguous.", "Values are finite."),
+    invariants=(
+        "Tensors are contiguous and in bfloat16.",
+        "Values are finite.",
+        "M is a multiple of 16, N of 32 and K of 64, and K/W is a multiple of 8.",
+        "Extents are the same on all ranks.",
+    ),
     axes=(rows("K = 512 and N = 1024 (64 and 96 on CPU ranks)"),),
 )

@@ -95,6 +95,11 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(*of_product("A_local", "B_local"), exact_sums("C")),
-    invariants=("Tensors are contiguous.", "Values are finite."),
+    invariants=(
+        "Tensors are contiguous and in bfloat16.",
+        "Values are finite.",
+        "M is a multiple of 16, K of 64 and N of 512.",
+        "Extents are the same on all ranks.",
+    ),
     axes=(rows("K = 512 per rank and N = 1024 (64 and 512 on CPU ranks)"),),
 )

@@ -95,6 +95,11 @@ PROBLEM = Problem(
             "C", words="every column of B picks one column of A, whose values are of all sizes", magnitudes="spread"
         ),
     ),
-    invariants=("Tensors are contiguous.", "Values are finite."),
+    invariants=(
+        "Tensors are contiguous and in bfloat16.",
+        "Values are finite.",
+        "M is a multiple of 8, K of 64 and N/W of 32.",
+        "Extents are the same on all ranks.",
+    ),
     axes=(rows("K = 512 and 1024 columns over all ranks (64 and 256 on CPU ranks)"),),
 )

@@ -155,6 +155,12 @@ PROBLEM = Problem(
         ),
         copied_values("y_local", words="values lie between 64 and 128 and columns of both weights pick one each"),
     ),
-    invariants=("Tensors are contiguous.", "Values are finite."),
+    invariants=(
+        "Tensors are contiguous and in bfloat16.",
+        "Values are finite.",
+        "M is a multiple of 16, F of 32 and H of 64.",
+        "W divides M and H: M/W is at least 2, and H/W a multiple of 8.",
+        "Extents are the same on all ranks.",
+    ),
     axes=(rows("H = 256 and F = 512 (64 and 96 on CPU ranks)", symbol="M_rows", split="M_local"),),
 )

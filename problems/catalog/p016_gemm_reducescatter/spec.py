@@ -103,6 +103,12 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(*of_product("A_local", "B_local"), exact_sums("C_local")),
-    invariants=("Tensors are contiguous.", "Values are finite."),
+    invariants=(
+        "Tensors are contiguous and in bfloat16.",
+        "Values are finite.",
+        "M is a multiple of 16, N of 256 and K of 128.",
+        "W divides M and K: M/W is at least 2, and K/W a multiple of 16.",
+        "Extents are the same on all ranks.",
+    ),
     axes=(rows("a contraction of 512 over all ranks and N = 1024 (128 and 256 on CPU ranks)", split="M_local"),),
 )
