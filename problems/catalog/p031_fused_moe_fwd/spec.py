@@ -66,5 +66,13 @@ PROBLEM = Problem(
         moe.ONE_CHOICE,
         replace(moe.MORE_CHOICES, words="top_k is 3 to 7", settings={"top_k": Whole(low=3, high=7)}),
     ),
-    invariants=(*moe.INVARIANTS, "`num_experts` is a multiple of the number of ranks."),
+    invariants=(
+        *moe.INVARIANTS,
+        "All floating-point tensors are in bfloat16.",
+        "`num_experts` is 8, 16 or 24, and so a multiple of the number of ranks.",
+        "`top_k` is from 1 to 7, or all of `num_experts`.",
+        "`gate_bias` may be None, and any of the three projections may have no bias.",
+        "A rank that holds tokens has at least 7 of them: M need not be a multiple of anything.",
+        "N is a multiple of 256, and the inner size of the networks is a multiple of 64.",
+    ),
 )

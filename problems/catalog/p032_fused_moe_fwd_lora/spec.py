@@ -3,10 +3,14 @@
 from dataclasses import replace
 
 from problems.families import moe_layer_spec as moe
-from problems.spec.ranges import Whole
-from problems.spec.schema import Problem, Size, SizeName, Tolerance, fixed
+from problems.spec.ranges import Extent, Whole
+from problems.spec.schema import Problem, Regime, Size, SizeName, Tolerance, fixed
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import divisors_of
+
+FEW_TOKENS = Regime(
+    name="few_tokens", words="ranks hold few tokens, one at the least", dims={"M": Extent(low=1, high=61)}
+)
 
 PROBLEM = Problem(
     number=32,
@@ -62,9 +66,25 @@ PROBLEM = Problem(
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
     regimes=(
-        *moe.regimes(made_by="down_proj and lora_down_B", times_experts=Whole(low=2, high=3)),
+        *(
+            FEW_TOKENS if regime.name == FEW_TOKENS.name else regime
+            for regime in moe.regimes(made_by="down_proj and lora_down_B", times_experts=Whole(low=2, high=3))
+        ),
+        Regime(
+            name="other_adapters",
+            words="the adapters have another rank",
+            dims={"lora_r": Extent(low=1, high=64)},
+        ),
         moe.ONE_CHOICE,
         replace(moe.MORE_CHOICES, words="top_k is 3 to 7", settings={"top_k": Whole(low=3, high=7)}),
     ),
-    invariants=(*moe.INVARIANTS, "`num_experts` is a multiple of the number of ranks."),
+    invariants=(
+        *moe.INVARIANTS,
+        "All floating-point tensors are in bfloat16.",
+        "`num_experts` is 8, 16 or 24, and so a multiple of the number of ranks.",
+        "`top_k` is from 1 to 7, or all of `num_experts`.",
+        "`gate_bias` may be None, and any of the three projections may have no bias.",
+        "M is free from 1 on, and so is the rank of the adapters up to 64; all adapters have the same one.",
+        "N is a multiple of 256, and the inner size of the networks is a multiple of 64.",
+    ),
 )
