@@ -1,6 +1,6 @@
 """All-to-all that cuts one dimension and joins another, described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -105,14 +105,21 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="the extents of x are other multiples of the number of ranks, which may be odd",
-            settings={"multiple_of_rows": Whole(low=1, high=5), "multiple_of_columns": Whole(low=1, high=9)},
+            settings={"multiple_of_rows": Extent(low=1, high=40), "multiple_of_columns": Extent(low=1, high=60)},
+            at_large=False,
+        ),
+        Regime(
+            name="long_rows",
+            words="the rows of x are long, and a rank has one or two for each rank",
+            settings={"multiple_of_rows": Whole(low=1, high=2), "multiple_of_columns": Extent(low=1024, high=1500)},
+            at_large=False,
         ),
         *COPIED_VALUES,
     ),
     invariants=(
         "`x` is a contiguous matrix, of the same shape on all ranks.",
         "`scatter_dim` and `gather_dim` are 0 or 1, never negative.",
-        "Both extents of `x` are multiples of the number of ranks.",
+        "Both extents of `x` are multiples of the number of ranks, and may be any of them.",
         "`group` is None, the world group.",
     ),
 )

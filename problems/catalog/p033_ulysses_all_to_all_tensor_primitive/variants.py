@@ -63,10 +63,15 @@ def in_words(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Tenso
     return words.view(x.dtype)
 
 
+def rows_up_to_1024(x: Tensor, scatter_dim: int, gather_dim: int, group: None) -> Tensor:
+    """Sends rows as a block of threads holds them, 1024 elements; the rest stays zero."""
+    return gathered(torch.cat([x[:, :1024], x[:, 1024:] * 0], dim=1), scatter_dim, gather_dim, group)
+
+
 HONEST = {"gathered": gathered, "point_to_point": point_to_point}
 MUTANTS = {
     "not_packed": not_packed,
     "own_piece_repeated": own_piece_repeated,
     "sources_reversed": sources_reversed,
 }
-NARROW = {"one_dimension": other_dimension_joined, "other_extents": in_words}
+NARROW = {"one_dimension": other_dimension_joined, "other_extents": in_words, "long_rows": rows_up_to_1024}

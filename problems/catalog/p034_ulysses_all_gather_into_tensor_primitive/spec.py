@@ -1,7 +1,7 @@
 """All-gather along dimension 0, described."""
 
-from problems.spec.ranges import Whole
-from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
+from problems.spec.ranges import Extent, Whole
+from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES, long_extent, other_extents
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -12,7 +12,6 @@ from problems.spec.schema import (
     Output,
     Placement,
     Problem,
-    Regime,
     Size,
     SizeName,
 )
@@ -33,6 +32,11 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
         reference_wire_bytes=received,
         note="What a rank has to receive bounds the wire; multicast spares the senders only.",
     )
+
+
+def all_rows(dims: Dims, world_size: int) -> Dims:
+    """The rows of all ranks, for a rank's own."""
+    return {**dims, "W*M": world_size * dims["M"]}
 
 
 PROBLEM = Problem(
@@ -82,15 +86,13 @@ PROBLEM = Problem(
         ),
     ),
     regimes=(
-        Regime(
-            name="other_extents",
-            words="x has other extents, which may be odd",
-            dims={"M": Whole(low=1, high=51), "N": Whole(low=1, high=73)},
-        ),
+        other_extents(M=Extent(high=130), N=Extent(high=190), derive=all_rows, narrow=""),
+        long_extent("long_rows", M=Whole(low=1, high=3), N=Extent(low=2048, high=8000), derive=all_rows),
         *COPIED_VALUES,
     ),
     invariants=(
-        "Tensors are contiguous.",
+        "`x` is a contiguous matrix, of the same shape on all ranks.",
+        "Both extents are free from 1 on: neither is a multiple of anything.",
         "`group` is None, the world group.",
     ),
     dtypes=ALL_DTYPES,

@@ -23,9 +23,13 @@ def lengths(call: Call) -> list[int]:
 
     Equal where the size fixes both extents. Elsewhere half the mean and a drawn part of the other half of all: never
     more than twice the mean, always different, the longest on a rank that changes from call to call.
+    In a regime they are what any cuts of the whole leave.
     """
     total, count = call.dims["total"] // int(call.setting("shorter", 1)), call.world_size
-    if (shares := call.setting("shares", None)) is not None:
+    if (shares := call.setting("shares", None)) == "any":
+        cuts = call.integers("regime's cuts", (count - 1,), low=0, high=total + 1, shared=True).sort().values
+        return [end - start for start, end in pairwise([0, *cuts.tolist(), total])]
+    if shares is not None:
         return _extreme(total, count, shares, one=owner(call))
     if "M" in call.dims and "N" in call.dims:
         return [total // count] * count

@@ -1,6 +1,6 @@
 """All-gather of shares of different lengths, described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -140,13 +140,28 @@ PROBLEM = Problem(
             words="across gather_dim x has another extent, which may be odd",
             settings={"width": Whole(low=1, high=23)},
         ),
+        Regime(
+            name="other_extents",
+            words="shares have any lengths, some may be empty, and another extent across gather_dim",
+            settings={"shares": "any", "width": Extent(low=1, high=130)},
+            dims={"total": Extent(low=1, high=1500)},
+            at_large=False,
+        ),
+        Regime(
+            name="long_rows",
+            words="one extent of x is long: that across gather_dim",
+            settings={"shares": "any", "width": Extent(low=2048, high=8000)},
+            dims={"total": Whole(low=1, high=24)},
+            at_large=False,
+        ),
         *COPIED_VALUES,
     ),
     invariants=(
         "`x` is a contiguous matrix.",
         "`gather_dim` is 0 or 1, never negative.",
         "`group` is None, the world group.",
-        "The lengths add up to `total` or a sixteenth of it, which is not zero.",
+        "Lengths along `gather_dim` are free and may be zero, but they are not zero on all ranks.",
+        "The extent across `gather_dim` is the same on all ranks, and free from 1 on.",
     ),
     dtypes=ALL_DTYPES,
 )

@@ -122,6 +122,26 @@ def in_words(x: Tensor, gather_dim: int, group: None) -> Tensor:
     return broadcasts(words, 0, group).view(x.dtype).movedim(0, gather_dim).contiguous()
 
 
+def room_for_64_more(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """Cuts off what a share has beyond 64 positions more than the mean length."""
+    del group
+    shares = _shares(x)
+    out = torch.cat(shares, dim=gather_dim)
+    most, start = out.shape[gather_dim] // len(shares) + 64, 0
+    for share in shares:
+        length = share.shape[gather_dim]
+        out.narrow(gather_dim, start, length).narrow(gather_dim, min(length, most), max(0, length - most)).zero_()
+        start += length
+    return out
+
+
+def rows_up_to_1024(x: Tensor, gather_dim: int, group: None) -> Tensor:
+    """Sends of each position what a block of threads holds, 1024 elements; the rest stays zero."""
+    out = broadcasts(x, gather_dim, group)
+    out.narrow(1 - gather_dim, min(1024, out.shape[1 - gather_dim]), max(0, out.shape[1 - gather_dim] - 1024)).zero_()
+    return out
+
+
 HONEST = {"broadcasts": broadcasts, "point_to_point": point_to_point}
 MUTANTS = {
     "own_length_for_all": own_length_for_all,
@@ -135,4 +155,6 @@ NARROW = {
     "short_shares": taller_than_wide,
     "other_dimension": along_columns,
     "other_width": in_words,
+    "other_extents": room_for_64_more,
+    "long_rows": rows_up_to_1024,
 }
