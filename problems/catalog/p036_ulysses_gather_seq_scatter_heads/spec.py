@@ -1,6 +1,6 @@
 """From a split over positions to a split over heads, described."""
 
-from problems.spec.ranges import Among, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -136,7 +136,21 @@ PROBLEM = Problem(
             name="other_extents",
             words="batch, positions and heads are other numbers of them; a rank may have one of each",
             settings={"heads_of_a_rank": Whole(low=1, high=5)},
-            dims={"B": Whole(low=1, high=3), "T": Whole(low=1, high=9)},
+            dims={
+                "B": Whole(low=1, high=3),
+                "T": Extent(low=1, high=48),
+                "head_size": Extent(low=8, high=40, of=8),
+            },
+        ),
+        Regime(
+            name="awkward_lengths",
+            words="a rank holds T positions, and in float32 T times 1/T is below one",
+            settings={"heads_of_a_rank": Whole(low=1, high=2)},
+            dims={
+                "B": Whole(low=2, high=3),
+                "head_size": 8,
+                "T": Among(options=("41", "47", "55", "61", "82", "83", "97")),
+            },
         ),
         *COPIED_VALUES,
     ),
@@ -144,6 +158,8 @@ PROBLEM = Problem(
         "`x` is contiguous, of four dimensions, the last of them a head's channels.",
         "`seq_dim` and `head_dim` are never negative.",
         "`group` is None, the world group.",
+        "`x` has the same shape on all ranks.",
+        "The batch and the number of a rank's positions are free from 1 on.",
         "The number of heads is a multiple of the number of ranks, and the size of a head is a multiple of 8.",
         "`unpadded_dim_size` is at most the number of all positions.",
     ),

@@ -94,6 +94,18 @@ def squeezed(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_s
     return gathered(x, seq_dim, head_dim, group, unpadded_dim_size).squeeze()
 
 
+def senders_by_reciprocal(x: Tensor, seq_dim: int, head_dim: int, group: None, unpadded_dim_size: int) -> Tensor:
+    """Finds a position's sender by a product with the reciprocal of T in float32, which may be one too few."""
+    del group
+    every = torch.stack([_own_heads(part, head_dim).movedim(seq_dim, 0) for part in all_gathered(x)])
+    length = every.shape[1]
+    position = torch.arange(len(every) * length)
+    sender = (position.float() * torch.tensor(1 / length, dtype=torch.float32)).long()
+    # What lies behind a sender's last position is not its successor's first.
+    place = (position - sender * length).clamp(max=length - 1)
+    return _cut(every[sender, place].movedim(0, seq_dim).contiguous(), unpadded_dim_size, seq_dim)
+
+
 HONEST = {"gathered": gathered, "scattered": scattered, "head_by_head": head_by_head}
 MUTANTS = {
     "positions_interleaved": positions_interleaved,
@@ -106,4 +118,5 @@ NARROW = {
     "mostly_padding": last_share_cut,
     "multiple_of_ranks": cut_to_any_number,
     "other_extents": squeezed,
+    "awkward_lengths": senders_by_reciprocal,
 }

@@ -1,6 +1,6 @@
 """From a split over heads to a split over positions, described."""
 
-from problems.spec.ranges import Among, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -38,6 +38,22 @@ def _dims(*, B: int, T: int, num_heads: int, head_size: int, world_size: int) ->
     shard = {"T": T, "T_local": -(-T // world_size)}
     heads = {"num_heads": num_heads, "all_heads": num_heads * world_size, "head_size": head_size}
     return {"B": B} | shard | heads
+
+
+def shards(dims: Dims, world_size: int) -> Dims:
+    """The positions and heads that a rank returns, where those that it holds are set."""
+    return {**dims, "T_local": -(-dims["T"] // world_size), "all_heads": dims["num_heads"] * world_size}
+
+
+def other_padding(dims: Dims, world_size: int) -> Dims:
+    """The same shards, with padding where there was none and none where there was some."""
+    whole = world_size * dims["T_local"]
+    return {**dims, "T": whole - 1 if dims["T"] == whole else whole}
+
+
+def last_one_missing(dims: Dims, world_size: int) -> Dims:
+    """Shards of a length that is set, with one position of padding."""
+    return shards({**dims, "T": world_size * dims["T_local"] - 1}, world_size)
 
 
 PROBLEM = Problem(
@@ -120,16 +136,38 @@ PROBLEM = Problem(
             words="batch, positions and heads are other numbers of them; the ranks may divide the positions",
             dims={
                 "B": Whole(low=1, high=3),
-                "T": Whole(low=1, high=32, often=(8, 16, 24)),
+                "T": Extent(low=1, high=330),
                 "num_heads": Whole(low=1, high=4),
+                "head_size": Extent(low=8, high=40, of=8),
             },
+            derive=shards,
+        ),
+        Regime(
+            name="other_padding",
+            words="the sequence ends elsewhere in the same padded length: at its end, or one before where the ranks "
+            "divide the positions of timed calls",
+            settings={"padding": "other"},
+            derive=other_padding,
+        ),
+        Regime(
+            name="awkward_lengths",
+            words="a rank returns T positions, and in float32 T times 1/T is below one",
+            dims={
+                "B": Whole(low=2, high=3),
+                "num_heads": Whole(low=1, high=2),
+                "head_size": 8,
+                "T_local": Among(options=("41", "47", "55", "61", "82", "83", "97")),
+            },
+            derive=last_one_missing,
         ),
         *COPIED_VALUES,
     ),
     invariants=(
         "`x` is contiguous, of four dimensions, the last of them a head's channels.",
         "`seq_dim` and `head_dim` are never negative.",
-        "All ranks hold as many heads, and the size of a head is a multiple of 8.",
+        "`x` has the same shape on all ranks.",
+        "The batch, the number of positions and the number of a rank's heads are free from 1 on.",
+        "The size of a head is a multiple of 8.",
         "`group` is None, the world group.",
     ),
 )

@@ -79,6 +79,26 @@ def padded_always(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor
     return gathered(nn.functional.pad(x, (*[0, 0] * (x.dim() - 1 - seq_dim), 0, missing)), seq_dim, head_dim, group)
 
 
+def last_position_padded(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
+    """Takes the last position for padding, as it is in calls at `tiny`."""
+    out = gathered(x, seq_dim, head_dim, group)
+    if dist.get_rank() == dist.get_world_size() - 1:
+        out.narrow(seq_dim, out.shape[seq_dim] - 1, 1).zero_()
+    return out
+
+
+def owners_by_reciprocal(x: Tensor, seq_dim: int, head_dim: int, group: None) -> Tensor:
+    """Finds a position's owner by a product with the reciprocal of T' in float32, which may be one too few."""
+    whole = _padded(torch.cat(all_gathered(x), dim=head_dim), seq_dim)
+    out = gathered(x, seq_dim, head_dim, group)
+    length = out.shape[seq_dim]
+    position = torch.arange(whole.shape[seq_dim])
+    owner = (position.float() * torch.tensor(1 / length, dtype=torch.float32)).long()
+    given = position[(owner == dist.get_rank()) & (position - owner * length < length)] - dist.get_rank() * length
+    is_given = torch.zeros(length, dtype=torch.bool).index_fill_(0, given, value=True)
+    return out * is_given.view([-1 if dim == seq_dim else 1 for dim in range(x.dim())])
+
+
 HONEST = {"gathered": gathered, "gathered_to_each": gathered_to_each}
 MUTANTS = {
     "padded_in_front": padded_in_front,
@@ -90,4 +110,6 @@ NARROW = {
     "positions_first": along_second_and_third,
     "one_position": one_position_at_least,
     "other_extents": padded_always,
+    "other_padding": last_position_padded,
+    "awkward_lengths": owners_by_reciprocal,
 }

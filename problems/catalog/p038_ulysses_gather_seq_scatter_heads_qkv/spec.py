@@ -1,6 +1,6 @@
 """From positions to heads for a fused query, key and value projection, described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import COPIED_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -136,8 +136,14 @@ PROBLEM = Problem(
         Regime(
             name="other_extents",
             words="batch, positions and features are other numbers of them; a rank may have one of each",
-            settings={"part": Whole(low=1, high=49)},
-            dims={"B": Whole(low=1, high=3), "T": Whole(low=1, high=9)},
+            settings={"part": Extent(low=1, high=49)},
+            dims={"B": Whole(low=1, high=3), "T": Extent(low=1, high=48)},
+        ),
+        Regime(
+            name="awkward_lengths",
+            words="a rank holds T positions, and in float32 T times 1/T is below one",
+            settings={"part": Extent(low=1, high=16)},
+            dims={"B": Whole(low=2, high=3), "T": Among(options=("41", "47", "55", "61", "82", "83", "97"))},
         ),
         *COPIED_VALUES,
     ),
@@ -145,7 +151,9 @@ PROBLEM = Problem(
         "`qkv_tensor` is contiguous, of three dimensions, the last of them the features.",
         "`seq_dim` is 0 or 1, never negative.",
         "`group` is None, the world group.",
-        "The ranks divide the features of each block.",
+        "`qkv_tensor` has the same shape on all ranks.",
+        "The batch and the number of a rank's positions are free from 1 on.",
+        "P is a multiple of the number of ranks, and may be any of them.",
         "`unpadded_dim_size` is at most the number of all positions.",
     ),
 )

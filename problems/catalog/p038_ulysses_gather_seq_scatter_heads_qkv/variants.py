@@ -115,6 +115,21 @@ def in_words(
     return words.view(qkv_tensor.dtype)
 
 
+def senders_by_reciprocal(
+    qkv_tensor: Tensor, seq_dim: int, group: None, unpadded_dim_size: int | None, restore_shape: bool
+) -> Tensor:
+    """Finds a position's sender by a product with the reciprocal of T in float32, which may be one too few."""
+    del group
+    every = torch.stack([part.movedim(seq_dim, 0) for part in all_gathered(qkv_tensor)])
+    length = every.shape[1]
+    position = torch.arange(len(every) * length)
+    sender = (position.float() * torch.tensor(1 / length, dtype=torch.float32)).long()
+    # What lies behind a sender's last position is not its successor's first.
+    whole = every[sender, (position - sender * length).clamp(max=length - 1)].movedim(0, seq_dim)
+    out = _cut(torch.cat([_own(part) for part in whole.chunk(3, dim=2)], dim=2), unpadded_dim_size, seq_dim)
+    return out.contiguous() if restore_shape else out.unflatten(2, (3, -1)).contiguous()
+
+
 HONEST = {"gathered": gathered, "one_by_one": one_by_one}
 MUTANTS = {"cut_as_one": cut_as_one, "interleaved": interleaved, "keys_for_values": keys_for_values}
 NARROW = {
@@ -123,4 +138,5 @@ NARROW = {
     "multiple_of_ranks": cut_to_any_number,
     "zero_for_none": cut_to_zero,
     "other_extents": in_words,
+    "awkward_lengths": senders_by_reciprocal,
 }
