@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.spec.ranges import Among, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -158,8 +158,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="few_positions",
-            words="ranks hold few positions, one of each sequence at the least",
-            dims={"B": Whole(low=4, high=6), "S_local": Whole(low=1, high=5)},
+            words="ranks hold few positions of few sequences, one of each at the least",
+            dims={"B": Whole(low=1, high=5), "S_local": Extent(low=1, high=9)},
         ),
         Regime(
             name="large_scores",
@@ -193,7 +193,9 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "Values are finite.",
         attention.SCORES,
-        "`num_heads` is a multiple of the number of ranks.",
+        "All tensors are in bfloat16.",
+        "`num_heads` is a multiple of the number of ranks, and a head's size is a power of two from 32 to 512.",
+        "Batch and `S_local` are free from 1 on; all ranks have the same.",
         "`group` is None, the world group.",
         "Both weights are the same on all ranks.",
     ),
