@@ -54,12 +54,12 @@ def through_float16(gradient: Tensor) -> Tensor:
     return gradient.half().to(gradient.dtype)
 
 
-def settled_after_1000(program: Callable[..., Any]) -> Callable[..., Any]:
-    """`program`, which takes the number of the step last, without corrections from step 1001 on."""
+def settled_after(last: int, program: Callable[..., Any]) -> Callable[..., Any]:
+    """`program`, which takes the number of the step last, without corrections after step `last`."""
 
     def settled(*arguments: Any) -> Any:
         *head, step = arguments
-        return program(*head, step if step <= 1000 else 10**6)
+        return program(*head, step if step <= last else 10**7)
 
     return settled
 

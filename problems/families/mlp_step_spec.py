@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import ONE_RANK_HAS_VALUES
 from problems.spec.schema import EXACT, Argument, ArgumentKind, Dims, Regime, Size, SizeName
 
@@ -73,6 +73,12 @@ NUMBERS_OF_ADAM = (
             "eps": 1e-8,
         },
     ),
+    # Beyond any step from which corrections might be taken for settled.
+    Regime(
+        name="slow_decay",
+        words="step is 10,000 or more, beta1 is 0.9, beta2 is 0.9999 and eps is 1e-8, while lr is as in timed calls",
+        settings={"step": Whole(low=10_000, high=20_000), "beta1": 0.9, "beta2": 0.9999, "eps": 1e-8},
+    ),
     Regime(
         name="default_numbers",
         words="lr is 0.001, beta1 is 0.9, beta2 is 0.999 and eps is 1e-8",
@@ -93,10 +99,20 @@ AT_THE_KINK = Regime(
     words="half of each rank's samples and all of b1 are zero, where the derivative of relu counts as 0",
     settings={"samples": "half_zero"},
 )
+
+
+def odd_parts(dims: Dims, world_size: int) -> Dims:
+    """The least network for a regime's extents whose parameters can be cut into equal parts."""
+    d_in, d_out = dims["d_in"], dims["d_out"]
+    found = in_parts(samples=world_size, d_in=d_in, hidden=d_in + d_out, d_out=d_out, world_size=world_size)
+    return {**dims, **found, "chunk": dims["chunk"]}
+
+
 ODD_SIZES = Regime(
     name="odd_sizes",
-    words="each rank has 37 samples, no multiple of a tile",
-    dims={"chunk": 37},
+    words="numbers of samples and widths are other ones, no multiples of a tile",
+    dims={"chunk": Extent(low=8, high=150), "d_in": Extent(low=15, high=70), "d_out": Extent(low=16, high=40, of=8)},
+    derive=odd_parts,
 )
 REGIMES = (
     AT_THE_KINK,
@@ -130,14 +146,28 @@ REGIMES = (
     *NUMBERS_OF_ADAM,
 )
 """What a step of this network with Adam has besides `no_learning`; programs of `variants.py` are right but for some."""
-INVARIANTS = (
+INVARIANTS_OF_ADAM = (
     "Tensors are contiguous.",
+    "All tensors are in bfloat16.",
     "Values are finite.",
     "Second moments are not negative.",
     "`beta1` and `beta2` lie from 0 to below 1.",
-    "`eps` is above zero.",
-    "`step` is 1 or more.",
+    "`eps` is above zero, and `lr` is not negative.",
+    "`step` is from 1 to 10,000,000.",
+    "`beta1` is at most 0.9 and `beta2` at most 0.9999.",
 )
+"""What every step of Adam here keeps to, whatever it updates."""
+INVARIANTS = (
+    *INVARIANTS_OF_ADAM,
+    "All ranks have equally many samples, at least 8; their number may be odd.",
+    "`d_in` is at least 15 and `hidden` at least 31; both may be odd.",
+)
+"""Of a step of the network, beside what holds for `d_out` and the number of parameters."""
+IN_PARTS = (
+    "`d_out` is a multiple of 8, at least 16.",
+    "The number of parameters is a multiple of the number of ranks.",
+)
+"""Invariants where every rank owns an equal part of the parameters."""
 
 
 def no_learning(*outputs: str, narrow: str = "eleven_bit_wire") -> Regime:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from problems.families import mlp_step_spec as mlp
+from problems.spec.ranges import Extent
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 
@@ -24,11 +25,21 @@ WEIGHTS = replace(
 )
 
 
-# A gradient that cannot be cut into as many equal parts as there are ranks.
+def odd_network(dims: Dims, _world_size: int) -> Dims:
+    """The number of parameters of a regime's network, which may be odd."""
+    return {**dims, "P": dims["hidden"] * (dims["d_in"] + 1 + dims["d_out"]) + dims["d_out"]}
+
+
+# Gradients that cannot be cut into as many equal parts as there are ranks.
 ODD_SIZES = replace(
     mlp.ODD_SIZES,
-    words="each rank has 37 samples, and the number of parameters is odd",
-    dims={"chunk": 37, "d_in": 26, "hidden": 41, "d_out": 13, "P": 1653},
+    dims={
+        "chunk": Extent(low=8, high=150),
+        "d_in": Extent(low=15, high=70),
+        "hidden": Extent(low=31, high=130),
+        "d_out": Extent(low=13, high=40),
+    },
+    derive=odd_network,
 )
 
 
@@ -106,5 +117,9 @@ PROBLEM = Problem(
         *(ODD_SIZES if regime is mlp.ODD_SIZES else regime for regime in mlp.REGIMES),
         mlp.no_learning(*mlp.SHAPES),
     ),
-    invariants=mlp.INVARIANTS,
+    invariants=(
+        *mlp.INVARIANTS,
+        "`d_out` is at least 13 and may be odd, as may the number of parameters.",
+        "All ranks have tensors of the same shapes.",
+    ),
 )

@@ -83,5 +83,5 @@ PROBLEM = Problem(
         ),
     ),
     regimes=zero.REGIMES,
-    invariants=mlp.INVARIANTS,
+    invariants=(*mlp.INVARIANTS, *mlp.IN_PARTS),
 )

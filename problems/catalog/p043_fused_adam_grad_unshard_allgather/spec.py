@@ -1,7 +1,10 @@
 """Adam on a parameter shard, then all-gather, described."""
 
+from dataclasses import replace
+
 from problems.families import mlp_step_spec as mlp
-from problems.spec.regimes import ONE_RANK_HAS_VALUES, of_tensor
+from problems.spec.ranges import Extent
+from problems.spec.regimes import ONE_RANK_HAS_VALUES, of_tensor, other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -33,6 +36,11 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
         wire_bytes=moved,
         reference_wire_bytes=moved,
     )
+
+
+def all_parameters(dims: Dims, world_size: int) -> Dims:
+    """The parameters of all ranks, for a rank's own."""
+    return {**dims, "all": world_size * dims["P"]}
 
 
 def _number(name: str, values: str, kind: ArgumentKind = ArgumentKind.REAL) -> Argument:
@@ -144,6 +152,10 @@ PROBLEM = Problem(
         mlp.FIRST_STEP,
         *mlp.NUMBERS_OF_ADAM,
         mlp.no_learning("gathered"),
+        replace(other_extents(P=Extent(low=150, high=5000), derive=all_parameters, narrow=""), at_large=False),
     ),
-    invariants=mlp.INVARIANTS,
+    invariants=(
+        *mlp.INVARIANTS_OF_ADAM,
+        "All ranks have shards of the same length, at least 150; it is no multiple of anything.",
+    ),
 )

@@ -13,7 +13,7 @@ from problems.families.mlp_step_programs import (
     correction,
     flushed,
     second_moment,
-    settled_after_1000,
+    settled_after,
     seven_steps_at_most,
     through_float16,
 )
@@ -77,6 +77,15 @@ def not_updated(g: Tensor, w: Tensor, *_rest: Tensor) -> Tensor:
     return _gather(w)
 
 
+def in_eights(g: Tensor, w: Tensor, m: Tensor, v: Tensor, *numbers: float) -> Tensor:
+    """Updates eight elements at a time; those that are left over stay as they were."""
+    whole = len(w) // 8 * 8
+    updated_whole = updated(*(tensor[:whole] for tensor in (g, w, m, v)), *numbers).chunk(dist.get_world_size())
+    left_over = _gather(w[whole:]).chunk(dist.get_world_size()) if whole < len(w) else ()
+    parts = zip(updated_whole, left_over, strict=True) if left_over else ((part,) for part in updated_whole)
+    return torch.cat([piece for part in parts for piece in part])
+
+
 HONEST = {
     "float32": updated,
     "rounded_each_step": partial(updated, width=torch.bfloat16),
@@ -95,6 +104,8 @@ NARROW = {
     "zero_gradients": partial(updated, by_ratio=True),
     "first_step": partial(updated, by_ratio=True),
     "late_step": seven_steps_at_most(updated),
-    "many_steps": settled_after_1000(updated),
+    "many_steps": settled_after(1000, updated),
+    "slow_decay": settled_after(9999, updated),
+    "other_extents": in_eights,
     "default_decays": partial(updated, least_correction=LEAST_CORRECTION),
 }
