@@ -1,6 +1,6 @@
 """All-reduce mean of block-wise int8-quantised gradients, described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import SUMMED_VALUES
 from problems.spec.schema import (
     Argument,
@@ -135,8 +135,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_block_size",
-            words="block_size is 48 and the last block is incomplete",
-            dims={"n_el": 997, "block_size": 48},
+            words="block_size is another one, and the last block may be incomplete",
+            dims={"n_el": Extent(low=500, high=5000), "block_size": Extent(low=3, high=700)},
         ),
         Regime(
             name="whole_blocks",
@@ -157,7 +157,9 @@ PROBLEM = Problem(
         ),
     ),
     invariants=(
-        "Tensors are contiguous.",
+        "`flat_grad` is a contiguous vector in bfloat16, of the same length on all ranks.",
         "Values are finite.",
+        "The length of `flat_grad` is free from 1 on.",
+        "`block_size` is from 3 to 2048, no multiple of anything, and may exceed the length.",
     ),
 )

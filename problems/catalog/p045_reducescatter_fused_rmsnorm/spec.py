@@ -1,7 +1,7 @@
 """Reduce-scatter (mean) followed by RMSNorm, described."""
 
-from problems.spec.ranges import Real
-from problems.spec.regimes import SUMMED_VALUES, exact_sums, of_tensor
+from problems.spec.ranges import Extent, Real, Whole
+from problems.spec.regimes import SUMMED_VALUES, exact_sums, long_extent, of_tensor, other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -26,6 +26,11 @@ def dims(world_size: int, *, rows: int, hidden: int) -> Dims:
     """The dimensions for `rows` rows per rank after the reduction."""
     chunk = rows * hidden
     return {"rows": rows, "hidden": hidden, "chunk": chunk, "elements": world_size * chunk}
+
+
+def chunks(given: Dims, world_size: int) -> Dims:
+    """The dimensions for rows and a hidden size that are set."""
+    return dims(world_size, rows=given["rows"], hidden=given["hidden"])
 
 
 def base(world_size: int) -> Dims:
@@ -129,6 +134,8 @@ PROBLEM = Problem(
             settings={"gamma": "huge"},
             dtypes=("bfloat16", "float32"),
         ),
+        other_extents(rows=Extent(low=9, high=80), hidden=Extent(low=24, high=300), derive=chunks),
+        long_extent("long_rows", rows=Whole(low=1, high=2), hidden=Extent(low=4097, high=12_000), derive=chunks),
         *of_tensor("rs_input_1d", *SUMMED_VALUES),
         exact_sums(
             "out",
@@ -142,7 +149,9 @@ PROBLEM = Problem(
         ),
     ),
     invariants=(
-        "Tensors are contiguous.",
+        "Tensors are contiguous and in bfloat16.",
+        "The number of a rank's rows is free from 1 on, and rows have 24 to 12,000 elements.",
+        "Neither extent is a multiple of anything; both are the same on all ranks.",
         "Values are finite, and their squares lie in the range of float32.",
         "`eps` lies between 1e-12 and 1.",
     ),

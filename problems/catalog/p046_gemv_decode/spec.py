@@ -1,6 +1,9 @@
 """Vocabulary-parallel output projection for decoding, described."""
 
-from problems.spec.regimes import SUMMED_VALUES, exact_products, of_tensor
+from dataclasses import replace
+
+from problems.spec.ranges import Extent
+from problems.spec.regimes import SUMMED_VALUES, exact_products, long_extent, of_tensor, other_extents
 from problems.spec.schema import (
     Argument,
     Cost,
@@ -25,6 +28,11 @@ def dims(world_size: int, *, tokens: int, hidden: int, vocab: int) -> Dims:
     """The dimensions for a vocabulary rounded up to a multiple of the world size."""
     local = -(-vocab // world_size)
     return {"num_tokens": tokens, "hidden": hidden, "local_vocab": local, "vocab": world_size * local}
+
+
+def all_rows(dims: Dims, world_size: int) -> Dims:
+    """The rows of all shards, for those of a rank."""
+    return {**dims, "vocab": world_size * dims["local_vocab"]}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -127,9 +135,32 @@ PROBLEM = Problem(
             settings={"hidden": "zero"},
             narrow="divides_arguments_by_the_largest",
         ),
+        other_extents(
+            num_tokens=Extent(high=40),
+            hidden=Extent(low=17, high=300),
+            local_vocab=Extent(low=150, high=500),
+            derive=all_rows,
+        ),
+        replace(
+            long_extent(
+                "many_tokens",
+                num_tokens=Extent(low=257, high=400),
+                hidden=Extent(low=17, high=130),
+                local_vocab=Extent(low=17, high=60),
+                derive=all_rows,
+                narrow="",
+            ),
+            words="more than 256 sequences decode together, and the shards are small",
+        ),
         exact_products(
             "logits", words="every row of weight_shard picks one element of a hidden state and biases are zero"
         ),
     ),
-    invariants=("Tensors are contiguous.", "Values are finite."),
+    invariants=(
+        "Tensors are contiguous and in bfloat16.",
+        "Values are finite.",
+        "There are 1 to 400 tokens.",
+        "The hidden size and the number of a rank's rows are free from 17 on; neither is a multiple of anything.",
+        "All ranks hold as many rows of the weight.",
+    ),
 )

@@ -48,6 +48,13 @@ def shards_reversed(hidden_states: Tensor, weight_shard: Tensor, bias_shard: Ten
     return torch.cat(all_gathered(hidden_states @ weight_shard.t() + bias_shard)[::-1], dim=1)
 
 
+def one_tile_of_tokens(hidden_states: Tensor, weight_shard: Tensor, bias_shard: Tensor) -> Tensor:
+    """Computes a tile of 256 tokens; the logits of all others are zero."""
+    logits = in_float32(hidden_states, weight_shard, bias_shard)
+    logits[256:] = 0
+    return logits
+
+
 HONEST = {"float32": in_float32, "rounded_twice": rounded_twice, "hidden_in_blocks": hidden_in_blocks}
 MUTANTS = {
     "without_bias": without_bias,
@@ -55,3 +62,4 @@ MUTANTS = {
     "weight_in_float8": weight_in_float8,
     "shards_reversed": shards_reversed,
 }
+NARROW = {"many_tokens": one_tile_of_tokens}
