@@ -111,7 +111,7 @@ def odd_parts(dims: Dims, world_size: int) -> Dims:
 ODD_SIZES = Regime(
     name="odd_sizes",
     words="numbers of samples and widths are other ones, no multiples of a tile",
-    dims={"chunk": Extent(low=8, high=150), "d_in": Extent(low=15, high=70), "d_out": Extent(low=16, high=40, of=8)},
+    dims={"chunk": Extent(low=17, high=150), "d_in": Extent(low=15, high=70), "d_out": Extent(low=16, high=40, of=8)},
     derive=odd_parts,
 )
 REGIMES = (

@@ -136,7 +136,7 @@ PROBLEM = Problem(
         Regime(
             name="other_block_size",
             words="block_size is another one, and the last block may be incomplete",
-            dims={"n_el": Extent(low=500, high=5000), "block_size": Extent(low=3, high=700)},
+            dims={"n_el": Extent(low=1500, high=5000), "block_size": Extent(low=3, high=350)},
         ),
         Regime(
             name="whole_blocks",
