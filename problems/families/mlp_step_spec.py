@@ -111,7 +111,7 @@ def odd_parts(dims: Dims, world_size: int) -> Dims:
 ODD_SIZES = Regime(
     name="odd_sizes",
     words="numbers of samples and widths are other ones, no multiples of a tile",
-    dims={"chunk": Extent(low=17, high=150), "d_in": Extent(low=15, high=70), "d_out": Extent(low=16, high=40, of=8)},
+    dims={"chunk": Extent(low=17, high=150), "d_in": Extent(low=15, high=70), "d_out": Extent(low=16, high=48, of=16)},
     derive=odd_parts,
 )
 REGIMES = (
@@ -164,7 +164,7 @@ INVARIANTS = (
 )
 """Of a step of the network, beside what holds for `d_out` and the number of parameters."""
 IN_PARTS = (
-    "`d_out` is a multiple of 8, at least 16.",
+    "`d_out` is a multiple of 16.",
     "The number of parameters is a multiple of the number of ranks.",
 )
 """Invariants where every rank owns an equal part of the parameters."""
