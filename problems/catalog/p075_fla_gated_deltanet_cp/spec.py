@@ -1,6 +1,6 @@
 """Gated DeltaNet with context parallelism through head all-to-all, described."""
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -176,6 +176,12 @@ PROBLEM = Problem(
             narrow="nothing_where_zero",
         ),
         Regime(
+            name="few_tokens",
+            words="a rank has few tokens, or a number of them that fills no chunk",
+            dims={"Ls": Extent(high=63)},
+            narrow="tail_left_out",
+        ),
+        Regime(
             name="other_length",
             words="a rank has another number of tokens, which are more than two chunks of 64 on all ranks",
             dims={"Ls": Whole(low=65, high=79)},
@@ -189,6 +195,8 @@ PROBLEM = Problem(
         "Values are finite, and `beta` lies between 0 and 1.",
         "Where heads forget within a token or two, every rank has values.",
         "`group` is None, the world group.",
-        "Every rank has as many tokens, and the number of heads is a multiple of the world size.",
+        "Every rank has as many tokens, at least one, and the number of heads is a multiple of the world size.",
+        "B, H, K and V are those of the size.",
+        "`gate` lies between -128 and 128, `a_log` and `dt_bias` between -1 and 1.",
     ),
 )
