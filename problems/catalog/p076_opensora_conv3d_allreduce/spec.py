@@ -167,6 +167,8 @@ PROBLEM = Problem(
         "`group` is None, the world group.",
         "`bias` is a tensor.",
         "`stride` is 1 or 2, `padding` 0 or 1 and `dilation` 1 or 2, for all axes. Two at least are as in timed calls.",
-        "`groups` is 1.",
+        "`groups` is 1, B is 1, and the kernel has three taps along every axis.",
+        "C_o is 32 or 512, and all ranks together have as many input channels, each rank as many.",
+        "The result's frames, rows and columns are those of the size, and the input has just what these need.",
     ),
 )
