@@ -219,5 +219,9 @@ PROBLEM = Problem(
         "No block of keys is empty, and none ends beyond the joint axis.",
         "`group` is None, the world group.",
         "Query heads are a multiple of the key heads, and of the number of ranks.",
+        "Key heads are a multiple of the number of ranks, or divide it.",
+        "Heads have 32 or 128 entries; there are 8, 24 or 48 query heads, and 2 or 8 key heads.",
+        "There is at least one range, and each has the same number of tokens on every rank, at least one.",
+        "`clip_token_nums` is None, 0, or a number from 1 to the tokens of a range on all ranks together.",
     ),
 )
