@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from problems.spec.regimes import SUMMED_VALUES, copied_values
+from problems.spec.ranges import Extent
+from problems.spec.regimes import SUMMED_VALUES, copied_values, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -137,6 +138,13 @@ def cost(dims: Dims, world_size: int, _element_bytes: int) -> Cost:
         note="This stand-in for a decoder reads three channels, so latents are smaller than what is decoded from them: "
         "gathering those and decoding everything everywhere needs the fewest bytes.",
     )
+
+
+def _other_video(dims: Dims, _world_size: int) -> Dims:
+    """`dims` with the video of such latents; tiles are of 4 x 4 latents, so that few latents are several tiles."""
+    across = dims["us"] * dims["sr"]
+    video = {"To": dims["Tz"] * dims["ut"], "Ho": dims["Hz"] * across, "Wo": dims["Wz"] * across}
+    return {**dims, **video, "Lh": 4, "Lw": 4}
 
 
 _COPIED = copied_values("video", words="tiles do not overlap and are even", apart=("one_tile",))
@@ -274,6 +282,13 @@ PROBLEM = Problem(
             at_large=False,
             narrow="usual_numbers",
         ),
+        other_extents(
+            derive=_other_video,
+            B=Extent(high=2),
+            Tz=Extent(high=6),
+            Hz=Extent(high=9),
+            Wz=Extent(high=11),
+        ),
         *SUMMED_VALUES,
         _EVEN_TILES,
     ),
@@ -282,6 +297,8 @@ PROBLEM = Problem(
         "Values are finite.",
         "`group` is None, the world group.",
         "Overlaps are whole numbers of latents, and so are strides.",
-        "`sr_ratio`, upsampling factors and `first_frame_as_image` are those of the size.",
+        "Overlap factors are eighths from 0 to 6/8, and every stride is at least one latent.",
+        "`sr_ratio`, upsampling factors and `first_frame_as_image` are those of the size, and so is C.",
+        "All ranks' latents have one shape: B and all extents are at least 1, and may be less than a tile's.",
     ),
 )
