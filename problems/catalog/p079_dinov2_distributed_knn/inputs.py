@@ -22,7 +22,7 @@ def make_inputs(call: Call) -> Arguments:
     """Queries (nq, D), training features (D, nl) and labels (1, nl) of the rank, k, and no group."""
     centres = _unit(call.normal("centres", (_classes(call), "D"), dtype=torch.float32, shared=True))
     rows = call.dims["nl"]
-    labels = call.permutation("labels", call.world_size * rows, shared=True)
+    labels = call.permutation("labels", call.world_size * rows, shared=True) + first_label(call)
     return {
         "test_features_rank": _features(call, "test", "nq", centres).to(call.dtype),
         "train_features_rank_T": _features(call, "train", "nl", centres).T.to(call.dtype).contiguous(),
@@ -30,6 +30,11 @@ def make_inputs(call: Call) -> Arguments:
         "max_k": call.dims["k"],
         "group": None,
     }
+
+
+def first_label(call: Call) -> int:
+    """The least label of all ranks: 0 in timed calls."""
+    return int(call.setting("first_label", 0))
 
 
 def _classes(call: Call) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from problems.catalog.p079_dinov2_distributed_knn.inputs import make_inputs
+from problems.catalog.p079_dinov2_distributed_knn.inputs import first_label, make_inputs
 from problems.catalog.p079_dinov2_distributed_knn.spec import PROBLEM
 from problems.inputs.values import Call
 from problems.outputs.comparison import Comparison, compare_output
@@ -47,12 +47,12 @@ def _shards(call: Call) -> Iterator[tuple[Tensor, Tensor]]:
 def _named_similarities(call: Call, labels: Tensor) -> Tensor:
     """The exact similarity of the row behind every label (nq, k); NaN where there is none."""
     named = torch.full(labels.shape, torch.nan, dtype=torch.float64, device=labels.device)
-    total = call.world_size * call.dims["nl"]
-    is_label = (labels >= 0) & (labels < total)
-    known = labels.where(is_label, 0)
+    total, first = call.world_size * call.dims["nl"], first_label(call)
+    is_label = (labels >= first) & (labels < first + total)
+    known = (labels - first).where(is_label, 0)
     for similarities, own in _shards(call):
         column = torch.full((total,), -1, device=labels.device)
-        column[own] = torch.arange(len(own), device=labels.device)
+        column[own - first] = torch.arange(len(own), device=labels.device)
         place = column[known]
         found = similarities.gather(1, place.clamp(min=0))
         named = torch.where(is_label & (place >= 0), found, named)

@@ -1,6 +1,9 @@
 """Distributed k-nearest-neighbour search, described."""
 
-from problems.spec.ranges import Whole
+from dataclasses import replace
+
+from problems.spec.ranges import Extent, Whole
+from problems.spec.regimes import other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -78,7 +81,8 @@ PROBLEM = Problem(
             name="train_labels_rank",
             shape=(1, "nl"),
             dtype="int64",
-            values="the rank's part of a permutation of 0 to W*nl - 1: every training row has a label of its own",
+            values="the rank's part of a permutation of 0 to W*nl - 1 in timed calls: every training row has a label "
+            "of its own",
         ),
         Argument(name="max_k", kind=ArgumentKind.INTEGER, values="k"),
         Argument(name="group", kind=ArgumentKind.GROUP, values="None: the world group"),
@@ -158,6 +162,15 @@ PROBLEM = Problem(
             settings={"rows_in_classes_of": 50},
             dims={"k": 384, "nl": 384},
         ),
+        replace(
+            other_extents(nq=Extent(high=33), nl=Extent(low=64, high=513), k=Extent(high=64)),
+            settings={"rows_in_classes_of": 50},
+        ),
+        Regime(
+            name="high_labels",
+            words="labels begin with a number that float32 does not hold, or that 32 bits do not",
+            settings={"first_label": Whole(low=(1 << 24) + 1, high=1 << 40, often=(1 << 31,))},
+        ),
         Regime(name="one_query", words="a rank has a single query", dims={"nq": 1}),
         Regime(
             name="repeated_rows",
@@ -179,7 +192,9 @@ PROBLEM = Problem(
         "Tensors are contiguous.",
         "`group` is None, the world group.",
         "Rows and queries have unit length, and every rank has as many of each; rows may repeat.",
-        "A rank has `max_k` rows at least.",
-        "Labels of all ranks together are the numbers from 0 to W nl - 1, each once.",
+        "A rank has one query at least and any number of rows from `max_k` on; `max_k` is at least 1.",
+        "D is that of the size.",
+        "Labels of all ranks together are W nl consecutive numbers, each once.",
+        "The least label is 0 in timed calls, and from 0 to 2^40 in all.",
     ),
 )

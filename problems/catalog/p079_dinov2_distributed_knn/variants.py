@@ -112,6 +112,13 @@ def row_once(queries: Tensor, rows: Tensor, labels: Tensor, *rest: Any) -> Pair:
     return solution(queries, rows * ~is_repeated, labels, *rest)
 
 
+def labels_as_floats(*arguments: Any) -> Pair:
+    """Labels travel as float32, beside the similarities."""
+    queries, rows, labels, *rest = arguments
+    sims, chosen = solution(queries, rows, labels.float(), *rest)
+    return sims, chosen.long()
+
+
 HONEST = {"float32": in_float32, "all_at_once": all_at_once, "rows_travel": rows_travel}
 MUTANTS = {
     "each_offers_its_part": each_offers_its_part,
@@ -124,6 +131,7 @@ NARROW = {
     "nearest_alone": two_at_least,
     "many_neighbours": at_most_256,
     "whole_shard": finds_one_more,
+    "high_labels": labels_as_floats,
     "one_query": one_query_left_out,
     "repeated_rows": row_once,
     "near_rows_on_one_rank": each_offers_four_fifths,
