@@ -28,7 +28,7 @@ def make_inputs(call: Call) -> Arguments:
 def _count(call: Call) -> Tensor:
     """Half of the rank's rows or more; in one regime none on one rank."""
     rows = call.dims["b"]
-    count = call.integers("count", (1,), low=rows // 2, high=rows + 1)
+    count = call.integers("count", (1,), low=max(1, rows // 2), high=rows + 1)
     is_none = call.setting("count", None) == "none_on_one" and call.rank == owner(call)
     return torch.zeros_like(count) if is_none else count
 
