@@ -1,9 +1,11 @@
 """What the problems on filtered token log-probabilities say alike: arguments, sizes, hops. No torch."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import gcd
 
-from problems.spec.ranges import Real, Whole
+from problems.spec.ranges import Extent, Real, Whole
+from problems.spec.regimes import other_extents
 from problems.spec.schema import Argument, ArgumentKind, Cost, Dims, Hop, Regime, Size, SizeName
 from problems.spec.taxonomy import Communication
 from problems.spec.world_sizes import divisors_of
@@ -89,6 +91,17 @@ REGIMES = (
         hides=True,
     ),
 )
+
+
+def _other_vocabulary(dims: Dims, world_size: int) -> Dims:
+    """`dims` with the tokens and the vocabulary of all ranks that follow."""
+    return {**dims, "V": world_size * dims["Vl"], "nt": dims["B"] * dims["S"]}
+
+
+OTHER_EXTENTS = replace(
+    other_extents(derive=_other_vocabulary, S=Extent(low=8, high=40, of=8), Vl=Extent(low=9, high=1021)),
+    apart=("wide_nucleus",),  # More words would be more probabilities that the reference adds up in bfloat16.
+)
 CHUNKS = (
     Regime(
         name="small_chunks",
@@ -109,12 +122,28 @@ CHUNKS = (
         at_large=False,
     ),
 )
-INVARIANTS = (
+_INVARIANTS = (
     "Tensors are contiguous.",
     "`tp_group` is None, the world group.",
-    "`top_k` is None or from 1 to 10, `top_p` is above 0 and at most 1.",
+    "`top_k` is None or from 1 to 10, and `top_p` is a number above 0 and at most 1.",
     "The largest logit of a token is between -200 and 200; others may be far lower, down to minus infinity.",
-    "The number of ranks divides the tokens.",
+    "No logit is NaN, and at least 16 of a token are finite.",
+    "Where nothing is filtered (`top_k` is None and `top_p` is 1), all logits are finite.",
+    "Where `top_p` is below 1, it leaves at most 256 words of a token.",
+    "Cumulative probabilities keep away from 1 - `top_p`, so that rounding decides nothing.",
+    "Where `top_p` removes something, equal logits stay or go together.",
+    "Equal logits at the `top_k`-th largest may be any number, up to the whole vocabulary.",
+    "Every rank has as many words, and the number of ranks divides the tokens. B is 1 or 2.",
+)
+INVARIANTS = (
+    *_INVARIANTS,
+    "The vocabulary has 256, 32,000 or 128,256 words.",
+)
+"""Of the problem that goes through all tokens at once."""
+CHUNKED_INVARIANTS = (
+    *_INVARIANTS,
+    "The vocabulary has 17 words at least, and any number of them on a rank.",
+    "`chunk_size` is at least 0, and the number of ranks divides the tokens of every chunk.",
 )
 CHUNK_OF_LOGITS = Hop(
     source="every rank",

@@ -58,6 +58,6 @@ PROBLEM = Problem(
         *filters.CHUNK_NOTES,
         "Minus infinity is the right answer for a target that the filters remove.",
     ),
-    regimes=(*filters.REGIMES, *filters.CHUNKS),
-    invariants=filters.INVARIANTS,
+    regimes=(*filters.REGIMES, *filters.CHUNKS, filters.OTHER_EXTENTS),
+    invariants=filters.CHUNKED_INVARIANTS,
 )
