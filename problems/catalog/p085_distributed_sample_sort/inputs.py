@@ -40,6 +40,9 @@ def lengths(call: Call) -> list[int]:
     """
     shares = call.setting("shares", None)
     total = call.dims["n"] * call.world_size if "n" in call.dims else call.dims["total"]
+    mean: int | None = call.setting("values_on_average", None)
+    if mean is not None:
+        total = mean * call.world_size + int(call.integers("rest", (), low=0, high=call.world_size, shared=True))
     few: int | None = call.setting("values_per_rank", None)
     if few is not None:
         total = few * call.world_size + int(call.integers("few more", (), low=0, high=call.world_size, shared=True))
@@ -51,7 +54,7 @@ def lengths(call: Call) -> list[int]:
         least = 1 if shares == "nobody_is_empty" else 0
         ranks = call.integers("few", (total - least * call.world_size,), low=0, high=call.world_size, shared=True)
         return (ranks.bincount(minlength=call.world_size) + least).tolist()
-    if "n" in call.dims and shares is None:
+    if "n" in call.dims and shares is None and mean is None:
         return [call.dims["n"]] * call.world_size
     weights = call.uniform("lengths", (call.world_size,), low=1.0, high=3.0, dtype=torch.float64, shared=True)
     if shares is None:

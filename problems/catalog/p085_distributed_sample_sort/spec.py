@@ -2,7 +2,7 @@
 
 from math import log2
 
-from problems.spec.ranges import Whole
+from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import SPREAD_VALUES
 from problems.spec.schema import (
     EXACT,
@@ -132,6 +132,12 @@ PROBLEM = Problem(
             words="a rank returns few values, and holds any number of them, or none",
             settings={"values_per_rank": Whole(low=1, high=4)},
         ),
+        Regime(
+            name="other_lengths",
+            words="shards are shorter or longer than usual, with so many values on average",
+            settings={"values_on_average": Extent(low=5, high=9001)},
+            apart=("few_values",),
+        ),
         SPREAD_VALUES,
         Regime(
             name="ranges_apart",
@@ -150,6 +156,7 @@ PROBLEM = Problem(
         "`local_shard` is contiguous.",
         "`group` is None, the world group.",
         "No value is NaN.",
-        "There is at least one value per rank on average.",
+        "Shards are vectors of any length, 0 too, and there is at least one value per rank on average.",
+        "No rank has more than 2^31 values. Zeros of either sign count as equal.",
     ),
 )

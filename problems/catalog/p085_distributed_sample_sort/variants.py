@@ -143,6 +143,11 @@ def samples_of_a_step(local_shard: Tensor, group: None = None) -> Tensor:
     return _balanced(values if is_sampled else torch.zeros_like(values))
 
 
+def room_for_2560(local_shard: Tensor, group: None = None) -> Tensor:
+    """Zeros for what a rank has beyond 2560 values, which a block of threads has no room for."""
+    return _balanced(torch.cat([_zero_from(share, 2560) for share in _shares(local_shard)]).sort().values)
+
+
 HONEST = {"gathered": gathered, "padded": padded}
 MUTANTS = {
     "sorted_locally": sorted_locally,
@@ -156,6 +161,7 @@ MUTANTS = {
 NARROW = {
     "nobody_is_empty": shortest_share_forgotten,
     "few_values": samples_of_a_step,
+    "other_lengths": room_for_2560,
     "one_rank_has_all": room_for_three_quarters,
     "ranges_apart": pairs_of_six_sevenths,
     "equal_values": buckets_of_three_quarters,
