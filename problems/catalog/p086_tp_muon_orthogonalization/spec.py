@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Among, Real
-from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor
+from problems.spec.ranges import Among, Extent, Real
+from problems.spec.regimes import HUGE_VALUES, ONE_RANK_HAS_VALUES, TINY_VALUES, ZERO_VALUES, of_tensor, other_extents
 from problems.spec.schema import (
     WORLD_GROUP,
     Argument,
@@ -160,6 +160,7 @@ PROBLEM = Problem(
     regimes=(
         *of_tensor("x", replace(TINY_VALUES, narrow=""), HUGE_VALUES, ZERO_VALUES),
         *of_tensor("x", replace(ONE_RANK_HAS_VALUES, narrow="divides_by_the_largest")),
+        other_extents(rows=Extent(low=16, high=97), cl=Extent(low=16, high=97)),
         Regime(
             name="below_the_floor",
             words="the norm of x is below 1e-9, and the least that x is divided by is 1e-7",
@@ -214,6 +215,8 @@ PROBLEM = Problem(
         "Values are finite, and the sum of their squares is a float32 number.",
         "Singular values are spread as in normal values; one may be up to 16 times as large as all others together.",
         "`group` is the world group.",
+        "Every rank has a part of the same extents, which may be any numbers.",
+        "`partition_dim` is 0 or 1, and `coefficient_type` one of the four.",
         f"`steps` is a multiple of the number of coefficients of its type, from 1 to {_MOST_STEPS}.",
     ),
 )
