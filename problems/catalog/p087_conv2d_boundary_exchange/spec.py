@@ -129,7 +129,9 @@ PROBLEM = Problem(
         "Values are finite.",
         "`group` is None, the world group.",
         "`bias` is a tensor.",
-        "Strips have two rows at least.",
+        "Strips of the result have two rows at least, and all ranks' have the same number of them.",
+        "C is 32, 320 or 1280, and B and w are those of the size.",
+        "The kernel is 3 x 3.",
         "`stride` is 1 or 2, `padding` is 1, and strips have as many rows and columns as `stride` divides.",
     ),
 )
