@@ -99,8 +99,16 @@ def _other_vocabulary(dims: Dims, world_size: int) -> Dims:
 
 
 OTHER_EXTENTS = replace(
-    other_extents(derive=_other_vocabulary, S=Extent(low=8, high=40, of=8), Vl=Extent(low=9, high=1021)),
+    other_extents(derive=_other_vocabulary, S=Extent(low=8, high=24, of=8), Vl=Extent(low=9, high=2051)),
     apart=("wide_nucleus",),  # More words would be more probabilities that the reference adds up in bfloat16.
+)
+MANY_EQUAL_WORDS = Regime(
+    name="many_equal_words",
+    words="as flat_rows, and a rank has more than a thousand words: all of them survive",
+    settings={"top_p": 1.0, "flat": True},
+    dims={"S": 8, "Vl": Extent(low=1025, high=4099)},
+    derive=_other_vocabulary,
+    hides=True,
 )
 CHUNKS = (
     Regime(

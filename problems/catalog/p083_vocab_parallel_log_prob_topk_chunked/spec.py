@@ -58,6 +58,6 @@ PROBLEM = Problem(
         *filters.CHUNK_NOTES,
         "Minus infinity is the right answer for a target that the filters remove.",
     ),
-    regimes=(*filters.REGIMES, *filters.CHUNKS, filters.OTHER_EXTENTS),
+    regimes=(*filters.REGIMES, *filters.CHUNKS, filters.OTHER_EXTENTS, filters.MANY_EQUAL_WORDS),
     invariants=filters.CHUNKED_INVARIANTS,
 )

@@ -157,6 +157,7 @@ NARROW = {
     "other_p": _with_filters(top_p=lambda _: 0.9),
     "equal_leaders": _at_most(15),
     "flat_rows": _at_most(20),
+    "many_equal_words": _at_most(1024),
     "large_logits": without_maximum,
     "wide_nucleus": _by(nucleus_of_fifty),
     "low_words": _by(bisected),

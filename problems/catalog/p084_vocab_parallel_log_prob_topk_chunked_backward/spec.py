@@ -86,6 +86,6 @@ PROBLEM = Problem(
         *filters.CHUNK_NOTES,
         "A target that the filters remove gets a gradient of zero, like every removed column.",
     ),
-    regimes=(*filters.REGIMES, *filters.CHUNKS, filters.OTHER_EXTENTS),
+    regimes=(*filters.REGIMES, *filters.CHUNKS, filters.OTHER_EXTENTS, filters.MANY_EQUAL_WORDS),
     invariants=filters.CHUNKED_INVARIANTS,
 )
