@@ -34,19 +34,19 @@ _LEFT_OUT: Mapping[type, frozenset[str]] = {
 def judged_data(problem: Problem) -> str:
     """The fields that decide a judgement, with dimensions and costs at all sizes and world sizes, as JSON."""
     accepted = [world_size for world_size in WORLD_SIZES if problem.refuses_world_size(world_size) is None]
-    data = {
-        "fields": _plain(problem),
-        "at": {f"{size} on {ranks}": _at(problem, size, ranks) for size in SizeName for ranks in accepted},
-    }
+    at = [(size, ranks) for size in SizeName for ranks in accepted]
+    data = {"fields": _plain(problem), "at": {f"{size} on {ranks}": _at(problem, size, ranks) for size, ranks in at}}
+    if regimes := [regime.largest() for regime in problem.regimes if regime.derive is not None]:
+        data["derived"] = {
+            f"{size} on {ranks}": _plain([problem.dims(size, ranks, regime) for regime in regimes])
+            for size, ranks in at
+        }
     return json.dumps(data, sort_keys=True)
 
 
 def _at(problem: Problem, size: SizeName, world_size: int) -> object:
     dims = problem.dims(size, world_size)
-    derived = [
-        problem.dims(size, world_size, regime.largest()) for regime in problem.regimes if regime.derive is not None
-    ]
-    return _plain([dims, *(problem.cost(dims, world_size, element_bytes) for element_bytes in ELEMENT_BYTES), *derived])
+    return _plain([dims, *(problem.cost(dims, world_size, element_bytes) for element_bytes in ELEMENT_BYTES)])
 
 
 def _plain(value: object) -> object:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -77,10 +78,10 @@ def not_updated(g: Tensor, w: Tensor, *_rest: Tensor) -> Tensor:
     return _gather(w)
 
 
-def in_eights(g: Tensor, w: Tensor, m: Tensor, v: Tensor, *numbers: float) -> Tensor:
+def in_eights(g: Tensor, w: Tensor, m: Tensor, v: Tensor, *numbers: Any) -> Tensor:
     """Updates eight elements at a time; those that are left over stay as they were."""
     whole = len(w) // 8 * 8
-    updated_whole = updated(*(tensor[:whole] for tensor in (g, w, m, v)), *numbers).chunk(dist.get_world_size())
+    updated_whole = updated(g[:whole], w[:whole], m[:whole], v[:whole], *numbers).chunk(dist.get_world_size())
     left_over = _gather(w[whole:]).chunk(dist.get_world_size()) if whole < len(w) else ()
     parts = zip(updated_whole, left_over, strict=True) if left_over else ((part,) for part in updated_whole)
     return torch.cat([piece for part in parts for piece in part])

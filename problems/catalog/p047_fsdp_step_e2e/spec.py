@@ -43,10 +43,10 @@ FIRST_STEP = replace(
     tolerances={
         "flat_param_shard": replace(
             TOLERANCE,
-            atol=0.3,
-            calibration="2026-11-23, CPU, torch 2.13, gloo, bfloat16, base, 2 ranks, three seeds. Of 35 million "
-            "elements of a program that rounds each step, one erred by 1.13 times 0.15 of the parameters' size. An "
-            "output of base has too few elements for extreme ones. The rms decides, as in the other calls.",
+            atol=0.6,
+            calibration="2026-11-29, CPU, torch 2.13, gloo, bfloat16, base, 2 ranks. Of 779 million elements of "
+            "honest programs one erred by 0.98 times 0.3 of the parameters' size. An output of base has too few "
+            "elements for extreme ones. The rms decides, as in the other calls.",
         )
     },
 )
