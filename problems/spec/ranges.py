@@ -40,8 +40,8 @@ class Whole:
 class Extent:
     """Extents of tensors: multiples of `of` from `low` to `high`, both included.
 
-    Kernels break where a number is odd, prime, beside a tile's or beyond a block's. So a quarter of all draws are an edge
-    or beside one, a quarter lie beside a power of two, and the others are uniform in the logarithm.
+    Kernels break where a number is odd, prime, beside a tile's or beyond a block's. So a quarter of all draws are an
+    edge or beside one, a quarter lie beside a power of two, and the others are uniform in the logarithm.
     """
 
     low: int = 1

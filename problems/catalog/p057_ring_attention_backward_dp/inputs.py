@@ -52,8 +52,30 @@ def from_out(call: Call) -> Tensor:
     """`dout`: channels differ widely in scale, which one 8-bit scale per row cannot hold, and so do those of dv."""
     if copies(call):
         return _last_of_one_replica(call)
-    channels = call.scales("dout channels", (1, 1, "num_heads", "head_dim"), shared=True)
-    return in_regime(call, "dout", call.normal("dout", _SHAPE, dtype=torch.float32).mul_(channels).to(call.dtype))
+    drawn = call.normal("dout", _SHAPE, dtype=torch.float32).mul_(_channels(call))
+    return in_regime(call, "dout", drawn.to(call.dtype))
+
+
+def _channels(call: Call) -> Tensor:
+    """How large the channels of `dout` are."""
+    return call.scales("dout channels", (1, 1, "num_heads", "head_dim"), shared=True)
+
+
+def channel_sizes(call: Call) -> dict[str, Tensor]:
+    """By gradient, about how large its channels are beside each other (1, 1, num_heads or 1, head_dim).
+
+    A gradient whose channels are alike is left out.
+    """
+    if copies(call):
+        return {}
+    sizes = {"dv": _channels(call)}
+    if (scores := call.setting("scores", None)) is not None:
+        # The channel that adds the same to all scores multiplies those of dq in all keys, those of dk in all queries.
+        for name in ("dq", "dk"):
+            sizes[name] = torch.ones(1, 1, 1, call.dims["head_dim"], device=call.device)
+            factor = attention.common_factor(scores, call.dims["head_dim"], are_keys=name == "dq")
+            sizes[name][..., 0] = abs(factor)
+    return sizes
 
 
 def queries(call: Call) -> Tensor:

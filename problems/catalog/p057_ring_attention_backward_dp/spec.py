@@ -23,24 +23,24 @@ from problems.spec.world_sizes import divisors_of
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
 _TOLERANCE = Tolerance(
-    atol=0.4,
+    atol=1.0,
     rtol=0.2,
-    rms=0.0071,
-    calibration="2026-11-21, CPU, torch 2.13, gloo, bfloat16, 2 and 4 ranks, 8 calls, tiny. Honest programs (ring with "
-    "rounded probabilities, gathered in float32 and float64) err by at most 0.058 and 0.0033 rms. The cheapest cheat "
-    "(8-bit payloads, one scale per row; on 2 ranks only the last sum travels) errs by at least 0.0149 rms in dv. At "
-    "base, 2 and 4 ranks, 1 call: honest 0.055 and 0.0031 rms, cheats 0.0131 rms in dv. The rms decides; in some 600 "
-    "judged calls one element of dv reached 1.5 times a bound of 0.15 and 0.1, so the bound is wider than that.",
+    rms=0.01,
+    calibration="2026-11-29, CPU, torch 2.13, bfloat16, every regime and every two, base on 2 and 8 ranks, tiny on 2, "
+    "4 and 8. Honest programs reach at most 0.24 of the limit and 0.0048 rms in 267,000 results. They are rings, "
+    "products in float32, and fused kernels whose blocks are rounded too. A few rows decide the rms, so the largest "
+    "error varies by ten times between calls. Values on a wire of 8 bits, one scale per row, err by at least 0.0153 "
+    "rms. Keys and sums of dk err by more where scores are large or negative. Sums of dq alone err by 0.007, which "
+    "passes.",
 )
 
-_COMMON_PART = Tolerance(
-    atol=2.0,
+_OF_VALUES = Tolerance(
+    atol=0.4,
     rtol=0.2,
-    rms=0.016,
-    calibration="2026-11-26, CPU, torch 2.13, gloo, bfloat16, tiny, 2, 4 and 8 ranks, 6 calls. What all keys have in "
-    "common cancels in dq, but not the rounding of what it is multiplied by. Where that is bfloat16, as in the "
-    "reference, dq errs by at most 0.35 of this bound and 0.0097 rms; in float32 by 0.02 and 0.0026 rms. On the wire "
-    "10 bits err by at least 1.04 rms on 4 and 8 ranks. On 2 ranks, where no key travels, usual calls bound what does.",
+    rms=0.008,
+    calibration="2026-11-29, as of dq and dk. Channel by channel, honest programs reach at most 0.12 of the limit and "
+    "0.0039 rms. The cheapest cheat (8-bit payloads, one scale per row; on 2 ranks only the last sum travels) errs by "
+    "at least 0.097 rms. With one rms for all channels it was 0.013, and an honest element came to 0.95 of the limit.",
 )
 
 
@@ -134,9 +134,9 @@ PROBLEM = Problem(
             shape=_SHAPE,
             placement=Placement.SHARDED,
             sharding="context rank c holds positions c*S_local to (c+1)*S_local - 1; replicated over dp_group",
-            tolerance=_TOLERANCE,
+            tolerance=tolerance,
         )
-        for name in ("dq", "dk", "dv")
+        for name, tolerance in (("dq", _TOLERANCE), ("dk", _TOLERANCE), ("dv", _OF_VALUES))
     ),
     sizes={
         SizeName.TINY: Size(
@@ -191,13 +191,11 @@ PROBLEM = Problem(
             attention.LARGE_SCORES,
             words="all scores are beyond 100, and exponentials of them and of softmax_lse overflow float32",
             settings={"scores": "large", "softmax_scale": 1.0},
-            tolerances={"dq": _COMMON_PART},
         ),
         replace(
             attention.NEGATIVE_SCORES,
             words="all scores are below -150, and so is softmax_lse: exponentials of either are zero in float32",
             settings={"scores": "negative", "softmax_scale": 1.0},
-            tolerances={"dq": _COMMON_PART},
         ),
         replace(
             attention.HUGE_KEYS,

@@ -1,6 +1,7 @@
 """Programs that must pass and programs that must fail."""
 
 from functools import partial
+from math import e, log2
 from typing import Any
 
 import torch
@@ -58,6 +59,33 @@ def gathered(
     return tuple(_mean(part, dp_group, averages=averages, sums=sums) for part in own)
 
 
+def in_rounded_blocks(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, softmax_lse: Tensor, *rest: Any
+) -> Gradients:
+    """As rings around a fused kernel have it: powers of two, P and S rounded, and the gradients of every block too."""
+    softmax_scale, causal, cp_group, dp_group = rest
+    rank = dist.get_rank(cp_group)
+    scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
+    by_rank = [[part.float() for part in all_gathered(tensor, cp_group)] for tensor in (dout, q, k, v, out)]
+    shards = list(zip(*by_rank, all_gathered(softmax_lse, cp_group), strict=True))
+    dq, dk, dv = totals = torch.zeros(3, *q.shape, device=q.device)
+    for asking, (d, queries, _, _, o, lse) in enumerate(shards):
+        delta = (d * o).sum(dim=-1).transpose(1, 2).unsqueeze(-1)
+        for seen, (_, _, keys, values, _, _) in enumerate(shards[: asking + 1] if causal else shards):
+            if rank not in (asking, seen):
+                continue
+            scores = torch.einsum("bqhd,bkhd->bhqk", queries, keys)
+            p = (scores * (scale * log2(e)) - lse.unsqueeze(-1) * log2(e)).exp2()
+            p = p.tril() if causal and asking == seen else p
+            ds = (p * (torch.einsum("bqhd,bkhd->bhqk", d, values) - delta)).to(q.dtype).float()
+            if asking == rank:
+                dq += (torch.einsum("bhqk,bkhd->bqhd", ds, keys) * scale).to(q.dtype)
+            if seen == rank:
+                dk += (torch.einsum("bhqk,bqhd->bkhd", ds, queries) * scale).to(q.dtype)
+                dv += torch.einsum("bhqk,bqhd->bkhd", p.to(q.dtype).float(), d).to(q.dtype)
+    return tuple(_mean(part.to(q.dtype), dp_group, averages=True, sums=False) for part in totals)
+
+
 def _mean(part: Tensor, group: Any, *, averages: bool, sums: bool) -> Tensor:
     """The mean over replicas."""
     total = part.float().contiguous()
@@ -93,7 +121,11 @@ def bounded_scale(*arguments: Any) -> Gradients:
     return gathered(*(*tensors, scale, causal, cp_group, dp_group))
 
 
-HONEST = {"gathered": gathered, "in_float64": partial(gathered, width=torch.float64)}
+HONEST = {
+    "gathered": gathered,
+    "in_float64": partial(gathered, width=torch.float64),
+    "in_rounded_blocks": in_rounded_blocks,
+}
 MUTANTS = {
     "own_keys_only": own_keys_only,
     "causal_exchanged": partial(gathered, flips=True),
