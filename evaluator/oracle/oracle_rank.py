@@ -339,8 +339,7 @@ def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
     its own. Where the root of a collective returns more than the others, any rank may be the root of a later call.
     """
     room = _expected_bytes(problem, examiner, call)
-    symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
-    if not symbols <= call.dims.keys() or call.regime is not None:
+    if problem.lengths_vary:
         ranks = range(call.world_size)
         together = sum(_expected_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
         # In a regime one rank may get everything.
@@ -363,8 +362,8 @@ def _with_regimes(problem: Problem, call: Call, size: str) -> list[Call]:
 
 def _expected_bytes(problem: Problem, examiner: Examiner, call: Call) -> int:
     expected_bytes = 0
-    for output, right in zip(problem.outputs, examiner.expected(call), strict=True):
-        is_rooted = output.shape_elsewhere is not None
-        elements = math.prod(call.shape(output.shape)) if is_rooted else right.numel()
+    expected = examiner.expected(call) if problem.lengths_vary else [None] * len(problem.outputs)
+    for output, right in zip(problem.outputs, expected, strict=True):
+        elements = math.prod(call.shape(output.shape)) if right is None else right.numel()
         expected_bytes += align(elements * dtype_of(output, call).itemsize)
     return expected_bytes

@@ -478,6 +478,8 @@ class Problem:
     groups: str = "the world group"
     hops: tuple[Hop, ...] = ()
     mutants_not_applicable: Mapping[str, str] = field(default_factory=dict)
+    lengths_vary: bool = False
+    """Whether some calls have outputs of other lengths than their symbols give, which only the oracle then knows."""
     nothing_at: tuple[int, ...] = ()
     """Indices of the returned tuple where the card has None; they carry no output."""
     notes: tuple[str, ...] = ()

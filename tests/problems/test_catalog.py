@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -130,6 +131,17 @@ def oracle_has_the_shapes_of_the_spec(problem: Problem) -> None:
     for output, tensor in zip(problem.outputs, expected, strict=True):
         assert fits(call, tensor, output), output.name
     assert all(isinstance(dtype_of(output, call), torch.dtype) for output in problem.outputs)
+
+
+@promise
+def outputs_are_as_long_as_their_symbols_say_or_declared_to_vary(problem: Problem) -> None:
+    """The judge makes room by the symbols alone, unless lengths vary."""
+    size, world_size = SizeName.TINY, a_world_size(problem)
+    for regime in () if problem.lengths_vary else problem.regimes_at(size, world_size):
+        for rank in (0, world_size - 1):
+            call = make_call(problem, size, world_size=world_size, rank=rank, regime=regime.largest())
+            for output, tensor in zip(problem.outputs, load(problem.slug).expected(call), strict=True):
+                assert tensor.numel() <= math.prod(call.shape(output.shape)), f"{output.name} in {regime.name}"
 
 
 @promise

@@ -93,6 +93,7 @@ PROBLEM = Problem(
         reason="The model counts the mean over splits, which are secret and uneven; in one call the busiest "
         "rank sends more.",
     ),
+    lengths_vary=True,
     regimes=(
         Regime(
             name="all_to_one",

@@ -152,6 +152,7 @@ PROBLEM = Problem(
         most=1.3,
         reason="The model counts the mean over routings; in one call the busiest rank sends or receives more.",
     ),
+    lengths_vary=True,
     regimes=(
         Regime(
             name="one_rank_is_wanted",

@@ -96,6 +96,7 @@ PROBLEM = Problem(
             pattern=Communication.ALL_TO_ALL,
         ),
     ),
+    lengths_vary=True,
     regimes=(
         Regime(
             name="one_dimension",

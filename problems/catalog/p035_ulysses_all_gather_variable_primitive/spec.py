@@ -117,6 +117,7 @@ PROBLEM = Problem(
         most=1.1,
         reason="The longest share is about 1.3 times the mean; how much exactly differs from call to call.",
     ),
+    lengths_vary=True,
     regimes=(
         Regime(
             name="one_rank_has_all",

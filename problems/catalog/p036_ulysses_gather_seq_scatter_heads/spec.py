@@ -111,6 +111,7 @@ PROBLEM = Problem(
             pattern=Communication.ALL_TO_ALL,
         ),
     ),
+    lengths_vary=True,
     regimes=(
         Regime(
             name="heads_first",

@@ -106,6 +106,7 @@ PROBLEM = Problem(
         ),
     ),
     notes=("Without restore_shape, the result has one more dimension, but the same bytes in the same order.",),
+    lengths_vary=True,
     regimes=(
         Regime(
             name="three_blocks",

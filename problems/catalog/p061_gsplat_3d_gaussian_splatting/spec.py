@@ -164,6 +164,7 @@ PROBLEM = Problem(
         reason="The model counts all pairs for the reference; only visible ones travel, and how many depends on "
         "the data.",
     ),
+    lengths_vary=True,
     regimes=(
         Regime(
             name="far_away",

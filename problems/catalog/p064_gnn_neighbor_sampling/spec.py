@@ -149,6 +149,7 @@ PROBLEM = Problem(
         most=1.1,
         reason="Counted at base; at tiny 200 nodes are soon all known, so the second frontier is smaller.",
     ),
+    lengths_vary=True,
     regimes=(
         Regime(
             name="whole_lists",

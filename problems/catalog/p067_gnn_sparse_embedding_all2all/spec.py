@@ -117,6 +117,7 @@ PROBLEM = Problem(
         most=2.1,
         reason="The model counts the mean over ranks; the owner of popular rows receives more than others.",
     ),
+    lengths_vary=True,
     regimes=(
         Regime(
             name="one_owner",

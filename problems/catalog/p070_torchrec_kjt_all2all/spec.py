@@ -131,6 +131,7 @@ PROBLEM = Problem(
         reason="The model counts the mean over ranks; ranks own 1, 2 or 3 features, long tails and all, so some "
         "receive much more.",
     ),
+    lengths_vary=True,
     regimes=(
         Regime(
             name="other_splits",

@@ -113,6 +113,7 @@ PROBLEM = Problem(
         reason="One rank has no values and another up to twice the mean or more, so the busiest sends and "
         "receives more than the mean that the model counts.",
     ),
+    lengths_vary=True,
     regimes=(
         Regime(
             name="nobody_is_empty",
