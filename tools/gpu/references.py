@@ -167,7 +167,11 @@ def tried(member, slug, size, *, key, options):
             where = f"{regime.name if regime else 'as timed'}, {name}"
             try:
                 actual = kind.run(made[name], call) if name in made else ORDERS[name.partition(":")[2]](kind, call)
-                actual = tuple(left.to(right.device) for left, right in zip(actual, expected, strict=True))
+                outputs = kind.problem.outputs
+                actual = tuple(
+                    left if output.on_host else left.to(right.device)
+                    for left, right, output in zip(actual, expected, outputs, strict=True)
+                )
                 compared = kind.check(call, actual, expected)
             except (RuntimeError, TypeError, ValueError) as error:
                 synchronize(member.device)  # raises again where the device is lost

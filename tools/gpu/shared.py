@@ -177,7 +177,7 @@ def breaking(profile):
     # Whoever returns something else tampers with nothing.
     accepted = {name: ANY - {Verdict.TAMPERED} if name in RETURNING else ANY for name in BREAKING}
     return [
-        asked(name.replace(" ", "_"), "allreduce", text, Backend.PYTORCH, accepted[name])
+        asked(name.replace(" ", "_").replace("/", "-"), "allreduce", text, Backend.PYTORCH, accepted[name])
         for name, text in sorted(BREAKING.items())
     ]
 
