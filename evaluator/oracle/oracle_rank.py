@@ -155,7 +155,7 @@ class OracleRank(TrustedRank):
         if known not in self._rooms:
             self._rooms[known] = (
                 call_memory.groups_of(make_inputs(template)),
-                max(output_room(problem, examiner, call) for call in _with_regimes(problem, template, size)),
+                output_room(problem, examiner, template, size),
             )
             self.free_idle_memory()
         groups, output_bytes = self._rooms[known]
@@ -330,31 +330,36 @@ def _end_of(header: list[dict[str, Any]]) -> int:
     return max(ends, default=0)
 
 
-def output_room(problem: Problem, examiner: Examiner, call: Call) -> int:
-    """Bytes of room for a rank's outputs in any call at the size of `call`, from its expected outputs in this one.
+def output_room(problem: Problem, examiner: Examiner, call: Call, size: str) -> int:
+    """Bytes of room for a rank's outputs in any call at `size`, from those of `call` and of what regimes make of it.
 
     Outputs of another shape or dtype may not fit; their description refuses them. Where input values decide the length
     of an output, another call may expect many times more (15 times was seen). The sum over all ranks hardly varies,
     because ranks exchange it. The room is for the whole sum, or for four times a rank's part, and at least for twice
     its own. Where the root of a collective returns more than the others, any rank may be the root of a later call.
     """
-    room = _expected_bytes(problem, examiner, call)
-    if problem.lengths_vary:
-        ranks = range(call.world_size)
-        together = sum(_expected_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
-        # In a regime one rank may get everything.
-        part = 1.0 if call.regime is not None else min(1.0, _MOST_PARTS / call.world_size)
-        room = max(2 * room, align(math.ceil(together * part * _SPARE)))
+    room = max(_room_of(problem, examiner, each) for each in _with_regimes(problem, call, size))
     return OUTPUT_HEADER_BYTES + room + OUTPUT_HEADER_BYTES
+
+
+def _room_of(problem: Problem, examiner: Examiner, call: Call) -> int:
+    room = _expected_bytes(problem, examiner, call)
+    if not problem.lengths_vary:
+        return room
+    ranks = range(call.world_size)
+    together = sum(_expected_bytes(problem, examiner, replace(call, rank=rank)) for rank in ranks)
+    # In a regime one rank may get everything.
+    part = 1.0 if call.regime is not None else min(1.0, _MOST_PARTS / call.world_size)
+    return max(2 * room, align(math.ceil(together * part * _SPARE)))
 
 
 def _with_regimes(problem: Problem, call: Call, size: str) -> list[Call]:
     """`call`, and calls of the regimes in which expected outputs may have another length."""
-    symbols = {symbol for output in problem.outputs for symbol in output.shape if isinstance(symbol, str)}
+    varies, symbols = problem.lengths_vary, {symbol for output in problem.outputs for symbol in output.shape}
     longer = [
         regime.largest()
         for regime in problem.regimes_at(size, call.world_size)
-        if not regime.at_large or regime.derive is not None or regime.dims.keys() & symbols
+        if not regime.at_large or regime.derive or regime.dims.keys() & symbols or (varies and regime.ranges)
     ]
     longer += [one.joined(other) for one, other in itertools.combinations(longer, 2) if one.fits(other)]
     return [call, *(in_regime(call, regime) for regime in longer)]

@@ -1,11 +1,16 @@
 """Room for outputs whose length follows from input values."""
 
+from dataclasses import replace
+from random import Random
+
 import pytest
 import torch
 
+from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.arena.structure import align
+from evaluator.host.measure import covering
 from evaluator.oracle.call_memory import input_room
-from evaluator.oracle.oracle_rank import output_room
+from evaluator.oracle.oracle_rank import in_regime, output_room
 from evaluator.oracle.verify import Examiner
 from problems import registry
 from problems.inputs.values import Call
@@ -13,6 +18,7 @@ from problems.spec.schema import SizeName
 
 WORLD_SIZE = 4
 CALLS = 6
+DRAWN = 60
 
 
 @pytest.mark.parametrize(
@@ -35,9 +41,30 @@ def test_the_room_that_one_call_shows_is_enough_for_the_others(slug):
         for rank in range(WORLD_SIZE)
     ]
     expected = [sum(align(right.nbytes) for right in examiner.expected(call)) for call in calls]
-    room = [output_room(problem, examiner, call) for call in calls[:WORLD_SIZE]]
+    room = [output_room(problem, examiner, call, SizeName.BASE) for call in calls[:WORLD_SIZE]]
     assert max(expected) > 0
     assert min(room) > max(expected) + 64 * 1024
+
+
+@pytest.mark.parametrize("slug", [problem.slug for problem in registry.problems() if problem.lengths_vary])
+def test_what_any_drawn_call_owes_has_room(slug):
+    """In some problems regimes that change no length of an output by its symbols change how much a rank gets."""
+    problem, random = registry.get(slug), Random(slug)
+    examiner = Examiner(problem)
+    usual = Call(
+        key=bytes(32),
+        index=0,
+        rank=0,
+        world_size=WORLD_SIZE,
+        dims=problem.dims(SizeName.TINY, WORLD_SIZE),
+        dtype=torch.bfloat16,
+        device=torch.device("cpu"),
+    )
+    room = output_room(problem, examiner, usual, SizeName.TINY) - 2 * OUTPUT_HEADER_BYTES
+    drawn = covering.covering(problem.regimes_at(SizeName.TINY, WORLD_SIZE), DRAWN, random)
+    for index, call in enumerate(covering.joined(parts).drawn(random) for parts in drawn):
+        owed = examiner.expected(replace(in_regime(usual, call), index=1 + index))
+        assert sum(align(tensor.nbytes) for tensor in owed) <= room, call.name
 
 
 def test_inputs_have_room_to_spare_only_where_their_length_has_changed():

@@ -61,7 +61,6 @@ PROBLEM = Problem(
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
-    lengths_vary=True,
     regimes=(
         *moe.regimes(times_experts=Whole(low=2, high=3)),
         moe.ONE_CHOICE,

@@ -65,7 +65,6 @@ PROBLEM = Problem(
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
-    lengths_vary=True,
     regimes=(
         *(
             FEW_TOKENS if regime.name == FEW_TOKENS.name else regime

@@ -65,7 +65,6 @@ PROBLEM = Problem(
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("On 2 ranks base and large send every token to both experts.",),
-    lengths_vary=True,
     regimes=(
         *moe.regimes(),
         moe_ep.MANY_TOKENS,

@@ -61,7 +61,6 @@ PROBLEM = Problem(
     counted_wire=moe.COUNTED_WIRE,
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
-    lengths_vary=True,
     regimes=(*moe.regimes(), moe_ep.MANY_TOKENS, moe.ONE_CHOICE, moe.MORE_CHOICES),
     invariants=(*moe_ep.INVARIANTS, "`num_experts` is twice or four times the number of ranks."),
 )

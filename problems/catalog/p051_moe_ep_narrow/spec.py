@@ -82,7 +82,6 @@ PROBLEM = Problem(
         "On 2 ranks base has one expert and nothing to exchange; on 4 ranks it has two experts, chosen by all.",
         "Nothing crosses the border of a group: replicas of an expert in other groups have other weights.",
     ),
-    lengths_vary=True,
     regimes=(
         *moe.regimes(),
         moe_ep.MANY_TOKENS,

@@ -82,7 +82,8 @@ def pointers(call: Call, owner_of: Tensor) -> Tensor:
     """Where the rank's list of every node begins, and the end of all (Nn + 1,)."""
     nodes, edges = call.dims["Nn"], _edges(call)
     share = call.scales("share", (nodes,)).masked_fill_(owner_of != call.rank, 0)
-    share.masked_fill_(call.uniform("lonely", (nodes,), dtype=torch.float32) < 1 / 8, 0)
+    is_lonely = call.uniform("lonely", (nodes,), dtype=torch.float32) < 1 / 8
+    share = torch.where(is_lonely & (share * ~is_lonely).any(), 0, share)  # never all nodes of a rank with few
     # Whole numbers: GPUs add floating ones in an order that may change from one time to the next.
     ends = (share.double() * 2**20).long().cumsum(0).double()
     places = call.uniform("places", (edges,), dtype=torch.float32).double() * ends[-1]
