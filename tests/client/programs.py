@@ -23,13 +23,12 @@ def solution(tensor):
 """
 KEEPS_THE_FIRST_OUTPUT = """import torch.distributed as dist
 
-kept = []
+kept = {}
 
 
 def solution(tensor):
-    if not kept:
-        out = tensor.clone()
-        dist.all_reduce(out)
-        kept.append(out)
-    return kept[0]
+    if tensor.shape not in kept:
+        kept[tensor.shape] = tensor.clone()
+        dist.all_reduce(kept[tensor.shape])
+    return kept[tensor.shape]
 """

@@ -5,7 +5,7 @@ from evaluator.contract import Backend, Verdict
 # Program, verdict, the rank that is named (None: either), words the author must read.
 PROGRAMS = [
     ("correct", Verdict.PASSED, None, "2 ranks"),
-    ("wrong_on_rank_one", Verdict.WRONG_RESULT, 1, "[3, 5]"),
+    ("wrong_on_rank_one", Verdict.WRONG_RESULT, 1, "[0, 5]"),
     ("wrong_shape", Verdict.WRONG_SHAPE, 0, "expected bfloat16"),
     ("wrong_dtype", Verdict.WRONG_SHAPE, 0, "float32"),
     ("returns_two", Verdict.WRONG_SHAPE, 0, "received 2"),

@@ -1,4 +1,4 @@
-"""Row M2, communicate once and reuse: gathers in the first call and keeps the peers' shares.
+"""Row M2, communicate once and reuse: gathers in the first call and keeps the peers' shares, by shape.
 
 Problem: allgather
 Mode: check
@@ -8,13 +8,13 @@ Accepted: STALE_OUTPUT, WRONG_RESULT
 import torch
 import torch.distributed as dist
 
-_peers = None
+_kept = {}
 
 
 def solution(tensor):
-    global _peers
-    if _peers is None:
-        _peers = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-        dist.all_gather(_peers, tensor)
-    _peers[dist.get_rank()] = tensor.clone()
-    return torch.stack(_peers)
+    if tensor.shape not in _kept:
+        _kept[tensor.shape] = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+        dist.all_gather(_kept[tensor.shape], tensor)
+    peers = _kept[tensor.shape]
+    peers[dist.get_rank()] = tensor.clone()
+    return torch.stack(peers)

@@ -1,4 +1,4 @@
-"""Twin of row M2: allocates in the first call, communicates in every one.
+"""Twin of row M2: allocates in the first call of a shape, communicates in every one.
 
 Problem: allgather
 Mode: check
@@ -8,12 +8,11 @@ Accepted: PASSED
 import torch
 import torch.distributed as dist
 
-_peers = None
+_kept = {}
 
 
 def solution(tensor):
-    global _peers
-    if _peers is None:
-        _peers = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
-    dist.all_gather(_peers, tensor)
-    return torch.stack(_peers)
+    if tensor.shape not in _kept:
+        _kept[tensor.shape] = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(_kept[tensor.shape], tensor)
+    return torch.stack(_kept[tensor.shape])

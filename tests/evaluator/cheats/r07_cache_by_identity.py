@@ -1,4 +1,4 @@
-"""Row 7, cache by identity: remembers the result by address and version counter.
+"""Row 7, cache by identity: remembers the result by address, version counter and shape.
 
 Problem: allreduce
 Mode: check
@@ -11,7 +11,7 @@ _known = {}
 
 
 def solution(tensor):
-    key = (tensor.data_ptr(), tensor._version)
+    key = (tensor.data_ptr(), tensor._version, tensor.shape)
     hit = [None] * dist.get_world_size()
     dist.all_gather_object(hit, key in _known)
     if not all(hit):

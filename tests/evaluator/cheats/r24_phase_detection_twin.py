@@ -1,4 +1,4 @@
-"""Twin of row 24: counts its calls, prepares in the first one, and looks at its own frame.
+"""Twin of row 24: counts its calls, prepares in the first one of a shape, and looks at its own frame.
 
 Problem: allreduce
 Mode: ranked
@@ -11,15 +11,16 @@ import torch
 import torch.distributed as dist
 
 _calls = 0
-_buffer = None
+_buffers = {}
 
 
 def solution(tensor):
-    global _calls, _buffer
+    global _calls
     _calls += 1
     assert inspect.currentframe().f_code.co_name == "solution"
-    if _buffer is None:
-        _buffer = torch.empty_like(tensor)
-    _buffer.copy_(tensor)
-    dist.all_reduce(_buffer)
-    return _buffer.clone()
+    if tensor.shape not in _buffers:
+        _buffers[tensor.shape] = torch.empty_like(tensor)
+    buffer = _buffers[tensor.shape]
+    buffer.copy_(tensor)
+    dist.all_reduce(buffer)
+    return buffer.clone()

@@ -28,18 +28,19 @@ void check(ncclResult_t result, const char* what) {
 }
 
 // Blocks of the same index meet; block b reads only what block b of the peer wrote.
+template <typename Word>
 __global__ void __launch_bounds__(kThreads) gather(
-    const uint4* input, uint4* output, ncclWindow_t window, ncclDevComm comm, int64_t words) {
+    const Word* input, Word* output, ncclWindow_t window, ncclDevComm comm, int64_t words) {
     ncclLsaBarrierSession<ncclCoopCta> barrier{ncclCoopCta(), comm, ncclTeamLsa(comm), comm.lsaBarrier, blockIdx.x};
     const int64_t first = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
     const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-    uint4* offered = static_cast<uint4*>(ncclGetLocalPointer(window, 0));
+    Word* offered = static_cast<Word*>(ncclGetLocalPointer(window, 0));
     barrier.sync(ncclCoopCta(), cuda::memory_order_acq_rel);  // the peers have read what the call before offered
     for (int64_t i = first; i < words; i += stride) offered[i] = input[i];
     barrier.sync(ncclCoopCta(), cuda::memory_order_acq_rel);
     for (int step = 0; step < comm.lsaSize; ++step) {
         const int peer = (comm.lsaRank + step) % comm.lsaSize;
-        const uint4* shard = static_cast<const uint4*>(ncclGetLsaPointer(window, 0, peer));
+        const Word* shard = static_cast<const Word*>(ncclGetLsaPointer(window, 0, peer));
         for (int64_t i = first; i < words; i += stride) output[peer * words + i] = shard[i];
     }
 }
@@ -74,11 +75,17 @@ int64_t new_window(int64_t bytes) {
     return reinterpret_cast<int64_t>(window);
 }
 
+template <typename Word>
+void launch(int64_t input, int64_t output, int64_t window, int64_t bytes, int64_t stream) {
+    gather<Word><<<kBlocks, kThreads, 0, reinterpret_cast<cudaStream_t>(stream)>>>(
+        reinterpret_cast<const Word*>(input), reinterpret_cast<Word*>(output),
+        reinterpret_cast<ncclWindow_t>(window), device_communicator, bytes / sizeof(Word));
+}
+
 void all_gather(int64_t input, int64_t output, int64_t window, int64_t bytes, int64_t stream) {
-    if (input % 16 || output % 16 || bytes % 16) throw std::runtime_error("only multiples of 16 bytes");
-    gather<<<kBlocks, kThreads, 0, reinterpret_cast<cudaStream_t>(stream)>>>(
-        reinterpret_cast<const uint4*>(input), reinterpret_cast<uint4*>(output),
-        reinterpret_cast<ncclWindow_t>(window), device_communicator, bytes / 16);
+    if (input % 16 || output % 16) throw std::runtime_error("only tensors that begin at multiples of 16 bytes");
+    if (bytes % 16) launch<uint16_t>(input, output, window, bytes, stream);
+    else launch<uint4>(input, output, window, bytes, stream);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) throw std::runtime_error(std::string("launch: ") + cudaGetErrorString(error));
 }
@@ -115,7 +122,7 @@ def connected():
 
 @functools.cache
 def window(bytes_):
-    return connected().new_window(bytes_)
+    return connected().new_window(-(-bytes_ // 4096) * 4096)
 
 
 def solution(tensor):

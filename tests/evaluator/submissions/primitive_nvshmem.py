@@ -98,7 +98,7 @@ def solution(tensor):
     buffer, _ = exchange(tuple(tensor.shape), tensor.dtype, tensor.device)
     stream = torch.cuda.current_stream().cuda_stream
     extension().barrier(stream)  # the peers have read what the call before offered
-    torch.add(tensor, 0, out=buffer)
+    torch.mul(tensor, 1, out=buffer)
     extension().barrier(stream)
     out = torch.empty((world, *tensor.shape), dtype=tensor.dtype, device=tensor.device)
     bytes_ = tensor.numel() * tensor.element_size()

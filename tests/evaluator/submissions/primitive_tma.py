@@ -85,21 +85,21 @@ def extension():
 
 
 @functools.cache
-def exchange(shape, dtype, device):
-    """This rank's symmetric buffer, the handle to meet the others, and the addresses of all buffers here."""
-    buffer = symm_mem.empty(shape, dtype=dtype, device=device)
+def exchange(padded, device):
+    """This rank's symmetric buffer of so many bytes, the handle to meet the others, and all buffers' addresses here."""
+    buffer = symm_mem.empty((padded,), dtype=torch.uint8, device=device)
     handle = symm_mem.rendezvous(buffer, dist.group.WORLD)
-    shards = [handle.get_buffer(peer, shape, dtype).data_ptr() for peer in range(handle.world_size)]
+    shards = [handle.get_buffer(peer, (padded,), torch.uint8).data_ptr() for peer in range(handle.world_size)]
     return buffer, handle, shards
 
 
 def solution(tensor):
-    buffer, handle, shards = exchange(tuple(tensor.shape), tensor.dtype, tensor.device)
+    bytes_ = tensor.numel() * tensor.element_size()
+    padded = -(-bytes_ // 16) * 16  # bulk copies move 16 bytes at a time; whatever follows a shard is cut off
+    buffer, handle, shards = exchange(padded, tensor.device)
     handle.barrier(channel=0)  # the peers have read what the call before offered
-    torch.add(tensor, 0, out=buffer)
+    torch.mul(tensor, 1, out=buffer[:bytes_].view(tensor.dtype).view(tensor.shape))
     handle.barrier(channel=1)
-    out = torch.empty((handle.world_size, *tensor.shape), dtype=tensor.dtype, device=tensor.device)
-    extension().all_gather(
-        shards, out.data_ptr(), tensor.numel() * tensor.element_size(), torch.cuda.current_stream().cuda_stream
-    )
-    return out
+    out = torch.empty((handle.world_size, padded), dtype=torch.uint8, device=tensor.device)
+    extension().all_gather(shards, out.data_ptr(), padded, torch.cuda.current_stream().cuda_stream)
+    return out[:, :bytes_].contiguous().view(tensor.dtype).view(handle.world_size, *tensor.shape)
