@@ -177,6 +177,7 @@ def test_a_profile_that_measures_no_time_ranks_without_any(tmp_path: Path, monke
     assert report.timing is None
     assert report.record is not None
     calls = [call for size in report.record.sizes for call in size.calls]
-    assert {call.regime for call in calls} >= {regime.name for regime in registry.get("allreduce").regimes}
+    drawn = {call.regime.partition(":")[0] for call in calls}  # without the numbers that it drew
+    assert drawn >= {regime.name for regime in registry.get("allreduce").regimes}
     assert not any(call.time_ns or call.claimed_ns for call in calls)
     assert recompute(report).agrees

@@ -1,5 +1,6 @@
 """Calls in regimes that no timed call has: drawn at secret indices, named in the verdict, judged alone on demand."""
 
+import re
 from collections import Counter
 from itertools import combinations
 from random import Random
@@ -43,18 +44,19 @@ BLOCK_CALLS = 6
 def test_program_that_is_right_but_for_a_regime_is_refused_in_its_words(judge: Judge):
     report = judge.evaluate(request_for_text(RIGHT_BUT_FOR_TINY))
     assert report.verdict is Verdict.WRONG_RESULT
-    assert "(regime tiny_values: all values are below 1e-4 in size)" in report.message
-    again = "python -m evaluator run allreduce solution.py --profile cpux2 --regime tiny_values"
-    assert report.message.endswith(again)
+    assert "all values are below 1e-4 in size" in report.message
+    again = r"python -m evaluator run allreduce solution\.py --profile cpux2 --regime (\S*\+)?tiny_values(\+\S*)?$"
+    assert re.search(again, report.message), report.message
 
 
-def test_every_regime_is_drawn_once_and_none_is_timed(judge: Judge):
+def test_every_regime_is_drawn_once_alone_and_none_is_timed(judge: Judge):
     report = judge.evaluate(request_for("correct", mode=Mode.RANKED))
     assert report.verdict is Verdict.PASSED, report.message
     assert f"in {len(REGIMES)} regimes" in report.message
     (record,) = report.record.sizes
     drawn = {call.number: call.regime for call in record.calls if call.kind is CallKind.REGIME}
-    assert sorted(drawn.values()) == sorted(REGIMES)
+    alone = [name.partition(":")[0] for name in drawn.values() if "+" not in name]
+    assert sorted(alone) == sorted(REGIMES)
     assert drawn.keys().isdisjoint(number for block in record.blocks for number in block)
 
 
@@ -99,7 +101,8 @@ def test_what_no_call_is_in_is_refused_by_name(name: str, why: str):
 def test_a_hang_names_the_regime_of_its_call(judge: Judge):
     report = judge.evaluate(request_for_text(WAITS_FOR_EVER_WHERE_ONE_RANK_HAS_VALUES))
     assert report.verdict is Verdict.DEADLOCK
-    assert "(regime one_rank_has_values: all values are zero on every rank but one)" in report.message
+    assert "one_rank_has_values" in report.message
+    assert "all values are zero on every rank but one" in report.message
 
 
 def test_one_regime_can_be_judged_alone(judge: Judge):

@@ -1,6 +1,7 @@
 """Reduce (sum) of one matrix to a destination rank, described."""
 
 from problems.spec.axes import message_size
+from problems.spec.collectives import SUMMED_EXTENTS, SUMMED_INVARIANTS
 from problems.spec.regimes import ALL_DTYPES, SPECIAL_VALUES, SUMMED_VALUES, exact_sums
 from problems.spec.schema import (
     Argument,
@@ -99,8 +100,8 @@ PROBLEM = Problem(
     notes=(
         "Libraries leave open what the other ranks hold after a reduce, so only the destination's values are judged.",
     ),
-    regimes=(*SUMMED_VALUES, SPECIAL_VALUES, exact_sums("out")),
-    invariants=("Tensors are contiguous.",),
+    regimes=(*SUMMED_VALUES, SPECIAL_VALUES, exact_sums("out"), *SUMMED_EXTENTS),
+    invariants=SUMMED_INVARIANTS,
     dtypes=ALL_DTYPES,
     axes=(message_size(has_parts=False),),
 )
