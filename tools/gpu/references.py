@@ -159,7 +159,8 @@ def tried(member, slug, size, *, key, options):
         if index and not agrees(member, time.monotonic() - begin < options.seconds):
             break
         call = call_of(member, kind.problem, size, key=key, index=index, regime=regime)
-        expected = kind.expected(call)
+        pairs = zip(kind.problem.outputs, kind.expected(call), strict=True)
+        expected = tuple(right.cpu() if output.on_host else right for output, right in pairs)
         found["kinds"] += 1
         for name in names:
             if found["calls"] and not agrees(member, time.monotonic() - begin < options.seconds):
@@ -167,11 +168,7 @@ def tried(member, slug, size, *, key, options):
             where = f"{regime.name if regime else 'as timed'}, {name}"
             try:
                 actual = kind.run(made[name], call) if name in made else ORDERS[name.partition(":")[2]](kind, call)
-                outputs = kind.problem.outputs
-                actual = tuple(
-                    left if output.on_host else left.to(right.device)
-                    for left, right, output in zip(actual, expected, outputs, strict=True)
-                )
+                actual = tuple(left.to(right.device) for left, right in zip(actual, expected, strict=True))
                 compared = kind.check(call, actual, expected)
             except (RuntimeError, TypeError, ValueError) as error:
                 synchronize(member.device)  # raises again where the device is lost
