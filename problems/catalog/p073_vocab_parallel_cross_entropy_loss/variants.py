@@ -110,6 +110,17 @@ def shares_of_tokens(vocab_parallel_logits: Tensor, target: Tensor, group: None)
     return loss
 
 
+def near_the_largest(vocab_parallel_logits: Tensor, target: Tensor, group: None) -> Tensor:
+    """Leaves out the words whose logits are 10 or more below the rank's largest."""
+    lowered = vocab_parallel_logits.masked_fill(
+        vocab_parallel_logits < vocab_parallel_logits.amax(dim=-1, keepdim=True) - 10, -torch.inf
+    )
+    wanted = _picked(vocab_parallel_logits.float(), target, dist.get_rank())
+    dist.all_reduce(wanted)
+    everywhere = torch.stack(all_gathered(lowered.float().logsumexp(dim=-1))).logsumexp(dim=0)
+    return (everywhere - wanted).to(vocab_parallel_logits.dtype)
+
+
 HONEST = {"rounded_everywhere": rounded_everywhere, "merged_once": merged_once}
 MUTANTS = {
     "without_maximum": without_maximum,
@@ -120,5 +131,6 @@ NARROW = {
     "targets_on_one_rank": idle_ranks_leave,
     "masked_words": picked_by_a_product,
     "half_masked": in_two_steps,
+    "certain_targets": near_the_largest,
     "odd_tokens": shares_of_tokens,
 }
