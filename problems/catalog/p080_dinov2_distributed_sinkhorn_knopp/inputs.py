@@ -11,6 +11,8 @@ from problems.inputs.regime_values import in_regime, owner
 from problems.inputs.values import Arguments, Call
 
 TEMPERATURE = 0.07
+FARTHEST = 36.0
+"""The size of logits divided by the temperature where one prototype is far from all samples, but for 4 at the most."""
 LOGIT_STD, POPULARITY_STD, SAMPLE_STD = 0.15, 0.08, 0.08
 
 
@@ -38,7 +40,20 @@ def logits(call: Call) -> Tensor:
     drawn = call.normal("teacher_output", ("b", "Kp"), std=LOGIT_STD, dtype=torch.float32)
     drawn += call.normal("popularity", (1, "Kp"), std=POPULARITY_STD, dtype=torch.float32, shared=True)
     drawn += call.normal("sample", ("b", 1), std=SAMPLE_STD, dtype=torch.float32)
+    if call.setting("prototypes", None) == "one_far":
+        drawn = _one_far(call, drawn)
     return in_regime(call, "teacher_output", drawn)
+
+
+def _one_far(call: Call, drawn: Tensor) -> Tensor:
+    """Logits (b, Kp) as nearly alike as they may be for all prototypes but one, which is as far as can be from all.
+
+    They are small enough in number that all exponentials divided by their sum are normal float32 numbers.
+    """
+    far = call.integers("far prototype", (), low=0, high=call.dims["Kp"], shared=True)
+    ends = torch.full((call.dims["Kp"],), FARTHEST, device=call.device)
+    ends[far] = -FARTHEST
+    return (drawn / (4 * TEMPERATURE)).clamp(-FARTHEST / 9, FARTHEST / 9).add_(ends).mul_(temperature(call))
 
 
 def temperature(call: Call) -> float:

@@ -147,6 +147,12 @@ PROBLEM = Problem(
             # Scalings shrink by N / K in every round, and float32 sums of equal numbers all err to one side.
             apart=("many_rounds", "zero_values"),
         ),
+        Regime(
+            name="one_far",
+            words="one prototype is farther from all samples than the others, by a factor of about e to the 72",
+            settings={"prototypes": "one_far"},
+            dims={"b": Whole(low=2, high=8), "Kp": Whole(low=2, high=40)},
+        ),
         replace(ZERO_VALUES, narrow="nothing_where_zero"),
         replace(ONE_RANK_HAS_VALUES, words="all logits are zero on every rank but one"),
     ),

@@ -84,6 +84,21 @@ def whole_tiles(logits: Tensor, *rest: Any) -> Tensor:
     return q
 
 
+def masses_above_zero(logits: Tensor, *rest: Any) -> Tensor:
+    """Takes sums over samples for 1e-30 where they are less, so as not to divide by zero."""
+    temperature, _, rounds, *_ = rest
+    q = (logits / temperature).exp()
+    total = q.sum()
+    dist.all_reduce(total)
+    q /= total
+    for _ in range(rounds):
+        masses = q.sum(dim=0)
+        dist.all_reduce(masses)
+        q /= masses.clamp(min=1e-30) * q.shape[1]
+        q /= q.sum(dim=1, keepdim=True) * (len(q) * dist.get_world_size())
+    return q / q.sum(dim=1, keepdim=True)
+
+
 HONEST = {"float64": in_float64, "by_scalings": by_scalings, "gathered": gathered}
 MUTANTS = {
     "softmax": softmax,
@@ -92,4 +107,4 @@ MUTANTS = {
     "sums_in_bfloat16": sums_in_bfloat16,
     "prototypes_last": prototypes_last,
 }
-NARROW = {"one_counts_nothing": nothing_where_nothing_counts, "odd_sizes": whole_tiles}
+NARROW = {"one_counts_nothing": nothing_where_nothing_counts, "odd_sizes": whole_tiles, "one_far": masses_above_zero}
