@@ -31,6 +31,8 @@ BACKGROUND_MASS = 0.3
 LEADER_MEAN, LEADER_STD = 2.0, 1.5
 LOWEST = -1e32
 """A finite logit of words that are masked; bfloat16 and float32 hold it."""
+HIGH_LEADERS, LOW = 5, -1e5
+"""In a regime so many leaders are high, and the others equal and low, but above all that is no leader."""
 NUCLEUS_SHARE, REMOVED_SHARE = 0.6, 0.3
 """Of 1 - top_p: what a logit of a wide nucleus has of the mass at the least, about, and what all others have."""
 NUCLEUS_SPREAD = 0.5
@@ -105,8 +107,11 @@ def tokens(call: Call) -> Tokens:
     nucleus = _nucleus(call, top_p) if call.setting("nucleus", usual=False) else None
     columns = _leading_columns(call)
     leaders = _leading_logits(call, top_k=top_k, top_p=top_p)
-    if call.setting("equal_leaders", usual=False):
-        leaders = leaders[:, :1].expand(-1, LEADERS).contiguous()
+    equal = call.setting("equal_leaders", None)
+    if equal == "highest":
+        leaders = _equal(call, leaders)
+    if equal == "lowest":
+        leaders = leaders.index_fill(1, torch.arange(HIGH_LEADERS, LEADERS, device=call.device), LOW)
     if (higher_by := call.setting("higher_by", None)) is not None:
         leaders = leaders + higher_by
     return Tokens(
@@ -118,6 +123,14 @@ def tokens(call: Call) -> Tokens:
         is_flat=call.setting("flat", usual=False),
         nucleus=nucleus,
     )
+
+
+def _equal(call: Call, leaders: Tensor) -> Tensor:
+    """`leaders` (nt, LEADERS), all as high as the first of them; in half the tokens all zero, a few below zero."""
+    zeros = torch.zeros_like(leaders)
+    zeros[:, ::5] = -0.0
+    is_zero = call.integers("zero leaders", ("nt", 1), low=0, high=2, shared=True) == 0
+    return torch.where(is_zero, zeros, leaders[:, :1])
 
 
 def chunk_size(call: Call) -> int:
@@ -136,6 +149,8 @@ def shard(call: Call, drawn: Tokens) -> Tensor:
         return _nearly_flat(call, drawn.nucleus, drawn.top_p)
     # A sum of n exponentials of normal values with mean m and variance 1 is about n * exp(m + 1/2).
     logits = call.normal("background", ("nt", "Vl"), mean=log(BACKGROUND_MASS / call.dims["V"]) - 0.5)
+    if call.setting("equal_leaders", None) == "lowest":
+        logits.fill_(LOWEST)
     _mask(call, logits)
     _write_own_columns(logits, drawn.columns - call.rank * call.dims["Vl"], drawn.leaders)
     return logits

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import gcd
 
-from problems.spec.ranges import Extent, Real, Whole
+from problems.spec.ranges import Among, Extent, Real, Whole
 from problems.spec.regimes import other_extents
 from problems.spec.schema import Argument, ArgumentKind, Cost, Dims, Hop, Regime, Size, SizeName
 from problems.spec.taxonomy import Communication
@@ -69,8 +69,9 @@ REGIMES = (
     ),
     Regime(
         name="equal_leaders",
-        words="more than ten logits of a token are largest and equal and top_p is 1: all of these survive",
-        settings={"top_p": 1.0, "equal_leaders": True},
+        words="more than ten logits of a token are equal, the largest or all but five, at times zeros of both signs, "
+        "and top_p is 1: all of these survive",
+        settings={"top_p": 1.0, "equal_leaders": Among(options=("lowest", "highest"))},
     ),
     Regime(
         name="flat_rows",
@@ -140,7 +141,7 @@ _INVARIANTS = (
     "Where `top_p` is below 1, it leaves at most 256 words of a token.",
     "Cumulative probabilities keep away from 1 - `top_p`, so that rounding decides nothing.",
     "Where `top_p` removes something, equal logits stay or go together.",
-    "Equal logits at the `top_k`-th largest may be any number, up to the whole vocabulary.",
+    "Equal logits at the `top_k`-th largest may be any number, up to the whole vocabulary; 0.0 and -0.0 are equal.",
     "Every rank has as many words, and the number of ranks divides the tokens. B is 1 or 2.",
 )
 INVARIANTS = (
