@@ -7,6 +7,9 @@ from problems.inputs.copying import copies, odd_values, picking
 from problems.inputs.regime_values import LARGEST, in_regime
 from problems.inputs.values import Arguments, Call
 
+PLATEAU = 6e-4
+"""The size of the low taps of a filter whose first tap is 1, below 2^-10: they are half as high again at the most."""
+
 
 def make_inputs(call: Call) -> Arguments:
     """The rank's shards of the three streams (B, C, Ls), the filters and biases of all channels, and the layout."""
@@ -31,7 +34,15 @@ def factors(call: Call) -> tuple[Tensor, Tensor]:
     gate = _gate(call, "x2_seq")
     if copies(call):
         return gate, odd_values(call, "v_seq", ("B", "C", "Ls"))
-    return gate, in_regime(call, "v_seq", call.long_tailed("v_seq", ("B", "C", "Ls")))
+    v = call.long_tailed("v_seq", ("B", "C", "Ls"))
+    if _has_plateau(call):
+        gate, v = gate.abs_(), v.abs_()
+    return gate, in_regime(call, "v_seq", v)
+
+
+def _has_plateau(call: Call) -> bool:
+    """Whether filters are a large tap and many low ones of one sign, which count because the streams have a mean."""
+    return bool(call.setting("filters", None) == "plateau")
 
 
 def _gate(call: Call, name: str, *, long_tailed: bool = False) -> Tensor:
@@ -77,6 +88,11 @@ def _filters(call: Call) -> Tensor:
         picked[0] = 0.0
         picked[0, near] = 1.0
         return picked
+    if _has_plateau(call):
+        sign = 2.0 * call.integers("plateau sign", (groups, 1), low=0, high=2, shared=True) - 1
+        low = call.uniform("plateau", (groups, length), low=PLATEAU, high=1.5 * PLATEAU, shared=True) * sign
+        low[:, 0] = 1.0
+        return _beside_gates(call, low.to(call.dtype))
     exponent = call.uniform("time constants", (groups, 1), low=-4, high=1, dtype=torch.float32, shared=True)
     decay = -1 / (exponent.exp2_() * length)
     energy = torch.expm1(2 * decay * length) / torch.expm1(2 * decay)

@@ -176,13 +176,19 @@ PROBLEM = Problem(
             name="short_filters",
             words="filters have 1 to 15 taps, in a third of the calls one",
             dims={"Lf": Whole(low=1, high=15, often=(1, 1, 1))},
-            apart=("one_rank_has_values", "whole_filters", "odd_chunks"),
+            apart=("one_rank_has_values", "whole_filters", "odd_chunks", "low_plateau"),
         ),
         Regime(name="odd_chunks", words="chunks have 23 positions", dims={"Ls": 46, "Lf": 80}),
         Regime(
             name="whole_filters",
             words="filters are as long as the sequence",
             settings={"taps": "all"},
+        ),
+        Regime(
+            name="low_plateau",
+            words="filters are a tap of 1 and many below 2^-10 of one sign, and x2_seq and v_seq are not negative",
+            settings={"filters": "plateau", "taps": "all"},
+            dims={"Ls": 384},
         ),
         Regime(
             name="huge_gates",

@@ -128,6 +128,14 @@ def _within_two_shards(layer: _Layer) -> Tensor:
     return _by_transform(replace(layer, filters=layer.filters[:, : 5 * shard // 3]))
 
 
+def _without_low_ends(layer: _Layer) -> Tensor:
+    """Cuts filters behind their last tap above 2^-10 of their largest."""
+    size = layer.filters.abs()
+    is_high = size >= size.amax(dim=1, keepdim=True) * 2**-10
+    last = is_high.flip(1).cumsum(dim=1).flip(1) > 0
+    return _by_transform(replace(layer, filters=layer.filters * last))
+
+
 def two_channels_per_filter(
     x1: Tensor, x2: Tensor, v: Tensor, h: Tensor, bias: Tensor, _groups: int, _dim: int, group: None, zigzag: bool
 ) -> Tensor:
@@ -159,5 +167,6 @@ NARROW = {
     "four_channels_per_filter": two_channels_per_filter,
     "short_filters": _gathered(_in_blocks_of_16),
     "whole_filters": _gathered(_within_two_shards),
+    "low_plateau": _gathered(_without_low_ends),
     "copied_values": _gathered(_relative_to_bias),
 }
