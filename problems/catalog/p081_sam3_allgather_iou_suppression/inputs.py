@@ -9,6 +9,18 @@ from problems.inputs.values import Arguments, Call
 
 THRESHOLD = 0.7
 COPIES = 0.85
+REACHED = (
+    (0.54, 54, 100),
+    (0.54, 16_200, 30_000),
+    (0.60, 60, 100),
+    (0.60, 16_383, 27_305),
+    (0.66, 99, 150),
+    (0.66, 16_368, 24_800),
+    (0.72, 108, 150),
+    (0.72, 16_380, 22_750),
+)
+"""Thresholds, and pixels of an intersection and a union whose quotient reaches them exactly. In float32 the product of
+threshold and union is rounded up beyond the intersection."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -19,7 +31,7 @@ def make_inputs(call: Call) -> Arguments:
         "obj_scores_local": draw_scores(call, counts),
         "num_obj_per_gpu": counts,
         "last_occluded": _last_occluded(call),
-        "iou_threshold": call.setting("threshold", THRESHOLD),
+        "iou_threshold": _reached(call)[0] if _is_reached(call) else call.setting("threshold", THRESHOLD),
         "reverse": bool(call.integers("reverse", (), low=0, high=2, shared=True).item()),
         "group": None,
     }
@@ -83,8 +95,12 @@ def draw_masks(call: Call, counts: list[int], everyone: tuple[Tensor, Tensor]) -
     far = (rows.view(1, -1, 1) - centre[own, 0].view(-1, 1, 1)).square()
     far = far + (columns.view(1, 1, -1) - centre[own, 1].view(-1, 1, 1)).square()
     inside = far.sqrt() <= radius[own].view(-1, 1, 1)
+    if _is_reached(call):
+        for place, pixels in _pixels_of_pairs(call).items():
+            if 0 <= place - first < len(inside):
+                inside[place - first] = (torch.arange(far[0].numel(), device=call.device) < pixels).view(far[0].shape)
     noise = call.normal("noise", (counts[call.rank], "Hm", "Wm"), dtype=torch.float32)
-    if _has_exact_copies(call):
+    if _has_exact_copies(call) or _is_reached(call):
         noise.clamp_(-2, 2)  # no sign changes, so that copies cover the very same pixels
     logits = torch.where(inside, 3.0, -3.0) + noise
     if call.setting("zero_logits", usual=False):
@@ -94,6 +110,27 @@ def draw_masks(call: Call, counts: list[int], everyone: tuple[Tensor, Tensor]) -
         empty = empty[(empty >= 0) & (empty < len(logits))]
         logits[empty] = -logits[empty].abs()
     return copied(call, "low_res_masks_local", logits.to(call.dtype))
+
+
+def _is_reached(call: Call) -> bool:
+    return bool(call.setting("threshold", None) == "reached")
+
+
+def _reached(call: Call) -> tuple[float, int, int]:
+    """One of `REACHED`, the same on all ranks."""
+    return REACHED[int(call.integers("reached", (), low=0, high=len(REACHED), shared=True))]
+
+
+def _pixels_of_pairs(call: Call) -> dict[int, int]:
+    """How many of the first pixels objects cover: one pair reaches the threshold exactly, another covers all."""
+    _, both, union = _reached(call)
+    wholes = call.dims["Hm"] * call.dims["Wm"]
+    pixels = ((both, union), (wholes, wholes))
+    return {
+        place: count
+        for pair, counts in zip(_telling_pairs(call), pixels, strict=False)
+        for place, count in zip(pair, counts, strict=True)
+    }
 
 
 def _has_exact_copies(call: Call) -> bool:

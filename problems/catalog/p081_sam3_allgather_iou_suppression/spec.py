@@ -164,6 +164,12 @@ PROBLEM = Problem(
             words="iou_threshold is 1 and some objects cover the same pixels, two of them a single one: their IoU is 1",
             settings={"threshold": 1.0, "exact_copies": True},
         ),
+        Regime(
+            name="reached_threshold",
+            words="an IoU is iou_threshold exactly, and two masks cover all of their 65536 pixels",
+            settings={"threshold": "reached"},
+            dims={"Hm": 256, "Wm": 256},
+        ),
         Regime(name="zero_logits", words="many mask logits are exactly 0", settings={"zero_logits": True}),
         Regime(
             name="empty_masks",
@@ -202,7 +208,7 @@ PROBLEM = Problem(
         "All ranks together have at most 512 objects, or 80 per rank where that is more.",
         "All masks of a call have 48 x 48, 53 x 37, 256 x 256 or 288 x 288 pixels.",
         "`last_occluded` lies between -1 and 2^32 and is the same on all ranks.",
-        "`iou_threshold` is above 0 and at most 1.",
+        "`iou_threshold` is above 0 and at most 1; an IoU may be the same float32 number.",
     ),
     axes=(
         Axis(

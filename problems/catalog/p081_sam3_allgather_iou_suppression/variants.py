@@ -89,6 +89,19 @@ def thresholds_below_one(masks: Tensor, scores: Tensor, counts: list[int], last:
     return solution(masks, scores, counts, last, threshold if threshold < 1 else 2.0, reverse, group)
 
 
+def by_a_product(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
+    """Compares the intersection with the union times the threshold, which may be rounded up."""
+    threshold, reverse, _ = rest
+    every_mask, every_score = _broadcast(masks.float(), counts), _broadcast(scores.float(), counts)
+    inside = (every_mask > 0).flatten(1).float()
+    both, sizes = inside @ inside.T, inside.sum(dim=1)
+    union = (sizes[:, None] + sizes - both).clamp(min=1)
+    is_later = last[:, None] < last if reverse else last[:, None] > last
+    strong = (both >= torch.tensor(threshold, dtype=torch.float32) * union).fill_diagonal_(False)
+    suppressed = (strong & is_later & (last > -1)).any(dim=1)
+    return every_mask.masked_fill_(suppressed.view(-1, 1, 1), -10.0), every_score, suppressed
+
+
 def zeros_count(masks: Tensor, scores: Tensor, counts: list[int], last: Tensor, *rest: Any) -> Triple:
     """Takes pixels whose logit is 0 for the object's."""
     _, every_score, suppressed = solution(masks.masked_fill(masks == 0, 1.0), scores, counts, last, *rest)
@@ -151,6 +164,7 @@ MUTANTS = {
 }
 NARROW = {
     "exact_copies": thresholds_below_one,
+    "reached_threshold": by_a_product,
     "zero_logits": zeros_count,
     "empty_masks": smoothed_overlap,
     "late_frames": frames_in_float32,
