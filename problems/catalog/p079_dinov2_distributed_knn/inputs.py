@@ -51,13 +51,23 @@ def _features(call: Call, name: str, count: str, centres: Tensor) -> Tensor:
         share = (share + NEAREST) / 2  # queries near their centres, so that similarities spread
     away = _unit(call.normal(f"{name} away", (count, "D"), dtype=torch.float32))
     rows = _unit(own * share + away * (1 - share.square()).sqrt())
-    if (near := call.setting("near", None)) is not None:
+    if (near := call.setting("near", None)) == "opposite":
+        return (_exact_unit(call) if name == "test" else -_exact_unit(call)).expand(len(rows), -1)
+    if near is not None:
         is_near = name == "test" or (near == "one_rank" and call.rank == owner(call))
         side = (1 if is_near else -1) * (1 if near == "one_rank" else FAR)
         return _unit(rows + side * _unit(call.normal("regime's side", (1, "D"), dtype=torch.float32, shared=True)))
     if name == "train" and (different := call.setting("different_rows", None)) is not None:
         return rows[torch.arange(len(rows), device=call.device) % different]
     return rows
+
+
+def _exact_unit(call: Call) -> Tensor:
+    """A row (1, D) whose length is 1 in any dtype and any order of addition: a power of four of equal entries."""
+    width = call.dims["D"]
+    filled = 4 ** ((width.bit_length() - 1) // 2)
+    signs = 2.0 * call.integers("regime's signs", (1, "D"), low=0, high=2, shared=True) - 1
+    return signs * (torch.arange(width, device=call.device) < filled) / filled**0.5
 
 
 def _unit(rows: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Among, Extent, Whole
 from problems.spec.regimes import other_extents
 from problems.spec.schema import (
     Argument,
@@ -184,8 +184,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="nothing_is_near",
-            words="rows point away from queries, so that similarities are below -0.9",
-            settings={"near": "no_rank"},
+            words="rows point away from queries, so that similarities are below -0.9 or all -1",
+            settings={"near": Among(options=("no_rank", "opposite"))},
         ),
     ),
     invariants=(
