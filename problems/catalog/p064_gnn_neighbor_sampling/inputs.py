@@ -7,6 +7,8 @@ from problems.inputs.regime_values import owner
 from problems.inputs.values import Arguments, Call
 
 FANOUTS = (10, 5)
+HUB_SHARE = 0.75
+"""The part of a rank's neighbours that one node has in a regime."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -41,7 +43,15 @@ def seeds(call: Call) -> Tensor:
         drawn = drawn[(owners(call)[drawn] != owner(call)).int().argsort(stable=True)]
     if call.setting("seeds", None) == "one_is_lonely" and call.rank == owner(call):
         drawn = drawn[_degrees(call)[drawn].argsort(stable=True)]
+    elif call.setting("hub", usual=False) and (owners(call) == owner(call)).any():
+        hub = _hub(owners(call), owner(call))
+        drawn = torch.cat((hub, drawn[drawn != hub]))
     return drawn[: call.dims["S"]].clone()
+
+
+def _hub(owner_of: Tensor, rank: int) -> Tensor:
+    """The node (1,) of a rank that owns some, which in a regime has most of the neighbours in the rank's lists."""
+    return (owner_of == rank).int().argmax().view(1)
 
 
 def owners(call: Call) -> Tensor:
@@ -87,7 +97,10 @@ def pointers(call: Call, owner_of: Tensor) -> Tensor:
     # Whole numbers: GPUs add floating ones in an order that may change from one time to the next.
     ends = (share.double() * 2**20).long().cumsum(0).double()
     places = call.uniform("places", (edges,), dtype=torch.float32).double() * ends[-1]
-    degrees = torch.bincount(torch.searchsorted(ends, places, right=True, out_int32=True), minlength=nodes)
+    of_hub = int(HUB_SHARE * edges) if call.setting("hub", usual=False) else 0
+    degrees = torch.bincount(torch.searchsorted(ends, places[of_hub:], right=True, out_int32=True), minlength=nodes)
+    if of_hub:
+        degrees[_hub(owner_of, call.rank)] += of_hub
     return torch.cat((degrees.new_zeros(1), degrees.cumsum(0)))
 
 
