@@ -4,6 +4,8 @@ Gates are low and differ from head to head, so that a head forgets over tens to 
 crosses the borders between ranks.
 """
 
+from math import log
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,8 @@ SHORTEST = 2e-6
 """Of the queries and keys that are not zero; with room for rounding above the floor of their norm."""
 GATE_MEAN = -5.0
 SATURATED = 128.0
+FASTEST = 0.3
+"""By how much at most the logarithm of what a state recalls falls with a token where it should fall within a shard."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -40,9 +44,19 @@ def remembered(call: Call) -> dict[str, Tensor]:
     return {
         "k": _keys(call),
         "v": _values(call),
-        "gate": _saturated(call, call.normal("gate", ("B", "Ls", "Hh"), mean=call.setting("gate_mean", GATE_MEAN))),
+        "gate": _gates(call),
         "beta": _saturated(call, call.normal("beta", ("B", "Ls", "Hh"), dtype=torch.float32)).sigmoid().to(call.dtype),
     }
+
+
+def _gates(call: Call) -> Tensor:
+    """The gates (B, Ls, Hh) of the rank's tokens; in one regime such that all heads forget alike within a shard."""
+    if (forgotten := call.setting("forgotten", None)) is None:
+        return _saturated(call, call.normal("gate", ("B", "Ls", "Hh"), mean=call.setting("gate_mean", GATE_MEAN)))
+    a_log, dt_bias = (parameter.float() for parameter in decay_parameters(call))
+    wanted = min(forgotten / call.dims["Ls"], FASTEST)
+    noise = call.normal("gate", ("B", "Ls", "Hh"), std=0.25, dtype=torch.float32)
+    return (noise + log(wanted) - a_log - dt_bias).to(call.dtype)
 
 
 def decay_parameters(call: Call) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """Gated DeltaNet with context parallelism through head all-to-all, described."""
 
-from problems.spec.ranges import Extent, Whole
+from problems.spec.ranges import Extent, Real, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, of_tensor
 from problems.spec.schema import (
     Argument,
@@ -171,8 +171,9 @@ PROBLEM = Problem(
         Regime(name="zero_queries", words="a quarter of the queries are zero", settings={"zero_queries": True}),
         Regime(
             name="first_has_values",
-            words="v is zero on every rank but the first, so that all results come from the state",
-            settings={"v_on": "first"},
+            words="v is zero on every rank but the first, so that all results come from the state, of which little is "
+            "left after a rank",
+            settings={"v_on": "first", "forgotten": Real(low=7, high=10)},
             narrow="nothing_where_zero",
         ),
         Regime(
