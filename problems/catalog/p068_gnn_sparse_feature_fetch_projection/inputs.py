@@ -41,7 +41,7 @@ def _parts(call: Call) -> tuple[Tensor, Tensor]:
     """The random block (period, D) and the factors (sh, 1), in the run's dtype."""
     factors = call.normal("factors", ("sh", 1), std=0.5, dtype=torch.float32).exp_()
     if call.setting("rows", None) == "spread":
-        factors *= 10 ** call.uniform("regime's sizes", ("sh", 1), low=-12.0, high=12.0, dtype=torch.float32)
+        factors *= 10 ** call.uniform("regime's sizes", ("sh", 1), low=-28.0, high=12.0, dtype=torch.float32)
     return in_regime(call, "block", call.long_tailed("block", ("period", "D"))), factors.to(call.dtype)
 
 
