@@ -6,6 +6,8 @@ from problems.inputs.copied_values import copied
 from problems.inputs.regime_values import owner
 from problems.inputs.values import Arguments, Call
 
+LEAST = 2.0**-133
+"""The least number above zero in bfloat16; 127 of it are still subnormal."""
 RANGE = 32.0
 """How far the values of a rank reach where ranks have ranges of their own; as much is free between two of them."""
 
@@ -24,6 +26,8 @@ def make_inputs(call: Call) -> Arguments:
     if call.setting("infinite", usual=False):
         chance = call.uniform("which are infinite", (count,), dtype=torch.float32)
         values = values.masked_fill(chance < 1 / 8, torch.inf).masked_fill(chance > 7 / 8, -torch.inf)
+        subnormal = call.integers("subnormal", (count,), low=-99, high=100).double() * LEAST
+        values = values.where((chance - 1 / 2).abs() >= 1 / 8, subnormal.to(call.dtype))
     if call.setting("equal", usual=False):
         values = torch.full_like(values, float(call.integers("the one value", (), low=-3, high=4, shared=True)))
     if call.setting("ranges", None) == "apart":

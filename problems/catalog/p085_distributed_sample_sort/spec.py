@@ -148,7 +148,7 @@ PROBLEM = Problem(
         Regime(name="equal_values", words="all values are equal", settings={"equal": True}),
         Regime(
             name="infinite_values",
-            words="a quarter of the values is infinite, of either sign",
+            words="a quarter of the values is infinite and another one subnormal, of either sign",
             settings={"infinite": True},
             apart=("ranges_apart",),
         ),
