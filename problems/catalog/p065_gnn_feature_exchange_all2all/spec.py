@@ -129,7 +129,7 @@ PROBLEM = Problem(
         *COPIED_VALUES,
         other_extents(F=Extent(high=500), T=Extent(high=700), h=Extent(high=260)),
         long_extent("long_rows", F=Extent(high=20), T=Extent(high=20), h=Extent(low=1025, high=9000)),
-        long_extent("many_rows", F=Extent(high=9000), T=Extent(low=2049, high=20_000), h=Extent(high=9)),
+        long_extent("many_rows", F=Extent(low=32_769, high=70_000), T=Extent(low=2049, high=20_000), h=Extent(high=9)),
     ),
     invariants=(
         "Tensors are contiguous.",
