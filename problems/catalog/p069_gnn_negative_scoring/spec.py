@@ -116,7 +116,12 @@ PROBLEM = Problem(
             # On two ranks one has all where the other is empty.
             least_world_size=3,
         ),
-        Regime(name="one_negative", words="every edge has one negative", dims={"nn": 1}),
+        Regime(
+            name="one_negative",
+            words="every edge has one negative, and a rank thousands of edges",
+            dims={"p": Extent(low=2049, high=9000), "nn": 1},
+            derive=_all_edges,
+        ),
         Regime(
             name="all_first", words="every edge has a larger score than its negatives", settings={"level": (-16, -12)}
         ),
