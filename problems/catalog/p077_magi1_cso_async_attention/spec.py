@@ -213,7 +213,7 @@ PROBLEM = Problem(
         ),
     ),
     invariants=(
-        "`query` and `key_value` are contiguous.",
+        "`query`, `key_value` and `k_ranges` are contiguous.",
         "Values are finite.",
         attention.SCORES,
         "No block of keys is empty, and none ends beyond the joint axis.",
