@@ -24,8 +24,8 @@ _OUTLIER = 12.0
 
 _OUTLIER_OUTPUTS = 4
 
-_ADDED = {"large": 150.0, "negative": -250.0}
-"""What regimes add to all scores, at the default scale: exponentials of float32 overflow, or are all zero."""
+_ADDED = {"large": 150.0, "negative": -250.0, "masked_high": -250.0}
+"""What regimes add to scores, at the default scale: exponentials of float32 overflow, or are all zero."""
 
 
 _ALONE = 512.0
@@ -102,13 +102,14 @@ def draw_scale(call: Call, size: int) -> float | None:
 
 
 def in_score_regime(call: Call, tensor: Tensor, *, are_keys: bool = False) -> Tensor:
-    """Queries or keys (..., size) as the call's regime has them.
+    """Queries or keys (..., size), where some are masked (B, S_local, heads, size), as the call's regime has them.
 
-    One channel is alike in all of them and adds the same to every score; or keys are so much longer, and queries so
-    much shorter, that scores are what they usually are.
+    One channel is alike in all of them and adds the same to every score, but for its sign; or keys are so much longer,
+    and queries so much shorter, that scores are what they usually are.
     """
     if (scores := call.setting("scores", None)) is not None:
         tensor[..., 0] = common_factor(scores, tensor.shape[-1], are_keys=are_keys)
+        tensor[:, _turned(call, tensor.shape[1])][..., 0] *= -1
     if call.setting("keys", None) == "huge":
         tensor *= LARGEST if are_keys else 1 / LARGEST
     return tensor
@@ -120,8 +121,18 @@ def common_factor(scores: str, size: int, *, are_keys: bool) -> float:
     return -factor if are_keys and _ADDED[scores] < 0 else factor
 
 
+def _turned(call: Call, positions: int) -> slice:
+    """Positions of a shard that take from scores what others add, and add what they take.
+
+    In a regime these are the last half. So early queries see low scores alone, and keys that are masked for them have
+    high ones. No position is turned where none is masked.
+    """
+    are_masked = call.setting("scores", None) == "masked_high" and call.setting("causal", usual=True)
+    return slice((positions + 1) // 2 if are_masked else positions, positions)
+
+
 def with_negative_scores(call: Call, w_qkv: Tensor, *, heads: int) -> Tensor:
-    """`w_qkv` of a layer; in a regime such that the last channel of tokens, 1 in all, lowers every score."""
+    """`w_qkv` of a layer; in a regime such that the last channel of tokens, 1 or -1, decides what scores are near."""
     if (scores := call.setting("scores", None)) is not None:
         by_part = w_qkv.view(3, heads, -1, w_qkv.shape[1])
         by_part[:2, :, 0] = 0.0
@@ -131,9 +142,10 @@ def with_negative_scores(call: Call, w_qkv: Tensor, *, heads: int) -> Tensor:
 
 
 def with_ones(call: Call, tokens: Tensor) -> Tensor:
-    """`tokens` (B, n, D); in the regime of `with_negative_scores` with 1 in the last channel."""
+    """`tokens` (B, n, D); in the regime of `with_negative_scores` with 1 in the last channel, or -1 where turned."""
     if call.setting("scores", None) is not None:
         tokens[..., -1] = 1.0
+        tokens[:, _turned(call, tokens.shape[1]), -1] = -1.0
     return tokens
 
 

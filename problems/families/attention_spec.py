@@ -1,5 +1,7 @@
 """What the problems on causal attention split over ranks say alike. No torch."""
 
+from dataclasses import replace
+
 from problems.spec.ranges import Real, Whole
 from problems.spec.schema import Argument, ArgumentKind, Hop, Regime
 from problems.spec.taxonomy import Communication
@@ -50,6 +52,14 @@ NEGATIVE_SCORES = Regime(
     settings={"scores": "negative"},
     hides=True,
 )
+
+LOW_BELOW_MASKED = replace(
+    NEGATIVE_SCORES,
+    words="scores are below -150: their exponentials are zero in float32 unless the maximum over keys that are seen "
+    "is subtracted; where causal is True, scores between a rank's first and last positions are above 150",
+    settings={"scores": "masked_high"},
+)
+"""As NEGATIVE_SCORES, for causal attention: a maximum over masked keys is far above those of early positions."""
 
 HUGE_KEYS = Regime(
     name="huge_keys",

@@ -53,13 +53,19 @@ def _copying(call: Call) -> Arguments:
 
 
 def _alike(call: Call) -> Arguments:
-    """Queries and keys are the same for all heads and positions, so that every score is the number of the regime."""
+    """Queries and keys are the same for all heads and positions, so that every score is the number of the regime.
+
+    If causal, scores of the last half of the heads that meet are twice as large, and masked for the others.
+    """
     heads, hidden, score = number_of_heads(call), call.dims["H"], call.setting("scores", 0.0)
     factor = (abs(score) * (hidden // heads) ** 0.5) ** 0.5
     tokens = call.normal("hidden_states", ("B", "S_local", "H"))
     tokens[..., -1] = 1.0
     queries, keys = torch.zeros(2, hidden, hidden, dtype=call.dtype, device=call.device)
-    queries[:: hidden // heads, -1], keys[:: hidden // heads, -1] = factor, copysign(factor, score)
+    meeting = torch.arange(heads, device=call.device) % (heads // call.world_size)
+    is_twice = (2 * meeting > heads // call.world_size - 1) & call.setting("causal", usual=False)
+    queries[:: hidden // heads, -1] = factor
+    keys[:: hidden // heads, -1] = copysign(factor, score) * (1 + is_twice.int())
     values = call.normal("values", ("H", "H"), std=hidden**-0.5, shared=True)
     return {
         "hidden_states": tokens,

@@ -163,8 +163,9 @@ PROBLEM = Problem(
         ),
         Regime(
             name="large_scores",
-            words="all scores are 256: their exponentials overflow float32 unless a maximum is subtracted",
-            settings={"scores": 256.0},
+            words="causal is True, and scores are 256, or 512 for keys of the last half of the heads that meet: "
+            "exponentials overflow float32 unless a maximum is subtracted, and are zero if it is that of a masked head",
+            settings={"scores": 256.0, "causal": True},
             hides=True,
         ),
         Regime(

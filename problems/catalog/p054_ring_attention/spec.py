@@ -139,7 +139,7 @@ PROBLEM = Problem(
         attention.FLAT_SCALE,
         attention.STEEP_SCALE,
         attention.LARGE_SCORES,
-        attention.NEGATIVE_SCORES,
+        attention.LOW_BELOW_MASKED,
         attention.HUGE_KEYS,
         *of_tensor("v", TINY_VALUES, HUGE_VALUES),
         *of_tensor("k and v", ZERO_VALUES),

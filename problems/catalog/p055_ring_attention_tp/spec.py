@@ -162,7 +162,7 @@ PROBLEM = Problem(
         attention.OTHER_LENGTH,
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
-        attention.NEGATIVE_SCORES,
+        attention.LOW_BELOW_MASKED,
         attention.MORE_HEADS,
         *of_tensor("w_o", TINY_VALUES, HUGE_VALUES),
         *of_tensor("hidden_states", ZERO_VALUES),

@@ -156,7 +156,7 @@ PROBLEM = Problem(
         attention.OTHER_LENGTH,
         attention.NOT_CAUSAL,
         attention.FLAT_SCALE,
-        replace(attention.NEGATIVE_SCORES, words=f"in the first stage, {attention.NEGATIVE_SCORES.words}"),
+        replace(attention.LOW_BELOW_MASKED, words=f"in the first stage, {attention.LOW_BELOW_MASKED.words}"),
         attention.MORE_HEADS,
         *of_tensor("the first stage's output", TINY_VALUES, HUGE_VALUES),
         *of_tensor("hidden_states", ZERO_VALUES),

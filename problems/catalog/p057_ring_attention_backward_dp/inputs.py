@@ -12,6 +12,9 @@ from problems.inputs.regime_values import LARGEST, in_regime
 from problems.inputs.values import Arguments, Call
 
 _SHAPE = ("B", "S_local", "num_heads", "head_dim")
+_RARE = 1 - 12 / 150
+"""Of the channel of keys that adds 150 to scores: 12 less, and a weight of about `_WEIGHT`."""
+_WEIGHT = 2.0**-17
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -45,7 +48,7 @@ def options(call: Call) -> tuple[bool, float | None]:
     """`causal` and `softmax_scale`."""
     coin, other, factor = call.uniform("options", (3,), dtype=torch.float64, shared=True).tolist()
     part = call.setting("softmax_scale", None if other < 1 / 2 else 0.75 + 0.5 * factor)
-    return coin < 1 / 2, None if part is None else call.dims["head_dim"] ** -0.5 * part
+    return call.setting("causal", usual=coin < 1 / 2), None if part is None else call.dims["head_dim"] ** -0.5 * part
 
 
 def from_out(call: Call) -> Tensor:
@@ -88,10 +91,13 @@ def queries(call: Call) -> Tensor:
 
 
 def keys_and_values(call: Call) -> tuple[Tensor, Tensor]:
-    """`k` and `v`."""
+    """`k` and `v`; in a regime every second key has a small weight and as much larger values."""
     keys = call.normal("k", _SHAPE)
     keys = torch.zeros_like(keys) if copies(call) else attention.in_score_regime(call, keys, are_keys=True)
     values = call.long_tailed("v", _SHAPE)
+    if call.setting("second_keys", None) == "rare":
+        keys[:, 1::2, :, 0] *= _RARE
+        values[:, 1::2] /= _WEIGHT
     return keys, values * LARGEST if call.setting("keys", None) == "huge" else values
 
 

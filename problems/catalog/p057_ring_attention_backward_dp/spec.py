@@ -189,13 +189,15 @@ PROBLEM = Problem(
         attention.FLAT_SCALE,
         replace(
             attention.LARGE_SCORES,
-            words="all scores are beyond 100, and exponentials of them and of softmax_lse overflow float32",
-            settings={"scores": "large", "softmax_scale": 1.0},
+            words="all scores are beyond 100, and exponentials of them and of softmax_lse overflow float32; every "
+            "second key has a weight of about 1e-5 and values of 1e5",
+            settings={"scores": "large", "softmax_scale": 1.0, "second_keys": "rare"},
         ),
         replace(
-            attention.NEGATIVE_SCORES,
-            words="all scores are below -150, and so is softmax_lse: exponentials of either are zero in float32",
-            settings={"scores": "negative", "softmax_scale": 1.0},
+            attention.LOW_BELOW_MASKED,
+            words="causal is True, and softmax_lse of early positions is below -150, so that its exponential is zero "
+            "in float32; scores that the mask hides from them are above 150",
+            settings={"scores": "masked_high", "softmax_scale": 1.0, "causal": True},
         ),
         replace(
             attention.HUGE_KEYS,
@@ -212,6 +214,7 @@ PROBLEM = Problem(
     invariants=(
         "Tensors are contiguous, and all of one shape on all ranks.",
         "`softmax_scale` is None, or positive and at most 1.25 times the default.",
+        "A rank holds at least five positions, of at least one head. Neither number need be even.",
         "Values are finite.",
         attention.SCORES,
         "`out` and `softmax_lse` are those of the forward pass.",
