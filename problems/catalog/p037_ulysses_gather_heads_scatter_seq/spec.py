@@ -133,12 +133,12 @@ PROBLEM = Problem(
         ),
         Regime(
             name="other_extents",
-            words="batch, positions and heads are other numbers of them; the ranks may divide the positions",
+            words="batch, positions, heads and their channels are other numbers; the ranks may divide the positions",
             dims={
                 "B": Whole(low=1, high=3),
                 "T": Extent(low=1, high=330),
                 "num_heads": Whole(low=1, high=4),
-                "head_size": Extent(low=8, high=40, of=8),
+                "head_size": Extent(low=8, high=600, of=8),
             },
             derive=shards,
         ),
@@ -151,11 +151,11 @@ PROBLEM = Problem(
         ),
         Regime(
             name="awkward_lengths",
-            words="a rank returns T positions, and in float32 T times 1/T is below one",
+            words="a rank returns T positions, and in float32 T times 1/T is below one; a head has 512 channels",
             dims={
                 "B": Whole(low=2, high=3),
                 "num_heads": Whole(low=1, high=2),
-                "head_size": 8,
+                "head_size": 512,
                 "T_local": Among(options=("41", "47", "55", "61", "82", "83", "97")),
             },
             derive=last_one_missing,

@@ -38,7 +38,7 @@ def make_inputs(call: Call) -> Arguments:
 
 def _copying(call: Call) -> Arguments:
     """Queries are zero, so that heads weigh alike, and of the heads that meet, one has a value in each channel."""
-    heads, hidden = number_of_heads(call), call.dims["H"]
+    heads, hidden = call.dims["num_heads"], call.dims["H"]
     meeting, size = heads // call.world_size, hidden // heads
     chosen = call.integers("regime's head", (call.world_size, 1, size), low=0, high=meeting, shared=True)
     has_value = torch.arange(meeting, device=call.device).view(1, -1, 1) == chosen
@@ -57,7 +57,7 @@ def _alike(call: Call) -> Arguments:
 
     If causal, scores of the last half of the heads that meet are twice as large, and masked for the others.
     """
-    heads, hidden, score = number_of_heads(call), call.dims["H"], call.setting("scores", 0.0)
+    heads, hidden, score = call.dims["num_heads"], call.dims["H"], call.setting("scores", 0.0)
     factor = (abs(score) * (hidden // heads) ** 0.5) ** 0.5
     tokens = call.normal("hidden_states", ("B", "S_local", "H"))
     tokens[..., -1] = 1.0
@@ -77,19 +77,12 @@ def _alike(call: Call) -> Arguments:
 
 def _choices(call: Call) -> Arguments:
     """The arguments that are no tensors."""
-    return {"group": None, "num_heads": number_of_heads(call), "causal": call.setting("causal", usual=False)}
-
-
-def number_of_heads(call: Call) -> int:
-    """As many as the size has; in regimes twice as many, or few."""
-    if (fewer := call.setting("few_heads", None)) is not None:
-        return max(call.world_size, call.dims["num_heads"] // int(fewer))
-    return call.dims["num_heads"] * int(call.setting("times_heads", 1))
+    return {"group": None, "num_heads": call.dims["num_heads"], "causal": call.setting("causal", usual=False)}
 
 
 def _channel_scales(call: Call) -> torch.Tensor:
     """Factors (H, 1) of the value channels: 16 for one drawn channel of each head, 1 for the others."""
-    heads = number_of_heads(call)
+    heads = call.dims["num_heads"]
     size = call.dims["H"] // heads
     outliers = call.integers("outliers", (heads, 1), low=0, high=size, shared=True)
     is_outlier = torch.arange(size, device=call.device) == outliers

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from problems.families import attention_spec as attention
-from problems.spec.ranges import Among, Extent, Whole
+from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
     WORLD_GROUP,
@@ -46,6 +46,12 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
 def _dims(*, B: int, S: int, num_heads: int, head_size: int, world_size: int) -> Dims:
     hidden = num_heads * head_size
     return {"B": B, "S_local": max(1, S // world_size), "H": hidden, "3*H": 3 * hidden, "num_heads": num_heads}
+
+
+def _of_heads(dims: Dims, world_size: int) -> Dims:
+    """All dimensions where a regime sets how many heads of which size meet."""
+    hidden = world_size * dims["heads_local"] * dims["head_size"]
+    return {**dims, "H": hidden, "3*H": 3 * hidden, "num_heads": world_size * dims["heads_local"]}
 
 
 PROBLEM = Problem(
@@ -148,13 +154,17 @@ PROBLEM = Problem(
             settings={"causal": True},
             narrow="usual_numbers",
         ),
-        attention.MORE_HEADS,
+        Regime(
+            name="many_heads",
+            words="there are so many heads a rank, of 32 channels",
+            dims={"heads_local": Whole(low=17, high=20), "head_size": 32},
+            derive=_of_heads,
+        ),
         Regime(
             name="few_heads",
-            words="there are so many times fewer heads, but one a rank at the least",
-            settings={"few_heads": Among(options=("2", "4"))},
-            narrow="usual_numbers",
-            apart=("more_heads",),
+            words="there are so many heads a rank, of 512 channels",
+            dims={"heads_local": Whole(low=1, high=2, often=(2, 2, 2)), "head_size": 512},
+            derive=_of_heads,
         ),
         Regime(
             name="few_positions",

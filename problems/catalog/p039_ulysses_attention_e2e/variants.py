@@ -123,6 +123,26 @@ def with_own_softmax(
     return (mixed.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
 
 
+def sixteen_heads(
+    hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool
+) -> Tensor:
+    """Scores of no more than the first 16 heads that meet."""
+    del group
+    q, k, v = _project(hidden_states, w_qkv, num_heads, dist.get_world_size())
+    mixed = _scores(q, k, causal=causal)[..., :16].softmax(dim=-1) @ v[..., :16, :]
+    return (mixed.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
+
+
+def first_256_channels(
+    hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool
+) -> Tensor:
+    """Scores of no more than the first 256 channels of a head."""
+    del group
+    q, k, v = _project(hidden_states, w_qkv, num_heads, dist.get_world_size())
+    q[..., 256:] = 0.0
+    return (_attend(q, k, v, causal=causal).flatten(2) @ w_o.float().T).to(hidden_states.dtype)
+
+
 def in_tiles(hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool) -> Tensor:
     """Computes tiles of eight positions, whole numbers of which a rank has to have."""
     tiles = hidden_states.view(-1, 8, hidden_states.shape[2])
@@ -137,6 +157,8 @@ MUTANTS = {
     "unscaled": unscaled,
 }
 NARROW = {
+    "many_heads": sixteen_heads,
+    "few_heads": first_256_channels,
     "copied_values": queries_of_unit_length,
     "few_positions": in_tiles,
     "large_scores": with_own_softmax,

@@ -150,5 +150,9 @@ PROBLEM = Problem(
         Regime(name="no_decay", words="weight_decay is 0", settings={"weight_decay": 0.0}, narrow="usual_numbers"),
         mlp.no_learning("flat_param_shard", narrow="usual_numbers"),
     ),
-    invariants=(*mlp.INVARIANTS, *mlp.IN_PARTS, "`weight_decay` is not negative."),
+    invariants=(
+        *mlp.INVARIANTS,
+        *mlp.IN_PARTS,
+        "`weight_decay` is not negative, and `lr` times `weight_decay` is at most 1.",
+    ),
 )
