@@ -144,9 +144,9 @@ PROBLEM = Problem(
             dims={"n_el": 735, "block_size": 35},
         ),
         Regime(
-            name="one_block",
-            words="block_size is 2048, more than the gradient has elements",
-            dims={"n_el": 1000, "block_size": 2048},
+            name="long_blocks",
+            words="block_size is beyond 1024, and the largest magnitude of a block lies anywhere in it",
+            dims={"n_el": Whole(low=5000, high=9000), "block_size": Whole(low=1300, high=2048)},
         ),
         Regime(
             name="few_elements",

@@ -143,9 +143,11 @@ def without_padding(flat_grad: Tensor, block_size: int) -> Tensor:
     return (local / dist.get_world_size()).to(flat_grad.dtype)
 
 
-def blocks_up_to_512(flat_grad: Tensor, block_size: int) -> Tensor:
-    """Blocks of 512 at most, as one group of threads holds in registers."""
-    return solution(flat_grad, min(block_size, 512))
+def longest_of_first_1024(flat_grad: Tensor, block_size: int) -> Tensor:
+    """Looks for a block's largest magnitude among its first 1024 elements, one for each thread."""
+    blocks = _blocks(flat_grad, block_size)
+    step = _step(blocks[:, :1024])
+    return _mean((blocks / step).round().clamp(-127, 127) * step, flat_grad)
 
 
 def known_block_sizes(flat_grad: Tensor, block_size: int) -> Tensor:
@@ -184,6 +186,6 @@ NARROW = {
     "halves": halves_away_from_zero,
     "other_block_size": known_block_sizes,
     "whole_blocks": without_padding,
-    "one_block": blocks_up_to_512,
+    "long_blocks": longest_of_first_1024,
     "few_elements": in_equal_slices,
 }
