@@ -19,7 +19,7 @@ def make_inputs(call: Call) -> Arguments:
     return {
         "image_features": _features(call, "image_features"),
         "text_features": _features(call, "text_features"),
-        "logit_scale": call.setting("scale", 6.0 + 8.0 * scale),
+        "logit_scale": float(call.setting("scale", 6.0 + 8.0 * scale)),
         "logit_bias": call.setting("bias", -log(texts) - 1.0 + 2.0 * offset),
         "group": None,
     }
@@ -31,7 +31,11 @@ def _features(call: Call, name: str) -> Tensor:
     pair = call.normal("pairs", ("B", "D"), std=unit, dtype=torch.float32)
     noise = call.normal(name, ("B", "D"), std=0.5 * unit, dtype=torch.float32)
     common = call.normal("common", (1, "D"), std=unit, dtype=torch.float32, shared=True)
-    if (features := call.setting("features", None)) is not None:
+    features = call.setting("features", None)
+    if features == "apart":
+        places = call.permutation("regime's places", call.dims["D"], shared=True).split(call.dims["B"])
+        return nn.functional.one_hot(places[call.rank], call.dims["D"]).to(call.dtype)
+    if features is not None:
         sign = -1 if features == "opposite" and name == "text_features" else 1
         return sign * nn.functional.normalize(common, dim=-1).to(call.dtype).repeat(call.dims["B"], 1)
     # Every rank's share is another, from 0.4 to 0.9: no rank's loss is near another's.

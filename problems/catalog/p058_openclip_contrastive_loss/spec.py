@@ -45,6 +45,11 @@ def _split(*, pairs: int, D: int, world_size: int) -> Dims:
     return {"B": max(1, pairs // world_size), "D": D}
 
 
+def _one_element_each(dims: Dims, world_size: int) -> Dims:
+    """Dimensions with an element of features for every pair of the world."""
+    return {**dims, "B": 1024 // world_size, "D": 1024}
+
+
 _FEATURES = "unit vectors: a direction per pair, one common to all texts and images, and noise"
 _PRECISION = (
     "the loss is one number, a sum over all pairs in which the rounding of single features cancels; narrow payloads "
@@ -149,7 +154,15 @@ PROBLEM = Problem(
             words="all texts are minus the vector that all images are, `logit_scale` is 100 and `logit_bias` is -10",
             settings={"scale": 100.0, "bias": -10.0, "features": "opposite"},
         ),
-        Regime(name="few_pairs", words="a rank has 9 to 15 pairs", dims={"B": Whole(low=9, high=15)}),
+        Regime(
+            name="small_terms",
+            words="features have one element each, which pairs alone share: matches have logits of 8, and the "
+            "losses of all others, below 6e-8 each, count together",
+            settings={"scale": 25.0, "bias": -17.0, "features": "apart"},
+            apart=("few_pairs", "other_extents"),
+            derive=_one_element_each,
+        ),
+        Regime(name="few_pairs", words="a rank has 1 to 15 pairs", dims={"B": Whole(low=1, high=15)}),
         other_extents(B=Extent(low=16, high=100), D=Extent(low=64, high=320, of=64), narrow=""),
     ),
     invariants=(
@@ -158,5 +171,6 @@ PROBLEM = Problem(
         "Features have unit length, and every rank has as many.",
         "A rank may hold any number of pairs from one on, prime numbers too. Their length D is a multiple of 64.",
         "`logit_scale` lies between 1 and 500, and `logit_bias` between -20 and 10.",
+        "The loss is 3e-4 at the least, so that a sum in float32 holds it beside the logits of matches.",
     ),
 )

@@ -103,6 +103,17 @@ def matches_by_exponentials(
     return ((total - matches.sigmoid().log().sum()) / len(images)).to(images.dtype)
 
 
+def logarithms_of_one_and_more(
+    images: Tensor, texts: Tensor, logit_scale: float, logit_bias: float = 0.0, group: None = None
+) -> Tensor:
+    """The logarithm of one and an exponential, which is lost below 6e-8."""
+    logits = images.float() @ torch.cat(all_gathered(texts)).float().T * logit_scale + logit_bias
+    first = dist.get_rank() * len(images)
+    total = ((-logits.abs()).exp() + 1).log().sum() + logits.clamp(min=0).sum()
+    total -= logits[:, first : first + len(images)].diagonal().sum()
+    return (total / len(images)).to(images.dtype)
+
+
 def pairs_two_by_two(
     images: Tensor, texts: Tensor, logit_scale: float, logit_bias: float = 0.0, group: None = None
 ) -> Tensor:
@@ -131,6 +142,7 @@ MUTANTS = {
 }
 NARROW = {
     "opposite_features": matches_by_exponentials,
+    "small_terms": logarithms_of_one_and_more,
     "few_pairs": pairs_two_by_two,
     "other_extents": first_64_features,
     "large_logits": exponentials_as_they_are,
