@@ -28,6 +28,8 @@ _SMALL_PIXELS = 10.0
 
 _RADIUS_MARGIN = (2e-3, 1e-5)
 """Absolute, and relative to the radius."""
+_BALL_MARGIN = (2e-3, 2e-6)
+"""The same where all that is large is a ball, whose radius in float32 is within 5e-7."""
 _DEPTH_MARGIN = 1e-3
 _BORDER_MARGIN = 2e-2
 
@@ -84,8 +86,31 @@ def candidates(call: Call, cameras: tuple[Tensor, Tensor]) -> tuple[dict[str, Te
     }
     drawn["quats"] *= _factors(call, "lengths", lowest=-6.0, highest=6.0)
     drawn["scales"] *= _factors(call, "sizes", lowest=-4.0, highest=0.0)
+    if call.setting("some", None) == "large":
+        _enlarge_some(call, drawn)
     drawn |= {name: copied(call, name, drawn[name]) for name in ("opacities", "colors")}
+    if call.setting("magnitudes", None) == "spread":
+        drawn |= {name: drawn[name] * _signs(call, drawn[name]) for name in ("opacities", "colors")}
     return drawn, project(call, drawn["means"], drawn["quats"], drawn["scales"], *cameras)
+
+
+def _enlarge_some(call: Call, drawn: dict[str, Tensor]) -> None:
+    """Make every eighth candidate a ball that is about as wide in the image as its number of pixels, or far wider.
+
+    Balls lie up to four times as far away, so that some centres are far outside the images that they reach into.
+    """
+    balls = slice(None, None, 8)
+    count = len(drawn["scales"][balls])
+    powers = call.uniform("regime's balls", (count, 1), low=1.0, high=4.6, dtype=torch.float64)
+    pixel = _DISTANCE / (0.8 * min(call.dims["wd"], call.dims["ht"]) * RADII)
+    drawn["scales"][balls] = (10.0**powers * pixel).float()
+    far = call.uniform("regime's distances", (count, 1), low=1.0, high=4.0, dtype=torch.float32)
+    drawn["means"][balls] *= far
+
+
+def _signs(call: Call, tensor: Tensor) -> Tensor:
+    """1 or -1 for every element."""
+    return call.integers(f"regime's signs {tensor.dim()}", tuple(tensor.shape), low=0, high=2).to(tensor.dtype) * 2 - 1
 
 
 def _factors(call: Call, setting: str, *, lowest: float, highest: float) -> Tensor | float:
@@ -167,10 +192,11 @@ def project(
             conics=torch.stack([yy, -xy, xx], dim=-1) / determinant[..., None],
         ),
         size=size,
+        margin=_RADIUS_MARGIN if call.setting("some", None) is None else _BALL_MARGIN,
     )
 
 
-def _judged(seen: Projected, *, size: tuple[int, int]) -> Projected:
+def _judged(seen: Projected, *, size: tuple[int, int], margin: tuple[float, float]) -> Projected:
     """`seen` with its spreads rounded up to radii, what lies beside the image dropped, and what is close marked."""
     radii = seen.radii.ceil()
     image = torch.tensor(size, dtype=torch.float64, device=radii.device)
@@ -178,7 +204,7 @@ def _judged(seen: Projected, *, size: tuple[int, int]) -> Projected:
     near_border = torch.minimum(above.abs(), below.abs()) < _BORDER_MARGIN
     # However little a spread is above 0, it is rounded up to 1.
     nearest = seen.radii.round().clamp(min=1)
-    near_integer = (seen.radii - nearest).abs() < _RADIUS_MARGIN[0] + _RADIUS_MARGIN[1] * seen.radii
+    near_integer = (seen.radii - nearest).abs() < margin[0] + margin[1] * seen.radii
     return replace(
         seen,
         visible=seen.visible & ((above > 0) & (below < 0)).all(dim=-1),

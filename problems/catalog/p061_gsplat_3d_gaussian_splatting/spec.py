@@ -184,6 +184,11 @@ PROBLEM = Problem(
             settings={"sizes": "small", "eps2d": 0.0},
         ),
         Regime(
+            name="large_gaussians",
+            words="some Gaussians are balls of up to 40,000 pixels and more, with centres up to four times as far away",
+            settings={"some": "large"},
+        ),
+        Regime(
             name="other_lengths",
             words="quaternions have lengths around 1e-6 to 1e6",
             settings={"lengths": "any"},
@@ -218,7 +223,7 @@ PROBLEM = Problem(
             hides=True,
             narrow="nothing_where_zero",
         ),
-        replace(SPREAD_VALUES, words="opacities and colours are of all sizes from 1e-30 to 1e30"),
+        replace(SPREAD_VALUES, words="opacities and colours are of either sign and of all sizes from 1e-30 to 1e30"),
     ),
     invariants=(
         "Tensors are contiguous.",

@@ -170,6 +170,14 @@ def scales_of_1e_4_at_least(means: Tensor, quats: Tensor, scales: Tensor, *rest:
     return solution(means, quats, scales.clamp(min=1e-4), *rest)
 
 
+def centres_near_the_image(*arguments: Any) -> Rows:
+    """Drops Gaussians whose centres are more than three half images away from the image."""
+    rows = solution(*arguments)
+    size = torch.tensor(arguments[7:9])
+    is_near = ((rows[3] > -1.5 * size) & (rows[3] < 2.5 * size)).all(dim=1)
+    return tuple(row[is_near] for row in rows)
+
+
 def three_colors(*arguments: Any) -> Rows:
     """Returns the first three channels of colours, filled up with zeros."""
     *rows, colors = solution(*arguments)
@@ -198,6 +206,7 @@ NARROW = {
     "nothing_visible": one_row_at_least,
     "one_rank_sees": one_row_at_least,
     "small_gaussians": scales_of_1e_4_at_least,
+    "large_gaussians": centres_near_the_image,
     "other_lengths": short_quaternions_for_none,
     "other_colors": three_colors,
 }
