@@ -162,7 +162,7 @@ PROBLEM = Problem(
             apart=("few_pairs", "other_extents"),
             derive=_one_element_each,
         ),
-        Regime(name="few_pairs", words="a rank has 1 to 15 pairs", dims={"B": Whole(low=1, high=15)}),
+        Regime(name="few_pairs", words="a rank has 1 to 15 pairs", dims={"B": Whole(low=1, high=15)}, apart=("sharp",)),
         other_extents(B=Extent(low=16, high=100), D=Extent(low=64, high=320, of=64), narrow=""),
     ),
     invariants=(
