@@ -87,7 +87,7 @@ def test_elements_may_err_further_in_several_regimes_and_sums_of_errors_may_not(
     ("name", "why"),
     [
         ("masked_tokens+masked_tokens", "at once"),
-        ("large_logits+negative_logits", "at once"),
+        ("other_extents+many_experts", "at once"),
         ("other_choices:top_k=99", "from 1 to 8, not '99'"),
         ("other_choices:k=2", "no number 'k'"),
         ("masked_tokens+wet", "no regime called 'wet'"),

@@ -9,8 +9,11 @@ from problems.inputs.values import Arguments, Call
 MARGIN = 0.3
 """How far the logits of chosen experts lie above the others: wider than rounding, so that no choice is a tie."""
 
-_SHIFTS, _SCALE = {"large": 96.0, "negative": -160.0}, 4.0
-"""Of logits whose exponentials overflow float32, or are zero; scaled, the margin is still wider than their rounding."""
+_LEVELS = (96.0, 0.0, -160.0)
+"""Of rows whose exponentials overflow float32, are as usual, or are zero."""
+
+_SPREAD, _STEP = 75.0, 2.0
+"""Of the logits of a row on one of these levels, and of those not chosen below the others: more than rounding."""
 
 
 def make_inputs(call: Call) -> Arguments:
@@ -43,9 +46,19 @@ def routed(call: Call) -> tuple[Tensor, Tensor]:
         logits = torch.where(counted.unsqueeze(1), logits, -preference)
     chosen = logits.topk(top_k(call), dim=1, sorted=False).indices
     logits.scatter_add_(1, chosen, torch.full_like(chosen, MARGIN, dtype=torch.float32))
-    if (size := call.setting("logits", None)) is not None:
-        logits.mul_(_SCALE).add_(_SHIFTS[size])
+    if call.setting("logits", None) == "apart":
+        logits = _apart(call, logits, chosen)
     return logits.to(call.dtype), chosen
+
+
+def _apart(call: Call, logits: Tensor, chosen: Tensor) -> Tensor:
+    """`logits` (M, E) on levels drawn by row, each row with choices so far apart that few probabilities are left."""
+    lowest, highest = logits.aminmax(dim=1, keepdim=True)
+    below = torch.full_like(logits, _STEP).scatter_(1, chosen, 0.0)
+    levels = torch.tensor(_LEVELS, device=call.device)[
+        call.integers("regime's levels", (len(logits), 1), low=0, high=len(_LEVELS))
+    ]
+    return (logits - highest) * (_SPREAD / (highest - lowest)) - below + levels
 
 
 def counted_rows(call: Call) -> Tensor | None:

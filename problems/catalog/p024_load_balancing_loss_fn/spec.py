@@ -1,7 +1,7 @@
 """MoE router load-balancing loss, averaged over ranks, described."""
 
 from problems.spec.ranges import Extent, Whole
-from problems.spec.regimes import other_extents
+from problems.spec.regimes import long_extent, other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -119,14 +119,10 @@ PROBLEM = Problem(
             at_large=False,
         ),
         Regime(
-            name="large_logits",
-            words="all logits lie around 96, so that their exponentials exceed float32",
-            settings={"logits": "large"},
-        ),
-        Regime(
-            name="negative_logits",
-            words="all logits lie around -160: their exponentials are zero unless the true maximum is subtracted",
-            settings={"logits": "negative"},
+            name="logits_apart",
+            words="the largest logit of a row is 96, 0 or -160, where exponentials of float32 are infinite or zero; "
+            "most others lie so far below it that their probabilities are zero in float16",
+            settings={"logits": "apart"},
         ),
         Regime(name="single_layer", words="gate_logits is a tuple of a single layer", settings={"layers": 1}),
         Regime(
@@ -151,6 +147,7 @@ PROBLEM = Problem(
         ),
         # No fewer experts than a token may choose.
         other_extents(narrow="", M=Extent(low=32, high=300), E=Extent(low=8, high=200)),
+        long_extent("many_tokens", M=Extent(low=65_600, high=70_000), E=8, narrow=""),
         Regime(
             name="many_experts",
             words="there are more experts than 8 bits can number",
@@ -166,6 +163,6 @@ PROBLEM = Problem(
         "A tuple has at most 9 layers.",
         "`attention_mask` holds 0 and 1 (int64) in a matrix of sequences and positions, with at least one 1 per rank.",
         "It has one entry per token of a layer. It is None on all ranks or on none.",
-        "Chosen experts stand out: no choice is a tie.",
+        "Chosen experts stand out: no choice is a tie. The logits of a row lie within 80 of each other.",
     ),
 )

@@ -5,7 +5,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from problems.catalog.p024_load_balancing_loss_fn.reference import solution
-from problems.families.attention_programs import softmax_from_zero
 from problems.families.rank_parts import all_gathered
 
 Logits = Tensor | tuple[Tensor, ...]
@@ -47,18 +46,20 @@ def rounded_means(gate_logits: Logits, num_experts: int, top_k: int, attention_m
     return _mean(num_experts * (fractions * probabilities.mean(dim=0)).sum())
 
 
-def without_maximum(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
-    """Takes exponentials of the logits as they are, which are infinite from 89 on."""
-    exponentials = _rows(gate_logits, attention_mask).float().exp()
+def maximum_of_all_rows(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
+    """Subtracts the largest of all logits, so that all exponentials of a row may be zero."""
+    logits = _rows(gate_logits, attention_mask).float()
+    exponentials = (logits - logits.max()).exp()
     means = (exponentials / exponentials.sum(dim=1, keepdim=True)).mean(dim=0)
     fractions, _ = _parts(gate_logits, top_k, attention_mask)
     return _mean(num_experts * (fractions * means).sum())
 
 
-def maximum_from_zero(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
-    """Subtracts a maximum that starts at zero, so that all exponentials may be zero."""
-    means = softmax_from_zero(_rows(gate_logits, attention_mask).float()).mean(dim=0)
-    fractions, _ = _parts(gate_logits, top_k, attention_mask)
+def counts_in_float16(gate_logits: Logits, num_experts: int, top_k: int, attention_mask: Mask) -> Tensor:
+    """Counts tokens one by one in float16, where 2048 and one more are 2048."""
+    logits = _rows(gate_logits, attention_mask)
+    fractions, means = _parts(logits, top_k, None)
+    fractions = (fractions * len(logits)).clamp(max=2048) / len(logits)
     return _mean(num_experts * (fractions * means).sum())
 
 
@@ -145,13 +146,13 @@ MUTANTS = {
 }
 NARROW = {
     "every_expert": next_one_wraps_around,
-    "large_logits": without_maximum,
-    "negative_logits": maximum_from_zero,
+    "logits_apart": maximum_of_all_rows,
     "single_layer": one_tensor_only,
     "layers": one_tensor_only,
     "masked_tokens": mask_ignored,
     "masked_layers": mask_of_neighbours,
     "one_token_counts": eight_tokens_at_least,
     "other_extents": rows_in_fours,
+    "many_tokens": counts_in_float16,
     "many_experts": choices_in_8_bits,
 }
