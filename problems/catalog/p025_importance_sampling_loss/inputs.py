@@ -5,7 +5,7 @@ from math import log
 import torch
 from torch import Tensor
 
-from problems.inputs.regime_values import owner
+from problems.inputs.regime_values import LARGEST, owner
 from problems.inputs.values import Arguments, Call
 
 IGNORE = -100
@@ -13,8 +13,8 @@ EXP_LIMIT = 80.0
 """Beyond it the exponential of float32 may be infinite."""
 DRIFT = 0.5
 """Standard deviation of the difference between new and old log-probabilities."""
-EQUAL_LOGITS = {"large": 128.0, "negative": -160.0}
-"""What all logits are in one regime: the exponential of float32 overflows beyond 88, and is zero below -104."""
+EQUAL_LOGITS = (128.0, -160.0)
+"""What all logits of a token are in one regime: the exponential of float32 overflows beyond 88, is zero below -104."""
 LEANS = {"unlikely": -8.0, "impossible": -140.0}
 """What is added to how far states lean to their labels: log-probabilities are from about -17 to -2, or below -89."""
 
@@ -26,16 +26,18 @@ def make_inputs(call: Call) -> Arguments:
     ones. How many tokens are ignored and how large advantages are differs between ranks.
     """
     vocabulary, hidden = call.dims["V"], call.dims["N"]
-    labels = call.integers("labels", ("M",), low=0, high=vocabulary)
+    labels = call.integers("labels", ("M",), low=call.setting("first_label", 0), high=vocabulary)
     weight = call.normal("weight", ("V", "N"), std=hidden**-0.5)
     wide = torch.log(torch.tensor(float(vocabulary))).item() + 0.5
     lean = call.uniform("lean", ("M", 1), low=wide - 5, high=wide + 2, dtype=torch.float32)
     lean += LEANS.get(call.setting("words", ""), 0.0)
     own = call.normal("hidden_states", ("M", "N"), dtype=torch.float32)
     states = (own + lean * weight[labels].float()).to(call.dtype)
-    if (logits := _equal_logits(call)) is not None:
+    if _has_equal_logits(call):
+        levels = torch.tensor(EQUAL_LOGITS, dtype=call.dtype, device=call.device)
         states.zero_()
-        states[:, 0], weight[:, 0] = logits, 1.0
+        states[:, 0] = levels[call.integers("regime's levels", ("M",), low=0, high=len(levels))]
+        weight[:, 0] = 1.0
     return {
         "hidden_states": states,
         "weight": weight,
@@ -86,7 +88,7 @@ def _old(call: Call, states: Tensor, chosen: Tensor, wide: float) -> Tensor:
     older_by: float = call.setting("older_by", 0.0)
     # Where the exponential is infinite, its logarithm is known.
     now = -torch.log1p(torch.exp(wide - logit)).where(wide - logit < EXP_LIMIT, wide - logit) + older_by
-    if _equal_logits(call) is not None:
+    if _has_equal_logits(call):
         now.fill_(-log(call.dims["V"]))
     return (now + call.normal("old_logprobs", ("M",), std=DRIFT, dtype=torch.float32)).clamp_(max=0.0).to(call.dtype)
 
@@ -100,7 +102,7 @@ def _advantages(call: Call) -> Tensor:
     advantages = (call.normal("advantages", ("M",), dtype=torch.float32) + mean).to(call.dtype)
     kind = call.setting("advantages", None)
     if kind == "negative":
-        return -advantages.abs()
+        return -LARGEST * advantages.abs()
     return torch.zeros_like(advantages) if kind == "zero" else advantages
 
 
@@ -108,6 +110,6 @@ def _is_unlikely(call: Call) -> bool:
     return bool(call.setting("words", None) == "unlikely")
 
 
-def _equal_logits(call: Call) -> float | None:
-    """What all logits are; None where they differ."""
-    return EQUAL_LOGITS.get(call.setting("equal_logits", ""))
+def _has_equal_logits(call: Call) -> bool:
+    """Whether all logits of a token are equal."""
+    return bool(call.setting("equal_logits", usual=False))

@@ -179,13 +179,14 @@ PROBLEM = Problem(
         ),
         Regime(
             name="equal_logits",
-            words="all logits are equal: 128, where the exponential of float32 overflows, or -160, where it is zero",
-            settings={"equal_logits": Among(options=("large", "negative"))},
+            words="all logits of a token are equal: 128, where the exponential of float32 overflows, or -160, where it "
+            "is zero",
+            settings={"equal_logits": True},
             hides=True,
         ),
         Regime(
             name="negative_advantages",
-            words="all tokens count, and all advantages are negative",
+            words="all tokens count, and all advantages are negative and around ten million in size",
             settings={"advantages": "negative", "tokens": "all"},
         ),
         Regime(
@@ -197,6 +198,12 @@ PROBLEM = Problem(
         ),
         other_extents(
             narrow="", M=Extent(low=32, high=150), V=Extent(low=100, high=1000), N=Extent(low=64, high=96, of=8)
+        ),
+        Regime(
+            name="many_words",
+            words="there are more words than 16 bits can number, and labels are among the last",
+            settings={"first_label": 65_000},
+            dims={"M": 32, "N": 64, "V": Extent(low=66_000, high=70_000)},
         ),
     ),
     invariants=(

@@ -170,6 +170,14 @@ def whole_tiles(
     return loss, None, logprobs * covered, losses * covered, metrics
 
 
+def labels_in_16_bits(
+    hidden_states: Tensor, weight: Tensor, labels: Tensor, old_logprobs: Tensor, advantages: Tensor, ignore_index: int
+) -> Results:
+    """Keeps the number of a word in two bytes."""
+    short = labels.where(labels == ignore_index, labels % 65_536)
+    return solution(hidden_states, weight, short, old_logprobs, advantages, ignore_index)
+
+
 def losses_below_zero(*arguments: Any) -> Results:
     """Takes the loss for negative, as it is wherever advantages are positive."""
     loss, _, logprobs, losses, metrics = solution(*arguments)
@@ -192,5 +200,6 @@ NARROW = {
     "other_extents": whole_tiles,
     "one_token_counts": lone_tokens_left_out,
     "equal_logits": without_maximum,
+    "many_words": labels_in_16_bits,
     "negative_advantages": losses_below_zero,
 }
