@@ -1,10 +1,13 @@
 """What a finding says of wrong values: which of an output's bounds they exceed."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from evaluator.contract import Verdict
 from evaluator.oracle import verify
+from problems import registry
 from problems.inputs.values import Call
 from problems.outputs import extremes
 from problems.outputs.comparison import compare_output
@@ -57,3 +60,17 @@ def test_extreme_elements_that_are_allowed_are_named_as_such(monkeypatch: pytest
     _, message = judged(0.3, *[0.09] * 7999, elements=8000)
     assert "an rms error of 0.0901, and 0.05 is allowed" in message
     assert "largest error 3 times the limit, 1 beyond it as allowed" in message
+
+
+@pytest.mark.parametrize(("regime", "source"), [("huge_values", 1), ("zero_values", None)])
+def test_zeros_are_not_said_to_be_the_output_of_an_earlier_call(
+    monkeypatch: pytest.MonkeyPatch, regime: str, source: int | None
+) -> None:
+    problem = registry.get("allreduce")
+    examiner = verify.Examiner(problem)
+    usual = replace(CALL, dims=problem.dims("tiny", 2), dtype=torch.bfloat16)
+    earlier = replace(usual, index=1, regime=problem.regime(regime))
+    returned = [tensor.bfloat16() for tensor in examiner.expected(earlier)]
+    monkeypatch.setattr(examiner, "_structure", lambda *_: [])
+    monkeypatch.setattr(examiner, "_tensors", lambda *_: returned)
+    assert examiner.stale_source(replace(usual, index=2), [], torch.empty(0), earlier=[usual, earlier]) == source
