@@ -32,6 +32,16 @@ _OPEN = 32.0
 _ALL_LOW = -512.0
 """What a regime adds to all logits: exponentials of float32 are zero."""
 
+_LEVEL = 256.0
+"""By how much more a regime raises the first choice of some tokens than of others: the exponential of -256 is zero."""
+
+_CLOSED = 18
+"""Gates of a regime lie from this far below zero to 4 further, where SiLU is about -2^-24."""
+
+_UNLIKELY, _LOUD = 5.0, 2.0**10
+"""How far a regime moves the bias of an expert that all tokens choose up and that of others down, and how much louder
+the networks of the others' owners are: second choices of a probability around 2^-13 then count for an eighth."""
+
 _UNPOPULAR = -8.0
 """What is added to the bias of experts that no token shall choose: logits differ by far less."""
 
@@ -96,6 +106,9 @@ def _popularity(call: Call) -> Tensor:
         popularity[_chosen_by_all(call)] -= _UNPOPULAR
     if call.setting("logits", None) == "negative":
         popularity += _ALL_LOW
+    if _has_favourite(call):
+        popularity -= _UNLIKELY
+        popularity[_chosen_by_all(call)[0]] += 2 * _UNLIKELY
     return popularity.to(call.dtype)
 
 
@@ -105,10 +118,20 @@ def _chosen_by_all(call: Call) -> Tensor:
     If no token may choose any of the one that a regime singles out, they are those of the next ranks.
     """
     experts = call.dims["num_experts"]
-    owners = min(experts, call.world_size)
     one = owner(call) + (call.setting("same_experts", usual="") == "elsewhere")
+    owners = _owners(call)
     first: int = one % owners * (experts // owners)
     return (first + torch.arange(call.dims["top_k"], device=call.device)) % experts
+
+
+def _owners(call: Call) -> int:
+    """How many ranks share the experts."""
+    return min(call.dims["num_experts"], call.world_size)
+
+
+def _has_favourite(call: Call) -> bool:
+    """Whether all tokens choose one expert first, and others with a small probability."""
+    return bool(call.setting("others", "") == "unlikely")
 
 
 def _channels(call: Call, name: str) -> Tensor:
@@ -150,8 +173,16 @@ def _tokens(call: Call, gate_weight: Tensor, gate_bias: Tensor | None) -> Tensor
     chosen = _logits(tokens, gate_weight, gate_bias).topk(call.dims["top_k"], dim=1).indices
     raised = torch.zeros(tokens.shape[0], router.shape[0], device=call.device).scatter_(1, chosen, _MARGIN)
     if copies(call):
-        raised.scatter_(1, chosen[:, :1], _ALONE)
+        raised.scatter_(1, chosen[:, :1], _alone(call, len(tokens)))
     return tokens.addmm_(raised, torch.linalg.solve(router @ router.T, router)).to(call.dtype)
+
+
+def _alone(call: Call, count: int) -> Tensor:
+    """By how much the first choices (count, 1) are raised: where all logits are low, not all by as much."""
+    alone = torch.full((count, 1), _ALONE, device=call.device)
+    if call.setting("logits", None) == "negative":
+        alone += _LEVEL * call.integers("regime's levels", (count, 1), low=0, high=2)
+    return alone
 
 
 def _linear(call: Call, name: str, outputs: str, inputs: str) -> Module:
@@ -165,7 +196,10 @@ def _linear(call: Call, name: str, outputs: str, inputs: str) -> Module:
     weight *= size / (_size_of_tokens(call) if inputs == "N" else 1.0)
     if name.removesuffix("_proj") not in call.setting("projection_biases", "gate/up/down").split("/"):
         return linear(weight.to(call.dtype))
-    return linear(weight.to(call.dtype), call.normal(f"{name} bias", (outputs,), std=0.3 * size))
+    bias = call.normal(f"{name} bias", (outputs,), std=0.3 * size)
+    if name == "gate_proj" and _is_closed(call):
+        bias -= _CLOSED + call.integers(f"{name} bias", (outputs,), low=0, high=32) / 8
+    return linear(weight.to(call.dtype), bias)
 
 
 def _copying(call: Call, name: str, outputs: str, inputs: str) -> Module:
@@ -180,7 +214,17 @@ def _copying(call: Call, name: str, outputs: str, inputs: str) -> Module:
 def _size(call: Call, name: str) -> float:
     """By what a regime multiplies the projection called `name`: what makes the output, the gates, or both factors."""
     gates, hidden = (float(call.setting(setting, 1.0)) for setting in ("gates", "hidden"))
-    return {"down_proj": magnitude(call) / hidden, "gate_proj": gates, "up_proj": hidden}[name]
+    is_loud = _has_favourite(call) and (call.rank - owner(call)) % _owners(call) != 0
+    return {
+        "down_proj": magnitude(call) / hidden * (_LOUD if is_loud else 1.0),
+        "gate_proj": gates,
+        "up_proj": hidden * (LARGEST if _is_closed(call) else 1.0),
+    }[name]
+
+
+def _is_closed(call: Call) -> bool:
+    """Whether gates are biases alone, which are so far below zero that little passes."""
+    return bool(call.setting("gates", 1.0) == 0)
 
 
 def _adapters(call: Call) -> dict[str, Tensor]:

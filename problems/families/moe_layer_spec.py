@@ -119,11 +119,49 @@ _REGIMES = (
         settings={"tokens": "none_on_one_rank", "same_experts": "elsewhere", "times_experts": 2},
         at_large=False,
     ),
+    Regime(
+        name="one_token",
+        words="ranks hold a single token",
+        dims={"M": 1},
+        tolerances={
+            "out": Tolerance(
+                atol=0.8,
+                rtol=0.4,
+                rms=0.04,
+                calibration="what experts make of one token may be small or cancel: honest programs erred by 0.014 rms",
+            )
+        },
+    ),
     Regime(name="few_tokens", words="ranks hold few tokens, seven at the least", dims={"M": Whole(low=7, high=61)}),
     Regime(
         name="large_gates",
         words="what gate_proj makes is 128 times as large as in timed calls: its exponentials overflow float32",
         settings={"gates": 128.0},
+    ),
+    Regime(
+        name="closed_gates",
+        words="gate_proj is a bias of -18 to -22 and a weight of zeros, so that SiLU is around -2^-24; what up_proj "
+        "makes is around ten million",
+        settings={"gates": 0.0},
+        dtypes=("bfloat16", "float32"),
+        apart=("no_projection_biases", "some_projection_biases", "copied_values", "negative_logits"),
+    ),
+    Regime(
+        name="unlikely_choice",
+        words="all tokens choose one expert first and another with a probability around 2^-13, out of twice as many as "
+        "usual; what the owners of the others make is 1024 times as large",
+        settings={"others": "unlikely", "times_experts": 2, "top_k": 2},
+        dtypes=("bfloat16", "float32"),
+        apart=(
+            "no_gate_bias",
+            "same_experts",
+            "one_rank_is_idle",
+            "one_token",
+            "few_tokens",
+            "every_expert",
+            "copied_values",
+            "negative_logits",
+        ),
     ),
     Regime(
         name="huge_hidden",
@@ -191,8 +229,8 @@ def regimes(*, made_by: str = "down_proj", times_experts: int | Whole = 2) -> tu
         replace(
             copied,
             name="negative_logits",
-            words="all logits of the router are below -300: their exponentials are zero unless the true maximum is "
-            "subtracted; the layer only copies",
+            words="all logits of the router are below -100, and tokens lie on levels 256 apart: exponentials are zero "
+            "unless the token's own maximum is subtracted; the layer only copies",
             settings={**copied.settings, "logits": "negative"},
             narrow="",
         ),

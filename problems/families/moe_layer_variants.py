@@ -194,6 +194,8 @@ def narrow(names: Sequence[str], group_of: GroupOf, *, per_owner: Callable[[int]
         "more_experts": Twist(per_owner=per_owner),
         "same_experts": Twist(stops_at_idle=True),
         "large_gates": Twist(activation=_by_exponentials),
+        "closed_gates": Twist(activation=_by_tanh),
+        "unlikely_choice": Twist(weights=lambda weights: weights * (weights >= 1e-3)),
         "some_projection_biases": Twist(all_as_gate=True),
         "negative_logits": Twist(softmax=softmax_from_zero),
     }
@@ -201,6 +203,7 @@ def narrow(names: Sequence[str], group_of: GroupOf, *, per_owner: Callable[[int]
     return programs | {
         "one_rank_has_no_tokens": _one_token_at_least(networks_moved(names, group_of)),
         "one_rank_is_idle": _one_token_at_least(networks_moved(names, group_of)),
+        "one_token": _squeezed(networks_moved(names, group_of)),
         "few_tokens": _in_tiles(networks_moved(names, group_of)),
         "huge_hidden": _with_networks_in_float16(networks_moved(names, group_of)),
     }
@@ -209,6 +212,17 @@ def narrow(names: Sequence[str], group_of: GroupOf, *, per_owner: Callable[[int]
 def _by_exponentials(gate: Tensor) -> Tensor:
     """SiLU by a quotient of exponentials: no number where they overflow."""
     return gate * (gate.exp() / (1 + gate.exp()))
+
+
+def _by_tanh(gate: Tensor) -> Tensor:
+    """SiLU by a hyperbolic tangent, which is -1 in float32 where some of it is left: zero below about -18."""
+    half = gate / 2
+    return half + half * half.tanh()
+
+
+def _squeezed(program: Program) -> Program:
+    """`program`, whose result has lost extents of 1."""
+    return lambda *values: program(*values).squeeze()
 
 
 def _one_token_at_least(program: Program) -> Program:

@@ -72,7 +72,7 @@ PROBLEM = Problem(
         "`num_experts` is 8, 16 or 24, and so a multiple of the number of ranks.",
         "`top_k` is from 1 to 7, or all of `num_experts`.",
         "`gate_bias` may be None, and any of the three projections may have no bias.",
-        "A rank that holds tokens has at least 7 of them: M need not be a multiple of anything.",
+        "M is free from 1 on: it need not be a multiple of anything.",
         "N is a multiple of 256, and the inner size of the networks is a multiple of 64.",
     ),
 )

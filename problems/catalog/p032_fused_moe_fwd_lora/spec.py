@@ -8,10 +8,6 @@ from problems.spec.schema import Problem, Regime, Size, SizeName, Tolerance, fix
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import divisors_of
 
-FEW_TOKENS = Regime(
-    name="few_tokens", words="ranks hold few tokens, one at the least", dims={"M": Extent(low=1, high=61)}
-)
-
 PROBLEM = Problem(
     number=32,
     slug="fused_moe_fwd_lora",
@@ -66,10 +62,7 @@ PROBLEM = Problem(
     mutants_not_applicable=moe.MUTANTS_NOT_APPLICABLE,
     notes=("A rank has one network for all its experts. A row that chose two of them can be sent and computed once.",),
     regimes=(
-        *(
-            FEW_TOKENS if regime.name == FEW_TOKENS.name else regime
-            for regime in moe.regimes(made_by="down_proj and lora_down_B", times_experts=Whole(low=2, high=3))
-        ),
+        *moe.regimes(made_by="down_proj and lora_down_B", times_experts=Whole(low=2, high=3)),
         Regime(
             name="other_adapters",
             words="the adapters have another rank",
