@@ -6,7 +6,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from problems.spec.ranges import Range
+from problems.spec.ranges import Extent, Range
 from problems.spec.schema import EXACT, Dims, Regime, Tolerance
 
 ALL_DTYPES = ("bfloat16", "float16", "float32")
@@ -78,6 +78,27 @@ def long_extent(
         name=name, words="one extent is long, and the others are short", dims=extents, derive=derive, narrow=narrow
     )
 
+
+def beyond_16_bits(
+    name: str,
+    *,
+    derive: Callable[[Dims, int], Dims] | None = None,
+    narrow: str = "tail_left_out",
+    **extents: Range | int,
+) -> Regime:
+    """One extent is `MANY`, and the others are so short that tensors have a few million elements at most."""
+    return Regime(
+        name=name,
+        words="one extent is above 65,536, more than 16 bits can number, and the others are short",
+        dims=extents,
+        at_large=False,
+        derive=derive,
+        narrow=narrow,
+    )
+
+
+MANY = Extent(low=65_600, high=70_000)
+"""Also more than a grid of thread blocks has in its second dimension."""
 
 COPIED_VALUES = (SPECIAL_VALUES, ZERO_VALUES, SPREAD_VALUES, ONE_RANK_HAS_VALUES)
 """For tensors whose elements are only moved; `problems.inputs.copied_values` draws them."""

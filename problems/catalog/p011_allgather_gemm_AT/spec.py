@@ -1,7 +1,8 @@
 """All-gather of K-sharded A in transposed layout + GEMM, described."""
 
 from problems.spec.axes import rows
-from problems.spec.regimes import exact_products, of_product
+from problems.spec.ranges import Extent
+from problems.spec.regimes import beyond_16_bits, exact_products, of_product
 from problems.spec.schema import Argument, Cost, Dims, Hop, Output, Placement, Problem, Size, SizeName, Tolerance
 from problems.spec.taxonomy import Block, Communication, Domain, Parallelism, Stage
 from problems.spec.world_sizes import divisors_of
@@ -15,6 +16,10 @@ QUERY_KEY_VALUE = 8192 + 2 * 1024
 def dims(world_size: int, *, rows: int, inner: int, columns: int) -> Dims:
     """The dimensions for a contraction of `inner` that is split evenly over the ranks."""
     return {"M": rows, "K": inner, "K_local": inner // world_size, "N": columns}
+
+
+def _split(dims: Dims, world_size: int) -> Dims:
+    return {**dims, "K_local": dims["K"] // world_size}
 
 
 def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
@@ -98,6 +103,7 @@ PROBLEM = Problem(
         exact_products(
             "C", words="every column of B picks one column of A, whose values are of all sizes", magnitudes="spread"
         ),
+        beyond_16_bits("many_rows", derive=_split, M=Extent(low=65_600, high=70_000, of=16), K=64, N=16),
     ),
     invariants=(
         "Tensors are contiguous and in bfloat16.",

@@ -1,7 +1,7 @@
 """MoE router load-balancing loss, averaged over ranks, described."""
 
 from problems.spec.ranges import Extent, Whole
-from problems.spec.regimes import long_extent, other_extents
+from problems.spec.regimes import MANY, beyond_16_bits, other_extents
 from problems.spec.schema import (
     Argument,
     ArgumentKind,
@@ -147,7 +147,7 @@ PROBLEM = Problem(
         ),
         # No fewer experts than a token may choose.
         other_extents(narrow="", M=Extent(low=32, high=300), E=Extent(low=8, high=200)),
-        long_extent("many_tokens", M=Extent(low=65_600, high=70_000), E=8, narrow=""),
+        beyond_16_bits("many_tokens", M=MANY, E=8, narrow=""),
         Regime(
             name="many_experts",
             words="there are more experts than 8 bits can number",

@@ -204,6 +204,7 @@ PROBLEM = Problem(
             words="there are more words than 16 bits can number, and labels are among the last",
             settings={"first_label": 65_000},
             dims={"M": 32, "N": 64, "V": Extent(low=66_000, high=70_000)},
+            at_large=False,
         ),
     ),
     invariants=(

@@ -1,7 +1,7 @@
 """All-gather along dimension 0, described."""
 
 from problems.spec.ranges import Extent, Whole
-from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES, long_extent, other_extents
+from problems.spec.regimes import ALL_DTYPES, COPIED_VALUES, MANY, beyond_16_bits, long_extent, other_extents
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -87,7 +87,8 @@ PROBLEM = Problem(
     ),
     regimes=(
         other_extents(M=Extent(high=130), N=Extent(high=190), derive=all_rows, narrow=""),
-        long_extent("long_rows", M=Whole(low=1, high=3), N=Extent(low=2048, high=8000), derive=all_rows),
+        long_extent("long_rows", M=Whole(low=1, high=3), N=MANY, derive=all_rows),
+        beyond_16_bits("many_rows", M=MANY, N=Whole(low=1, high=3), derive=all_rows),
         *COPIED_VALUES,
     ),
     invariants=(
