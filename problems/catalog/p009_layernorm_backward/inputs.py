@@ -16,6 +16,8 @@ def make_inputs(call: Call) -> Arguments:
     rows = _uneven(call, call.normal("X_hat", ("M", "N"), dtype=torch.float32))
     # Rows of equal elements stay zero, as the epsilon of a layer norm leaves them.
     rows.sub_(rows.mean(dim=1, keepdim=True)).div_(rows.std(dim=1, correction=0, keepdim=True).clamp_(min=1e-30))
+    if _is_uneven(call):
+        rows[:, 0] = 0.0
     scale = call.uniform("scale", (1, 1), low=-1, high=1, dtype=torch.float32).exp2_()
     gradients = call.normal("dY", ("M", "N"), dtype=torch.float32)
     gradients.mul_(call.scales("columns", (1, "N"), spread=0.9, shared=True) * scale)
@@ -25,12 +27,19 @@ def make_inputs(call: Call) -> Arguments:
 
 
 def _uneven(call: Call, rows: Tensor) -> Tensor:
-    """`rows` (M, N); where a regime has them uneven, a third are zero and the others have one large element each."""
-    if call.setting("rows", "") != "uneven":
+    """`rows` (M, N); where a regime has them uneven, a third are zero and the others have one large element each.
+
+    It is never the first one, which is set to zero afterwards.
+    """
+    if not _is_uneven(call):
         return rows
-    place = call.integers("regime's largest elements", ("M", 1), low=0, high=call.dims["N"])
+    place = call.integers("regime's largest elements", ("M", 1), low=1, high=call.dims["N"])
     rows.scatter_(1, place, call.normal("regime's sizes", ("M", 1), std=1000.0, dtype=torch.float32))
     return rows.masked_fill_(call.uniform("regime's zero rows", ("M", 1), dtype=torch.float32) < 1 / 3, 0.0)
+
+
+def _is_uneven(call: Call) -> bool:
+    return bool(call.setting("rows", "") == "uneven")
 
 
 def _one_row(call: Call, gradients: Tensor) -> Tensor:
