@@ -150,7 +150,7 @@ PROBLEM = Problem(
         Regime(
             name="closed_gates",
             words="all results of the first layer are so far below zero, or up to one further",
-            settings={"closed_by": Whole(low=4, high=10)},
+            settings={"closed_by": Whole(low=17, high=24)},
             apart=("tiny_values", "huge_values", "weights_apart", "copied_values"),
         ),
         copied_values("y_local", words="values lie between 64 and 128 and columns of both weights pick one each"),
