@@ -162,8 +162,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="few_heads",
-            words="there are so many heads a rank, of 512 channels",
-            dims={"heads_local": Whole(low=1, high=2, often=(2, 2, 2)), "head_size": 512},
+            words="there are two heads a rank, of 256 channels",
+            dims={"heads_local": 2, "head_size": 256},
             derive=_of_heads,
         ),
         Regime(
@@ -205,7 +205,7 @@ PROBLEM = Problem(
         "Values are finite.",
         attention.SCORES,
         "All tensors are in bfloat16.",
-        "`num_heads` is a multiple of the number of ranks, and a head's size is a power of two from 32 to 512.",
+        "`num_heads` is a multiple of the number of ranks, and a head's size is a power of two from 32 to 256.",
         "Batch and `S_local` are free from 1 on; all ranks have the same.",
         "`group` is None, the world group.",
         "Both weights are the same on all ranks.",

@@ -133,13 +133,13 @@ def sixteen_heads(
     return (mixed.flatten(2) @ w_o.float().T).to(hidden_states.dtype)
 
 
-def first_256_channels(
+def first_128_channels(
     hidden_states: Tensor, w_qkv: Tensor, w_o: Tensor, group: None, num_heads: int, causal: bool
 ) -> Tensor:
-    """Scores of no more than the first 256 channels of a head."""
+    """Scores of no more than the first 128 channels of a head."""
     del group
     q, k, v = _project(hidden_states, w_qkv, num_heads, dist.get_world_size())
-    q[..., 256:] = 0.0
+    q[..., 128:] = 0.0
     return (_attend(q, k, v, causal=causal).flatten(2) @ w_o.float().T).to(hidden_states.dtype)
 
 
@@ -158,7 +158,7 @@ MUTANTS = {
 }
 NARROW = {
     "many_heads": sixteen_heads,
-    "few_heads": first_256_channels,
+    "few_heads": first_128_channels,
     "copied_values": queries_of_unit_length,
     "few_positions": in_tiles,
     "large_scores": with_own_softmax,
