@@ -39,8 +39,8 @@ _CLOSED = 18
 """Gates of a regime lie from this far below zero to 4 further, where SiLU is about -2^-24."""
 
 _UNLIKELY, _LOUD = 5.0, 2.0**10
-"""How far a regime moves the bias of an expert that all tokens choose up and that of others down, and how much louder
-the networks of the others' owners are: second choices of a probability around 2^-13 then count for an eighth."""
+"""How far a regime moves biases: of the expert that all tokens choose up, of the others down. And how much louder the
+networks of the others' owners are: second choices of a probability around 2^-13 then count for an eighth."""
 
 _UNPOPULAR = -8.0
 """What is added to the bias of experts that no token shall choose: logits differ by far less."""
