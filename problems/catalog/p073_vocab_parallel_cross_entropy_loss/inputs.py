@@ -67,6 +67,6 @@ def _targets(call: Call) -> Tensor:
         rank = owner(call) + masked + target // columns % (call.world_size - masked)
         return rank % call.world_size * columns + target % columns
     if kind == "second_halves":
-        masked = columns // 2
-        return target - target % columns + masked + target % columns % (columns - masked)
+        half = columns // 2
+        return target - target % columns + half + target % columns % (columns - half)
     return target

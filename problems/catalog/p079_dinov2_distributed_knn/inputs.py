@@ -65,9 +65,9 @@ def _features(call: Call, name: str, count: str, centres: Tensor) -> Tensor:
 def _exact_unit(call: Call) -> Tensor:
     """A row (1, D) whose length is 1 in any dtype and any order of addition: a power of four of equal entries."""
     width = call.dims["D"]
-    filled = 4 ** ((width.bit_length() - 1) // 2)
+    root = 1 << (width.bit_length() - 1) // 2
     signs = 2.0 * call.integers("regime's signs", (1, "D"), low=0, high=2, shared=True) - 1
-    return signs * (torch.arange(width, device=call.device) < filled) / filled**0.5
+    return signs * (torch.arange(width, device=call.device) < root * root) / root
 
 
 def _unit(rows: Tensor) -> Tensor:
