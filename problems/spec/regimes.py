@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from problems.spec.ranges import Extent, Range
-from problems.spec.schema import EXACT, Dims, Regime, Tolerance
+from problems.spec.schema import ALL_OTHERS, EXACT, Dims, Regime, Tolerance
 
 ALL_DTYPES = ("bfloat16", "float16", "float32")
 """For problems that only move or add values, which mean as much in any of them."""
@@ -86,7 +86,10 @@ def beyond_16_bits(
     narrow: str = "tail_left_out",
     **extents: Range | int,
 ) -> Regime:
-    """One extent is `MANY`, and the others are so short that tensors have a few million elements at most."""
+    """One extent is `MANY`, and the others are so short that tensors have a few million elements at most.
+
+    Such a call takes long on processors, so it is in no other regime.
+    """
     return Regime(
         name=name,
         words="one extent is above 65,536, more than 16 bits can number, and the others are short",
@@ -94,6 +97,7 @@ def beyond_16_bits(
         at_large=False,
         derive=derive,
         narrow=narrow,
+        apart=(ALL_OTHERS,),
     )
 
 

@@ -316,6 +316,9 @@ class Hop:
     pattern: Communication
 
 
+ALL_OTHERS = "*"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Regime:
     """A region of the space of legal calls: what it sets differs from timed calls, everything else is as usual.
@@ -335,6 +338,7 @@ class Regime:
         narrow: which of the generic programs is correct except in this regime; "" where `variants.py` has one.
         hides: whether results no longer tell what other settings do: then it meets one other regime at a time.
         apart: regimes that it cannot be joined with, because no call is in both, or none whose result is certain.
+            `ALL_OTHERS` stands for every one, where a call takes long.
         parts: the regimes that were joined to this one; () for one of the problem's own.
         derive: gives all dimensions where some follow from those that the regime sets, on a number of ranks.
     """
@@ -387,7 +391,8 @@ class Regime:
         mine, theirs = self.factors, other.factors
         shared = mine.keys() & theirs.keys()
         agree = all(mine[name] == theirs[name] for name in shared) and not shared & self.ranges.keys()
-        is_apart = other.name in self.apart or self.name in other.apart
+        is_apart = not {other.name, ALL_OTHERS}.isdisjoint(self.apart)
+        is_apart |= not {self.name, ALL_OTHERS}.isdisjoint(other.apart)
         dtypes = not self.dtypes or not other.dtypes or set(self.dtypes) & set(other.dtypes)
         return bool(agree and dtypes and not is_apart and mine.keys() - theirs and theirs.keys() - mine)
 

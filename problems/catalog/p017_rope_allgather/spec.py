@@ -1,7 +1,7 @@
 """Rotary embedding + sequence all-gather of Q and K, described."""
 
 from problems.spec.ranges import Extent
-from problems.spec.regimes import MANY, SPECIAL_VALUES, SUMMED_VALUES, beyond_16_bits, of_tensor, other_extents
+from problems.spec.regimes import SPECIAL_VALUES, SUMMED_VALUES, of_tensor, other_extents
 from problems.spec.schema import (
     EXACT,
     Argument,
@@ -128,7 +128,6 @@ PROBLEM = Problem(
             heads=Extent(low=4, high=7),
             d=Extent(low=48, high=112, of=16),
         ),
-        beyond_16_bits("many_sequences", derive=_whole, B=MANY, S_local=1, heads=1, d=16),
     ),
     invariants=(
         "Tensors are contiguous, and those of all ranks have equal shapes.",

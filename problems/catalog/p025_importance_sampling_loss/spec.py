@@ -3,6 +3,7 @@
 from problems.spec.ranges import Among, Extent
 from problems.spec.regimes import other_extents
 from problems.spec.schema import (
+    ALL_OTHERS,
     Argument,
     ArgumentKind,
     Cost,
@@ -205,6 +206,7 @@ PROBLEM = Problem(
             settings={"first_label": 65_000},
             dims={"M": 32, "N": 64, "V": Extent(low=66_000, high=70_000)},
             at_large=False,
+            apart=(ALL_OTHERS,),
         ),
     ),
     invariants=(

@@ -6,6 +6,7 @@ from problems.families import attention_spec as attention
 from problems.spec.ranges import Extent, Whole
 from problems.spec.regimes import HUGE_VALUES, TINY_VALUES, ZERO_VALUES, copied_values, of_tensor
 from problems.spec.schema import (
+    ALL_OTHERS,
     WORLD_GROUP,
     Argument,
     ArgumentKind,
@@ -159,12 +160,14 @@ PROBLEM = Problem(
             words="there are so many heads a rank, of 32 channels",
             dims={"heads_local": Whole(low=17, high=20), "head_size": 32},
             derive=_of_heads,
+            apart=(ALL_OTHERS,),
         ),
         Regime(
             name="few_heads",
             words="there are two heads a rank, of 256 channels",
             dims={"heads_local": 2, "head_size": 256},
             derive=_of_heads,
+            apart=(ALL_OTHERS,),
         ),
         Regime(
             name="few_positions",

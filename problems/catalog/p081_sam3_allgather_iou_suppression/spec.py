@@ -6,6 +6,7 @@ from dataclasses import replace
 from problems.spec.ranges import Real, Whole
 from problems.spec.regimes import SPREAD_VALUES
 from problems.spec.schema import (
+    ALL_OTHERS,
     EXACT,
     WORLD_GROUP,
     Argument,
@@ -169,6 +170,7 @@ PROBLEM = Problem(
             words="an IoU is iou_threshold exactly, and two masks cover all of their 65536 pixels",
             settings={"threshold": "reached"},
             dims={"Hm": 256, "Wm": 256},
+            apart=(ALL_OTHERS,),
         ),
         Regime(name="zero_logits", words="many mask logits are exactly 0", settings={"zero_logits": True}),
         Regime(
