@@ -75,7 +75,7 @@ class Examiner:
         """The earlier call whose expected outputs these are, or None; zeros are no call's more than another's."""
         for other in earlier:
             expected = self.expected(other)
-            if self._structure(other, header, expected) or not any(tensor.any() for tensor in expected):
+            if self._structure(other, header, expected) or not any(each.bool().any() for each in expected):
                 continue
             checks = self._values(other, self._tensors(call, header, area), expected)
             if all(check.verdict is None for check in checks):
