@@ -14,7 +14,7 @@ import torch
 
 from evaluator.arena.device_memory import DeviceMemory
 from evaluator.arena.gate import Sealer
-from evaluator.arena.structure import Area, Packer, Tree, as_bytes, copy_into, head_of, view_of
+from evaluator.arena.structure import Packer, Tree, as_bytes, copy_into, head_of
 from problems.spec.schema import Problem
 
 _SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -221,15 +221,3 @@ def groups_of(arguments: Mapping[str, Any]) -> list[list[int]]:
     for value in arguments.values():
         packer.pack(value)
     return packer.groups
-
-
-def read_output(
-    area: Area, *, dtype: torch.dtype, shape: Sequence[int], start: int, device: torch.device
-) -> torch.Tensor:
-    """The tensor at byte `start` of copied outputs, on `device`."""
-    count = 1
-    for extent in shape:
-        count *= extent
-    tensor = view_of(area, dtype=dtype, start=start, count=count).reshape(tuple(shape)).to(device)
-    # Any byte but 0 is true; comparisons of torch take only 1 for equal to true.
-    return tensor.view(torch.uint8).ne(0) if dtype is torch.bool else tensor

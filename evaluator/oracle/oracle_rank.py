@@ -68,6 +68,12 @@ class Opened:
         known = {field.name: getattr(call, field.name) for field in fields(Call)}
         return NearCall(**known, base=draw["near"])
 
+    def room(self, call: Call) -> int:
+        """Bytes of room for the outputs of `call`: no more than that, as every byte is poisoned, copied and sampled."""
+        if self.problem.lengths_vary:
+            return self.output_bytes
+        return 2 * OUTPUT_HEADER_BYTES + _expected_bytes(self.problem, self.examiner, call)
+
 
 def cache_bytes(device: torch.device) -> int:
     """Bytes of a GPU's L2 cache; of a CPU rank's, what is taken for it."""
@@ -88,6 +94,7 @@ class OracleRank(TrustedRank):
         self._sealer: Sealer | None = None
         self._buffers: dict[Reader, call_memory.DeviceBuffer] = {}
         self._prepared: call_memory.Prepared | None = None
+        self._room = 0  # bytes for the outputs of the call whose inputs are prepared
         self._end_check: EndCheck | None = None
         self._area_numbers = itertools.count()
         # What all draws of a size have in common: the process groups of a rank, and bytes of room for its outputs.
@@ -171,7 +178,6 @@ class OracleRank(TrustedRank):
         return {
             "groups": groups,
             "dims": dict(template.dims),
-            "output_bytes": output_bytes,
             "buffers": BufferKind.DEVICE_MEMORY if self._buffers else BufferKind.HOST_MEMORY,
             "cache_bytes": cache_bytes(self._device),
         }, []
@@ -207,11 +213,12 @@ class OracleRank(TrustedRank):
         """Draw a call's inputs; on a GPU seal them in shared memory, and fill the outputs' room with poison."""
         opened, reader = self._current(), Reader(message["reader"])
         buffer = self._buffers.get(reader)
-        arguments = opened.make_inputs(opened.call(message["draw"]))
+        call = opened.call(message["draw"])
+        arguments, room = opened.make_inputs(call), opened.room(call)
         if self._sealer is not None:
             self._sealer.use(bytes.fromhex(message["key"]))
         if buffer is not None and message["poison"] is not None:
-            traces.fill(buffer.outputs.bytes[: opened.output_bytes], message["poison"])
+            traces.fill(buffer.outputs.bytes[:room], message["poison"])
         prepared = call_memory.prepare_inputs(
             opened.problem,
             arguments,
@@ -221,12 +228,12 @@ class OracleRank(TrustedRank):
             reuse=message["reuse"],
         )
         if reader is Reader.SANDBOX:
-            self._prepared = prepared
+            self._prepared, self._room = prepared, room
         del arguments
         self.free_idle_memory()
         number, areas = (-1, []) if buffer is None else buffer.announcement(message["mapped"])
-        described = {"tensors": prepared.owners, "bytes": prepared.size, "layout": prepared.layout, "areas": number}
-        return described, [prepared.file, *areas]
+        described = {"tensors": prepared.owners, "bytes": prepared.size, "layout": prepared.layout}
+        return described | {"areas": number, "room": room}, [prepared.file, *areas]
 
     def _compare(self, message: messages.Body, descriptors: list[int]) -> Reply:
         opened = self._current()
@@ -268,7 +275,7 @@ class OracleRank(TrustedRank):
         if self._end_check is None:
             ends = Ends(mmap.mmap(self._setup.ends, ends_page.BYTES))
             self._end_check = EndCheck(ends, rank=self._setup.rank, device=self._device)
-        limits = (begin + self._prepared.size, self._current().output_bytes)
+        limits = (begin + self._prepared.size, self._room)
         areas = [
             (buffer.inputs.bytes, SamplePattern.drawn(begin, limits[0], secret=secrets.randbits(32))),
             (buffer.outputs.bytes, SamplePattern.drawn(OUTPUT_HEADER_BYTES, limits[1], secret=secrets.randbits(32))),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from evaluator.arena.structure import Area
-from evaluator.oracle.call_memory import read_output
+from evaluator.oracle.traces import read_output
 
 TOLERANCE = 1e-2
 """Absolute and relative."""
@@ -20,7 +20,7 @@ _CHUNK_ELEMENTS = 1 << 24
 
 
 def outputs_of(header: Sequence[dict[str, Any]], area: Area, *, device: torch.device) -> list[Tensor | str]:
-    """What a rank returned: tensors, and in words what is none or found no room."""
+    """What a rank returned: tensors, and in words what is none or is too long to be one."""
     return [_output(entry, area, device=device) for entry in header]
 
 
@@ -28,9 +28,8 @@ def _output(entry: dict[str, Any], area: Area, *, device: torch.device) -> Tenso
     if "other" in entry:
         return f"a {entry['other']}"
     if entry["start"] < 0:
-        return f"{entry['dtype']}{entry['shape']}, which found no room"
-    dtype = getattr(torch, entry["dtype"])
-    return read_output(area, dtype=dtype, shape=entry["shape"], start=entry["start"], device=device)
+        return f"{entry['dtype']}{entry['shape']}"
+    return read_output(entry, area, device=device)
 
 
 def difference(ours: Sequence[Tensor | str], references: Sequence[Tensor | str], *, names: Sequence[str]) -> str:

@@ -54,6 +54,13 @@ def digest_of(header: Sequence[dict[str, Any]], area: Area) -> str:
     return digest.hexdigest()[:16]
 
 
+def read_output(entry: dict[str, Any], area: Area, *, device: torch.device) -> torch.Tensor:
+    """The output that `entry` describes in copied outputs, on `device`."""
+    tensor = _tensor(entry, area).to(device)
+    # Any byte but 0 is true; comparisons of torch take only 1 for equal to true.
+    return tensor.view(torch.uint8).ne(0) if tensor.dtype is torch.bool else tensor
+
+
 def unwritten_shares(header: Sequence[dict[str, Any]], area: Area, poison: int) -> list[float]:
     """The share of each output that still holds the poison."""
     return [0.0 if "other" in entry or entry["start"] < 0 else _unwritten(entry, area, poison) for entry in header]

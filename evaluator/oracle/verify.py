@@ -6,15 +6,14 @@ from types import ModuleType
 from typing import Any
 
 import msgspec
-import torch
 from torch import Tensor
 
 from evaluator.arena.structure import Area
 from evaluator.contract import MOST_MAPS_OF_A_RANK, OutputCheck, Verdict
 from evaluator.oracle import error_map
-from evaluator.oracle.call_memory import read_output
 from evaluator.oracle.causes import Suspect
 from evaluator.oracle.messages import CheckedOutput
+from evaluator.oracle.traces import read_output
 from problems import registry
 from problems.inputs.values import Call
 from problems.outputs import checking
@@ -99,16 +98,7 @@ class Examiner:
         return checks
 
     def _tensors(self, call: Call, header: Sequence[dict[str, Any]], area: Area) -> list[Tensor]:
-        return [
-            read_output(
-                area,
-                dtype=getattr(torch, entry["dtype"]),
-                shape=entry["shape"],
-                start=entry["start"],
-                device=call.device,
-            )
-            for entry in header
-        ]
+        return [read_output(entry, area, device=call.device) for entry in header]
 
     def _values(self, call: Call, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> list[CheckedOutput]:
         compared = checking.compared(self._problem, self._oracle, call, actual, expected)

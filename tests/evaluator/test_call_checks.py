@@ -16,7 +16,7 @@ from tests.evaluator.conftest import SETTINGS
 from tests.evaluator.judging_help import job_for
 
 MARKS = ("aa", "bb")
-INPUTS = [PreparedInputs(file=-1, areas=(), areas_number=-1, tensors=("x", "weight"), size=8) for _ in range(2)]
+INPUTS = [PreparedInputs(file=-1, areas=(), areas_number=-1, tensors=("x", "weight"), size=8, room=8) for _ in range(2)]
 
 
 def job(*, backend: Backend = Backend.CUDA, mode: Mode = Mode.RANKED, off: Check | None = None) -> Job:

@@ -58,7 +58,7 @@ class Caller:
         self._limit_s = max(settings.call_limit_s, settings.call_limit_factor * reference_s)
         self._is_on_device = opened.buffers is BufferKind.DEVICE_MEMORY
         # By rank, the number of the device memory that it has mapped.
-        self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
+        self._mapped = [NOTHING_MAPPED] * opened.ranks
         self._earlier: list[InputSpec] = []
         self._comparisons_s: list[float] = []
         self.input_bytes = 0
@@ -181,9 +181,9 @@ class Caller:
         self.input_bytes = max(item.size for item in call.inputs)
         with ExitStack() as held:
             held.callback(outputs.close_all, [one for item in call.inputs for one in item.descriptors])
-            targets = self._new_files(call.poison)
+            targets = self._new_files(call, call.poison)
             held.callback(outputs.close_all, targets)
-            self._at_size.note_payload(call.inputs, self._opened.output_bytes)
+            self._at_size.note_payload(call.inputs)
             self._exchange(call, targets, around=around, recordings=recordings)
             self._at_size.calls += 1
             # With device memory the file holds only the description; the oracle copies the elements.
@@ -257,16 +257,16 @@ class Caller:
 
     def _delays_us(self, kind: CallKind) -> tuple[int, ...]:
         """In a skewed call a secret delay for some ranks, at least one and not all; else none."""
-        world_size = len(self._opened.output_bytes)
+        world_size = self._opened.ranks
         if kind is not CallKind.SKEWED:
             return (0,) * world_size
         least, most = self.job.profile.timing_policy.skew_us
         late = set(secrets.SystemRandom().sample(range(world_size), 1 + secrets.randbelow(max(1, world_size - 1))))
         return tuple(least + secrets.randbelow(most - least) if rank in late else 0 for rank in range(world_size))
 
-    def _new_files(self, poison: bytes) -> list[int]:
+    def _new_files(self, call: Call, poison: bytes) -> list[int]:
         """An output file per rank. With device memory the oracle poisons it, and the file holds only descriptions."""
-        return outputs.create_all(self._opened.output_bytes, poison=b"" if self._is_on_device else poison)
+        return outputs.create_all(call.inputs, poison=b"" if self._is_on_device else poison)
 
     def _header(self, rank: int, file: int) -> list[dict[str, object]]:
         try:
@@ -336,7 +336,7 @@ class Caller:
     def _is_correct_by_now(self, call: Call) -> bool:
         """Whether the returned outputs are correct when the ranks store them once more; raises WorkerGroupFailure."""
         time.sleep(_LATE_S)
-        targets = self._new_files(b"")
+        targets = self._new_files(call, b"")
         try:
             self._ranks.store(call.number, targets, seconds=self._limit_s)
             headers = [outputs.read_header(target) for target in targets]

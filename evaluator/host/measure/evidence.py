@@ -119,10 +119,9 @@ class SizeEvidence:
     memory: SizeMemory | None = None
     warnings: list[Finding] = field(default_factory=list)
 
-    def note_payload(self, inputs: Sequence[PreparedInputs], output_bytes: Sequence[int]) -> None:
+    def note_payload(self, inputs: Sequence[PreparedInputs]) -> None:
         """Keep the most bytes of inputs and outputs of one rank in one call."""
-        sizes = [item.size + out for item, out in zip(inputs, output_bytes, strict=True)]
-        self.payload_bytes = max(self.payload_bytes, *sizes)
+        self.payload_bytes = max(self.payload_bytes, *(item.size + item.room for item in inputs))
 
     def add(self, checks: list[CheckedOutput]) -> None:
         """Keep the worst check per rank and output."""

@@ -13,6 +13,7 @@ import msgspec
 from evaluator.arena.protocol import OUTPUT_HEADER_BYTES
 from evaluator.host.process import memory_files
 from evaluator.host.process.logs import clean
+from evaluator.host.ranks.oracle_group import PreparedInputs
 from problems.spec.memory import ITEM_BYTES
 
 _COPY_BYTES = 16 * 1024 * 1024
@@ -59,9 +60,9 @@ def create(size: int, *, poison: bytes = b"") -> int:
     return descriptor
 
 
-def create_all(sizes: Sequence[int], *, poison: bytes) -> list[int]:
-    """A file for each of `sizes`, as `create` makes it."""
-    return [create(size, poison=poison) for size in sizes]
+def create_all(inputs: Sequence[PreparedInputs], *, poison: bytes) -> list[int]:
+    """A file for each rank's outputs, as `create` makes it."""
+    return [create(item.room, poison=poison) for item in inputs]
 
 
 def close_all(descriptors: Sequence[int]) -> None:

@@ -52,7 +52,7 @@ class ReferenceClock:
         self._opened = opened
         self._draws = draws
         self._launch_ahead = LaunchAhead()
-        self._mapped = [NOTHING_MAPPED] * len(opened.output_bytes)
+        self._mapped = [NOTHING_MAPPED] * opened.ranks
 
     def open(self, *, calls: int, seconds: float) -> SteadySpeed:
         """Make the first calls, then up to `calls` more, no new one after `seconds` but for the first few."""
@@ -98,7 +98,7 @@ class ReferenceClock:
 
         The profiler may slow what they run later.
         """
-        files = [recorded_call.create() for _ in range(self._ranks)]
+        files = [recorded_call.create() for _ in range(self._opened.ranks)]
         opening = self._opening()
         try:
             with recorded_call.window() as seen, self._loaded(opening) as (inputs, _):
@@ -116,16 +116,12 @@ class ReferenceClock:
         It never waits for the device. A program that waits returns after its gate opened, and taking its outputs comes
         after that. This stays in its time: otherwise programs could pretend to wait.
         """
-        opening = new_opening(LaunchAhead(waits_for_queue=True, is_fixed=True), ranks=self._ranks)
+        opening = new_opening(LaunchAhead(waits_for_queue=True, is_fixed=True), ranks=self._opened.ranks)
         with self._loaded(opening) as (inputs, _):
             return self._reference.empty_call(opening=opening, inputs=self._late(inputs))
 
     def _opening(self) -> Opening:
-        return new_opening(self._launch_ahead, ranks=self._ranks)
-
-    @property
-    def _ranks(self) -> int:
-        return len(self._opened.output_bytes)
+        return new_opening(self._launch_ahead, ranks=self._opened.ranks)
 
     @contextmanager
     def _loaded(
@@ -144,7 +140,7 @@ class ReferenceClock:
         )
         with ExitStack() as held:
             held.callback(outputs.close_all, [one for item in inputs for one in item.descriptors])
-            targets = outputs.create_all(self._opened.output_bytes, poison=b"" if self._is_on_device else poison)
+            targets = outputs.create_all(inputs, poison=b"" if self._is_on_device else poison)
             held.callback(outputs.close_all, targets)
             pairs = zip(inputs, targets, strict=True)
             self._reference.load(

@@ -24,14 +24,14 @@ Outputs = tuple[Sequence[list[messages.Body]], Sequence[int]]
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedSize:
-    """A problem opened at one size: its dimensions, process groups, and bytes for outputs per rank.
+    """A problem opened at one size on a number of ranks: its dimensions and process groups.
 
     `buffers` says how inputs reach the sandbox, and `cache_bytes` is the device's L2 cache.
     """
 
     dims: dict[str, int]
     groups: tuple[tuple[int, ...], ...]
-    output_bytes: tuple[int, ...]
+    ranks: int
     buffers: BufferKind
     cache_bytes: int = 0
 
@@ -41,8 +41,8 @@ class PreparedInputs:
     """One rank's inputs of a call: a memory file that nobody can change, and the argument of each tensor in it.
 
     `areas` has descriptors of device memory for inputs and outputs where the rank that runs the call has others mapped.
-    `areas_number` is these areas' number, and `size` is how many bytes the rank takes in. `layout` is the same in calls
-    whose arguments differ only in values of tensors and in fractions.
+    `areas_number` is these areas' number, `size` is how many bytes the rank takes in, and `room` how many its outputs
+    may take. `layout` is the same in calls whose arguments differ only in values of tensors and in fractions.
     """
 
     file: int
@@ -50,6 +50,7 @@ class PreparedInputs:
     areas_number: int
     tensors: tuple[str, ...]
     size: int
+    room: int
     layout: str = ""
 
     @property
@@ -117,7 +118,7 @@ class OracleGroup:
         return OpenedSize(
             dims=replies[0]["dims"],
             groups=tuple(sorted(groups)),
-            output_bytes=tuple(body["output_bytes"] for body in replies),
+            ranks=len(replies),
             buffers=BufferKind(replies[0]["buffers"]),
             cache_bytes=replies[0]["cache_bytes"],
         )
@@ -155,6 +156,7 @@ class OracleGroup:
                 areas_number=body["areas"],
                 tensors=tuple(body["tensors"]),
                 size=body["bytes"],
+                room=body["room"],
                 layout=body["layout"],
             )
             for body, descriptors in replies
