@@ -31,7 +31,7 @@ from evaluator.oracle.verify import Examiner
 from problems import registry
 from problems.inputs.values import Arguments, Call
 from problems.outputs.checking import dtype_of
-from problems.spec.schema import Problem, Regime
+from problems.spec.schema import ALL_OTHERS, Problem, Regime
 
 _WARM_UP_S, _WARM_S = 0.3, 0.03
 """Seconds of matrix products before a size is measured, which bring a GPU to its clocks: after idling, and after recent
@@ -50,13 +50,17 @@ _OUTPUTS = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """The problem, size and dtype that calls are made for."""
+    """The problem, size and dtype that calls are made for.
+
+    `output_bytes` are enough for the outputs of any call, `usual_bytes` of one in no regime that stands alone.
+    """
 
     problem: Problem
     examiner: Examiner
     template: Call
     make_inputs: Callable[[Call], Arguments]
     output_bytes: int
+    usual_bytes: int
 
     def call(self, draw: messages.Body) -> Call:
         """The call of a draw: `call` is its number, `near` another number or None, `regime` a name or ""."""
@@ -70,9 +74,9 @@ class Opened:
 
     def room(self, call: Call) -> int:
         """Bytes of room for the outputs of `call`: no more than that, as every byte is poisoned, copied and sampled."""
-        if self.problem.lengths_vary:
-            return self.output_bytes
-        return 2 * OUTPUT_HEADER_BYTES + _expected_bytes(self.problem, self.examiner, call)
+        if self.problem.lengths_vary and not _is_alone(call):
+            return self.usual_bytes
+        return min(self.output_bytes, 2 * OUTPUT_HEADER_BYTES + _room_of(self.problem, self.examiner, call))
 
 
 def cache_bytes(device: torch.device) -> int:
@@ -98,7 +102,7 @@ class OracleRank(TrustedRank):
         self._end_check: EndCheck | None = None
         self._area_numbers = itertools.count()
         # What all draws of a size have in common: the process groups of a rank, and bytes of room for its outputs.
-        self._rooms: dict[tuple[str, str, str], tuple[list[list[int]], int]] = {}
+        self._rooms: dict[tuple[str, str, str], tuple[list[list[int]], tuple[int, int]]] = {}
 
     def commands(self) -> Mapping[str, Handler]:
         """The commands for inputs and outputs."""
@@ -162,16 +166,17 @@ class OracleRank(TrustedRank):
         if known not in self._rooms:
             self._rooms[known] = (
                 call_memory.groups_of(make_inputs(template)),
-                output_room(problem, examiner, template, size),
+                output_rooms(problem, examiner, template, size),
             )
             self.free_idle_memory()
-        groups, output_bytes = self._rooms[known]
+        groups, (output_bytes, usual_bytes) = self._rooms[known]
         self._opened = Opened(
             problem=problem,
             examiner=examiner,
             template=template,
             make_inputs=make_inputs,
             output_bytes=output_bytes,
+            usual_bytes=usual_bytes,
         )
         self._renew_buffers(output_bytes)
         self._warm_up()
@@ -337,16 +342,22 @@ def _end_of(header: list[dict[str, Any]]) -> int:
     return max(ends, default=0)
 
 
-def output_room(problem: Problem, examiner: Examiner, call: Call, size: str) -> int:
-    """Bytes of room for a rank's outputs in any call at `size`, from those of `call` and of what regimes make of it.
+def output_rooms(problem: Problem, examiner: Examiner, call: Call, size: str) -> tuple[int, int]:
+    """Bytes of room for a rank's outputs in any call at `size`, and in any but those of regimes that stand alone.
 
+    They come from `call`, and from what regimes make of it.
     Outputs of another shape or dtype may not fit; their description refuses them. Where input values decide the length
     of an output, another call may expect many times more (15 times was seen). The sum over all ranks hardly varies,
     because ranks exchange it. The room is for the whole sum, or for four times a rank's part, and at least for twice
     its own. Where the root of a collective returns more than the others, any rank may be the root of a later call.
     """
-    room = max(_room_of(problem, examiner, each) for each in _with_regimes(problem, call, size))
-    return OUTPUT_HEADER_BYTES + room + OUTPUT_HEADER_BYTES
+    calls = _with_regimes(problem, call, size)
+    rooms = [2 * OUTPUT_HEADER_BYTES + _room_of(problem, examiner, each) for each in calls]
+    return max(rooms), max(room for room, each in zip(rooms, calls, strict=True) if not _is_alone(each))
+
+
+def _is_alone(call: Call) -> bool:
+    return call.regime is not None and ALL_OTHERS in call.regime.apart
 
 
 def _room_of(problem: Problem, examiner: Examiner, call: Call) -> int:

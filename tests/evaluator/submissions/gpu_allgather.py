@@ -116,8 +116,12 @@ def extension():
 
 
 @functools.cache
-def exchange(slot_bytes):
-    """Symmetric memory for one shard size: every rank's base address, and this rank's block epochs."""
+def exchange(bytes_):
+    """Symmetric memory for one shard size: the slot's size, every rank's base address, and this rank's block epochs.
+
+    Two sizes share none: with another number of blocks, blocks of one index would not have met as often as others.
+    """
+    slot_bytes = -(-bytes_ // 256) * 256
     device = torch.device("cuda", torch.cuda.current_device())
     memory = symm_mem.empty(HEADER + 2 * slot_bytes, dtype=torch.uint8, device=device)
     memory.zero_()
@@ -126,14 +130,13 @@ def exchange(slot_bytes):
     epochs = torch.zeros(MAX_BLOCKS, dtype=torch.int32, device=device)
     torch.cuda.synchronize()
     dist.barrier()  # no flag may be raised before every rank has cleared its own
-    return memory, handle, bases, epochs
+    return memory, handle, slot_bytes, bases, epochs
 
 
 def solution(tensor):
     tensor = tensor.contiguous()
     bytes_ = tensor.numel() * tensor.element_size()
-    slot_bytes = -(-bytes_ // 256) * 256
-    _, handle, bases, epochs = exchange(slot_bytes)
+    _, handle, slot_bytes, bases, epochs = exchange(bytes_)
     out = torch.empty((handle.world_size, *tensor.shape), dtype=tensor.dtype, device=tensor.device)
     extension().all_gather(
         tensor.data_ptr(), out.data_ptr(), bases, epochs.data_ptr(), bytes_, slot_bytes, handle.rank, MAX_BLOCKS,
