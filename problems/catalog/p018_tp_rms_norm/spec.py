@@ -5,9 +5,11 @@ from dataclasses import replace
 from problems.spec.ranges import Extent, Real
 from problems.spec.regimes import (
     HUGE_VALUES,
+    MANY,
     ONE_RANK_HAS_VALUES,
     TINY_VALUES,
     ZERO_VALUES,
+    beyond_16_bits,
     long_extent,
     of_tensor,
     other_extents,
@@ -127,6 +129,7 @@ PROBLEM = Problem(
         ),
         other_extents(M=Extent(low=1, high=97), N=Extent(low=32, high=1100)),
         long_extent("long_rows", M=Extent(low=1, high=9), N=Extent(low=8704, high=16_384), narrow=""),
+        beyond_16_bits("many_rows", M=MANY, N=32),
     ),
     invariants=(
         "Tensors are contiguous, and those of all ranks have equal shapes.",

@@ -1,7 +1,7 @@
 """MoE dispatch (permute by expert, all-to-all, regroup by local expert), described."""
 
 from problems.spec.ranges import Extent, Whole
-from problems.spec.regimes import COPIED_VALUES
+from problems.spec.regimes import COPIED_VALUES, MANY, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -177,6 +177,7 @@ PROBLEM = Problem(
             },
             derive=_routed,
         ),
+        beyond_16_bits("many_tokens", derive=_routed, M=MANY, topk=1, N=16, E=8),
         *COPIED_VALUES,
     ),
     invariants=(

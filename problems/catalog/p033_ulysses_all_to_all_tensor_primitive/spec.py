@@ -1,7 +1,7 @@
 """All-to-all that cuts one dimension and joins another, described."""
 
 from problems.spec.ranges import Extent, Whole
-from problems.spec.regimes import COPIED_VALUES
+from problems.spec.regimes import COPIED_VALUES, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -26,6 +26,11 @@ def cost(dims: Dims, world_size: int, element_bytes: int) -> Cost:
     matrix = dims["M"] * dims["N"] * element_bytes
     sent = (world_size - 1) / world_size * matrix
     return Cost(flops={}, memory_bytes=2 * matrix, wire_bytes=sent, reference_wire_bytes=sent, note="Pure exchange.")
+
+
+def _by_rank(dims: Dims, world_size: int) -> Dims:
+    """Extents that are multiples of the number of ranks."""
+    return {**dims, "M": world_size * dims["M"], "N": world_size * dims["N"]}
 
 
 def _rows_to_columns(world_size: int) -> Dims:
@@ -115,6 +120,7 @@ PROBLEM = Problem(
             settings={"multiple_of_rows": Whole(low=1, high=2), "multiple_of_columns": Extent(low=1024, high=1500)},
             at_large=False,
         ),
+        beyond_16_bits("many_rows", derive=_by_rank, M=Extent(low=32_800, high=35_000), N=1),
         *COPIED_VALUES,
     ),
     invariants=(

@@ -1,7 +1,9 @@
 """From a split over positions to a split over heads, described."""
 
+from dataclasses import replace
+
 from problems.spec.ranges import Among, Extent, Whole
-from problems.spec.regimes import COPIED_VALUES
+from problems.spec.regimes import COPIED_VALUES, MANY, beyond_16_bits
 from problems.spec.schema import (
     EXACT,
     WORLD_GROUP,
@@ -152,6 +154,10 @@ PROBLEM = Problem(
                 "head_size": 8,
                 "T": Among(options=("41", "47", "55", "61", "82", "83", "97")),
             },
+        ),
+        replace(
+            beyond_16_bits("many_sequences", B=MANY, T=1, head_size=8),
+            settings={"heads_of_a_rank": 1},
         ),
         *COPIED_VALUES,
     ),
