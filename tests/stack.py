@@ -197,11 +197,13 @@ class Stack:
         )
         self.node_keys |= dict(zip(names, printed.split(), strict=True))
 
-    def stop(self, name: str, *, seconds: float = 30) -> int:
+    def stop(self, name: str, *, seconds: float = 120) -> int:
         """Ask a process to end (SIGTERM) and wait for it; its exit status."""
-        process = self._processes.pop(name)
+        process = self._processes[name]
         process.terminate()
-        return process.wait(seconds)
+        status = process.wait(seconds)
+        del self._processes[name]
+        return status
 
     def pause(self, name: str) -> None:
         """Freeze a process."""

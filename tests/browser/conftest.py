@@ -29,6 +29,7 @@ from playwright.sync_api import (
     Playwright,
     Response,
     StorageState,
+    expect,
     sync_playwright,
 )
 
@@ -37,7 +38,11 @@ from tests.servers import free_ports
 ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "var" / "screenshots"
 START_SECONDS = 150
+PATIENCE_MS = 60_000
+"""For an act or what it leads to, on a machine that is busy."""
+
 PASSWORD = "a long pass phrase"
+expect.set_options(timeout=PATIENCE_MS)
 FLAGS = [
     "--headless",
     "--disable-gpu",
@@ -201,7 +206,7 @@ def visit(chromium: Browser, site_url: str) -> Iterator[Visit]:
             storage_state=state,
             java_script_enabled=scripts,
         )
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(PATIENCE_MS)
         watch = Watch()
         watch.attach(context)
         visitors.append(Visitor(context, context.new_page(), watch))

@@ -17,7 +17,7 @@ from django.template.loader import render_to_string
 from django.test import override_settings
 from playwright.sync_api import Browser, Page, Route, StorageState, expect
 
-from tests.browser.conftest import ROOT, Installation, Visit, sign_up
+from tests.browser.conftest import PATIENCE_MS, ROOT, Installation, Visit, sign_up
 from tests.browser.looks import ONE_LOOK, problems_here, problems_of
 
 # No other browser test submits to these.
@@ -66,6 +66,7 @@ def newcomer(chromium: Browser, installation: Installation) -> Iterator[Newcomer
     """One for the module; nothing here is judged."""
     _register_silent_node(installation)
     context = chromium.new_context(base_url=installation.url)
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     _operate(page, installation)
     context.clear_cookies()
@@ -162,6 +163,7 @@ def test_empty_and_broken_states_fit_and_are_accessible(
 def locked(chromium: Browser, site_url: str) -> Iterator[str]:
     """An account that somebody guessed at too often from here."""
     context = chromium.new_context(base_url=site_url)
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     name = sign_up(page, "lola")
     context.clear_cookies()

@@ -70,7 +70,7 @@ def test_zooming_changes_the_address_and_the_address_restores_the_view(visit: Vi
     page.wait_for_url("**window=*")
     # The chart of that part comes from the server, with the ticks and labels that fit there.
     expect(page.locator(f"{PLOT}[data-plot*='window=']")).to_have_attribute("data-drawn", "")
-    assert page.locator(PLOT).evaluate(WORDS) == []
+    assert _until_still(page.locator(PLOT)) == []
     address = page.get_by_role("link", name="Link to this view").get_attribute("href")
     assert address is not None
     assert "window=" in address
@@ -299,7 +299,7 @@ def test_a_figure_is_kept_by_its_digest_and_as_a_file_that_stands_alone(visit: V
     alone = page.context.new_page()
     alone.goto(kept.as_uri())
     alone.locator(".scatterlayer .point").first.wait_for(state="attached")
-    assert alone.locator("figure").evaluate(WORDS) == []
+    assert _until_still(alone.locator("figure")) == []
 
 
 def test_a_chart_that_a_page_does_not_have_is_named(visit: Visit) -> None:

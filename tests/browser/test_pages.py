@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Browser, Page, StorageState, expect
 
-from tests.browser.conftest import Visit, sign_up
+from tests.browser.conftest import PATIENCE_MS, Visit, sign_up
 from tests.browser.looks import LOOKS, problems_of
 from tests.browser.test_journey import RIGHT, WRONG_ON_RANK_1, submit, wait_for_verdict
 
@@ -57,6 +57,7 @@ ANONYMOUS_PAGES = {"sign-in": "/accounts/sign-in/", "sign-up": "/accounts/sign-u
 def story(chromium: Browser, site_url: str) -> Iterator[Story]:
     """One for the whole file: judging takes a while."""
     context = chromium.new_context(base_url=site_url)
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     name = sign_up(page, "dora")
     passed = _judged(page, RIGHT, "Passed")

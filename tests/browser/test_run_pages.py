@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Browser, Page, StorageState, expect
 
-from tests.browser.conftest import Visit, sign_up
+from tests.browser.conftest import PATIENCE_MS, Visit, sign_up
 from tests.browser.looks import ONE_LOOK, problems_of
 from tests.browser.test_journey import RIGHT, VERDICT_MS, WRONG_ON_RANK_1
 
@@ -53,6 +53,7 @@ class Vendor:
 def vendor(chromium: Browser, site_url: str) -> Iterator[Vendor]:
     """One for the module: judging takes a while."""
     context = chromium.new_context(base_url=site_url)
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     name = sign_up(page, "vera")
     model = f"writer-{uuid.uuid4().hex[:6]}"
@@ -154,7 +155,9 @@ def test_a_click_on_a_curve_moves_p(visit: Visit, vendor: Vendor) -> None:
     plot.locator(".plot-wide svg").hover()
     expect(plot).to_have_attribute("data-drawn", "")
     step = page.evaluate(PLACE_OF_A_STEP)
-    page.mouse.move(step["x"], step["y"])
+    page.mouse.move(step["x"] - 30, step["y"] - 30)
+    page.mouse.move(step["x"], step["y"], steps=6)
+    page.wait_for_function("document.querySelector('#curve-figure .plot-stage')._hoverdata?.length")
     page.mouse.down()
     page.mouse.up()
     page.wait_for_url(f"**{step['address']}")

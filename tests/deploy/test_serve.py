@@ -57,7 +57,7 @@ import ctypes, os, subprocess, sys
 sys.path.insert(0, sys.argv[1])
 import serve
 ctypes.CDLL(None).prctl(36, 1)
-with subprocess.Popen(["sh", "-c", "(true &); sleep 0.5"]) as supervisor:
+with subprocess.Popen(["sh", "-c", "(true &); sleep 5"]) as supervisor:
     serve.wait_for_end(supervisor)
     print(supervisor.returncode)
 try:

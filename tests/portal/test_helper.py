@@ -26,8 +26,7 @@ def test_results_come_in_order_from_one_process_without_the_sites_secrets(helper
     assert "PKB_SECRET_KEY" not in names
 
 
-def test_a_spent_budget_ends_the_work_inside_one_call_and_what_came_before_counts(helper, monkeypatch):
-    monkeypatch.setattr("portal.core.helper._PATIENCE", 1000)
+def test_a_spent_budget_ends_the_work_inside_one_call_and_what_came_before_counts(helper):
     [pid] = helper.each(eval, [PID])
     assert helper.each(sum, [LITTLE, MUCH, LITTLE]) == [3]
     with pytest.raises(ProcessLookupError):
@@ -35,10 +34,7 @@ def test_a_spent_budget_ends_the_work_inside_one_call_and_what_came_before_count
     assert helper.each(sum, [LITTLE]) == [3]
 
 
-def test_what_was_found_is_kept_and_that_a_budget_did_not_suffice(helper, monkeypatch):
-    monkeypatch.setattr(
-        "portal.core.helper._PATIENCE", 1000
-    )  # on a machine that is busy, too, the budget is what ends it
+def test_what_was_found_is_kept_and_that_a_budget_did_not_suffice(helper):
     [pid] = helper.each(eval, [PID])
     assert helper.each(sum, [MUCH]) == []
     [other] = helper.each(eval, [f" {PID}"])
@@ -47,7 +43,8 @@ def test_what_was_found_is_kept_and_that_a_budget_did_not_suffice(helper, monkey
     assert helper.each(eval, [f"  {PID}"]) == [other]  # so nothing was ended since
 
 
-def test_what_only_took_long_is_tried_again(helper):
+def test_what_only_took_long_is_tried_again(helper, monkeypatch):
+    monkeypatch.setattr("portal.core.helper._PATIENCE", 3)
     assert helper.each(eval, [SLEEP]) == []
     assert helper.each(eval, [SLEEP]) == []
     assert not helper._kept  # noqa: SLF001

@@ -80,6 +80,7 @@ def monitored_site(directory: Path) -> Iterator[Site]:
     names = ("web", "dispatcher", "alpha")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     environment = {"PKB_LOG_FORMAT": "json", "PKB_METRICS_LISTEN": f"127.0.0.1:{ports['web']}"}
+    environment["PKB_NODE_SILENT_SECONDS"] = "20"  # heartbeats come late on a busy machine
     with Stack(directory / "site", environment=environment) as stack:
         stack.migrate()
         token = _shell(stack, MAKE_TOKEN)
@@ -93,9 +94,14 @@ def monitored_site(directory: Path) -> Iterator[Site]:
             what=lambda: f"a verdict\n{stack.log('alpha')[-3000:]}\n{stack.log('web')[-3000:]}",
             seconds=120,
         )
-        yield Site(
+        site = Site(
             stack=stack, ports=ports, token=token, submission=answer, request_id=request_id, node_environment=node
         )
+        # The report's receipt and the free slot come after the verdict.
+        wait_until(lambda: "\npkb_node_outbox_reports 0.0" in site.metrics("alpha"), what="the report's receipt")
+        free = 'pkb_slots{node="alpha",profile="cpux2",state="free"} 1.0'
+        wait_until(lambda: free in site.metrics("web"), what="the slot is free")
+        yield site
 
 
 def _shell(stack: Stack, program: str) -> str:

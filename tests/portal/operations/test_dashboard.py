@@ -134,7 +134,7 @@ def test_a_dead_node_with_work_waiting_fires_and_its_return_ends_it(tmp_path):
         site.stack.kill("alpha")
         submit(site.stack.url, site.token, "def solution(tensor):\n    return tensor\n")
         expected = {("ProcessDown", ""), ("NobodyJudges", "cpux2")}
-        wait_until(lambda: expected <= _firing(server), what="the alerts fire", seconds=60)
+        wait_until(lambda: expected <= _firing(server), what="the alerts fire", seconds=120)
 
         site.stack.start_node("alpha", environment=site.node_environment)
         wait_until(lambda: not _firing(server), what="the alerts end", seconds=90)
