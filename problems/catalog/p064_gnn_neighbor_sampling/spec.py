@@ -159,7 +159,8 @@ PROBLEM = Problem(
         ),
         Regime(
             name="whole_lists_first",
-            words="the first fanout is negative, which takes whole lists, one of them of thousands, and the second is not",
+            words="the first fanout is negative, which takes whole lists, one of them of thousands, and the second is "
+            "not",
             settings={"first": Whole(low=-100, high=-1), "second": Whole(low=0, high=12), "hub": True},
             dims={"E": Whole(low=6000, high=9000)},
             at_large=False,
