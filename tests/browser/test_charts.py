@@ -95,12 +95,12 @@ def test_the_legend_hides_a_series_by_keyboard_and_by_mouse(visit: Visit) -> Non
     before = page.evaluate(shown)
     assert before > 0
     page.keyboard.press("Space")
-    page.wait_for_function(f"{shown} === 0")
+    page.wait_for_function(f"() => {shown} === 0")
     expect(page.get_by_role("button", name=f"Show {name}", pressed=False)).to_be_focused()
     expect(page.locator(f"{PLOT} .plot-wide [data-series]").first).to_have_attribute("data-off", "")
     assert page.evaluate(shown.replace("=== " + json.dumps(name), "!== " + json.dumps(name))) > 0
     button.click()
-    page.wait_for_function(f"{shown} === {before}")
+    page.wait_for_function(f"() => {shown} === {before}")
 
 
 def test_a_point_says_what_it_is_and_opens_its_problem(visit: Visit) -> None:
@@ -117,7 +117,7 @@ def test_a_point_says_what_it_is_and_opens_its_problem(visit: Visit) -> None:
     page.mouse.move(x, y, steps=6)
     expect(page.locator(f"{PLOT} .hoverlayer")).to_contain_text("of the roofline")
     # It looks at a pointer now and then: what it saw last is what a click opens.
-    page.wait_for_function(f"document.querySelector('{PLOT} .plot-stage')._hoverdata?.length")
+    page.wait_for_function(f"() => document.querySelector('{PLOT} .plot-stage')._hoverdata?.length")
     page.mouse.click(x, y)
     page.wait_for_url("**/problems/**")
 

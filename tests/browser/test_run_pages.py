@@ -157,7 +157,7 @@ def test_a_click_on_a_curve_moves_p(visit: Visit, vendor: Vendor) -> None:
     step = page.evaluate(PLACE_OF_A_STEP)
     page.mouse.move(step["x"] - 30, step["y"] - 30)
     page.mouse.move(step["x"], step["y"], steps=6)
-    page.wait_for_function("document.querySelector('#curve-figure .plot-stage')._hoverdata?.length")
+    page.wait_for_function("() => document.querySelector('#curve-figure .plot-stage')._hoverdata?.length")
     page.mouse.down()
     page.mouse.up()
     page.wait_for_url(f"**{step['address']}")
